@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
 // body is the body of an answer within the bounds of its request. Its first error stays.
 type body struct {
-	io.Closer
+	resp   *http.Response // with the body as it is sent
 	r      io.Reader
-	unzip  bool // before the first byte is read
+	read   atomic.Bool // Read was called
+	unzip  bool        // before the first byte is read
 	max    int64
 	err    error
 	ctx    context.Context
@@ -23,8 +25,9 @@ type body struct {
 }
 
 func (c *Client) newBody(ctx context.Context, cancel context.CancelCauseFunc, resp *http.Response, r Request) *body {
-	b := &body{Closer: resp.Body, max: r.MaxBytes, ctx: ctx, cancel: cancel, url: Redact(resp.Request.URL)}
-	b.r = b.bounded(newPace(resp.Body, minRate, c.window, func() { cancel(ErrTooSlow) }))
+	sent := *resp
+	b := &body{resp: &sent, max: r.MaxBytes, ctx: ctx, cancel: cancel, url: Redact(resp.Request.URL)}
+	b.r = b.bounded(newPace(resp.Body, minRate, c.windowOf(r), func() { cancel(ErrTooSlow) }))
 	if resp.ContentLength > r.MaxBytes {
 		b.fail(fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, resp.ContentLength, r.MaxBytes))
 	}
@@ -40,11 +43,21 @@ func (c *Client) newBody(ctx context.Context, cancel context.CancelCauseFunc, re
 	return b
 }
 
+// windowOf returns the time in which the body of an answer to r has to bring minRate. Documents are small, and those that
+// want them do not wait for long; git may take its time.
+func (c *Client) windowOf(r Request) time.Duration {
+	if r.Archive || r.body != nil {
+		return c.window
+	}
+	return c.window / 3
+}
+
 func (b *body) bounded(r io.Reader) io.Reader {
 	return http.MaxBytesReader(nil, io.NopCloser(r), b.max)
 }
 
 func (b *body) Read(p []byte) (n int, err error) {
+	b.read.Store(true)
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -76,10 +89,30 @@ func (b *body) fail(err error) error {
 	return err
 }
 
-// Close ends the request.
+// Close ends the request. It may be called during Read.
 func (b *body) Close() error {
+	if !b.read.Load() {
+		drop(b.resp)
+	}
 	b.cancel(nil)
-	return b.Closer.Close()
+	return b.resp.Body.Close()
+}
+
+const (
+	maxDropped = 2 << 10                // bytes of a body that is not wanted
+	dropTime   = 100 * time.Millisecond // for these
+)
+
+// drop ends an answer whose body is not wanted. It reads what is left of a short body: by HTTP/1.1, a connection can be
+// used again only after the end of the body.
+func drop(resp *http.Response) {
+	defer resp.Body.Close()
+	if resp.ContentLength > maxDropped {
+		return
+	}
+	late := time.AfterFunc(dropTime, func() { resp.Body.Close() })
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxDropped)
 }
 
 // pace reads from a network and gives up when too little comes; it is not read again after that. What counts is the
@@ -117,7 +150,11 @@ func (p *pace) Read(b []byte) (int, error) {
 		slow = slow || p.got < p.need
 		p.got, p.left = 0, p.window
 	}
-	if slow && (aborted || err != io.EOF) { // late but whole is good; after an abort an end proves nothing
+	switch {
+	case !slow, !aborted && err == io.EOF: // late but whole is good; after an abort an end proves nothing
+	case n == 0 && time.Since(start) >= p.window/2:
+		err = fmt.Errorf("%w in %v", ErrStalled, p.window)
+	default:
 		err = fmt.Errorf("%w: less than %d bytes in %v", ErrTooSlow, p.need, p.window)
 	}
 	return n, err

@@ -31,6 +31,8 @@ var (
 	ErrTooLarge = errors.New("larger than allowed")
 	// ErrTooSlow: a body came in below the least rate.
 	ErrTooSlow = errors.New("too slow")
+	// ErrStalled is an [ErrTooSlow]: nothing came of a body for a while. Another attempt may do better.
+	ErrStalled = fmt.Errorf("%w: nothing came", ErrTooSlow)
 	// ErrAnswer: not what was asked for: too many redirects, part of a body, a coding, a body of unknown end.
 	ErrAnswer = errors.New("not the answer that was asked for")
 )
@@ -55,6 +57,8 @@ type Config struct {
 	ProxyNames bool
 	// CAFile names a PEM file of root certificates to trust beside the system's.
 	CAFile string
+	// NoHedging makes Hedges report false.
+	NoHedging bool
 	// UserAgent is sent with every request; "modproxy" if empty.
 	UserAgent string
 	// Resolver looks names up; the system's if nil.
@@ -77,7 +81,7 @@ const (
 	pingAfter      = 5 * time.Second  // of silence a connection by HTTP/2 is tried, and given up after as long
 	idleTimeout    = 2 * time.Minute  // for a tunnelled connection on which nothing moves
 	minRate        = 1024             // bytes per second of a body, on average over rateWindow
-	rateWindow     = 30 * time.Second // spent waiting for the body
+	rateWindow     = 30 * time.Second // spent waiting for the body; a third of it for documents
 )
 
 // Client connects to where the policy allows, and nowhere else. It is safe for concurrent use.
@@ -88,6 +92,7 @@ type Client struct {
 	proxy  func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
 
 	secure, single *http.Transport // by https to where the request goes: by HTTP/2 if that is offered, and by HTTP/1.1
+	fresh          *http.Transport // by https and HTTP/1.1, each request on a new connection
 	plain          *http.Transport // by http
 	forward        *http.Transport // of http, to the proxy that is sent the whole URL
 	hosts          hosts           // that are asked by https
@@ -112,8 +117,9 @@ func New(cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c.tls = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	c.secure, c.single, c.plain = c.transport(false), c.transport(false), c.transport(true)
+	c.secure, c.single, c.fresh, c.plain = c.transport(false), c.transport(false), c.transport(false), c.transport(true)
 	c.secure.Protocols.SetHTTP2(true)
+	c.fresh.DisableKeepAlives = true
 	// It connects to the proxy only, which the operator chose.
 	c.forward = c.transport(true)
 	c.forward.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
@@ -170,31 +176,9 @@ func rootCertificates(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// roundTrip sends one request under the policy, over the transport that is right for it. Nothing else sends requests.
-func (c *Client) roundTrip(r *http.Request, archive bool) (*http.Response, error) {
-	t, err := targetOf(r.URL)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.policy.check(t); err != nil {
-		return nil, err
-	}
-	if !t.plain {
-		return c.askSecure(r, t, archive)
-	}
-	p, err := c.proxy(r.URL)
-	if err != nil {
-		return nil, err
-	}
-	// A proxy by http takes the URL of a request that is not encrypted, name and all.
-	if p != nil && !isSOCKS(p) && c.byName(p, t) {
-		if err := c.admitThrough(r.Context(), t); err != nil {
-			return nil, err
-		}
-		return c.forward.RoundTrip(r)
-	}
-	return c.plain.RoundTrip(r)
-}
+// Hedges reports whether callers may hedge: send a request a second time, beside the first, when its answer is late.
+// Every hedge in the program depends on it.
+func (c *Client) Hedges() bool { return !c.cfg.NoHedging }
 
 // Transport returns c as an [http.RoundTripper]. It sends GET requests without a body and without credentials, once
 // each, and returns a redirect as an answer; the body has at most maxBytes. Its errors are those of [Client.Get].

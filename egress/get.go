@@ -73,7 +73,7 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 			}
 			return resp, nil
 		}
-		resp.Body.Close()
+		drop(resp)
 		if n == r.Redirects {
 			return nil, fmt.Errorf("%w: more than %d redirects", ErrAnswer, r.Redirects)
 		}
@@ -94,7 +94,10 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 		return nil, fmt.Errorf("%w: the URL cannot be asked for", ErrRefused)
 	}
 	req.Header = r.header(u, c.cfg.UserAgent)
-	h := &hop{client: c, archive: r.Archive, budget: r.Budget, attempts: r.Attempts}
+	h := &hop{client: c, how: sending{archive: r.Archive, window: c.windowOf(r)}, budget: r.Budget, attempts: r.Attempts}
+	if !r.NoHedging {
+		h.how.more = func() bool { return r.Budget.take() == nil }
+	}
 	retrying := &retryablehttp.Client{
 		HTTPClient:   &http.Client{Transport: h},
 		RetryMax:     r.Attempts,
@@ -162,7 +165,7 @@ const (
 // hop is one request, and the attempts at it.
 type hop struct {
 	client   *Client
-	archive  bool
+	how      sending
 	budget   *Budget
 	attempts int    // that are left
 	location string // of a redirect
@@ -174,7 +177,7 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	h.attempts--
-	resp, err := h.client.roundTrip(r, h.archive)
+	resp, err := h.client.roundTrip(r, h.how)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +186,7 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// again decides whether there is another attempt. It closes a body that is dropped unread: reading may take long.
+// again decides whether there is another attempt. It drops the body of an answer that is not returned.
 func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if h.attempts <= 0 || h.budget.Spent() || ctx.Err() != nil {
 		return false, nil
@@ -193,11 +196,11 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 	}
 	wait, told := retryAfter(resp)
 	deadline, ends := ctx.Deadline()
-	if resp.StatusCode == http.StatusNotImplemented || resp.StatusCode < 500 && !told ||
+	if !mayPass(resp.StatusCode) || resp.StatusCode < 500 && !told ||
 		wait > maxWaiting || ends && time.Until(deadline) <= wait {
 		return false, nil
 	}
-	resp.Body.Close()
+	drop(resp)
 	resp.Body = http.NoBody
 	return true, nil
 }
@@ -206,6 +209,8 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 func MayPass(err error) bool {
 	var dns *net.DNSError
 	switch {
+	case errors.Is(err, ErrStalled):
+		return true
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge), errors.Is(err, ErrTooSlow), errors.Is(err, ErrAnswer),
 		errors.As(err, new(*tls.CertificateVerificationError)):
 		return false
@@ -254,6 +259,8 @@ type Request struct {
 	Redirects int
 	// Budget, unless nil, bounds what is sent for all the requests that have it together; beyond it is [ErrAnswer].
 	Budget *Budget
+	// NoHedging has no request sent a second time because its answer is late: the caller does that.
+	NoHedging bool
 	// Attempts is how often each hop is tried while there is no answer, or a 5xx (not 501); 0 is 1, at most 10.
 	// A short Retry-After is waited for; an answer with a longer one is returned.
 	Attempts int
@@ -272,7 +279,7 @@ type Credential struct {
 	Authorization Secret // the whole value of the Authorization header
 }
 
-// Budget is how often servers may be asked, with redirects and further attempts. It is for one goroutine at a time.
+// Budget is how often servers may be asked, with redirects, further attempts and hedges. It is for one goroutine at a time.
 type Budget struct{ most, left int }
 
 // NewBudget returns a Budget for so many.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/hedge"
 )
 
 const (
@@ -36,28 +37,22 @@ type hosts struct {
 // host is asked by https. Requests that would all make a connection to it wait for the one that the first of them
 // makes: all of them may share it.
 type host struct {
-	turns *fair.Turns // of the requests under way
-	users int         // guarded by hosts.mu: requests under way and those that wait
+	turns  *fair.Turns // of the requests under way
+	hedged hedge.Budget
+	users  int // guarded by hosts.mu: requests under way and those that wait
 
-	mu    sync.Mutex
-	first chan struct{} // closed when the connection that is being made is there, or has failed; nil if none is
-	alone bool          // does not offer HTTP/2: no request shares a connection with others
-	spoke bool          // has answered by HTTP/2
-	old   time.Time     // until then it is asked by HTTP/1.1, although it offers HTTP/2
+	mu     sync.Mutex
+	first  chan struct{} // closed when the connection that is being made is there, or has failed; nil if none is
+	alone  bool          // does not offer HTTP/2: no request shares a connection with others
+	offers bool          // HTTP/2
+	spoke  bool          // has answered by HTTP/2
+	old    time.Time     // until then it is asked by HTTP/1.1, although it offers HTTP/2
 }
 
 // enter waits for a turn to ask where t is. leave gives it back.
 func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), err error) {
-	name := t.hostport()
 	hs.mu.Lock()
-	h = hs.of[name]
-	if h == nil {
-		if len(hs.of) >= maxHosts {
-			maps.DeleteFunc(hs.of, func(_ string, h *host) bool { return h.users == 0 })
-		}
-		h = &host{turns: fair.New(requestsPerHost, requestsPerHost, 0, requestsWaiting)}
-		hs.of[name] = h
-	}
+	h = hs.get(t)
 	h.users++
 	hs.mu.Unlock()
 	gone := func() {
@@ -71,6 +66,27 @@ func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), er
 		return nil, nil, err
 	}
 	return h, sync.OnceFunc(func() { give(); gone() }), nil
+}
+
+// get returns the host where t is. It is called with mu held.
+func (hs *hosts) get(t target) *host {
+	name := t.hostport()
+	h := hs.of[name]
+	if h == nil {
+		if len(hs.of) >= maxHosts {
+			maps.DeleteFunc(hs.of, func(_ string, h *host) bool { return h.users == 0 })
+		}
+		h = &host{turns: fair.New(requestsPerHost, requestsPerHost, 0, requestsWaiting)}
+		hs.of[name] = h
+	}
+	return h
+}
+
+// at returns the host where t is.
+func (hs *hosts) at(t target) *host {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.get(t)
 }
 
 // knock waits for the first connection while another request makes it, but not for long: another one may come sooner.
@@ -111,7 +127,16 @@ func (h *host) known() (old, alone bool) {
 func (h *host) learn(shared bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.alone = !shared
+	h.alone, h.offers = !shared, shared
+}
+
+// overtaken tells that a request by the protocol that h offers hung, and was answered by HTTP/1.1 meanwhile.
+func (h *host) overtaken() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.offers && !h.spoke {
+		h.old = time.Now().Add(oldFor)
+	}
 }
 
 // fails reports whether err, the outcome of a request by HTTP/2, says that HTTP/2 fails: it has never succeeded.
@@ -127,16 +152,21 @@ func (h *host) fails(err error) bool {
 	return true
 }
 
-// askSecure sends one request by https, by HTTP/2 where that is offered. Archives come by HTTP/1.1: what is large
-// neither waits on a connection that is shared, nor holds others up there, and takes all that TCP gives it.
-func (c *Client) askSecure(r *http.Request, t target, archive bool) (*http.Response, error) {
+// sendSecure sends one request by https, by HTTP/2 where that is offered. Archives come by HTTP/1.1: what is large
+// neither waits on a connection that is shared, nor holds others up there, and takes all that TCP gives it. A hedge has a
+// connection of its own: the first may hang with its connection.
+func (c *Client) sendSecure(r *http.Request, t target, how sending, sent func()) (*http.Response, error) {
 	h, leave, err := c.hosts.enter(r.Context(), t)
 	if err != nil {
 		return nil, err
 	}
+	sent()
 	old, alone := h.known()
 	send := func(r *http.Request) (*http.Response, error) { return c.askShared(r, h, alone) }
-	if old || archive && !alone {
+	switch {
+	case how.hedge:
+		send = c.fresh.RoundTrip
+	case old || how.archive && !alone:
 		send = c.single.RoundTrip
 	}
 	resp, err := send(r)

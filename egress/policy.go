@@ -100,7 +100,7 @@ func (p *policy) admit(t target, ip netip.Addr) error {
 		return err
 	}
 	if what := special(ip); what != "" {
-		return fmt.Errorf("%w: %s is %s; egress.allow can except it", ErrRefused, where, what)
+		return fmt.Errorf("%w: %s is %s (operator: egress.allow can except it)", ErrRefused, where, what)
 	}
 	return nil
 }
@@ -108,10 +108,10 @@ func (p *policy) admit(t target, ip netip.Addr) error {
 // ordinary returns an error if t needs an exception whatever its address is.
 func (p *policy) ordinary(t target) error {
 	if t.plain {
-		return fmt.Errorf("%w: http to %s would not be encrypted; egress.allow can except it", ErrRefused, t.hostport())
+		return fmt.Errorf("%w: http to %s would not be encrypted (operator: egress.allow can except it)", ErrRefused, t.hostport())
 	}
 	if !slices.Contains(p.ports, t.port) {
-		return fmt.Errorf("%w: port %d of %s; egress.allow can except it", ErrRefused, t.port, t.host)
+		return fmt.Errorf("%w: port %d of %s (operator: egress.allow can except it)", ErrRefused, t.port, t.host)
 	}
 	return nil
 }

@@ -88,9 +88,9 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 			err = fmt.Errorf("proxy %s: %w", p.Host, err)
 		}
 	}()
-	ask, hint := c.askHTTP, "names are looked up here; with egress.proxy_names they are left to the proxy"
+	ask, hint := c.askHTTP, "names are looked up here; operator: with egress.proxy_names they are left to the proxy"
 	if isSOCKS(p) {
-		ask, hint = askSOCKS, "with a proxy at socks5:// names are looked up here, with socks5h:// there"
+		ask, hint = askSOCKS, "operator: with a proxy at socks5:// names are looked up here, with socks5h:// there"
 	}
 	if c.byName(p, t) {
 		if err := c.admitThrough(ctx, t); err != nil {
@@ -108,7 +108,7 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 		return ask(ctx, p, addr.String())
 	})
 	if errors.As(err, new(connectError)) && !t.ip.IsValid() {
-		err = fmt.Errorf("%w (that is for %s; with egress.proxy_names the proxy is asked for the name)", err, t.hostport())
+		err = fmt.Errorf("%w (that is for %s (operator: with egress.proxy_names the proxy is asked for the name))", err, t.hostport())
 	}
 	return conn, err
 }

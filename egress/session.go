@@ -174,7 +174,7 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 				pr.Out.Header.Del(name)
 			}
 		},
-		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return s.client.roundTrip(r, false) }),
+		Transport:     roundTripper(func(r *http.Request) (*http.Response, error) { return s.client.roundTrip(r, sending{}) }),
 		FlushInterval: -1,
 		ErrorLog:      noLog,
 		ModifyResponse: func(resp *http.Response) error {

@@ -136,16 +136,24 @@ func TestIdleAndClosedSessionsAreCut(t *testing.T) {
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
-	hasty := client(t, up())
-	hasty.SetTimes(time.Minute, time.Minute, 50*time.Millisecond)
-	session := open(t, hasty, 1<<20)
-	if _, err := through(t, session).Get(hang.at("https", "up.test", "/")); err == nil ||
-		!errors.Is(session.Refused(), egress.ErrTooSlow) {
-		t.Errorf("idle: got %v, refused: %v", err, session.Refused())
+	there := false
+	for idle := 50 * time.Millisecond; !there; idle *= 2 { // a busy machine may take longer to connect
+		hasty := client(t, up())
+		hasty.SetTimes(time.Minute, time.Minute, idle)
+		session := open(t, hasty, 1<<20)
+		_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
+		select {
+		case <-arrived:
+			there = true
+		default:
+			continue
+		}
+		if err == nil || !errors.Is(session.Refused(), egress.ErrTooSlow) {
+			t.Errorf("idle: got %v, refused: %v", err, session.Refused())
+		}
 	}
 
-	<-arrived
-	session = open(t, client(t, up()), 1<<20)
+	session := open(t, client(t, up()), 1<<20)
 	done := make(chan error, 1)
 	go func() {
 		_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
@@ -216,15 +224,16 @@ func TestSessionEndsWithTheServer(t *testing.T) {
 		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nxxxxx")
 		conn.(*tls.Conn).NetConn().Close()
 	})
-	session := open(t, client(t, up()), 1<<20)
+	c := client(t, up())
+	c.SetTimes(time.Minute, time.Minute, time.Hour)
+	session := open(t, c, 1<<20)
 	defer session.Close()
-	begin := time.Now()
 	resp, err := through(t, session).Get(s.at("https", "up.test", "/"))
 	if err == nil {
 		_, err = io.ReadAll(resp.Body)
 		resp.Body.Close()
 	}
-	if took := time.Since(begin); err == nil || took > 10*time.Second {
-		t.Errorf("after %v: %v", took, err)
+	if err == nil {
+		t.Error("half a body is taken for whole")
 	}
 }

@@ -147,9 +147,9 @@ func client(t *testing.T, cfg egress.Config) *egress.Client {
 	return c
 }
 
-// up is the configuration by which up.test, and nothing else, can be reached.
+// up is the configuration by which up.test, and nothing else, can be reached. It does not hedge: tests count requests.
 func up(more ...string) egress.Config {
-	return egress.Config{Allow: append(more, "up.test"),
+	return egress.Config{Allow: append(more, "up.test"), NoHedging: true,
 		Resolver: names{"up.test": {"127.0.0.1"}, "evil.test": {"127.0.0.1"}, "two.test": {"127.0.0.1"}}}
 }
 
