@@ -17,7 +17,7 @@ check: ## gofmt, vet, staticcheck, govulncheck
 	tools/vulncheck.sh
 
 race: tools ## all tests, with the real clients, under the race detector
-	RIG_CLIENTS=both go test -race -timeout 20m ./...
+	RIG_CLIENTS=both go test -race -timeout 60m ./...
 	go test -run '^TestHostile$$/^memory$$' ./closure # takes gigabytes under the race detector, and is left out there
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
@@ -40,8 +40,8 @@ real: tools ## every version of real modules, beside what git checks out; REPOS 
 hostile: tools ## the program in a hostile world, in full length; takes minutes, and root or user namespaces
 	RIG_LONG=1 go test -count 1 -timeout 30m ./test/hostile
 
-faults: ## the program killed, without power and without space, hundreds of times; takes minutes, and root
-	RIG_LONG=1 go test -v -count 1 -timeout 60m ./test/faults
+faults: ## the program killed, without power and without space, hundreds of times, and its files corrupted a thousand times; takes hours, and root; FAULTS_SEED goes on with a corruption
+	RIG_LONG=1 go test -v -count 1 -timeout 240m ./test/faults
 
 mutants: ## that the hostile world, and tests of packages, find programs that break a promise
 	test/hostile/mutants/run.sh

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Catalog tells which modules a registry has, and what they are: the registry's own API
-// (https://developer.hashicorp.com/terraform/registry/api-docs), beside the module registry protocol. Nothing is installed
-// by what it says.
+// Catalog describes the modules and providers of registries: a registry's own API
+// (https://developer.hashicorp.com/terraform/registry/api-docs), beside the registry protocols. Clients install nothing because
+// of its answers. The address of a provider is a [Module] without a System.
 //
 // Implementations are safe for concurrent use. What they are given was checked, as for [Registry]. Answers are shared: callers
 // do not change them. Every error is a sentinel of this package or that of the context.
 type Catalog interface {
-	// Details describes one version.
+	// Details describes one version of a module or a provider.
 	//
 	// Errors: [ErrNotFound] when the registry does not describe it, [ErrDenied], [ErrUnavailable].
 	Details(ctx context.Context, v ModuleVersion) (*Details, error)
@@ -25,6 +25,10 @@ type Catalog interface {
 
 	// List lists the modules of one registry that q selects, each with its latest version. Errors are those of Details.
 	List(ctx context.Context, q Query) (*Page, error)
+
+	// Text returns the text of the document of v, a version of a provider, that has this ID in its Details. Errors are those of
+	// Details.
+	Text(ctx context.Context, v ModuleVersion, id string) (*Text, error)
 }
 
 // Answered is when an answer was given, and by whom.
@@ -34,20 +38,22 @@ type Answered struct {
 	Stale bool      `json:"-"` // it is older than it should be
 }
 
-// Summary is one version of a module, as lists have it.
+// Summary is one version of a module or a provider, as lists have it.
 type Summary struct {
 	ModuleVersion `json:"-"`
 	Owner         string    `json:"owner"`
-	Logo          string    `json:"provider_logo_url"` // of the system
+	Logo          string    `json:"provider_logo_url"` // of the system, or of the provider
 	Description   string    `json:"description"`
 	Source        string    `json:"source"` // the URL of the repository
 	Tag           string    `json:"tag"`
 	Published     time.Time `json:"published_at"` // zero if that is not known
 	Downloads     int64     `json:"downloads"`
 	Verified      bool      `json:"verified"`
+	Alias         string    `json:"alias,omitempty"` // another name of a provider
+	Tier          string    `json:"tier,omitempty"`  // of a provider, such as official, partner or community
 }
 
-// Details describes one version of a module.
+// Details describes one version of a module or a provider. A module has no Docs; a provider has nothing else of its own.
 type Details struct {
 	Summary
 	Root        Part         `json:"root"`
@@ -55,8 +61,28 @@ type Details struct {
 	Examples    []Part       `json:"examples"`
 	Systems     []string     `json:"providers"`   // the other ones that modules of its name are for: sorted, each once
 	Deprecation *Deprecation `json:"deprecation"` // nil for none
-	Listed      string       `json:"-"`           // the entity tag of the versions that the client may use, or empty
+	Docs        []Doc        `json:"docs,omitempty"`
+	Listed      string       `json:"-"` // the entity tag of the versions that the client may use, or empty
 	Answered    `json:"-"`
+}
+
+// Doc is a document about one version of a provider, without its text.
+type Doc struct {
+	ID          string `json:"id"` // in its registry: a number, or a path such as resources/gate
+	Title       string `json:"title"`
+	Path        string `json:"path"` // in the repository
+	Slug        string `json:"slug"` // the last segment of its address
+	Category    string `json:"category"`
+	Subcategory string `json:"subcategory"`
+	Language    string `json:"language"`
+	Description string `json:"description,omitempty"`
+	Link        string `json:"link,omitempty"` // the URL of its source
+}
+
+// Text is the text of a [Doc], in Markdown.
+type Text struct {
+	Content string `json:"content"`
+	Answered
 }
 
 // Part describes one directory of a module.
@@ -114,15 +140,19 @@ type Deprecation struct {
 	Link   string `json:"link"`
 }
 
-// History tells about all versions of a module. What a registry does not say is zero.
+// History tells about all versions of a module or a provider. What a registry does not say is zero.
 type History struct {
-	Module    Module // which it is about
-	Owner     string
-	Logo      string // of the system
-	Source    string // the URL of the repository
-	Downloads int64
-	Verified  bool
-	Versions  []DatedVersion // in no order; canonical versions, each once
+	Module      Module // which it is about
+	Owner       string
+	Logo        string // of the system, or of the provider
+	Source      string // the URL of the repository
+	Downloads   int64
+	Verified    bool
+	Alias       string         // these four are of a provider: see [Summary]
+	Tier        string         //
+	Description string         //
+	Warning     string         // for its users
+	Versions    []DatedVersion // in no order; canonical versions, each once
 	Answered
 }
 

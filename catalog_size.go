@@ -4,7 +4,7 @@ const overhead int64 = 1 << 10 // bytes that an answer has beside its texts and 
 
 // Size returns how many bytes of memory d has, about.
 func (d *Details) Size() int64 {
-	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag) + length(d.Systems...)
+	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag, d.Alias, d.Tier) + length(d.Systems...)
 	for _, parts := range [][]Part{{d.Root}, d.Submodules, d.Examples} {
 		for _, p := range parts {
 			n += overhead + length(p.Path, p.Name, p.Readme)
@@ -25,12 +25,15 @@ func (d *Details) Size() int64 {
 			}
 		}
 	}
+	for _, doc := range d.Docs {
+		n += length(doc.ID, doc.Title, doc.Path, doc.Slug, doc.Category, doc.Subcategory, doc.Language, doc.Description, doc.Link)
+	}
 	return n
 }
 
 // Size returns how many bytes of memory h has, about.
 func (h *History) Size() int64 {
-	n := overhead + length(h.Owner, h.Logo, h.Source)
+	n := overhead + length(h.Owner, h.Logo, h.Source, h.Alias, h.Tier, h.Description, h.Warning)
 	for _, v := range h.Versions {
 		n += 32 + length(v.Version, v.Description, v.Tag, v.Source)
 	}

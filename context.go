@@ -3,6 +3,7 @@ package modproxy
 import (
 	"cmp"
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -34,6 +35,31 @@ func WithAsker(ctx context.Context, a Asker) context.Context { return with(ctx, 
 
 // AskerOf returns the client that asks.
 func AskerOf(ctx context.Context) Asker { return of[Asker](ctx) }
+
+// dateOf is the version whose date a question needs, and needsDates the mark of one that waits for dates.
+type (
+	dateOf     string
+	needsDates bool
+)
+
+// WithDateOf returns a context for a question about one version: if its date of publication is not known, it is requested
+// before those of others.
+func WithDateOf(ctx context.Context, version string) context.Context {
+	return with(ctx, dateOf(version))
+}
+
+// DateOf returns the version of WithDateOf without build metadata, or an empty string.
+func DateOf(ctx context.Context) string {
+	version, _, _ := strings.Cut(string(of[dateOf](ctx)), "+")
+	return version
+}
+
+// WithDates returns a context for an operator's questions: dates of publication that are not known are requested at once, and
+// waited for.
+func WithDates(ctx context.Context) context.Context { return with(ctx, needsDates(true)) }
+
+// NeedsDates reports whether ctx is made of what WithDates returned.
+func NeedsDates(ctx context.Context) bool { return bool(of[needsDates](ctx)) }
 
 // background is the mark of a question that no client waits for, until one does.
 type background struct {

@@ -53,6 +53,15 @@ func (e *Lasting) Error() string { return e.Err.Error() }
 
 func (e *Lasting) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
+// Temporary is an [ErrUnavailable] that may end at any moment: a connection that broke, or a server that is overloaded.
+type Temporary struct {
+	Err error // what happened; not nil
+}
+
+func (e *Temporary) Error() string { return e.Err.Error() }
+
+func (e *Temporary) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
+
 // NotKept is an [ErrUnavailable] of a proxy that is offline: what was asked for is not kept.
 type NotKept struct {
 	ModuleVersion      // without a version: no version of the module is kept
@@ -69,7 +78,7 @@ func (e *NotKept) Error() string {
 	} else if e.Version != "" {
 		wanted += "@" + e.Version
 	}
-	return what + ", and modproxy is offline; to get it, run on the connected side: modproxy mirror " + wanted
+	return what + ", and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror " + wanted + ")"
 }
 
 func (e *NotKept) Unwrap() error { return ErrUnavailable }
@@ -84,7 +93,7 @@ func (e *NoSpace) Error() string {
 	case errors.Is(e.Err, syscall.EROFS):
 		return e.Err.Error() // which says so
 	case errors.Is(e.Err, syscall.ENOSPC):
-		return "the disk is full: " + e.Err.Error() + `; "modproxy gc --max-size" or "modproxy rm" makes room`
+		return "the disk is full: " + e.Err.Error() + ` (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`
 	}
 	return "no space: " + e.Err.Error()
 }

@@ -11,14 +11,14 @@ import (
 
 func TestNotKeptSaysWhatToDo(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
-	const before = "not kept, and modproxy is offline; to get it, run on the connected side: modproxy mirror "
+	const before = "not kept, and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror "
 	for v, want := range map[modproxy.ModuleVersion]string{
 		toy: "registry.example.com/acme/toy@1.0.0",
 		toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
 		toy.Module.At(""): "registry.example.com/acme/toy",
 	} {
-		if got := (&modproxy.NotKept{ModuleVersion: v}).Error(); got != before+want {
-			t.Errorf("%s; want %s", got, before+want)
+		if got := (&modproxy.NotKept{ModuleVersion: v}).Error(); got != before+want+")" {
+			t.Errorf("%s; want %s", got, before+want+")")
 		}
 	}
 }
@@ -30,7 +30,7 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 	}{
 		{errors.New("everything is pinned"), "no space: everything is pinned"},
 		{&fs.PathError{Op: "open", Path: "data", Err: syscall.EROFS}, "open data: read-only file system"},
-		{&fs.PathError{Op: "write", Path: "data/tmp/1", Err: syscall.ENOSPC}, `the disk is full: write data/tmp/1: no space left on device; "modproxy gc --max-size" or "modproxy rm" makes room`},
+		{&fs.PathError{Op: "write", Path: "data/tmp/1", Err: syscall.ENOSPC}, `the disk is full: write data/tmp/1: no space left on device (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`},
 	} {
 		if got := (&modproxy.NoSpace{Err: c.err}).Error(); got != c.want {
 			t.Errorf("%s; want %s", got, c.want)

@@ -9,7 +9,8 @@ import (
 
 // Module is a module address: a name in a registry.
 //
-// Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules.
+// Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. What one of
+// them may contain, the other must: see [Module.Folded] and package ledger.
 type Module struct {
 	Host      string // the registry's hostname, as package hostname normalises it
 	Namespace string
@@ -99,6 +100,19 @@ type Record struct {
 	Time   time.Time `json:"time"`             // when it was first seen, or accepted; not zero
 	Reason string    `json:"reason,omitempty"` // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
 	Facts
+}
+
+// Location returns the recorded source of a module as a location.
+func (r Record) Location() Location {
+	l := Location{URL: r.Source.URL}
+	l.Getter, _, _ = strings.Cut(l.URL, ":")
+	if r.Source.Commit != "" {
+		l.Getter, l.URL = "git", l.URL+"?ref="+r.Source.Commit
+	}
+	if r.Subdir != "." {
+		l.Subdir = r.Subdir
+	}
+	return l
 }
 
 // Is reports whether a package with that sum and subdir, empty for the whole package, is what r says.

@@ -233,17 +233,17 @@ func (v *Versions) OfPlatforms(platforms map[string][]Platform) (*Versions, erro
 	return some.like(v), nil
 }
 
-// Warn returns v, which are versions of a provider, with one more warning, which clients print, unless it has that already. It
-// does not change v.
-func (v *Versions) Warn(text string) (*Versions, error) {
+// Warn returns v, which are versions of a provider, with more warnings, which clients print. It does not change v.
+func (v *Versions) Warn(texts ...string) (*Versions, error) {
 	var d providerDocument
 	if err := json.Unmarshal(v.Document, &d); err != nil {
 		return nil, shapeError("%w", err)
 	}
-	if slices.Contains(d.Warnings, text) {
+	texts = slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return slices.Contains(d.Warnings, text) })
+	if len(texts) == 0 {
 		return v, nil
 	}
-	d.Warnings = append(d.Warnings, text)
+	d.Warnings = append(d.Warnings, texts...)
 	warned, err := d.parse()
 	if err != nil {
 		return nil, err

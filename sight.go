@@ -9,7 +9,11 @@ import (
 type Sight struct {
 	Met      time.Time               `json:"met,omitzero"`   // when the module was met
 	Versions map[string]VersionSight `json:"versions"`       // by canonical version without build metadata
-	Dated    time.Time               `json:"dated,omitzero"` // when its registry was last asked for dates
+	Dated    time.Time               `json:"dated,omitzero"` // when its registry was last asked for all dates
+	// Dateless are the versions, named as in Versions, about which the registry was asked one by one and gave no date.
+	Dateless map[string]bool `json:"dateless,omitempty"`
+	// Pending are the versions about which the registry is going to be asked.
+	Pending map[string]bool `json:"-"`
 }
 
 // VersionSight says since when one version is listed.

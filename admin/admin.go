@@ -88,12 +88,13 @@ type Cache interface {
 type Part int
 
 const (
-	LedgerNow    Part = iota // the ledger as it is, for reading, whatever another process does
-	LedgerChange             // the ledger, which must exist
-	LedgerAny                // the ledger, which is made if there is none
-	Packages                 // what is kept, and the ledger as far as it can be read
-	Verdicts                 // the rules of the policy, the ledger and what is kept
-	Registries               // all of a proxy
+	LedgerNow       Part = iota // the ledger as it is, for reading, whatever another process does
+	LedgerChange                // the ledger, which must exist
+	LedgerAny                   // the ledger, which is made if there is none
+	Packages                    // what is kept, and the ledger as far as it can be read
+	DamagedPackages             // the same, if records of packages are damaged or lost, too
+	Verdicts                    // the rules of the policy, the ledger and what is kept
+	Registries                  // all of a proxy
 )
 
 // A Question is something that the API is asked: with In, for any number of Items and then an End.
@@ -121,7 +122,7 @@ var (
 	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
 	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
 	PackagesTidy   = Question[store.GC, none, store.Collected]{Packages, "POST", "packages/tidy", (*Server).tidy}
-	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{Packages, "POST", "packages/verify", (*Server).verify}
+	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{DamagedPackages, "POST", "packages/verify", (*Server).verify}
 	MissingClear   = Question[Name, none, int]{Verdicts, "POST", "missing/clear", (*Server).clearMissing}
 	MissingList    = Question[Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}
 	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}

@@ -51,7 +51,7 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 	other := *s
 	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
 	other.Gate.Use(rules)
-	asking := modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
 	return done, s.walk(ctx, other.Gate, in.Groups, in.Starts, func(f closure.Found) {
 		if _, made := f.Module.Origin(); f.Kind == closure.Ready || f.Kind == closure.Chosen && made != "" {
 			return // the verdict about what it was made of is told

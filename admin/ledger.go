@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -24,9 +27,13 @@ func (q Query) choose() (func(modproxy.ModuleVersion) bool, error) {
 	wanted, err := q.choice()
 	return func(v modproxy.ModuleVersion) bool {
 		release, _, _ := v.Platform() // which has its packages with it
+		v, release, wanted := folded(v), folded(release), folded(wanted)
 		return q.Name == (Name{}) || v.Module == wanted.Module && (wanted.Version == "" || v == wanted || release == wanted)
 	}, err
 }
+
+// folded returns what all spellings of v have in common, as the ledger compares them.
+func folded(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Module.Folded().At(v.Version) }
 
 // Record is a record of the ledger, and whether it counts.
 type Record struct {
@@ -62,8 +69,21 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.ModuleVersion
 			list = append(list, Record{NameOf(rec.ModuleVersion), rec, false})
 		}
 	}
-	for _, i := range last {
+	mixed := map[modproxy.ModuleVersion]bool{} // what has a spelling that is not in lower case
+	for v := range last {
+		if f := folded(v); f != v {
+			mixed[f] = true
+		}
+	}
+	for v, i := range last {
 		list[i].Counts = true
+		if mixed[folded(v)] {
+			counts, err := s.Ledger.Lookup(ctx, v)
+			if err != nil {
+				return nil, err
+			}
+			list[i].Counts = counts.ModuleVersion == v
+		}
 	}
 	return list, nil
 }
@@ -72,8 +92,9 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.ModuleVersion
 type Drift struct {
 	Name
 	ledger.Drift
-	Open bool           `json:"open"`         // what was recorded then still counts
-	Was  modproxy.Facts `json:"was,omitzero"` // of what counts
+	Open bool           `json:"open"`                  // what was recorded then still counts
+	Was  modproxy.Facts `json:"was,omitzero"`          // of what counts
+	As   string         `json:"recorded_as,omitempty"` // the address in the record that counts, if that is spelled otherwise
 }
 
 func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done none, err error) {
@@ -93,7 +114,11 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 			return done, err
 		}
 		open := counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir)
-		each(Drift{NameOf(d.ModuleVersion), d, open, counts.Facts})
+		out := Drift{Name: NameOf(d.ModuleVersion), Drift: d, Open: open, Was: counts.Facts}
+		if counts.Module != d.Module {
+			out.As = counts.Module.String()
+		}
+		each(out)
 	}
 	return done, nil
 }
@@ -138,20 +163,26 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 // Acceptance is the content that a version has from now on, or a key that may sign the releases of a provider.
 type Acceptance struct {
 	Name
-	Sum    modproxy.Sum `json:"sum,omitempty"`
-	Key    string       `json:"key,omitempty"`    // a fingerprint; Version and Sum are empty, and those that may sign still may
-	Subdir string       `json:"subdir,omitempty"` // empty: the one that was offered, or that counts now
-	Reason string       `json:"reason"`
+	Sum modproxy.Sum `json:"sum,omitempty"`
+	// Key is a fingerprint. Version and Sum are empty then, and the keys that may sign still may. Module may be
+	// host/namespace/* for all its providers whose keys are recorded.
+	Key    string `json:"key,omitempty"`
+	Subdir string `json:"subdir,omitempty"` // empty: the one that was offered, or that counts now
+	Reason string `json:"reason"`
 }
 
 // Accepted is what became of an [Acceptance].
 type Accepted struct {
 	Before  modproxy.Sum `json:"before"`
-	Subdir  string       `json:"subdir,omitempty"` // the directory that counts from now on, if it was another
-	Offered bool         `json:"offered"`          // an upstream has offered what was accepted
+	Subdir  string       `json:"subdir,omitempty"`  // the directory that counts from now on, if it was another
+	Offered bool         `json:"offered"`           // an upstream has offered what was accepted
+	Modules []string     `json:"modules,omitempty"` // the providers that the key was accepted for, if Module was a namespace
 }
 
 func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out Accepted, err error) {
+	if namespace, ok := strings.CutSuffix(in.Module, "/*"); ok && in.Key != "" {
+		return s.acceptForNamespace(ctx, in, namespace)
+	}
 	v, err := in.Parse("")
 	if err != nil {
 		return out, err
@@ -178,7 +209,8 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 		}
 		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Module).Sum // as it was offered
 	}
-	if out.Offered, err = s.offered(ctx, &rec); err != nil {
+	var spellings map[modproxy.ModuleVersion]bool
+	if spellings, out.Offered, err = s.offered(ctx, &rec); err != nil {
 		return out, err
 	}
 	switch _, _, isZip := v.Platform(); {
@@ -200,12 +232,63 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 		out.Subdir = rec.Subdir
 	}
 	if in.Key != "" {
-		v.Version = "" // releases that it has signed may have been refused
+		spellings = map[modproxy.ModuleVersion]bool{v.Module.At(""): true} // releases that it has signed may have been refused
 	}
-	if err = s.Ledger.Accept(ctx, rec); err == nil && s.Cache != nil {
-		s.Cache.Forget(v)
+	err = s.Ledger.Accept(ctx, rec)
+	for v := range spellings {
+		if s.Cache != nil {
+			s.Cache.Forget(v)
+		}
 	}
 	return out, err
+}
+
+// acceptForNamespace accepts a key for every provider of a namespace whose keys are recorded.
+func (s *Server) acceptForNamespace(ctx context.Context, in Acceptance, namespace string) (out Accepted, err error) {
+	of, err := hostname.ParseAddress(namespace+"/any", "")
+	if err == nil && (!of.IsProvider() || in.Version != "" || in.Sum != "" || in.Subdir != "") {
+		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, and neither for a version nor a sum", modproxy.ErrInvalid)
+	}
+	key, errKey := modproxy.NewKeys(in.Key)
+	if err := cmp.Or(err, errKey); err != nil {
+		return out, err
+	}
+	concerns := func(v modproxy.ModuleVersion) bool {
+		return v.IsSigningKeys() && v.Host == of.Host && v.Namespace == of.Namespace
+	}
+	counts, sources := map[modproxy.Module]ledger.Record{}, map[modproxy.Module]modproxy.Source{}
+	for rec, err := range s.Ledger.All(ctx) {
+		if err != nil {
+			return out, err
+		}
+		if concerns(rec.ModuleVersion) {
+			counts[rec.Module] = rec
+		}
+	}
+	for d, err := range s.Ledger.Drifts(ctx) {
+		if err != nil {
+			return out, err
+		}
+		if concerns(d.ModuleVersion) && d.Keys.Meets(key) {
+			sources[d.Module], out.Offered = d.Source, true
+		}
+	}
+	if len(counts) == 0 {
+		return out, absent(fmt.Sprintf("no keys of providers of %s are recorded: the first release that is fetched records them", namespace))
+	}
+	for m, before := range counts {
+		rec := before.Keys.With(key).Record(m)
+		rec.Time, rec.Reason, rec.Source = time.Now(), in.Reason, sources[m]
+		if err := s.Ledger.Accept(ctx, rec); err != nil {
+			return out, fmt.Errorf("%s: %w", m, err)
+		}
+		if s.Cache != nil {
+			s.Cache.Forget(m.At(""))
+		}
+		out.Modules = append(out.Modules, m.String())
+	}
+	slices.Sort(out.Modules)
+	return out, nil
 }
 
 // absent is the text of an error that is [fs.ErrNotExist], which has a text for files.
@@ -214,12 +297,12 @@ type absent string
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
-// offered reports whether an upstream has offered rec. It adds the source to it, what a provider consists of, and the directory if
-// it has none.
-func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err error) {
-	wanted := rec.Subdir
+// offered reports whether an upstream has offered rec, and which spellings of its address have records. It adds the source to rec, what
+// a provider consists of, and the directory if it has none.
+func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.ModuleVersion]bool, ok bool, err error) {
+	wanted, spellings := rec.Subdir, map[modproxy.ModuleVersion]bool{rec.ModuleVersion: true}
 	see := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {
-		fits := v == rec.ModuleVersion && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
+		fits := folded(v) == folded(rec.ModuleVersion) && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
 		if fits {
 			rec.Source, rec.Facts, ok = source, facts, true
 		}
@@ -227,17 +310,20 @@ func (s *Server) offered(ctx context.Context, rec *ledger.Record) (ok bool, err 
 	}
 	for was, err := range s.Ledger.All(ctx) {
 		if err != nil {
-			return false, err
+			return nil, false, err
+		}
+		if folded(was.ModuleVersion) == folded(rec.ModuleVersion) {
+			spellings[was.ModuleVersion] = true
 		}
 		see(was.ModuleVersion, was.Sum, was.Subdir, was.Source, was.Facts)
 	}
 	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if see(d.ModuleVersion, d.Offered, d.Subdir, d.Source, d.Facts) && wanted == "" && d.Subdir != "" {
 			rec.Subdir = d.Subdir
 		}
 	}
-	return ok, nil
+	return spellings, ok, nil
 }

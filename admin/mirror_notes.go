@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
@@ -42,15 +41,7 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 	}
 	m.done(f.Module)
 	if m.check && lacks(f) {
-		n.Lacks = f.Module.Module.String()
-		of, made := f.Module.Origin()
-		if f.Subdir != "." && made == "" {
-			n.Lacks += "//" + f.Subdir
-		}
-		n.Lacks = strings.TrimSuffix(n.Lacks+"@"+cmp.Or(of.Version, f.Constraint), "@")
-		if platform := NameOf(f.Module).Platform; platform != "" {
-			n.Lacks += " " + platform
-		}
+		n.Lacks = wantedOf(f)
 	}
 	m.note(f.Kind == closure.Bypass && !m.strays(f), n)
 }

@@ -215,6 +215,11 @@ func (s *Server) tidy(ctx context.Context, in store.GC, _ func(none)) (store.Col
 		return store.Collected{}, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
 	}
 	in.OrphanAge = time.Hour // packages without a record are what a crash left, or are about to have one
+	if !in.DryRun {
+		if err := s.Configurations.Sweep(ctx); err != nil {
+			return store.Collected{}, err
+		}
+	}
 	return s.Store.Collect(ctx, in)
 }
 

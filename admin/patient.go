@@ -21,9 +21,10 @@ type patient struct {
 // patience is how long a question is repeated. A registry that is asked for longest says so once in so many minutes.
 const patience = 10 * time.Minute
 
-// asOperator returns a registry for an operator's questions, which gate decides about, and a context for them.
+// asOperator returns a registry for an operator's questions, which gate decides about, and a context for them. They wait for
+// the dates that gate needs.
 func (s *Server) asOperator(ctx context.Context, gate *policy.Gate, groups []string) (context.Context, modproxy.Registry) {
-	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Name: "operator", Shown: "operator", Groups: groups})
+	ctx = modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Name: "operator", Shown: "operator", Groups: groups})
 	return ctx, &patient{&policy.Registry{Next: s.Cache, Gate: gate}, s.Cache, s.Upstreams}
 }
 

@@ -40,7 +40,7 @@ func (s *Server) policyTest(ctx context.Context, in Trial, _ func(none)) (out Ve
 	if err != nil {
 		return out, err
 	}
-	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	ctx = modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
 	verdict, steps, err := s.Gate.Explain(ctx, v)
 	if err != nil {
 		return out, err
@@ -72,6 +72,11 @@ func (s *Server) hidden(ctx context.Context, m modproxy.Module, out *Verdict) er
 		return err
 	}
 	out.Known = len(known.List)
+	if s.Gate.NeedsAge(ctx, m) {
+		if _, err := s.Gate.Sights.Sight(ctx, m); err != nil { // which has all dates requested
+			return err
+		}
+	}
 	for _, l := range known.List {
 		v := m.At(l.Version.String())
 		verdict, err := s.Gate.Decide(ctx, v)

@@ -162,7 +162,7 @@ func at(name, version string) modproxy.ModuleVersion {
 // brought waits for what is read ahead to be n packages, and returns it.
 func (w *world) brought(t *testing.T, n int) string {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		w.mu.Lock()
 		came, list := w.came, slices.Clone(w.locations)
 		w.mu.Unlock()

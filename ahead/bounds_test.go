@@ -38,7 +38,7 @@ func TestBounds(t *testing.T) {
 			w, r := newWorld(t, c.text)
 			ask(t, r, at("one", "1.0.0"))
 			w.brought(t, c.packages)
-			for end := time.Now().Add(20 * time.Second); w.Calls("versions") < c.modules && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); w.Calls("versions") < c.modules && time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond)
 			}
 			time.Sleep(100 * time.Millisecond) // in which there would be more

@@ -21,7 +21,7 @@ func (a *App) newAhead(next, layer modproxy.Registry) modproxy.Registry {
 	}
 	a.ahead = &ahead.Registry{
 		Next: next, Quiet: quiet, Kept: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
-		Reader: &closure.Reader{Store: a.Store}, // another one: clients do not wait for its turns
+		Reader: &closure.Reader{Store: a.Store, MaxStored: a.reader.MaxStored}, // another one: clients do not wait for its turns
 		Rights: rights{a}, Observer: a.metrics,
 	}
 	return a.ahead

@@ -110,6 +110,9 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if err = CheckKeys(c); err != nil {
 		return nil, err
 	}
+	if err := c.Deprecated(); err != nil {
+		a.log.Warn("config_deprecated", zap.Error(err))
+	}
 	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
@@ -141,8 +144,11 @@ func (a *App) listen() error {
 	if most < c.Limits.Connections {
 		a.log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
 	}
-	if a.tls, err = newCertificate(c.TLS); err != nil {
+	if a.tls, err = newCertificate(c.TLS, a.log); err != nil {
 		return err
+	}
+	if a.tls != nil {
+		a.metrics.MeasureCertificate(a.tls.notAfter)
 	}
 	bound := *c
 	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
@@ -209,7 +215,7 @@ func (a *App) Close() error {
 		a.ahead.Close()
 	}
 	if a.nested != nil {
-		a.nested.Close()
+		errs = append(errs, a.nested.Close(soon))
 	}
 	if a.Cache != nil {
 		errs = append(errs, a.Cache.Close(soon))
@@ -217,6 +223,9 @@ func (a *App) Close() error {
 	if a.said != nil {
 		cancel()
 		_ = a.said.Close(soon) // what it still asks is asked again
+	}
+	if a.sights != nil {
+		a.sights.Close()
 	}
 	if a.egress != nil {
 		errs = append(errs, a.egress.Close())
@@ -278,6 +287,14 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 		defer cancel()
 		if server.Shutdown(last) != nil {
 			server.Close() // what is still being sent is cut: clients notice
+		}
+	}
+	if a.nested != nil {
+		end, _ := deadline.Deadline()
+		last, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
+		defer cancel()
+		if err := a.nested.Close(last); err != nil { // they were told to end
+			a.log.Warn("preparations_left", zap.Error(err))
 		}
 	}
 	var left []string

@@ -79,7 +79,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	gate := &policy.Gate{Ledger: b.Registry, Sights: b.Registry}
 	gate.Use(rules)
 	b.app.listing = &policy.Registry{Next: b.Registry, Gate: gate}
-	b.app.Registry = &rewrite.Registry{Next: b.app.listing}
+	b.app.Registry = &rewrite.Registry{Next: &policy.Registry{Next: b.Registry, Gate: gate, ListDenied: true}}
 	b.app.catalog = &catalog.Catalog{
 		Registry: b.app.listing, Known: b.app.listing, Packages: bundled{b.Registry}, Ledger: b.Registry, Sights: bundled{b.Registry},
 		Rules: verdicts{gate}, Reader: describer{&closure.Reader{}},
@@ -116,6 +116,7 @@ func (b *Bundle) Serve(ctx context.Context) error {
 		Catalog:        a.catalog,
 		Listing:        a.listing,
 		Upstreams:      upstreamsOf(a.config),
+		Contact:        a.config.ContactText,
 		PublicURL:      strings.TrimRight(a.config.PublicURL, "/"),
 		Process:        readOnlyProcess{process{a, addresses(a.listener.Addr())}},
 		Local:          !a.config.Anonymous.All,

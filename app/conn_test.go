@@ -36,11 +36,15 @@ func connected(t *testing.T) (*conn, net.Conn) {
 	return c, there
 }
 
+// deadlines are set before a call and, if meanwhile is not 0, while it goes on; the call ends when want has passed.
+type deadlines struct{ before, meanwhile, want time.Duration }
+
+const soon, later = 40 * time.Millisecond, 160 * time.Millisecond
+
 // A read and a write end when their deadline has passed, whatever deadlines were set before, and not earlier; what was
 // written till then is counted.
 func TestConnDeadlines(t *testing.T) {
-	const soon, later = 40 * time.Millisecond, 160 * time.Millisecond
-	for name, times := range map[string]struct{ before, meanwhile, want time.Duration }{
+	for name, times := range map[string]deadlines{
 		"one":                    {later, 0, later},
 		"an earlier one":         {time.Hour, soon, soon},
 		"an earlier than none":   {0, soon, soon},
@@ -61,46 +65,59 @@ func TestConnDeadlines(t *testing.T) {
 				if what == "read from" && name == "a later one" {
 					continue // which has deadlines that are set before
 				}
-				c, there := connected(t)
-				began := time.Now()
-				at := func(d time.Duration) time.Time {
-					if d == 0 {
-						return time.Time{}
-					}
-					return began.Add(d)
-				}
-				c.SetDeadline(at(time.Minute))
-				c.SetDeadline(at(times.before))
-				if times.meanwhile != 0 {
-					time.AfterFunc(soon/4, func() { c.SetDeadline(at(times.meanwhile)) })
-				}
-				n, err := call(c)
-				took := time.Since(began)
-				if timeout := (net.Error)(nil); !errors.As(err, &timeout) || !timeout.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("%s: %v", what, err)
-				}
-				if took < times.want || took > times.want+10*time.Second {
-					t.Errorf("%s: it took %v; want %v", what, took, times.want)
-				}
-				if what == "read" {
-					there.Write([]byte("x"))
-					c.SetReadDeadline(time.Time{})
-					if n, err := c.Read(make([]byte, 2)); n != 1 || err != nil {
-						t.Errorf("read again: %d, %v", n, err)
-					}
-					continue
-				}
-				c.Close()
-				got, _ := io.Copy(io.Discard, there)
-				if what == "held" && got >= 2 {
-					got -= 2
-				}
-				if int64(n) != got && what != "read from" {
-					t.Errorf("%s: %d were written, %d have arrived", what, n, got)
+				for again := true; again; {
+					again = !times.hold(t, what, call)
 				}
 			}
 		})
 	}
+}
+
+// hold makes one call under the deadlines. It reports whether the machine has set the second one before the first passed.
+func (times deadlines) hold(t *testing.T, what string, call func(*conn) (int, error)) bool {
+	t.Helper()
+	c, there := connected(t)
+	began := time.Now()
+	at := func(d time.Duration) time.Time {
+		if d == 0 {
+			return time.Time{}
+		}
+		return began.Add(d)
+	}
+	c.SetDeadline(at(time.Minute))
+	c.SetDeadline(at(times.before))
+	set := make(chan time.Time, 1)
+	if times.meanwhile != 0 {
+		time.AfterFunc(soon/4, func() { c.SetDeadline(at(times.meanwhile)); set <- time.Now() })
+	}
+	n, err := call(c)
+	took := time.Since(began)
+	if times.meanwhile != 0 && (<-set).After(at(soon)) && times.before == soon {
+		return false
+	}
+	if timeout := (net.Error)(nil); !errors.As(err, &timeout) || !timeout.Timeout() || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s: %v", what, err)
+	}
+	if took < times.want {
+		t.Errorf("%s: it took %v; want %v at least", what, took, times.want)
+	}
+	if what == "read" {
+		there.Write([]byte("x"))
+		c.SetReadDeadline(time.Time{})
+		if n, err := c.Read(make([]byte, 2)); n != 1 || err != nil {
+			t.Errorf("read again: %d, %v", n, err)
+		}
+		return true
+	}
+	c.Close()
+	got, _ := io.Copy(io.Discard, there)
+	if what == "held" && got >= 2 {
+		got -= 2
+	}
+	if int64(n) != got && what != "read from" {
+		t.Errorf("%s: %d were written, %d have arrived", what, n, got)
+	}
+	return true
 }
 
 // What is held leaves with what comes next, or when it is released.
@@ -195,8 +212,7 @@ func TestConnServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	if _, err := idle.Read(make([]byte, 1)); err != io.EOF || time.Since(began) > 10*time.Second {
-		t.Errorf("a client that sends nothing: %v after %v", err, time.Since(began))
+	if _, err := idle.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a client that sends nothing: %v", err)
 	}
 }

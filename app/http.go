@@ -5,14 +5,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io/fs"
+	stdlog "log"
 	"mime"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,7 +22,6 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
@@ -43,7 +41,7 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ConnContext:       withConn,
-		ErrorLog:          zap.NewStdLog(log.WithOptions(zap.IncreaseLevel(max(zap.WarnLevel, log.Level())))),
+		ErrorLog:          stdlog.New(&serverLog{log: log}, "", 0),
 	}
 	if c != nil {
 		server.TLSConfig = &tls.Config{
@@ -81,7 +79,7 @@ func upstreamsOf(c *config.Config) proxy.Upstreams {
 		} else {
 			upstreams.Hosts[u.Host] = true
 		}
-		if docs, err := url.Parse(u.Docs); err == nil && docs.Host != "" {
+		if docs, err := url.Parse(u.DocsURL()); err == nil && docs.Host != "" {
 			if host, err := hostname.Parse(docs.Host); err == nil {
 				upstreams.Docs[host] = u.Host
 			}
@@ -103,11 +101,13 @@ func (a *App) handler() http.Handler {
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Catalog:        a.catalog,
+		Documents:      a.said,
 		Listing:        a.listing,
 		Offline:        c.Offline,
 		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),
 		Others:         a.others,
+		Contact:        func() string { return a.gate.Rules().Contact },
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},
 		Local:          c.IsLocal() && !c.Anonymous.All && (a.auth == nil || len(c.Anonymous.Scopes) > 0),
@@ -176,6 +176,7 @@ func (p process) Problems() []proxy.Problem {
 		{State: "no new version is recorded", Err: a.Ledger.Failed(), Minor: a.config.Offline},
 		{State: "no client can be identified", Err: a.authReady()},
 		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
+		{State: "there is trouble with the TLS certificate", Err: a.tls.problem(), Minor: true},
 		{State: "not all is mirrored", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
 		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},
 	} {
@@ -230,7 +231,7 @@ func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
 
 // verdictOn returns the refusal of a version, or says in header that it is deprecated.
 func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v modproxy.ModuleVersion) error {
-	if err := gate.CheckClient(ctx, v); err != nil {
+	if err := gate.CheckClient(modproxy.WithDates(ctx), v); err != nil {
 		return err
 	}
 	decided, err := gate.Decisions(ctx, v)
@@ -264,63 +265,4 @@ func mayLookUp(p auth.Principal, path string) (v modproxy.ModuleVersion, err err
 		return modproxy.ModuleVersion{}, fs.ErrNotExist
 	}
 	return v, nil
-}
-
-// certificate is the TLS certificate in force. It follows its files, unless the pair in them is broken.
-type certificate struct {
-	paths   config.TLS
-	current atomic.Pointer[tls.Certificate]
-
-	mu     sync.Mutex // held while the files are read
-	looked time.Time  // when the files were last looked at
-}
-
-const certificateInterval = time.Second // how often the certificate's files are looked at
-
-// newCertificate returns nil if none is configured.
-func newCertificate(paths config.TLS) (*certificate, error) {
-	if paths.CertFile == "" {
-		return nil, nil
-	}
-	c := &certificate{paths: paths}
-	if err := c.reload(); err != nil {
-		return nil, config.Error{fmt.Errorf("tls: %w", err)}
-	}
-	return c, nil
-}
-
-// get returns the last good certificate in the files. It does not wait for another connection that reads them.
-func (c *certificate) get() *tls.Certificate {
-	if c.mu.TryLock() {
-		defer c.mu.Unlock()
-		if time.Since(c.looked) >= certificateInterval {
-			_ = c.read() // files that are just being replaced: the last good pair goes on
-		}
-	}
-	return c.current.Load()
-}
-
-// reload reads the files.
-func (c *certificate) reload() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.read()
-}
-
-// read is called with c.mu held.
-func (c *certificate) read() error {
-	c.looked = time.Now()
-	var pem [2][]byte
-	for i, name := range []string{c.paths.CertFile, c.paths.KeyFile} {
-		var err error
-		if pem[i], err = durable.ReadRegular(name, 1<<20); err != nil {
-			return err
-		}
-	}
-	pair, err := tls.X509KeyPair(pem[0], pem[1])
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
-	}
-	c.current.Store(&pair)
-	return nil
 }

@@ -20,7 +20,7 @@ func TestServerSpeaksHTTP1(t *testing.T) {
 	if err := registrytest.CA().WriteFiles(dir, "127.0.0.1"); err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
+	certificate, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

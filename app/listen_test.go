@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/test/registrytest"
 )
@@ -34,7 +36,7 @@ func nameOf(c *tls.Certificate) string { return c.Leaf.DNSNames[0] }
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "old.example")
-	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
+	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +67,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 	if got := nameOf(c.get()); got != "new.example" {
 		t.Errorf("without a key: certificate for %s", got)
 	}
-	if _, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}); err == nil {
+	if _, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}, zap.NewNop()); err == nil {
 		t.Error("a start without a key succeeds")
 	}
 }
@@ -73,7 +75,7 @@ func TestCertificateFollowsItsFiles(t *testing.T) {
 func TestHasName(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "modules.example")
-	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")})
+	c, err := newCertificate(config.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -86,7 +87,9 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 	a := inside(c, o)
 	switch part {
 	case admin.Packages:
-		err = a.openPackages()
+		err = a.openPackages(ctx, disk.Options{})
+	case admin.DamagedPackages:
+		err = a.openPackages(ctx, disk.Options{Damaged: true})
 	case admin.Verdicts:
 		err = a.openVerdicts(ctx)
 	case admin.Registries:
@@ -123,8 +126,8 @@ func (a *App) openLedgerAlone(part admin.Part) (err error) {
 }
 
 // openPackages opens what is kept. A ledger that cannot be read is damage, which verifying tells.
-func (a *App) openPackages() error {
-	if err := a.openStore(); err != nil {
+func (a *App) openPackages(ctx context.Context, o disk.Options) error {
+	if err := a.openStore(ctx, o); err != nil {
 		return err
 	}
 	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +145,7 @@ func (a *App) openPackages() error {
 
 // openVerdicts opens what verdicts are made of. No registry is asked.
 func (a *App) openVerdicts(ctx context.Context) error {
-	if err := a.openStore(); err != nil {
+	if err := a.openStore(ctx, disk.Options{}); err != nil {
 		return err
 	}
 	if err := a.openLedger(ctx); err != nil {
@@ -156,7 +159,7 @@ func (a *App) openVerdicts(ctx context.Context) error {
 func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
 	a := inside(c, Options{})
 	defer func() { err = errors.Join(err, a.Close()) }()
-	if err = a.openStore(); err == nil {
+	if err = a.openStore(ctx, disk.Options{}); err == nil {
 		a.Ledger, err = ledger.Open(c.LedgerDir())
 	}
 	if err != nil {
@@ -190,8 +193,11 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 			return 0, fmt.Errorf("%s: %w", rec.Shown(), err)
 		}
 	}
+	slices.SortStableFunc(kept, func(p, q cache.Kept) int { return p.Fetched.Compare(q.Fetched) })
 	for _, p := range kept {
-		if err := a.Cache.Record(ctx, &p); err != nil {
+		if err := a.Cache.Record(ctx, &p); errors.Is(err, modproxy.ErrChanged) { // another spelling, which was fetched before, has other content
+			continue
+		} else if err != nil {
 			return 0, fmt.Errorf("%s: %w", p.ModuleVersion.Shown(), err)
 		}
 	}
@@ -205,10 +211,11 @@ var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInval
 
 // Rebuilt is what a rebuild has made.
 type Rebuilt struct {
-	Problem string         `json:"problem,omitempty"` // with the old index; empty: it could be opened
-	Aside   string         `json:"aside,omitempty"`   // where the old index is now; empty: there was none
-	Lists   int            `json:"versions"`          // lists of versions that were taken over
-	Damaged []admin.Damage `json:"damaged,omitempty"` // packages, which were set aside
+	Problem string         `json:"problem,omitempty"`         // with the old index; empty: it could be opened
+	Aside   string         `json:"aside,omitempty"`           // where the old index is now; empty: there was none
+	Lists   int            `json:"versions"`                  // lists of versions that were taken over
+	Left    int            `json:"records_damaged,omitempty"` // records of the old index that were damaged, and left out
+	Damaged []admin.Damage `json:"damaged,omitempty"`         // packages, which were set aside
 	store.Verified
 }
 
@@ -228,7 +235,7 @@ func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 		Records: index.Records(), Blobs: index.Blobs(), Aside: index,
 		Kinds: map[store.Kind]store.Keeper{cache.PackageKind: keeperOf(book)},
 	}
-	out.Problem, out.Lists = index.Problem, index.Kept[cache.VersionsKind]
+	out.Problem, out.Lists, out.Left = index.Problem, index.Kept[cache.VersionsKind], index.Damaged
 	out.Verified, err = kept.Rebuild(ctx, store.Check{Found: func(d store.Damage) {
 		out.Damaged = append(out.Damaged, admin.DamageOf(d))
 	}})

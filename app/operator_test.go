@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
 )
 
 // keep keeps a package of the seed for versions of a module, as a cache does.
@@ -36,7 +37,7 @@ func keep(t *testing.T, kept *store.Store, seed string, versions ...string) {
 func keepIn(t *testing.T, c *config.Config, seed string, versions ...string) {
 	t.Helper()
 	a := inside(c, Options{})
-	must(t, a.openStore())
+	must(t, a.openStore(t.Context(), disk.Options{}))
 	keep(t, a.Store, seed, versions...)
 	must(t, a.Close())
 }
@@ -51,7 +52,7 @@ func recordOf(version, seed string) ledger.Record {
 func TestOpenLedger(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	a := inside(c, Options{})
-	must(t, a.openStore())
+	must(t, a.openStore(t.Context(), disk.Options{}))
 	must(t, a.openLedger(t.Context()))
 	must(t, a.Ledger.Close())
 	keep(t, a.Store, "a", "1.0.0")

@@ -37,7 +37,8 @@ func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 	errors.As(errRead, &wrong)
 	paths = c.PolicyPaths()
 	made := policy.Config{
-		DefaultDeny: c.Policy.Default == "deny", Audit: c.Policy.Mode == "audit", FirstAllow: c.Policy.FirstContact == "allow", Contact: c.Policy.Contact,
+		DefaultDeny: c.Policy.Default == "deny", Audit: c.Policy.Mode == "audit", FirstAllow: c.Policy.FirstContact == "allow", Contact: c.ContactText(),
+		ListDenied: c.Policy.Denied == "list",
 	}
 	var mistakes config.Error
 	made.Reserved, mistakes = reserves(c, set)
@@ -133,7 +134,7 @@ func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong c
 // isPublic reports whether a question to an upstream reaches a registry at which anybody can have a namespace.
 func isPublic(u config.Upstream) bool {
 	hosts := []string{u.Host}
-	for _, base := range []string{u.Modules, u.Providers, u.Docs} {
+	for _, base := range []string{u.Modules, u.Providers, u.DocsURL()} {
 		if at, err := url.Parse(base); err == nil && at.Host != "" {
 			host, _ := hostname.Parse(at.Host)
 			hosts = append(hosts, host)

@@ -12,6 +12,7 @@ import (
 	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
 )
 
 // What no keeper knows the meaning of, requests and sights, stays whatever becomes of the packages beside it.
@@ -26,7 +27,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, book.Close())
 	keepIn(t, c, "1", "1.0.0")
 	a := inside(c, Options{})
-	must(t, a.openStore())
+	must(t, a.openStore(t.Context(), disk.Options{}))
 	r := &requests.Log{Kind: requests.Pending, Records: a.Store.Records}
 	r.See(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
 	must(t, r.Write(ctx))
@@ -39,7 +40,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	stay := func(when string) {
 		t.Helper()
 		a := inside(c, Options{})
-		must(t, a.openStore())
+		must(t, a.openStore(t.Context(), disk.Options{}))
 		got := map[store.Kind]string{}
 		for rec, err := range a.Store.Records.List(ctx, "", "") {
 			must(t, err)

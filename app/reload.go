@@ -88,6 +88,9 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 			a.reload()
 			last = a.rulesSeen
 		case <-tick.C:
+			if a.tls != nil {
+				a.tls.get() // which looks at its files, also while no client connects
+			}
 			now := lookAt(maps.Keys(a.rulesSeen))
 			if !maps.Equal(now, a.rulesSeen) && maps.Equal(now, last) { // else nothing has changed, or something does just now
 				a.reloadRules(false)
@@ -135,7 +138,7 @@ func (a *App) reloadRules(asked bool) {
 	a.rulesErr.Store(nil)
 	a.use(rules)
 	a.log.Info("reloaded", zap.Strings("what", []string{"policy"}), zap.Int("rules", len(rules.Rules)))
-	changed = slices.DeleteFunc(changed, func(key string) bool { return strings.HasPrefix(key, "policy.") })
+	changed = slices.DeleteFunc(changed, func(key string) bool { return key == "contact" || strings.HasPrefix(key, "policy.") })
 	if len(changed) > 0 && (asked || !slices.Equal(changed, a.restartFor)) {
 		a.log.Warn("restart_needed", zap.Strings("keys", changed))
 	}

@@ -44,7 +44,7 @@ import (
 // open makes the layers. Read from the end it is the path of a request.
 func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	c, log := a.config, a.log
-	if err := a.openStore(); err != nil {
+	if err := a.openStore(ctx, disk.Options{}); err != nil {
 		return err
 	}
 	a.Store.Observe = a.observeStore
@@ -101,6 +101,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		Observe: a.observe,
 	}
 	a.recheck.Turns = a.Cache
+	a.Store.Last = a.Cache.Withdrawn
 	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
 	a.Store.Start()
 	layer, at := modproxy.Registry(a.Cache), ""
@@ -111,7 +112,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		}
 		layer, at = a.nested, nested.At(url)
 	}
-	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, Observe: a.observePolicy}
+	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, ListDenied: true, Observe: a.observePolicy}
 	a.counts = &downloads.Registry{Records: a.Store.Records, Observer: a}
 	a.openCatalog(layer, describes)
 	if a.missing != nil {
@@ -140,9 +141,10 @@ func (a *App) limits() pack.Limits {
 func (a *App) newUpstream(table *fetch.Table) (*upstream.Client, error) {
 	c := a.config
 	hosts := map[string]upstream.Host{}
-	for _, u := range c.Upstreams {
+	anyOther := config.Upstream{Host: config.TofuHost} // which "*" may stand for
+	for _, u := range append([]config.Upstream{anyOther}, c.Upstreams...) {
 		if u.Host != "*" {
-			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Docs: u.Docs, Token: u.Token, Rate: u.Rate}
+			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Docs: u.DocsURL(), Token: u.Token, Rate: u.Rate}
 		}
 	}
 	providers := upstream.Providers{
@@ -190,7 +192,7 @@ func (a *App) openEgress(listening net.Addr) (err error) {
 	}
 	a.egress, err = egress.New(egress.Config{
 		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
-		UserAgent: "modproxy/" + a.options.Version, Listening: []netip.AddrPort{own},
+		NoHedging: !c.Egress.Hedging, UserAgent: "modproxy/" + a.options.Version, Listening: []netip.AddrPort{own},
 	})
 	if err != nil {
 		err = config.Error{fmt.Errorf("egress: %w", err)}
@@ -230,11 +232,12 @@ func Absolute(path string) string {
 }
 
 // openStore opens what is kept; for reading, on a file system that is read-only.
-func (a *App) openStore() (err error) {
+func (a *App) openStore(ctx context.Context, o disk.Options) (err error) {
 	c := a.config
-	a.disk, err = disk.Open(c.Data)
+	a.disk, err = disk.OpenWith(ctx, c.Data, o)
 	if errors.Is(err, syscall.EROFS) {
-		a.disk, err = disk.OpenReadOnly(c.Data)
+		o.ReadOnly = true
+		a.disk, err = disk.OpenWith(ctx, c.Data, o)
 	}
 	if err != nil {
 		return err
@@ -246,12 +249,13 @@ func (a *App) openStore() (err error) {
 	a.Store = &store.Store{
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{
-			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.PackageKind: keeperOf(nil), sights.Kind: nil,
+			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
+			cache.PackageKind: keeperOf(nil), sights.Kind: nil,
 			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil, downloads.Kind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
-	a.reader = &closure.Reader{Store: a.Store}
+	a.reader = &closure.Reader{Store: a.Store, MaxStored: int64(c.Cache.MaxVersions)}
 	return nil
 }
 
@@ -320,7 +324,7 @@ func (r readOnly) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Pa
 func (a *App) newAuth(ctx context.Context) error {
 	c := a.config
 	tokens, err := auth.OpenTokens(c.TokensFile())
-	clients := &auth.Authenticator{Tokens: tokens, Anonymous: c.Anonymous.Scopes}
+	clients := &auth.Authenticator{Tokens: tokens, Anonymous: c.Anonymous.Scopes, Open: c.IsOpen}
 	switch {
 	case err == nil && !c.RequiresToken():
 		a.operators = clients
@@ -352,7 +356,9 @@ func (a *App) newAuth(ctx context.Context) error {
 		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
 	}
 	a.auth = clients
-	a.Registry, a.listing, a.catalog = &auth.Registry{Next: a.Registry}, &auth.Registry{Next: a.listing}, &auth.Catalog{Next: a.catalog}
+	listOutside := func() bool { return a.gate.Rules().ListDenied && !c.Offline } // offline, a list without a choice is recorded
+	a.Registry = &auth.Registry{Next: a.Registry, Open: c.IsOpen, ListOutside: listOutside}
+	a.listing, a.catalog = &auth.Registry{Next: a.listing, Open: c.IsOpen}, &auth.Catalog{Next: a.catalog, Open: c.IsOpen}
 	return nil
 }
 

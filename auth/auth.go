@@ -12,7 +12,9 @@ package auth
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -130,21 +132,39 @@ func PrincipalOf(ctx context.Context) Principal {
 	return Principal{}
 }
 
-// Registry gives the principal of the context the answers of Next. A module that the principal may not read is not
-// found, and a context without a principal is refused, without asking Next.
-type Registry struct{ Next modproxy.Registry }
+// Registry gives the principal of the context the answers of Next. Of a module that the principal may not read the error is an
+// [*Outside], and a context without a principal is refused, without asking Next.
+type Registry struct {
+	Next modproxy.Registry
+	Open Open
+	// ListOutside, if not nil, reports whether Versions lists the versions of modules of [Open] registries for principals that may
+	// not read them. Clients that install then request one, and print why Location denies it.
+	ListOutside func() bool
+}
 
 // Versions returns the answer of Next.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	if err := mayRead(ctx, "versions", m.At("")); err != nil {
+	err := r.Open.mayRead(ctx, "versions", m.At(""))
+	if err == nil {
+		return r.Next.Versions(ctx, m)
+	}
+	outside, ok := errors.AsType[*Outside](err)
+	if !ok || outside.Hidden || r.ListOutside == nil || !r.ListOutside() {
 		return nil, err
 	}
-	return r.Next.Versions(ctx, m)
+	v, errNext := r.Next.Versions(ctx, m)
+	if errNext == nil && m.IsProvider() { // clients print warnings
+		v, errNext = v.Warn(fmt.Sprintf("%s: %v", m, outside))
+	}
+	if errNext != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Location returns the answer of Next.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	if err := mayRead(ctx, "location", v); err != nil {
+	if err := r.Open.mayRead(ctx, "location", v); err != nil {
 		return modproxy.Location{}, err
 	}
 	return r.Next.Location(ctx, v)
@@ -152,19 +172,19 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 
 // Package returns the answer of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	if err := mayRead(ctx, "package", v); err != nil {
+	if err := r.Open.mayRead(ctx, "package", v); err != nil {
 		return nil, err
 	}
 	return r.Next.Package(ctx, v)
 }
 
-func mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
+func (open Open) mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
 	p := PrincipalOf(ctx)
 	switch {
 	case p.Kind == Nobody:
 		return &Refused{Why: "the request has no principal"}
 	case !p.MayRead(v.Module):
-		return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}
+		return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: open.outside(p, v.Module)}
 	}
 	return nil
 }
@@ -269,6 +289,7 @@ type Authenticator struct {
 	Signer *Signer  // nil: no signed path is good
 	// Anonymous are the scopes of what may be read without a credential, and so with any that is good.
 	Anonymous Scopes
+	Open      Open
 }
 
 // Identify returns the principal that sent a request with the given header. The credential is a token: a bearer token,
@@ -316,6 +337,22 @@ func (a *Authenticator) Anybody(header http.Header, m modproxy.Module) (Principa
 	return p, true
 }
 
+// AnybodyOfAll returns the principal that sent a request, and whether it needs no credential, whatever the request is about: it has
+// none, and Anonymous covers every module of all hosts, of which there is one.
+func (a *Authenticator) AnybodyOfAll(header http.Header, hosts iter.Seq[string]) (Principal, bool) {
+	p := Principal{Kind: Anonymous, Grant: Grant{Scopes: a.Anonymous}}
+	some := false
+	for host := range hosts {
+		if some = p.MayReadOf(host, AnySegment); !some {
+			break
+		}
+	}
+	if len(header["Authorization"]) > 0 || !some {
+		return Principal{}, false
+	}
+	return p, true
+}
+
 // Still returns nil while p, the principal of a request that goes on, is identified: its token was neither
 // revoked nor has it expired. now is from [time.Now]. Errors are those of Identify.
 func (a *Authenticator) Still(p Principal, now time.Time) error {
@@ -331,20 +368,24 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 
 // Package returns the principal that asks for the package of m at path, in its one spelling. It is identified by the
 // segment before the path, as [CutSegment] returns it, and without one by the header, unless Anybody may have it. Errors
-// are those of Identify, and [modproxy.ErrNotFound], with the principal, if it may not read m.
+// are those of Identify, and an [*Outside], with the principal, if it may not read m.
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {
 			return Principal{}, &Refused{Why: "no path is signed here"}
 		}
-		return a.Signer.Redeem(segment, path, m, now)
+		p, err := a.Signer.Redeem(segment, path, m, now)
+		if errors.Is(err, modproxy.ErrNotFound) {
+			err = a.Open.outside(p, m)
+		}
+		return p, err
 	}
 	if p, ok := a.Anybody(header, m); ok {
 		return p, nil
 	}
 	p, err := a.Identify(ctx, header, now)
 	if err == nil && !p.MayRead(m) {
-		err = modproxy.ErrNotFound
+		err = a.Open.outside(p, m)
 	}
 	return p, err
 }

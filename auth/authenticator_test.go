@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,24 @@ func TestAnybody(t *testing.T) {
 	} {
 		p, ok := c.a.Anybody(c.header, c.m)
 		if ok != c.want || ok != (p.Kind == auth.Anonymous) || p.MayRead(vpc) && c.a != &all || p.Admin || p.ID != "" || p.RuleGroups() != nil {
+			t.Errorf("%s: %v, %+v", name, ok, p)
+		}
+	}
+	for name, c := range map[string]struct {
+		a      *auth.Authenticator
+		header http.Header
+		hosts  []string
+		want   bool
+	}{
+		"one registry":                 {a, none, []string{"pub"}, true},
+		"and some of another":          {a, none, []string{"pub", "corp"}, false},
+		"and one that nobody may read": {a, none, []string{"pub2", "pub"}, false},
+		"no registry":                  {a, none, nil, false},
+		"every registry":               {a, none, []string{auth.AnySegment}, false},
+		"every registry for everybody": {&all, none, []string{auth.AnySegment}, true},
+		"with a token":                 {&all, good, []string{"pub"}, false},
+	} {
+		if p, ok := c.a.AnybodyOfAll(c.header, slices.Values(c.hosts)); ok != c.want || ok != (p.Kind == auth.Anonymous) {
 			t.Errorf("%s: %v, %+v", name, ok, p)
 		}
 	}

@@ -11,14 +11,18 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Catalog tells the principal of the context what Next does. A module that the principal may not read is not found and
-// not listed, and a context without a principal is refused, without asking Next. A list without a module is the same
-// whether there is none or none is for the principal; who shows no credential is told so where no module can be for it.
-type Catalog struct{ Next modproxy.Catalog }
+// Catalog tells the principal of the context what Next does. Of a module that the principal may not read the error is an
+// [*Outside], and it is not listed; a context without a principal is refused, without asking Next. A list without a module is
+// the same whether there is none or none is for the principal; clients without a credential are told so where no module can be
+// for them.
+type Catalog struct {
+	Next modproxy.Catalog
+	Open Open
+}
 
 // Details returns the answer of Next.
 func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
-	if err := mayRead(ctx, "details", v); err != nil {
+	if err := c.Open.mayRead(ctx, "details", v); err != nil {
 		return nil, err
 	}
 	return c.Next.Details(ctx, v)
@@ -26,7 +30,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 
 // History returns the answer of Next.
 func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
-	if err := mayRead(ctx, "history", m.At("")); err != nil {
+	if err := c.Open.mayRead(ctx, "history", m.At("")); err != nil {
 		return nil, err
 	}
 	return c.Next.History(ctx, m)
@@ -34,10 +38,18 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 
 // Downloads returns the answer of Next.
 func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
-	if err := mayRead(ctx, "downloads", m.At("")); err != nil {
+	if err := c.Open.mayRead(ctx, "downloads", m.At("")); err != nil {
 		return nil, err
 	}
 	return c.Next.Downloads(ctx, m)
+}
+
+// Text returns the answer of Next.
+func (c *Catalog) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	if err := c.Open.mayRead(ctx, "document", v); err != nil {
+		return nil, err
+	}
+	return c.Next.Text(ctx, v, id)
 }
 
 // List returns the answer of Next to one who may read everything of the registry. Others get the modules of the

@@ -38,6 +38,11 @@ func (l *listed) Downloads(context.Context, modproxy.Module) (*modproxy.Download
 	return &modproxy.Downloads{}, nil
 }
 
+func (l *listed) Text(context.Context, modproxy.ModuleVersion, string) (*modproxy.Text, error) {
+	l.asked++
+	return &modproxy.Text{}, nil
+}
+
 func (l *listed) List(_ context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	l.asked++
 	if l.broken != nil {
@@ -92,12 +97,13 @@ func TestCatalogTellsWhoMayRead(t *testing.T) {
 		_, err := c.Details(q.ctx, q.m.At("1.0.0"))
 		_, err2 := c.History(q.ctx, q.m)
 		_, err3 := c.Downloads(q.ctx, q.m)
-		for _, err := range []error{err, err2, err3} {
+		_, err4 := c.Text(q.ctx, q.m.At("1.0.0"), "1")
+		for _, err := range []error{err, err2, err3, err4} {
 			if !errors.Is(err, q.want) {
 				t.Errorf("%s: %v, want %v", name, err, q.want)
 			}
 		}
-		if want := map[bool]int{true: 3}[q.want == nil]; next.asked != want {
+		if want := map[bool]int{true: 4}[q.want == nil]; next.asked != want {
 			t.Errorf("%s: %d questions were asked", name, next.asked)
 		}
 	}

@@ -20,3 +20,10 @@ func (s *Signer) Sign(p Principal, path string, now time.Time) (string, error) {
 	signed, err := s.Path(p, path, now)
 	return strings.TrimPrefix(strings.TrimSuffix(signed, path), "/"), err
 }
+
+// SetMaxTokens sets how many tokens a file has at most. The result sets it back.
+func SetMaxTokens(n int) func() {
+	before := maxTokens
+	maxTokens = n
+	return func() { maxTokens = before }
+}

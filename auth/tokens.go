@@ -109,10 +109,12 @@ func IDOf(parts ...string) string {
 	return base32Lower.EncodeToString(sum[:idBytes])
 }
 
+// maxTokens bounds the tokens of a file. It is a variable for tests.
+var maxTokens = 10_000
+
 const (
-	maxTokens = 10_000
 	maxScopes = 100
-	keepDead  = 90 * 24 * time.Hour // for how long a token is listed after its end
+	keepDead  = 90 * 24 * time.Hour // for how long a token is listed after its end, and a revoked one is in the file
 )
 
 // errFile is what clients are told while a file cannot be used; Check has why.
@@ -191,7 +193,8 @@ func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
 	return t.principal(set.byID[id], now)
 }
 
-// principal returns the principal of a live token. r may be nil.
+// principal returns the principal of a live token. r may be nil; if it is not, the client has shown that the token was its own, and
+// is told what became of it.
 func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
 	if r == nil {
 		return Principal{}, &Refused{Why: "no such token"}
@@ -199,12 +202,16 @@ func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
 	p := Principal{Kind: ByToken, ID: r.ID, Name: r.Name, Until: r.Expires, Grant: Grant{r.Scopes, r.Admin}}
 	switch {
 	case !r.Revoked.IsZero():
-		return Principal{}, &Refused{Why: p.String() + " was revoked"}
+		return Principal{}, ended(p.String() + " was revoked on " + r.Revoked.UTC().Format(endedLayout))
 	case !r.Live(t.file.clock.Latest(now)):
-		return Principal{}, &Refused{Why: p.String() + " has expired"}
+		return Principal{}, ended(p.String() + " has expired on " + r.Expires.UTC().Format(endedLayout))
 	}
 	return p, nil
 }
+
+const endedLayout = "2006-01-02 15:04 UTC"
+
+func ended(why string) *Refused { return &Refused{Why: why, Told: "the " + why} }
 
 // Check returns why no token is good; nil if some may be.
 func (t *Tokens) Check() error {
@@ -212,15 +219,18 @@ func (t *Tokens) Check() error {
 	return err
 }
 
-// List returns every token, with those that ended less than 90 days ago, by name.
+// List returns every token by name, with those that have expired or were revoked less than 90 days ago.
 func (t *Tokens) List() ([]Token, error) {
 	set, err := t.file.look(time.Now(), 0)
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Token, len(set.Tokens))
-	for i, r := range set.Tokens {
-		list[i] = r.Token
+	ended := time.Now().Add(-keepDead)
+	list := make([]Token, 0, len(set.Tokens))
+	for _, r := range set.Tokens {
+		if end := r.ended(); end.IsZero() || end.After(ended) {
+			list = append(list, r.Token)
+		}
 	}
 	slices.SortStableFunc(list, func(a, b Token) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), a.Created.Compare(b.Created))
@@ -237,19 +247,18 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 	}
 	text, id, hash := newToken()
 	made = Token{ID: id, Name: spec.Name, Created: now, Expires: spec.Expires.UTC(), Scopes: spec.Scopes, Admin: spec.Admin}
-	goes := func(end time.Time) bool { return !end.IsZero() && !end.After(now.Add(-keepDead)) }
 	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
 		var records []tokenRecord
 		for _, r := range old.Tokens {
 			if r.Name == spec.Name && r.Live(now) {
 				return nil, fmt.Errorf("%w: token: there is one with the name %s; revoke it first, or take another name", modproxy.ErrInvalid, spec.Name)
 			}
-			if !goes(r.Revoked) && !goes(r.Expires) {
+			if r.Revoked.IsZero() || r.Revoked.After(now.Add(-keepDead)) {
 				records = append(records, r)
 			}
 		}
-		if len(records) >= maxTokens {
-			return nil, fmt.Errorf("%w: token: there are %d, which is the most; those that are revoked go after 90 days", modproxy.ErrInvalid, maxTokens)
+		if records = makeRoom(records, now); len(records) >= maxTokens {
+			return nil, fmt.Errorf("%w: token: there are %d, which is the most; revoke those that are not used", modproxy.ErrInvalid, maxTokens)
 		}
 		return &tokenSet{Tokens: append(records, tokenRecord{made, hash})}, nil
 	})
@@ -257,6 +266,32 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 		return "", Token{}, err
 	}
 	return text, made, nil
+}
+
+// makeRoom returns records without the revoked or expired one that ended first, if there is no room for another. Expired
+// tokens are removed for nothing else: the clock may be wrong now, and then they are valid.
+func makeRoom(records []tokenRecord, now time.Time) []tokenRecord {
+	if len(records) < maxTokens {
+		return records
+	}
+	first := -1
+	for i, r := range records {
+		if !r.Live(now) && (first < 0 || r.ended().Before(records[first].ended())) {
+			first = i
+		}
+	}
+	if first < 0 {
+		return records
+	}
+	return slices.Delete(records, first, first+1)
+}
+
+// ended returns when r was revoked, or else when it expires.
+func (r *tokenRecord) ended() time.Time {
+	if !r.Revoked.IsZero() {
+		return r.Revoked
+	}
+	return r.Expires
 }
 
 // Revoke ends the token with an id, or the live one with a name, for good, with all the package paths that were signed

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -82,6 +83,12 @@ func TestVerify(t *testing.T) {
 		p, err := tokens.Verify(c.text, c.now)
 		if !errors.Is(err, modproxy.ErrUnauthorized) || p.Kind != auth.Nobody || !strings.Contains(why(err), c.why) {
 			t.Errorf("%s: %v, %v (%s)", name, p, err, why(err))
+			continue
+		}
+		if name == "expired" || name == "revoked" { // the secret is right
+			if !strings.Contains(err.Error(), "unauthorized: the token ci (") && !strings.Contains(err.Error(), "unauthorized: the token gone (") {
+				t.Errorf("%s: %v", name, err)
+			}
 			continue
 		}
 		shown[err.Error()] = true
@@ -207,4 +214,49 @@ func TestTokensAreKeptByManyHands(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Error(left, err)
 	}
+}
+
+// A token that is made while the clock is years ahead removes none that is valid.
+func TestCreateWithTheClockAhead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	var valid string
+	synctest.Test(t, func(t *testing.T) {
+		valid, _ = create(t, open(t, path), auth.Token{Name: "valid", Scopes: acme, Expires: time.Now().Add(24 * time.Hour)})
+		time.Sleep(5 * 365 * 24 * time.Hour)
+		ahead := open(t, path)
+		create(t, ahead, auth.Token{Name: "other", Scopes: acme})
+		if list, err := ahead.List(); err != nil || len(list) != 1 || list[0].Name != "other" {
+			t.Errorf("listed years after its end: %v, %v", list, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // which begins at the same time
+		if p, err := open(t, path).Verify(valid, time.Now()); err != nil || p.Name != "valid" {
+			t.Errorf("when the clock is right again: %v (%s)", err, why(err))
+		}
+	})
+}
+
+// Where there is no room for another token, the one that ended first goes.
+func TestRoomForTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))
+		for i := range 3 {
+			create(t, tokens, auth.Token{Name: fmt.Sprint("brief", i), Scopes: acme, Expires: time.Now().Add(time.Duration(10-i) * time.Hour)})
+		}
+		defer auth.SetMaxTokens(4)()
+		create(t, tokens, auth.Token{Name: "lasting", Scopes: acme})
+		if _, _, err := tokens.Create(t.Context(), auth.Token{Name: "more", Scopes: acme}); !errors.Is(err, modproxy.ErrInvalid) {
+			t.Errorf("a fifth: %v", err)
+		}
+		time.Sleep(24 * time.Hour)
+		create(t, tokens, auth.Token{Name: "more", Scopes: acme})
+		list, err := tokens.List()
+		var names []string
+		for _, one := range list {
+			names = append(names, one.Name)
+		}
+		if got := strings.Join(names, " "); err != nil || got != "brief0 brief1 lasting more" {
+			t.Errorf("%s, %v", got, err)
+		}
+	})
 }

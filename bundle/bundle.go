@@ -33,6 +33,9 @@
 // provider has the recorded archives and keys is read in it. Times are those
 // of the other side: how old versions are is a question of when that has seen them.
 //
+// The outcome of an import does not depend on the order of the packages. Releases of providers come first in what is written now: a
+// package for a platform waits in a file until all releases of its provider were read.
+//
 // An import adds to the ledger what that does not know, and nothing else. What is recorded here as something else is refused,
 // as it is from any registry. Decisions are taken over that refuse or deprecate, unless more is asked for, and never
 // in place of one that was made here and refuses.

@@ -43,7 +43,8 @@ type Export struct {
 }
 
 // Begin collects a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
-// each is told of all versions in their order: why one is not in the bundle, or nil.
+// Releases of providers come first: an import holds back the packages for platforms until it has read the releases. each is told of
+// all versions in that order: why one is not in the bundle, or nil.
 //
 // Errors: [modproxy.ErrNotFound] when there is nothing to export; [modproxy.ErrChanged] when Since is not of this ledger;
 // those of the registry and the ledger.
@@ -54,6 +55,8 @@ func (x *Exporter) Begin(
 	if err := e.since(); err != nil {
 		return nil, err
 	}
+	selected = slices.Clone(selected)
+	slices.SortStableFunc(selected, releasesFirst)
 	modules := map[modproxy.Module]bool{}
 	for v := range e.before {
 		modules[v.Module.Folded()] = true
@@ -88,6 +91,17 @@ func (x *Exporter) Begin(
 		e.out, err = NewWriter(e.Ledger, e.manifest, &e.index)
 	}
 	return e, err
+}
+
+// releasesFirst orders releases of providers before everything else.
+func releasesFirst(a, b modproxy.ModuleVersion) int {
+	rank := func(v modproxy.ModuleVersion) int {
+		if _, _, isZip := v.Platform(); v.IsProvider() && !isZip {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Compare(rank(a), rank(b))
 }
 
 // since takes over what the chain has carried.

@@ -46,7 +46,7 @@ type side struct {
 func newSide(t testing.TB) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
-	index, err := disk.Open(s.dir)
+	index, err := disk.Open(t.Context(), s.dir)
 	must(t, err)
 	if s.log, err = ledger.Open(s.dir + "/ledger"); err != nil {
 		t.Fatal(err)

@@ -4,19 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
@@ -85,16 +80,11 @@ func ItemOf(v modproxy.ModuleVersion, state State, reason string) Item {
 	return Item{Module: v.Module.String(), Version: v.Version, State: state, Reason: reason}
 }
 
-const (
-	atOnce       = 8        // packages are verified and kept at the same time: what waits for the disk waits together
-	largeAtOnce  = 2        // of them are large: they are copied before
-	largePackage = 64 << 20 // bytes
-)
-
 // imports is an import under way.
 type imports struct {
 	*Importer
 	*Head
+	groups map[modproxy.ModuleVersion]*group
 
 	mu     sync.Mutex // guards what follows
 	listed map[modproxy.Module][]modproxy.Listed
@@ -113,7 +103,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 		return nil, nil, err
 	}
 	i := &imports{
-		Importer: x, Head: b.Head, listed: map[modproxy.Module][]modproxy.Listed{},
+		Importer: x, Head: b.Head, groups: groups(b.Index), listed: map[modproxy.Module][]modproxy.Listed{},
 		seen: map[modproxy.Module]map[string]modproxy.VersionSight{},
 	}
 	if err := i.admit(ctx); err != nil {
@@ -143,7 +133,14 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 		}
 	}
 	for _, v := range b.Index.Before {
-		if !v.Gone && !x.Cache.Holds(ctx, v.Version.ModuleVersion, v.Sum) {
+		if v.Gone || x.Cache.Holds(ctx, v.Version.ModuleVersion, v.Sum) {
+			continue
+		}
+		newer, err := i.superseded(ctx, modproxy.Record{ModuleVersion: v.Version.ModuleVersion, Sum: v.Sum})
+		if err != nil {
+			return nil, nil, err
+		}
+		if newer == "" {
 			why := fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])
 			items = append(items, ItemOf(v.Version.ModuleVersion, Absent, why))
 		}
@@ -151,60 +148,6 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	return b.Head, items, x.Ledger.AddBundle(ctx, ledger.Bundle{
 		ID: b.ID, Chain: b.Chain(), Sequence: b.Sequence(), Tree: b.Root(), Signer: b.Signer, Time: time.Now(),
 	})
-}
-
-// packages takes the packages of a bundle.
-func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err error) {
-	all := make([][]Item, len(b.Index.Packages))
-	work, working := errgroup.WithContext(ctx)
-	work.SetLimit(atOnce)
-	releases := map[modproxy.ModuleVersion]chan struct{}{} // closed when it was taken
-	large := make(chan struct{}, largeAtOnce)
-	for n := range all {
-		if err = working.Err(); err != nil {
-			break
-		}
-		var e *Entry
-		if e, err = b.Next(); err != nil {
-			break
-		}
-		leave := func() {}
-		if e.Package.Package.Size > largePackage {
-			large <- struct{}{}
-			leave = func() { <-large }
-		}
-		var spool *os.File
-		if spool, err = x.spool(working, e); err != nil {
-			break
-		}
-		var before []chan struct{}
-		taken := make(chan struct{})
-		for _, v := range e.Versions {
-			if of, _, isZip := v.Platform(); !isZip {
-				releases[v.ModuleVersion] = taken
-			} else if releases[of] != nil {
-				before = append(before, releases[of])
-			}
-		}
-		work.Go(func() (err error) {
-			defer close(taken)
-			defer leave()
-			for _, release := range before { // which began before
-				<-release
-			}
-			all[n], err = x.take(working, e, spool)
-			return err
-		})
-	}
-	if err == nil {
-		if _, err = b.Next(); errors.Is(err, io.EOF) {
-			err = nil
-		}
-	}
-	if errWork := work.Wait(); errWork != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		err = errWork // which has ended the reading
-	}
-	return slices.Concat(all...), err
 }
 
 // admit returns why the bundle may not be imported now, or nil.
@@ -256,95 +199,11 @@ func (x *imports) admit(ctx context.Context) error {
 func (x *imports) room(ctx context.Context) error {
 	var size int64
 	for _, p := range x.Index.Packages {
-		if !x.Cache.Holds(ctx, p.Versions[0].ModuleVersion, p.Sum) {
+		if !slices.ContainsFunc(p.Versions, func(v Version) bool { return x.Cache.Holds(ctx, v.ModuleVersion, p.Sum) }) {
 			size += p.Package.Size
 		}
 	}
 	return x.Cache.Room(ctx, size)
-}
-
-// spool copies a package to a file, or returns nil if every version of it is kept.
-func (x *imports) spool(ctx context.Context, e *Entry) (*os.File, error) {
-	if !slices.ContainsFunc(e.Versions, func(v Version) bool { return !x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) }) {
-		return nil, nil
-	}
-	spool, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	if _, err := io.Copy(spool, e); err != nil {
-		if errors.Is(err, syscall.ENOSPC) {
-			err = &modproxy.NoSpace{Err: err}
-		}
-		return nil, errors.Join(err, spool.Close(), os.Remove(spool.Name()))
-	}
-	return spool, nil
-}
-
-// take takes the versions of a package. What it returns is as it says also if it fails.
-func (x *imports) take(ctx context.Context, e *Entry, spool *os.File) (items []Item, err error) {
-	var unfit error
-	if spool != nil {
-		defer os.Remove(spool.Name())
-		defer spool.Close()
-		unfit = x.verify(spool, e)
-	}
-	for i, v := range e.Versions {
-		item := ItemOf(v.ModuleVersion, Kept, "")
-		if spool != nil && !x.Cache.Holds(ctx, v.ModuleVersion, e.Sum) {
-			err := unfit
-			if err == nil {
-				err = x.publish(ctx, e, i, spool)
-			}
-			switch item.State = Added; {
-			case errors.Is(err, modproxy.ErrUnavailable), ctx.Err() != nil:
-				return items, cmp.Or(ctx.Err(), err)
-			case err != nil:
-				item.State, item.Reason = Refused, err.Error()
-			}
-		}
-		if item.State != Refused {
-			x.learn(e, i)
-		}
-		items = append(items, item)
-	}
-	return items, nil
-}
-
-// verify returns an error unless a package has the content that its record says.
-func (x *imports) verify(spool *os.File, e *Entry) error {
-	content := func() io.Reader { return io.NewSectionReader(spool, 0, e.Package.Package.Size) }
-	sum, err := modproxy.NewSum(e.Package.Package.Digest), error(nil) // which was read
-	if !e.isZip() {
-		sum, err = pack.Verify(content(), x.Limits)
-	}
-	if err == nil && sum == e.Sum && e.Versions[0].IsProvider() && !e.isZip() {
-		err = x.Releases.check(content(), e.Records)
-	}
-	switch {
-	case err == nil && sum != e.Sum:
-		return wrong("its package has the content %s, and its record says %s", sum, e.Sum)
-	case err != nil && !errors.Is(err, modproxy.ErrInvalid): // of the file
-		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	}
-	return err
-}
-
-// publish records a version of e, and keeps its package.
-func (x *imports) publish(ctx context.Context, e *Entry, i int, spool *os.File) error {
-	v, rec, p := e.Versions[i].ModuleVersion, e.Records[i], e.pack(i)
-	rec.Subdir, rec.Reason = cmp.Or(p.Subdir, "."), ""
-	if release, _, isZip := v.Platform(); isZip {
-		if _, err := x.Ledger.Lookup(ctx, release); errors.Is(err, fs.ErrNotExist) {
-			return wrong("its release was refused, or is not in the bundle")
-		}
-	}
-	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
-	if err := book.Compare(ctx, rec); err != nil {
-		return err
-	}
-	p.ReadSeekCloser = part{io.NewSectionReader(spool, 0, p.Size)}
-	return x.Cache.Keep(ctx, v, &p)
 }
 
 // learn notes when a version was seen, and its entry in the registry's document.

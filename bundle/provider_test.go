@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func TestUnsigned(t *testing.T) {
 	if len(items) != 2 || items[0].State != bundle.Refused || items[1].State != bundle.Refused {
 		t.Fatalf("%+v", items)
 	}
-	const want = "the registry lists no key that can be read; if it signs none of its providers, they can be allowed by providers.unsigned"
+	const want = "the registry lists no key that can be read (operator: if the registry signs none of its providers, providers.unsigned can allow them)"
 	if !strings.Contains(items[0].Reason, want) {
 		t.Errorf("%s", items[0].Reason)
 	}
@@ -96,18 +97,18 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// A release that another key has signed than those that may is refused with its packages, also where unsigned ones are allowed.
-func TestWrongKey(t *testing.T) {
+// twoKeys returns a side with two releases of a provider and a package of each, and the keys, of which each has signed one.
+func twoKeys(t *testing.T) (a *side, keys []modproxy.Keys) {
+	t.Helper()
 	u := registrytest.New(t, txtar.Parse([]byte("-- providers/acme/toy/1.0.0 --\nplatforms=linux_amd64\n-- providers/acme/toy/1.1.0 --\nplatforms=linux_amd64\nkey=another\nkeys=another\n")))
-	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile})
+	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile, NoHedging: true})
 	must(t, err)
-	defer out.Close()
+	t.Cleanup(func() { out.Close() })
 	client, err := upstream.New(upstream.Config{Egress: out, Fetch: &fetch.Table{}, Providers: upstream.Providers{Scratch: t.TempDir()}})
 	must(t, err)
-	a, signed := newSide(t), modproxy.NewProvider(u.Host, "acme", "toy")
-	var keys []modproxy.Keys
+	a = newSide(t)
 	for _, version := range []string{"1.0.0", "1.1.0"} {
-		v := signed.At(version)
+		v := modproxy.NewProvider(u.Host, "acme", "toy").At(version)
 		p, err := client.Package(t.Context(), v)
 		must(t, err)
 		defer p.Close()
@@ -118,6 +119,35 @@ func TestWrongKey(t *testing.T) {
 		a.keepAs(v, p, p.Facts)
 		a.keepAs(v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}), zip, zip.Facts)
 	}
+	return a, keys
+}
+
+// Where nothing is known of who signs a provider, the release says it that the other side has recorded first. The message about the
+// others names the command that has the next import take them.
+func TestFirstKey(t *testing.T) {
+	a, keys := twoKeys(t)
+	whole := a.export(nil)
+	for seed := range uint64(6) {
+		b, mixed := newSide(t), shuffled(t, a, whole, rand.New(rand.NewPCG(seed, 1)).Shuffle)
+		_, items, err := b.importer(a).Import(t.Context(), bytes.NewReader(mixed))
+		must(t, err)
+		if len(items) != 4 || items[0].State != bundle.Added || items[1].State != bundle.Added || items[2].State != bundle.Refused || items[3].State != bundle.Refused {
+			t.Fatalf("%+v", items)
+		}
+		signed := a.kept()[0].Module
+		if want := fmt.Sprintf("modproxy ledger accept %s --key %s ", signed, keys[1]); !strings.Contains(items[2].Reason, want) {
+			t.Errorf("%s\nwant %s", items[2].Reason, want)
+		}
+		rec := keys[0].With(keys[1]).Record(signed)
+		rec.Time, rec.Reason = long, "the publisher says so"
+		must(t, b.log.Accept(t.Context(), rec))
+		b.wantTake(a, mixed, "kept kept added added")
+	}
+}
+
+// A release that another key has signed than those that may is refused with its packages, also where unsigned ones are allowed.
+func TestWrongKey(t *testing.T) {
+	a, keys := twoKeys(t)
 	b := a.export(nil)
 	for i, want := range []string{"added added refused refused", "refused refused added added"} {
 		x := newSide(t).importer(a)
@@ -128,7 +158,7 @@ func TestWrongKey(t *testing.T) {
 	}
 	// What is recorded of who signs counts where nothing is configured.
 	recorded := newSide(t)
-	rec := keys[1].Record(signed)
+	rec := keys[1].Record(a.kept()[0].Module)
 	rec.Time = long
 	must(t, recorded.log.Add(t.Context(), rec))
 	recorded.wantTake(a, b, "refused refused added added")

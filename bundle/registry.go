@@ -55,6 +55,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 		sights: map[modproxy.Module]modproxy.Sight{},
 	}
 	listed, checker := map[modproxy.Module][]modproxy.Listed{}, store.NewChecker()
+	numbers := map[modproxy.ModuleVersion]int64{} // in the ledger of the other side
 	for {
 		e, err := b.Next()
 		if errors.Is(err, io.EOF) {
@@ -69,24 +70,28 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 		open := func() io.ReadSeekCloser {
 			return checker.Open(part{io.NewSectionReader(file, e.at, e.Package.Package.Size)}, e.Package.Package.Digest)
 		}
-		check := sync.OnceValue(func() error {
+		whole := sync.OnceValue(func() error {
 			if _, err := io.Copy(io.Discard, open()); err != nil {
 				return fmt.Errorf("the bundle has changed: %w", err)
 			}
-			if !e.Versions[0].IsProvider() || e.isZip() {
-				return nil
-			}
-			err := rs.check(open(), e.Records)
-			for i := 0; i < len(e.Records) && err == nil; i++ {
-				_, err = ledger.CheckPinned(rs.Signers, e.Records[i])
-			}
-			return err
+			return nil
 		})
-		for i := range e.Versions {
-			r.add(e, i, open, check)
+		for i, rec := range e.Records {
+			numbers[rec.ModuleVersion] = e.Facts.Versions[i].Number
+			r.add(e, i, open, sync.OnceValue(func() error {
+				if err := whole(); err != nil || !rec.IsProvider() || e.isZip() {
+					return err
+				}
+				if err := rs.check(open(), rec); err != nil {
+					return err
+				}
+				_, err := ledger.CheckPinned(rs.Signers, rec)
+				return err
+			}))
 			e.list(i, listed)
 		}
 	}
+	r.refuseContradictions(numbers)
 	for m, entries := range listed {
 		list, err := modproxy.NoVersions(m).With(entries)
 		if err != nil {
@@ -96,6 +101,25 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 		r.lists[m] = list
 	}
 	return r, nil
+}
+
+// refuseContradictions refuses versions whose record contradicts an earlier one of another spelling, as an import would.
+func (r *Registry) refuseContradictions(numbers map[modproxy.ModuleVersion]int64) {
+	first := map[modproxy.ModuleVersion]modproxy.ModuleVersion{}
+	for v, number := range numbers {
+		if f, known := first[folded(v)]; !known || number < numbers[f] {
+			first[folded(v)] = v
+		}
+	}
+	for v, h := range r.held {
+		counts := r.held[first[folded(v)]].record
+		if h.record.Is(counts.Sum, counts.Subdir) {
+			continue
+		}
+		h.check = func() error {
+			return fmt.Errorf("%w: it is %s, and %s is %s", modproxy.ErrChanged, h.record.Sum, counts.ModuleVersion, counts.Sum)
+		}
+	}
 }
 
 func (r *Registry) add(e *Entry, i int, open func() io.ReadSeekCloser, check func() error) {

@@ -16,20 +16,20 @@ type Releases struct {
 	}
 }
 
-// check returns an error unless a release of a provider is what its records say, and is signed or need not be.
-func (rs Releases) check(content io.Reader, records []modproxy.Record) error {
+// check returns an error unless a release of a provider is what its record says, and is signed or need not be.
+func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 	r, err := release.Open(content)
 	if err != nil {
 		return err
 	}
 	facts, err := r.Facts()
-	for _, rec := range records {
-		if err == nil && facts != rec.Facts {
-			err = wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
-		}
-		if err == nil && r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Module)) {
-			err = release.Unallowed()
-		}
+	switch {
+	case err != nil:
+		return err
+	case facts != rec.Facts:
+		return wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
+	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Module)):
+		return release.Unallowed()
 	}
-	return err
+	return nil
 }

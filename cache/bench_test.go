@@ -13,7 +13,7 @@ import (
 
 // onDisk returns a registry over a directory.
 func onDisk(b *testing.B, n *next) *cache.Registry {
-	s, err := disk.Open(b.TempDir())
+	s, err := disk.Open(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}

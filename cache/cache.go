@@ -26,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ type Ledger interface {
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another record.
 	Add(ctx context.Context, rec modproxy.Record) error
+	// Of yields the last record of each version of a module.
+	Of(ctx context.Context, m modproxy.Module) iter.Seq2[modproxy.Record, error]
 }
 
 // Gate says what may be fetched.
@@ -65,7 +68,7 @@ type Registry struct {
 	Gate   Gate   // asked again when a fetch has its turn, before which it may have waited long; nil refuses nothing
 
 	Fresh        time.Duration // how long a versions document is served without asking again
-	MaxStale     time.Duration // how long after it was asked for a document is served while Next fails
+	MaxStale     time.Duration // how long after it was asked for a document is served while Next fails; then as without one
 	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
 	FetchTimeout time.Duration // ends one fetch of a package
 	Fetches      int           // packages fetched at the same time; further ones wait their turn
@@ -96,6 +99,7 @@ type Registry struct {
 	located memory.Cache[key, modproxy.Location] // of packages that are being fetched
 	records memory.Cache[key, *Kept]             // of packages, for recallFor
 	missing memory.Cache[key, error]             // versions that Next does not have
+	gone    memory.Cache[key, bool]              // versions that their recorded source does not have, either; for goneFor
 	looked  memory.Cache[key, bool]              // releases that were asked for again, for renewPause
 	offered memory.Cache[key, *listing]          // what is listed offline, for recallFor
 	offers  flights[key, *listing]               // what is to be listed offline
@@ -110,6 +114,7 @@ const (
 	tellWithin = 3500 * time.Millisecond // for Location, with the fetch that it starts: some clients give it five seconds
 	closeGrace = time.Second             // for background work to notice that it was ended
 	maxHold    = 24 * time.Hour          // the longest RetryLater that is obeyed
+	goneFor    = 24 * time.Hour          // how long a withdrawn version that could not be found is not listed
 
 	maxAsking   = 1024 // questions under way
 	maxFetching = 1024 // fetches under way and waiting their turn
@@ -123,7 +128,7 @@ func (r *Registry) start() {
 	r.turns = newTurns(r.Fetches)
 	r.versions = documents[key, *listing]{
 		source: listings{r}, op: "versions", store: r.Store, memory: maxHot, work: r.asking, observe: r.observe,
-		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed,
+		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed, spare: listings{r}.offline,
 	}
 	r.versions.start()
 	r.offered.Limit = maxHot
@@ -179,6 +184,7 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.located.Remove(match)
 	r.records.Remove(match)
 	r.missing.Remove(match)
+	r.gone.Remove(match)
 	r.looked.Remove(match)
 	r.packages.failed.Remove(match)
 	r.zips.failed.Remove(match)
@@ -204,7 +210,7 @@ const (
 	FetchStarted    Kind = "fetch_started"   // after the fetch had its turn
 	FetchEnded      Kind = "fetch_ended"     // Duration, Bytes, Err
 	StaleServed     Kind = "stale_served"    // an answer older than Fresh was served
-	VersionDropped  Kind = "version_dropped" // upstream does not list a version whose package is kept
+	VersionDropped  Kind = "version_dropped" // upstream does not list a version that is kept or recorded, and stays listed
 	VersionListed   Kind = "version_listed"  // upstream lists such a version again
 	VersionsTrimmed Kind = "versions_gone"   // versions documents were removed to keep to MaxVersions; Bytes
 	DetailsAsked    Kind = "details_asked"   // Next of a Catalog was asked, here and in the next three; Duration, Err

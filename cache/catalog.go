@@ -10,14 +10,15 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// The kinds of records that a [Catalog] keeps in its store. Both can be lost: they are asked for again.
+// The kinds of records that a [Catalog] keeps in its store, beside those of documents of providers. Both can be lost: they are
+// asked for again.
 const (
 	DetailsKind store.Kind = "module-details" // what a registry says of one version
 	HistoryKind store.Kind = "module-history" // what it says of all versions of a module
 )
 
 // Catalog keeps what another catalog says, as [Registry.Versions] keeps versions documents: fresh, stale, missing, one question for
-// all that wait for its answer, which goes on when none of them waits any more. Details and histories are kept in the store; counts
+// all that wait for its answer, which goes on when none of them waits any more. Details, histories and texts are kept in the store; counts
 // of downloads and lists in memory, and few of them: whoever searches must not fill the store.
 //
 // What is answered from memory is the same pointer as long as it is the same answer.
@@ -28,8 +29,8 @@ type Catalog struct {
 
 	// Fresh, MaxStale and Missing are those of [Registry].
 	Fresh, MaxStale, Missing time.Duration
-	// MaxKept is how many bytes the kept details and histories may have, and for a while an eighth more; see MaxVersions in
-	// [Registry] for what goes first.
+	// MaxKept is how many bytes the kept details, histories and texts may have, and for a while an eighth more; see MaxVersions
+	// in [Registry] for what goes first.
 	MaxKept  int64
 	Observer Observer // may be nil
 
@@ -38,6 +39,8 @@ type Catalog struct {
 	asking *background
 
 	details   documents[description, *said[modproxy.Details]]
+	texts     documents[textKey, *said[modproxy.Text]]
+	numbers   documents[numbersKey, *said[numbers]]
 	histories documents[description, *said[modproxy.History]]
 	downloads documents[description, *said[modproxy.Downloads]]
 	lists     documents[selection, *said[modproxy.Page]]
@@ -62,11 +65,15 @@ func (c *Catalog) start() {
 		}
 	}
 	c.details = documents[description, *said[modproxy.Details]]{
-		op: "details", store: c.Store, memory: maxHot, limit: c.MaxKept / 4 * 3,
+		op: "details", store: c.Store, memory: maxHot, limit: c.MaxKept / 2,
 		source: answers[description, modproxy.Details]{
 			kind: DetailsAsked, observe: observe,
 			next: func(ctx context.Context, k description) (*modproxy.Details, error) {
-				return c.Next.Details(ctx, k.ModuleVersion)
+				d, err := c.Next.Details(ctx, k.ModuleVersion)
+				if err == nil {
+					c.remember(ctx, k.ModuleVersion, d)
+				}
+				return d, err
 			},
 			about: func(k description, d *modproxy.Details) { d.ModuleVersion = k.ModuleVersion },
 			marks: func(d *modproxy.Details) *modproxy.Answered { return &d.Answered },
@@ -81,6 +88,24 @@ func (c *Catalog) start() {
 			},
 			about: func(k description, h *modproxy.History) { h.Module = k.Module },
 			marks: func(h *modproxy.History) *modproxy.Answered { return &h.Answered },
+		},
+	}
+	c.texts = documents[textKey, *said[modproxy.Text]]{
+		op: "document", store: c.Store, memory: maxHotTexts, limit: c.MaxKept / 8,
+		source: answers[textKey, modproxy.Text]{
+			kind: DetailsAsked, observe: observe,
+			next: func(ctx context.Context, k textKey) (*modproxy.Text, error) {
+				return c.Next.Text(ctx, k.ModuleVersion, k.id)
+			},
+			about: func(textKey, *modproxy.Text) {},
+			marks: func(t *modproxy.Text) *modproxy.Answered { return &t.Answered },
+		},
+	}
+	c.numbers = documents[numbersKey, *said[numbers]]{
+		op: "documents", store: c.Store, memory: maxHotNumbers, limit: c.MaxKept / 8,
+		source: answers[numbersKey, numbers]{
+			about: func(numbersKey, *numbers) {},
+			marks: (*numbers).marks,
 		},
 	}
 	c.downloads = documents[description, *said[modproxy.Downloads]]{
@@ -103,6 +128,8 @@ func (c *Catalog) start() {
 	}
 	startCatalog(c, &c.details, observe)
 	startCatalog(c, &c.histories, observe)
+	startCatalog(c, &c.texts, observe)
+	startCatalog(c, &c.numbers, observe)
 	startCatalog(c, &c.downloads, observe)
 	startCatalog(c, &c.lists, observe)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,6 +30,7 @@ type saying struct {
 	err    error
 	delay  time.Duration
 	text   string // in every answer
+	docs   map[modproxy.ModuleVersion][]modproxy.Doc
 }
 
 func (s *says) change(f func(s *saying)) {
@@ -64,6 +67,9 @@ func (s *says) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 	d := &modproxy.Details{Answered: answered, Submodules: []modproxy.Part{{Path: "modules/a", Readme: now.text}}, Examples: []modproxy.Part{}}
 	d.ModuleVersion, d.Downloads, d.Published = v, now.number, time.Date(2024, 1, 2, 3, 4, 5, 6, time.UTC)
 	d.Deprecation = &modproxy.Deprecation{Reason: "<old>"}
+	if v.IsProvider() {
+		d.Docs = s.docs[v]
+	}
 	return d, nil
 }
 
@@ -79,6 +85,11 @@ func (s *says) History(ctx context.Context, m modproxy.Module) (*modproxy.Histor
 func (s *says) Downloads(ctx context.Context, _ modproxy.Module) (*modproxy.Downloads, error) {
 	now, answered, err := s.ask(ctx)
 	return &modproxy.Downloads{Total: now.number, Answered: answered}, err
+}
+
+func (s *says) Text(ctx context.Context, _ modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	now, answered, err := s.ask(ctx)
+	return &modproxy.Text{Content: fmt.Sprintf("%d of %s %s", now.number, id, now.text), Answered: answered}, err
 }
 
 func (s *says) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
@@ -108,6 +119,15 @@ var topics = []topic{
 			return nil, 0, modproxy.Answered{}, err
 		}
 		return h, h.Downloads, h.Answered, nil
+	}},
+	{"text", cache.TextKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
+		text, err := c.Text(ctx, m.At("1.0.0"), "101")
+		if err != nil {
+			return nil, 0, modproxy.Answered{}, err
+		}
+		before, _, _ := strings.Cut(text.Content, " ")
+		number, err := strconv.ParseInt(before, 10, 64)
+		return text, number, text.Answered, err
 	}},
 	{"downloads", "", func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
 		d, err := c.Downloads(ctx, m)

@@ -280,9 +280,7 @@ func TestCatalogStoreFails(t *testing.T) {
 			return
 		}
 		ref := store.Ref{Kind: f.kind, Key: "registry.example.com/acme/vpc/aws"}
-		if f.kind == cache.DetailsKind {
-			ref.Key += "/1.0.0"
-		}
+		ref.Key += map[store.Kind]string{cache.DetailsKind: "/1.0.0", cache.TextKind: "/1.0.0/101"}[f.kind]
 		for name, text := range map[string]string{
 			"bomb": strings.Repeat(" ", 65<<20) + `{"value":{}}`, "nothing": `null`, "no value": `{"value":null}`, "no JSON": `{`, "a list": `{"value":[]}`,
 		} {
@@ -305,7 +303,7 @@ func TestCatalogStoreFails(t *testing.T) {
 // What is kept has a bound, and what there are packages of stays longest. Searches fill neither the store nor the memory.
 func TestCatalogHasABound(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
-		f.MaxKept = 64 << 10 // of which details have 48 KiB and histories 16 KiB: each counts as more than one
+		f.MaxKept = 64 << 10 // of which details have 32 KiB, histories 16 KiB and texts 8 KiB: each counts as more than one
 		f.next.change(func(s *saying) { s.text = strings.Repeat("x", 60_000) })
 		ref := store.Ref{Kind: cache.PackageKind, Key: "registry.example.com/acme/vpc/aws/1.0.0"}
 		if _, err := f.storage.Records().Put(t.Context(), store.Record{Ref: ref}); err != nil {

@@ -55,7 +55,7 @@ type directory struct {
 
 func newDirectory(t *testing.T) *directory {
 	dir := t.TempDir()
-	s, err := disk.Open(dir)
+	s, err := disk.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,13 +29,15 @@ type documents[K question, V document[V]] struct {
 	limit     int64         // bytes of all kept documents; zero: no bound
 	trimmed   Kind          // of the event when some were removed to keep to limit
 	observe   func(Event)
+	// spare returns what can be served without a document, marked as stale; nil: nothing.
+	spare func(context.Context, K) (V, error)
 
 	flights flights[K, V]
 	hot     memory.Cache[K, *answer[V]]
 	reading chan struct{}              // one for each document that is being read from the store
 	held    memory.Cache[K, error]     // RetryLater of upstream
 	missing memory.Cache[K, error]     // ErrNotFound of upstream
-	slow    memory.Cache[string, bool] // registries that answer late
+	slow    memory.Cache[string, bool] // registries that answer late; true: or do not answer
 	grown   atomic.Int64               // bytes that were put since the documents were last trimmed
 }
 
@@ -91,7 +93,8 @@ func (d *documents[K, V]) start() {
 	d.grown.Add(d.limit) // the bound may have been larger before
 }
 
-// get returns the document for k.
+// get returns the document for k. If upstream has to answer and does not, it returns the spare one. Only upstream can say
+// that there is none.
 func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	a, err := d.read(ctx, k)
 	switch {
@@ -103,14 +106,42 @@ func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	case time.Since(a.asked) <= d.maxStale:
 		return d.refreshed(ctx, k, a)
 	}
+	v, err := d.answered(ctx, k, a)
+	if err == nil || errors.Is(err, modproxy.ErrNotFound) || d.spare == nil {
+		return v, err
+	}
+	spare, errSpare := d.spare(ctx, k)
+	if errSpare != nil {
+		return none, err
+	}
+	d.observe(k.event(StaleServed, 0, nil))
+	return spare, nil
+}
+
+// answered returns the answer of upstream for k. If there is a spare document, it waits less for a registry that answered
+// late, and not for one that did not answer: a client that installs ten modules does not wait ten times for a registry that
+// is unavailable.
+func (d *documents[K, V]) answered(ctx context.Context, k K, before *answer[V]) (none V, err error) {
 	if err := d.refused(k); err != nil {
 		return none, err
 	}
-	call, err := d.ask(ctx, k, a)
+	call, err := d.ask(ctx, k, before)
 	if err != nil {
 		return none, err
 	}
-	return call.within(ctx, patience)
+	limit := patience
+	if fails, slow := d.slow.Get(k.registry()); slow && d.spare != nil {
+		if _, err := d.spare(ctx, k); err == nil && fails {
+			limit = 0
+		} else if err == nil {
+			limit = soon
+		}
+	}
+	v, err := call.within(ctx, limit)
+	if err != nil && time.Since(call.began) >= patience {
+		d.slow.Add(k.registry(), true, slowPause, 0)
+	}
+	return v, err
 }
 
 // refused returns why upstream is not asked for k, or nil.
@@ -139,7 +170,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
 			case time.Since(call.began) >= soon:
-				d.slow.Add(k.registry(), true, slowPause, 0)
+				d.slow.Add(k.registry(), false, slowPause, 0)
 			}
 		}
 	}
@@ -306,7 +337,7 @@ func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v
 	took := time.Since(asked)
 	switch {
 	case took >= soon:
-		d.slow.Add(k.registry(), true, slowPause, 0)
+		d.slow.Add(k.registry(), err != nil && !errors.Is(err, modproxy.ErrNotFound), slowPause, 0)
 	case err == nil:
 		d.slow.Drop(k.registry())
 	}

@@ -65,6 +65,12 @@ func holdFor(err error) time.Duration {
 // passing reports whether what failed with err may succeed at any moment, as far as err says.
 func passing(err error) bool { return errors.Is(err, modproxy.ErrUnavailable) && holdFor(err) == 0 }
 
+// temporary reports whether the trouble that err is about may end while a client waits.
+func temporary(err error) bool {
+	_, ok := errors.AsType[*modproxy.Temporary](err)
+	return ok
+}
+
 // retrySoon returns err for clients to try again in a second.
 func retrySoon(err error) error {
 	return &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: err}

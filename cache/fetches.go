@@ -39,6 +39,8 @@ type fetchSource[K comparable, V any] interface {
 const (
 	fixedPause   = 24 * time.Hour  // after a fetch that failed with what cannot change
 	storagePause = 5 * time.Second // after a fetch that the storage failed
+	// passingPause is for a fetch that failed with a temporary error, after which clients are told to come back.
+	passingPause = 2 * time.Second
 )
 
 // begin starts the fetch of k, unless it is under way, or k is kept and sound.
@@ -142,8 +144,10 @@ func (f *fetches[K, V]) fail(k K, err error) error {
 		pause = min(pause, storagePause)
 	case errors.As(err, &fixed):
 		pause = max(pause, fixedPause)
-	default:
-		pause = max(pause, holdFor(err))
+	case holdFor(err) > 0:
+		pause = max(passingPause, holdFor(err))
+	case temporary(err):
+		pause = min(pause, passingPause)
 	}
 	now := time.Now()
 	return &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}

@@ -118,7 +118,8 @@ func subdirOf(rec modproxy.Record) string {
 }
 
 // agrees decides by the ledger whether p counts, and takes over what the ledger knows besides. The error is
-// [modproxy.ErrChanged] when it does not count, else that of the ledger.
+// [modproxy.ErrChanged] when it does not count, [fs.ErrNotExist] when no record of this spelling of the address counts, else that of
+// the ledger.
 func agrees(ctx context.Context, l Ledger, p *Kept) error {
 	counts, err := l.Lookup(ctx, p.ModuleVersion)
 	switch {
@@ -126,6 +127,8 @@ func agrees(ctx context.Context, l Ledger, p *Kept) error {
 		return err
 	case counts.Sum != p.Sum:
 		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
+	case counts.ModuleVersion != p.ModuleVersion:
+		return fmt.Errorf("%w: recorded as %s", fs.ErrNotExist, counts.ModuleVersion)
 	}
 	if release, platform, isZip := p.Platform(); isZip { // another release may have been accepted since
 		of, err := l.Lookup(ctx, release)

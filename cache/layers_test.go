@@ -20,7 +20,7 @@ func TestTwoRegistriesOverOneStore(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) storetest.Handle{
 		"memory": func(*testing.T) storetest.Handle { return (&storetest.Memory{}).Handle() },
 		"disk": func(t *testing.T) storetest.Handle {
-			s, err := disk.Open(t.TempDir())
+			s, err := disk.Open(t.Context(), t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,6 +41,7 @@ type script struct {
 	fetched func()                          // in the middle of every package
 	pack    error                           // for Package
 	receive func(ctx context.Context) error // a package; nil: it is there at once
+	at      error                           // for PackageAt; nil: content is there
 }
 
 func (n *next) change(f func(n *next)) {
@@ -144,9 +145,18 @@ func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 // Commit is not known.
 func (n *next) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
 
-// PackageAt is never asked for: there are no commits.
-func (n *next) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
-	return nil, errors.New("no commits")
+// PackageAt is asked for what the registry does not have any more: there are no commits.
+func (n *next) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count["at"]++
+	if n.at != nil {
+		return nil, n.at
+	}
+	return &modproxy.Package{
+		ReadSeekCloser: body{bytes.NewReader(n.content)}, Digest: digestOf(n.content), Sum: sumOf(n.content), Size: int64(len(n.content)),
+		Source: rec.Source,
+	}, nil
 }
 
 // events counts what a registry tells.

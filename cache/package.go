@@ -58,6 +58,9 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 			}
 			return p, nil
 		case <-ctx.Done():
+			if last := call.met.Last(); last != nil {
+				modproxy.Troubled(ctx, last)
+			}
 			return nil, k.wrap("package", ctx.Err())
 		}
 		if call.err != nil {
@@ -107,11 +110,25 @@ func (r packages) refused(ctx context.Context, k key) error {
 	return r.Gate.CheckFetch(ctx, k.ModuleVersion)
 }
 
-// fetch implements fetchSource.
-func (r packages) fetch(ctx context.Context, k key) (*Kept, error) {
+// fetch implements fetchSource. A version that neither its registry nor its recorded source has is not listed for a while.
+func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
 	if k.IsProvider() {
-		return r.fetchOfProvider(ctx, k)
+		p, err = r.fetchOfProvider(ctx, k)
+	} else {
+		p, err = r.fetchOfModule(ctx, k)
 	}
+	if errors.Is(err, modproxy.ErrNotFound) {
+		r.gone.Add(k, true, goneFor, 0)
+		r.versions.outdate(keyOf(k.Module), func(l *listing) bool {
+			_, unlisted := l.unlisted[k.Version]
+			return !unlisted
+		})
+	}
+	return p, err
+}
+
+// fetchOfModule is fetch for modules.
+func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
 	defer r.located.Drop(k)
 	loc, ok := r.located.Get(k) // what clients were told, or are told meanwhile
 	if !ok {

@@ -240,7 +240,7 @@ func newProviders(t *testing.T, size int) *providerFixture {
 
 func (f *providerFixture) onDisk(t *testing.T) (dir string) {
 	dir = t.TempDir()
-	d, err := disk.Open(dir)
+	d, err := disk.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // withoutGit is an upstream that is asked for no commit.
 type withoutGit struct{ modproxy.Registry }
 
-func (withoutGit) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
+func (withoutGit) PackageAt(context.Context, modproxy.Record) (*modproxy.Package, error) {
 	return nil, modproxy.ErrInvalid
 }
 
@@ -27,7 +27,7 @@ func TestRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := disk.Open(t.TempDir())
+		s, err := disk.Open(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

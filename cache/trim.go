@@ -46,8 +46,12 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 		e := kept{Record: rec, size: int64(len(rec.Value)) + overhead}
 		e.asked, _, _ = splitAsked(rec.Value)
 		e.Value = nil
-		for p := range d.store.Records.List(ctx, PackageKind, rec.Key) { // that of the version, or those of the module
-			if p.Key == rec.Key || strings.HasPrefix(p.Key, rec.Key+"/") {
+		of := rec.Key                                                  // of a version, or of a module
+		if parts := strings.SplitN(rec.Key, "/", 6); len(parts) == 6 { // of a document about a version
+			of = strings.TrimSuffix(rec.Key, "/"+parts[5])
+		}
+		for p := range d.store.Records.List(ctx, PackageKind, of) {
+			if p.Key == of || strings.HasPrefix(p.Key, of+"/") {
 				e.used = 1
 				break
 			}

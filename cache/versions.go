@@ -8,15 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // Versions lists the versions of m. A document younger than Fresh is served as it is kept. After that Next is asked
 // again; the kept document, up to MaxStale, is served and marked Stale when the answer does not come within a second,
-// or the question fails. A version whose package is kept is listed, whatever upstream lists. Offline, nothing else is.
+// or the question fails. A version whose package is kept is listed, whatever upstream lists, and one that the ledger knows
+// with its source. Offline, only versions whose packages are kept are listed; and while Next fails and no document may be
+// served, when the list is marked Stale.
 //
 // Errors: those of Next; [modproxy.RetryLater] when Next takes longer than three seconds or than ctx;
 // [modproxy.NotKept] when offline and no package is kept.
@@ -46,7 +51,11 @@ func (r *Registry) Known(ctx context.Context, m modproxy.Module) (*modproxy.Vers
 	case a != nil:
 		return a.kept.Versions, nil
 	}
-	l, err := listings{r}.merge(ctx, k, nil, noListing(m), time.Now())
+	kept, err := listings{r}.holdings(ctx, m, false)
+	if err != nil {
+		return nil, k.wrap("versions", err)
+	}
+	l, err := listings{r}.merge(k, nil, kept, noListing(m), time.Now())
 	switch {
 	case err != nil:
 		return nil, k.wrap("versions", err)
@@ -59,7 +68,7 @@ func (r *Registry) Known(ctx context.Context, m modproxy.Module) (*modproxy.Vers
 // listing is the versions document of a module as it is kept and served.
 type listing struct {
 	*modproxy.Versions
-	// unlisted are the versions that upstream does not list, and since when, and whose packages are kept.
+	// unlisted are the versions that upstream does not list, and since when, and whose packages are kept or recorded.
 	unlisted map[string]time.Time
 }
 
@@ -94,7 +103,7 @@ func (l *listing) offered() (list []string) {
 // listings is the source of versions documents.
 type listings struct{ *Registry }
 
-// ask implements source. Versions whose packages are kept stay listed.
+// ask implements source. Versions whose packages are kept stay listed, and versions that the ledger can have fetched again.
 func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
 	asked := time.Now()
 	v, err := r.Next.Versions(ctx, k.Module)
@@ -105,7 +114,19 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 	if before == nil {
 		before = noListing(k.Module)
 	}
-	l, errMerge := r.merge(ctx, k, v, before, asked)
+	known, errKept := r.recorded(ctx, k.Module) // of a provider with all platforms
+	if errKept == nil {
+		var kept []*holding
+		kept, errKept = r.holdings(ctx, k.Module, false)
+		known = append(known, kept...)
+	}
+	if errKept != nil && v == nil { // whether there are any is not known
+		return nil, errKept
+	}
+	if errKept != nil {
+		r.observe(k.event(StoreFailed, 0, errKept))
+	}
+	l, errMerge := r.merge(k, v, known, before, asked)
 	if errMerge != nil || l == nil {
 		return nil, cmp.Or(errMerge, err)
 	}
@@ -204,10 +225,10 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 	return l, nil
 }
 
-// merge returns got, the versions of a module as upstream lists them now, with those whose packages are kept. A nil got
-// means that upstream has no such module; the result is nil when no package of it is kept either.
+// merge returns got, the versions of a module as upstream lists them now, with those in kept. A nil got means that upstream
+// has no such module; the result is nil when no version of it is kept either.
 func (r listings) merge(
-	ctx context.Context, k key, got *modproxy.Versions, before *listing, now time.Time,
+	k key, got *modproxy.Versions, kept []*holding, before *listing, now time.Time,
 ) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	if got == nil {
@@ -217,18 +238,12 @@ func (r listings) merge(
 	for _, entry := range l.List {
 		listed[entry.Version.String()] = true
 	}
-	kept, err := r.holdings(ctx, k.Module, false)
-	if err != nil && got == nil { // whether packages are kept is not known
-		return nil, err
-	}
-	if err != nil {
-		r.observe(k.event(StoreFailed, 0, err))
-	}
 	var more []modproxy.Listed
 	for _, h := range kept {
 		if listed[h.version] {
 			continue
 		}
+		listed[h.version] = true
 		entry, ok := before.Find(h.version)
 		if !ok {
 			entry, ok = h.entry()
@@ -253,10 +268,35 @@ func (r listings) merge(
 	return l, nil
 }
 
-// holding is a version that is kept.
+// holding is a version that is kept, or recorded.
 type holding struct {
 	version   string
-	platforms []modproxy.Platform // of a provider, those for which its package is kept
+	platforms []modproxy.Platform // of a provider, those for which its package is kept, or its release has one
+}
+
+// recorded returns the versions of m that the ledger knows with their source, from which they can be fetched again; but not
+// those that were not found there of late.
+func (r listings) recorded(ctx context.Context, m modproxy.Module) (list []*holding, err error) {
+	for rec, err := range r.Ledger.Of(ctx, m) {
+		if err != nil {
+			return list, err
+		}
+		_, what := rec.Origin()
+		_, gone := r.gone.Get(key{rec.ModuleVersion})
+		if what != "" || gone || rec.Source.URL == "" {
+			continue
+		}
+		h := &holding{version: rec.Version}
+		if m.IsProvider() {
+			zips, _ := rec.Zips.All() // which the ledger has parsed
+			h.platforms = slices.SortedFunc(maps.Keys(zips), func(a, b modproxy.Platform) int { return strings.Compare(a.String(), b.String()) })
+			if len(zips) == 0 {
+				continue
+			}
+		}
+		list = append(list, h)
+	}
+	return list, nil
 }
 
 // holdings returns the versions of m whose packages are kept and count; of a provider those whose release is, with the package
@@ -302,6 +342,29 @@ func (h *holding) entry() (modproxy.Listed, bool) {
 	return modproxy.Listed{Version: v, Spelling: h.version, Entry: entry}, err == nil
 }
 
+// Withdrawn reports whether a record is about a version that its registry lists no more, as far as that is known without
+// asking it. It implements [store.Store.Last].
+func (r *Registry) Withdrawn(ctx context.Context, ref store.Ref) bool {
+	v, _ := VersionOf(ref)
+	if of, _, isZip := v.Platform(); isZip {
+		v = of
+	}
+	if _, made := v.Origin(); v.Version == "" || made != "" {
+		return false
+	}
+	rec, err := r.Store.Records.Get(ctx, keyOf(v.Module).ref())
+	if err != nil {
+		return false
+	}
+	var h listingHeader
+	if _, text, err := splitAsked(rec.Value); err == nil {
+		header, _, _ := bytes.Cut(text, []byte("\n"))
+		_ = json.Unmarshal(header, &h) // without it, nothing is known
+	}
+	_, unlisted := h.Unlisted[v.Version]
+	return unlisted
+}
+
 // listingHeader is the first line of a kept document. The document follows, in gzip form.
 type listingHeader struct {
 	Dropped  int                  `json:"dropped,omitempty"` // as in [modproxy.Versions]
@@ -344,7 +407,7 @@ type Refreshed struct {
 	Versions int      `json:"versions"`       // listed now
 	New      []string `json:"new,omitempty"`  // Next lists them now, and did not when it was last asked
 	Gone     []string `json:"gone,omitempty"` // the other way round
-	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because their packages are kept
+	Kept     []string `json:"kept,omitempty"` // of Gone, those that stay listed because they are kept or recorded
 }
 
 // Refresh asks Next for the versions of m now. What [Registry.Forget] forgets of m is forgotten.

@@ -1,5 +1,5 @@
-// Package catalog answers what tools ask of a registry beside the module registry protocol: which modules there are, and
-// what each version of one is. What no registry answers it makes of the packages that are kept.
+// Package catalog answers what tools ask of a registry beside the registry protocols: which modules there are, and what each
+// version of a module or a provider is. What no registry answers it makes of the packages that are kept.
 //
 // Invariant: nothing is fetched to describe it. A version is described only if the client of the context may use it, and
 // what is absent and what it may not use look the same.
@@ -81,6 +81,8 @@ type Rules interface {
 	// CheckListed returns an error if the client of ctx may not use a version of a module of which sight is what is known.
 	// Without a version, it does if every one is refused. It asks no registry. Its error is [modproxy.ErrDenied] for what is refused.
 	CheckListed(ctx context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error
+	// CheckNamespace returns an error if the client of ctx may use no module of a namespace. Errors are those of CheckListed.
+	CheckNamespace(ctx context.Context, host, namespace string) error
 	// Deprecation returns what operators say of a version that should not be used any more, or nil.
 	Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error)
 }
@@ -130,7 +132,11 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	if !lists(list, v.Version) {
 		return nil, wrap("details", v, modproxy.ErrNotFound)
 	}
-	d, err := c.described(ctx, v)
+	describe := c.described
+	if v.IsProvider() {
+		describe = c.provider
+	}
+	d, err := describe(ctx, v)
 	if err != nil {
 		return nil, wrap("details", v, err)
 	}
@@ -288,7 +294,7 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.ModuleVersion, list *modp
 	if err != nil && !notExist(err) {
 		return at, "", err
 	}
-	if strings.HasPrefix(rec.Source.URL, "https://") {
+	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // whose releases are elsewhere than its repository
 		source = rec.Source.URL
 	}
 	sight, err := c.Sights.Recorded(ctx, v.Module)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,8 @@ type site struct {
 	late      time.Duration // of what the registry says
 	err       error         // instead of what it says
 	said      *modproxy.Details
+	each      func(modproxy.ModuleVersion) (*modproxy.Details, error) // in the place of said
+	undated   error                                                   // of a registry that has no history
 	page      *modproxy.Page
 	bad       error         // of reading a package
 	reading   time.Duration // how long that takes
@@ -71,15 +74,25 @@ func (s *site) says(ctx context.Context) error {
 }
 
 func (s *site) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	if s.each != nil {
+		return s.each(v)
+	}
 	return s.said, s.says(ctx)
 }
 
 func (s *site) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+	if s.undated != nil {
+		return nil, s.undated
+	}
 	return &modproxy.History{Module: m, Versions: []modproxy.DatedVersion{{Version: "9.9.9"}, {Version: "1.0.0", Published: met.Add(-time.Hour)}}}, s.says(ctx)
 }
 
 func (s *site) Downloads(ctx context.Context, _ modproxy.Module) (*modproxy.Downloads, error) {
 	return &modproxy.Downloads{Total: 3}, s.says(ctx)
+}
+
+func (s *site) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	return &modproxy.Text{Content: id + " of " + v.Version}, s.says(ctx)
 }
 
 func (s *site) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, error) {
@@ -131,6 +144,8 @@ func (s *site) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Rec
 func (s *site) Recorded(context.Context, modproxy.Module) (modproxy.Sight, error) {
 	return modproxy.Sight{Met: met, Versions: map[string]modproxy.VersionSight{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
 }
+
+func (s *site) CheckNamespace(context.Context, string, string) error { return nil }
 
 func (s *site) CheckListed(_ context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error {
 	s.mu.Lock()
@@ -312,6 +327,54 @@ func TestDetailsAreReadOnce(t *testing.T) {
 			t.Error(err, s.described)
 		}
 	})
+}
+
+// Where a registry describes versions, but not their history, both say the same of a version.
+func TestHistoryOfDescriptions(t *testing.T) {
+	var many []string
+	for i := range 20 {
+		many = append(many, fmt.Sprintf("1.%d.0", i))
+	}
+	s := (&site{}).with(many...)
+	s.undated = modproxy.ErrNotFound
+	var asked atomic.Int64
+	s.each = func(v modproxy.ModuleVersion) (*modproxy.Details, error) {
+		asked.Add(1)
+		if v.Version == "1.18.0" {
+			return nil, modproxy.ErrNotFound
+		}
+		d := &modproxy.Details{Summary: modproxy.Summary{
+			ModuleVersion: v, Owner: "acme", Source: "https://git.example.com/acme/network", Verified: true, Downloads: 7, Tag: "v" + v.Version,
+			Published: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+		}}
+		return d, nil
+	}
+	c := newCatalog(s)
+	for range 3 {
+		h, err := c.History(t.Context(), network)
+		if err != nil || h.Owner != "acme" || h.Source == "" || !h.Verified || h.Downloads != 7 || len(h.Versions) != 20 {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		for _, v := range h.Versions {
+			number, _ := modproxy.ParseVersion(v.Version)
+			oldest, _ := modproxy.ParseVersion("1.4.0")
+			told := v.Version != "1.18.0" && number.Compare(oldest) >= 0
+			if told != (v.Published.Year() == 2020) || told != (v.Tag == "v"+v.Version) || told != (v.Downloads == 7) || v.Published.IsZero() {
+				t.Errorf("%+v", v)
+			}
+		}
+	}
+	if n := asked.Load(); n != 17 {
+		t.Errorf("%d questions for 16 versions and the latest", n)
+	}
+	s.each = func(modproxy.ModuleVersion) (*modproxy.Details, error) {
+		asked.Add(1)
+		return nil, modproxy.ErrNotFound
+	}
+	asked.Store(0)
+	if h, err := newCatalog(s).History(t.Context(), network); err != nil || h.Owner != "" || asked.Load() != 1 {
+		t.Errorf("%+v, %v after %d questions", h, err, asked.Load())
+	}
 }
 
 func TestHistory(t *testing.T) {

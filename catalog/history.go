@@ -3,6 +3,9 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
 )
@@ -38,7 +41,11 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 	if known, ok := c.histories.Get(k); ok {
 		return known, nil
 	}
-	h, err := c.history(ctx, m, list, said)
+	told := said
+	if told == nil {
+		told = c.oneByOne(ctx, m, list)
+	}
+	h, err := c.history(ctx, m, list, told)
 	if err != nil {
 		return nil, wrap("history", m.At(""), err)
 	}
@@ -48,6 +55,51 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 	}
 	c.histories.Add(k, h, completeFor, size)
 	return h, nil
+}
+
+// maxOneByOne is how many versions are described one by one for a history.
+const maxOneByOne = 16
+
+// oneByOne returns the history that Next's descriptions of the newest versions in list make, as far as they come soon; nil if it does
+// not describe the latest. So both kinds of documents say the same of a version.
+func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Module, list *modproxy.Versions) *modproxy.History {
+	latest, ok := list.Latest()
+	if c.Next == nil || !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	d, err := c.Next.Details(ctx, m.At(latest.String()))
+	if err != nil {
+		return nil
+	}
+	h := &modproxy.History{
+		Module: m, Owner: d.Owner, Logo: d.Logo, Source: d.Source, Downloads: d.Downloads, Verified: d.Verified, Alias: d.Alias, Tier: d.Tier,
+		Answered: d.Answered,
+	}
+	if m.IsProvider() {
+		h.Description = d.Description
+	}
+	newest := slices.SortedFunc(func(yield func(modproxy.Version) bool) {
+		for _, l := range list.List {
+			if !yield(l.Version) {
+				return
+			}
+		}
+	}, func(a, b modproxy.Version) int { return b.Compare(a) })
+	h.Versions = make([]modproxy.DatedVersion, min(len(newest), maxOneByOne))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range h.Versions {
+		group.Go(func() error {
+			if d, err := c.Next.Details(ctx, m.At(newest[i].String())); err == nil {
+				h.Versions[i] = modproxy.DatedVersion{Version: d.Version, Published: d.Published, Tag: d.Tag, Downloads: d.Downloads}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function has an error
+	return h
 }
 
 // history returns what is said of the versions in list.

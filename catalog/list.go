@@ -26,6 +26,14 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 	if c.Next == nil {
 		return c.kept(ctx, q)
 	}
+	if q.Namespace != "" { // whose name the registry need not learn if nothing in it may be used
+		switch err := c.Rules.CheckNamespace(ctx, q.Host, q.Namespace); {
+		case errors.Is(err, modproxy.ErrDenied):
+			return &modproxy.Page{Answered: modproxy.Answered{Time: time.Now(), Hit: true}}, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 	page, err := c.Next.List(ctx, q)
 	switch {
 	case err == nil:

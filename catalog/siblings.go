@@ -33,6 +33,9 @@ const (
 // the client of ctx may not know of.
 func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q question) (s siblings, err error) {
 	m, k := q.Module, siblingsKey{weak.Make(d), q.groups}
+	if m.IsProvider() {
+		return s, nil
+	}
 	if known, ok := c.siblings.Get(k); ok {
 		return known, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/modproxy/modproxy"
 )
@@ -17,7 +18,7 @@ import (
 const verb = "read-configuration"
 
 // edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
-const edition = 6
+const edition = 8
 
 // Bounds of a child.
 const (
@@ -40,6 +41,8 @@ type reply struct {
 	Configuration *Configuration `json:"configuration,omitempty"`
 	Description   *Description   `json:"description,omitempty"`
 	Error         string         `json:"error,omitempty"` // why the tree cannot be read
+
+	cpu time.Duration // that the child has used
 }
 
 func isChild() bool { return len(os.Args) == 2 && os.Args[1] == verb }

@@ -43,7 +43,7 @@ func TestChild(t *testing.T) {
 	t.Setenv("MODPROXY_TEST_SECRET", "x")
 	tree := closure.Package(modproxy.Digest{}, func() (io.ReadCloser, error) {
 		at, limits := childOf(t), ""
-		for wait := time.Now().Add(20 * time.Second); !strings.Contains(limits, "Max cpu time              10 "); time.Sleep(time.Millisecond) {
+		for wait := time.Now().Add(time.Minute); !strings.Contains(limits, "Max cpu time              10 "); time.Sleep(time.Millisecond) {
 			text, err := os.ReadFile(at + "/limits")
 			if limits = string(text); err != nil || time.Now().After(wait) {
 				t.Fatalf("limits: %s, %v", limits, err)
@@ -98,9 +98,8 @@ func TestChildEndsAtWork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var r closure.Reader
-	began := time.Now()
 	_, err := r.Read(ctx, packed(t, file("main.tf", text)), closure.Options{Client: closure.OpenTofu})
-	if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took > 5*time.Second {
-		t.Errorf("Read: %v, after %v", err, took)
+	if !errors.Is(err, context.DeadlineExceeded) { // and not the child's limit
+		t.Errorf("Read: %v", err)
 	}
 }

@@ -9,7 +9,8 @@
 // What else is in the tree is not looked at.
 //
 // OpenTofu evaluates sources and versions (internal/configs/static_evaluator.go): constants, locals, and variables that
-// are given or have a default. So does [Reader.Read] for it, with some functions; Terraform takes literals only. What is
+// are given or have a default. Terraform does so from 1.15 on (internal/terraform/node_module_install.go), with variables that
+// are const; older ones take literals only, and refuse the rest. So does [Reader.Read], with some functions. What is
 // not known before a plan comes with the reason, and is never guessed.
 //
 // What is wrong with a file is a [Problem], and the rest is read all the same. What holds a bound fails when it is hit;
@@ -31,6 +32,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
@@ -58,6 +60,8 @@ type Configuration struct {
 	Locks     []Lock    `json:"locks,omitempty"`    // with Options.Tests, if the directory has a lock file
 	Problems  []Problem `json:"problems,omitempty"` // what is said beside them may not be all
 	Sources   []Source  `json:"sources,omitempty"`  // by file and position; with Problems, all that Options.Sources asks for
+
+	CPU time.Duration `json:"-"` // processor time that reading it took now
 }
 
 // Call is a call of a module.
@@ -69,7 +73,9 @@ type Call struct {
 	Version string `json:"version,omitempty"` // the constraint; empty for any
 	// Dynamic says why Source or Version is not known. It is empty if both are.
 	Dynamic string         `json:"dynamic,omitempty"`
-	Args    map[string]Arg `json:"args,omitempty"` // for OpenTofu only: Terraform evaluates none
+	Args    map[string]Arg `json:"args,omitempty"`
+	// Variable reports whether Source is made of variables, so that it may be another one where the module is called otherwise.
+	Variable bool `json:"variable,omitempty"`
 }
 
 // Arg is an argument of a call: a value in JSON, or the reason why it is not known.
@@ -134,6 +140,10 @@ type Options struct {
 	Submodules bool `json:"submodules,omitempty"`
 	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
 	Vars map[string]Arg `json:"vars,omitempty"`
+	// Environment and Given are texts that are given to a root module by TF_VAR_… and by -var. Files count more than Environment,
+	// and Given counts most.
+	Environment map[string]string `json:"environment,omitempty"`
+	Given       map[string]string `json:"given,omitempty"`
 	// Sources asks for the sources as they stand in the files of the whole tree, for both clients, and for nothing else.
 	Sources bool `json:"sources,omitempty"`
 	// CallsOnly asks for Calls, and for what else comes with them. Of a tree in which no line looks like the beginning of one

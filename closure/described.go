@@ -1,14 +1,10 @@
 package closure
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"path"
-
-	"github.com/klauspost/compress/gzip"
+	"time"
 
 	"github.com/modproxy/modproxy/store"
 )
@@ -17,7 +13,7 @@ import (
 // those of [Kind] do.
 const DescriptionKind store.Kind = "description"
 
-// described is the value of a record, in gzip.
+// described is the value of a record.
 type described struct {
 	Edition     int          `json:"edition"`
 	Description *Description `json:"description,omitempty"`
@@ -62,11 +58,7 @@ func (r *Reader) remembered(ctx context.Context, ref store.Ref) (*Description, e
 		return nil, nil
 	}
 	var was described
-	unzipped, err := gzip.NewReader(bytes.NewReader(rec.Value))
-	if err == nil {
-		err = json.NewDecoder(io.LimitReader(unzipped, 2*maxDescription)).Decode(&was)
-	}
-	switch {
+	switch err := unseal(rec.Value, 2*maxDescription, &was); {
 	case err != nil || was.Edition != edition:
 		return nil, nil
 	case was.Unreadable != "":
@@ -78,14 +70,7 @@ func (r *Reader) remembered(ctx context.Context, ref store.Ref) (*Description, e
 // remember keeps what was found out, if that can be.
 func (r *Reader) remember(ctx context.Context, ref store.Ref, now described) {
 	was, _ := r.Store.Records.Get(ctx, ref)
-	rec := store.Record{Ref: ref, Revision: was.Revision}
-	var value bytes.Buffer
-	zipped := gzip.NewWriter(&value)
-	if errors.Join(json.NewEncoder(zipped).Encode(now), zipped.Close()) != nil {
-		return
-	}
-	rec.Value = value.Bytes()
-	if _, err := r.Store.Records.Put(ctx, rec); err == nil {
-		r.recorded(ctx)
+	if value, err := seal(now, time.Now()); err == nil {
+		r.put(ctx, store.Record{Ref: ref, Value: value, Revision: was.Revision})
 	}
 }

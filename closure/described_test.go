@@ -34,7 +34,7 @@ func TestDescribeKept(t *testing.T) {
 	if _, err := s.Blobs.Remove(t.Context(), store.Collect, d); err != nil {
 		t.Fatal(err)
 	}
-	closure.Sweep(&r, t.Context())
+	sweep(t, &r)
 	if _, err := r.Describe(t.Context(), closed(d), ""); !errors.Is(err, errOpened) {
 		t.Errorf("the record has not gone with its package: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // ReadDirectory reads a directory on disk that is the root module of a client, and those that it calls by local sources,
 // wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read, and the files with
-// values of variables that OpenTofu reads by itself. Those of varFiles count more, and o.Vars most.
+// values of variables that clients read by themselves. Those of varFiles count more, and o.Given most.
 //
 // Errors: those of [Reader.Read], and of the file system. A directory that is called and cannot be read is a [Problem].
 func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFiles ...string) (*Configuration, error) {
@@ -54,7 +54,7 @@ func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFi
 		c.Calls = nil
 		for _, call := range all {
 			from := path.Dir(call.File)
-			if ending(call.File, testsEnd) >= 0 {
+			if isTest(call.File) {
 				from = "."
 			}
 			target, local := Local(from, call.Source)
@@ -98,7 +98,6 @@ func onDisk(root string, dirs, varFiles []string) Tree {
 		if err := sendFiles(root, dirs[0], isRoot, f); err != nil {
 			return err
 		}
-		isTest := func(name string) bool { return ending(name, testsEnd) >= 0 }
 		if err := sendFiles(root, path.Join(dirs[0], "tests"), isTest, f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -1,6 +1,7 @@
 package closure
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,17 +31,22 @@ var functions = map[string]function.Function{
 
 // value is what an expression is, or why that is not known, and the variables of the root directory that it is made of.
 type value struct {
-	cty.Value
-	why string
-	of  map[string]bool
+	cty.Value // with a reason, unknown or nothing
+	why       string
+	of        map[string]bool
+	variable  bool    // it is made of some variable, of whatever directory
+	wrong     bool    // the client fails to evaluate it, so that nothing that refers to it has a value
+	text      *string // instead of Value, which the text stands for once the type is known
 }
 
 // scope evaluates the expressions of a module that was called in one way.
 type scope struct {
 	*module
-	client Client
+	client   Client
+	literals bool // nothing may refer to anything
 	// given are the values of variables that the call has; of a variable that it does not have, the value is its default.
 	given func(name string) (v value, ok bool)
+	paths map[string]string // what is known of the object path
 
 	// values are those of variables and locals that were evaluated, by reference. One that is being evaluated has
 	// neither a value nor a reason.
@@ -48,43 +54,62 @@ type scope struct {
 }
 
 // eval returns the value of e.
+//
+// OpenTofu knows a value if it knows all that the expression refers to. Terraform evaluates the expression with unknown values,
+// on which the result may not depend (internal/terraform/context_init.go).
 func (s *scope) eval(e hcl.Expression) value {
 	out := value{of: map[string]bool{}}
 	refs := e.Variables()
-	if s.client == Terraform {
+	if s.literals {
 		if len(refs) > 0 {
 			out.why = "refers to " + refText(refs[0]) + ", and has to be a literal"
 			return out
 		}
 		v, diags := e.Value(nil)
-		out.Value, out.why = known(v, diags)
+		out.Value, out.why, _ = known(v, diags)
 		return out
 	}
 	roots := map[string]map[string]cty.Value{"var": {}, "local": {}}
-	for _, ref := range refs {
-		members := roots[ref.RootName()]
-		name, ok := member(ref)
-		if members == nil || !ok {
-			out.why = "refers to " + refText(ref) + ", which is not known before a plan"
-			return out
-		}
-		v := s.reference(ref.RootName(), name)
-		maps.Copy(out.of, v.of)
-		if v.why != "" {
-			out.why = "refers to " + refText(ref) + ", which " + v.why
-			if len(out.why) > maxReason {
-				out.why = "refers to " + refText(ref) + ", which is not known before a plan"
-			}
-			return out
-		}
-		members[name] = v.Value
-	}
 	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{}}
+	unknown := ""
+	for _, ref := range refs {
+		root := ref.RootName()
+		name, _ := member(ref)
+		v := s.reference(root, name)
+		maps.Copy(out.of, v.of)
+		out.variable = out.variable || v.variable
+		if v.why != "" {
+			why := "refers to " + refText(ref) + ", which " + v.why
+			if len(why) > maxReason {
+				why = "refers to " + refText(ref) + ", which is not known before a plan"
+			}
+			if s.client == OpenTofu || v.wrong {
+				out.why, out.wrong = why, v.wrong
+				return out
+			}
+			unknown = cmp.Or(unknown, why)
+			if v.Value == cty.NilVal {
+				v.Value = cty.DynamicVal
+			}
+		}
+		if name == "" {
+			ctx.Variables[root] = v.Value
+			continue
+		}
+		if roots[root] == nil {
+			roots[root] = map[string]cty.Value{}
+		}
+		roots[root][name] = v.Value
+	}
 	for root, members := range roots {
-		ctx.Variables[root] = cty.ObjectVal(members)
+		if _, whole := ctx.Variables[root]; !whole {
+			ctx.Variables[root] = cty.ObjectVal(members)
+		}
 	}
 	v, diags := e.Value(ctx)
-	out.Value, out.why = known(v, diags)
+	if out.Value, out.why, out.wrong = known(v, diags); out.why != "" && !out.wrong {
+		out.why = cmp.Or(unknown, out.why)
+	}
 	return out
 }
 
@@ -105,31 +130,37 @@ func refText(ref hcl.Traversal) string {
 	return fmt.Sprintf("%.80s", name)
 }
 
-// known returns why a value that was evaluated is not known.
-func known(v cty.Value, diags hcl.Diagnostics) (cty.Value, string) {
+// known returns a value that was evaluated, or why it is not known, and whether that is because it cannot be evaluated.
+func known(v cty.Value, diags hcl.Diagnostics) (_ cty.Value, why string, wrong bool) {
 	for _, d := range diags {
 		call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
 		switch {
 		case d.Severity != hcl.DiagError:
 		case ok:
-			return cty.NilVal, fmt.Sprintf("calls the function %.80s, which is not evaluated", call.CalledFunctionName())
+			return cty.NilVal, fmt.Sprintf("calls the function %.80s, which is not evaluated", call.CalledFunctionName()), false
 		default:
-			return cty.NilVal, "cannot be evaluated: " + d.Summary
+			return cty.NilVal, "cannot be evaluated: " + d.Summary, true
 		}
 	}
 	if !v.IsWhollyKnown() {
-		return cty.NilVal, "is not known before a plan"
+		return v, "is not known before a plan", false
 	}
-	return v, ""
+	return v, "", false
 }
 
-// reference returns the value of a variable or local.
+// reference returns the value of a variable or local, or of a member of another object.
 func (s *scope) reference(root, name string) value {
+	if at, ok := s.paths[name]; ok && root == "path" {
+		return value{Value: cty.StringVal(at)}
+	}
+	if root != "var" && root != "local" || name == "" {
+		return value{why: "is not known before a plan"}
+	}
 	ref := root + "." + name
 	v, ok := s.values[ref]
 	if ok {
 		if v.why == "" && v.Value == cty.NilVal {
-			v.why = "refers to itself"
+			v.why, v.wrong = "refers to itself", true
 		}
 		return v
 	}
@@ -137,8 +168,9 @@ func (s *scope) reference(root, name string) value {
 	switch expr := s.locals[name]; {
 	case root == "var":
 		v = s.variableValue(name)
+		v.variable = true
 	case expr == nil:
-		v.why = "is not declared"
+		v.why, v.wrong = "is not declared", true
 	default:
 		v = s.eval(expr)
 	}
@@ -146,11 +178,12 @@ func (s *scope) reference(root, name string) value {
 	return v
 }
 
-// variableValue returns the value of a variable as the module sees it (OpenTofu GetInputVariable in static_scope.go).
+// variableValue returns the value of a variable as the module sees it (OpenTofu GetInputVariable in static_scope.go; Terraform
+// PrepareFinalInputVariableValue in internal/terraform/eval_variable.go, for what is constant).
 func (s *scope) variableValue(name string) (v value) {
 	attrs, ok := s.variables[name]
 	if !ok {
-		return value{why: "is not declared"}
+		return value{why: "is not declared", wrong: true}
 	}
 	flag := func(name string, or bool) bool {
 		if attrs[name] == nil {
@@ -160,20 +193,23 @@ func (s *scope) variableValue(name string) (v value) {
 		set, err := convert.Convert(set, cty.Bool)
 		return !diags.HasErrors() && err == nil && set.IsKnown() && !set.IsNull() && set.True()
 	}
-	switch {
-	case flag("sensitive", false):
-		return value{why: "is sensitive"}
-	case flag("ephemeral", false):
-		return value{why: "is ephemeral"}
-	case !flag("const", true):
-		return value{why: "is not constant"}
-	}
 	typ, defaults := cty.DynamicPseudoType, (*typeexpr.Defaults)(nil)
 	if a := attrs["type"]; a != nil {
 		var diags hcl.Diagnostics
 		if typ, defaults, diags = typeexpr.TypeConstraintWithDefaults(a.Expr); diags.HasErrors() {
 			typ, defaults = cty.DynamicPseudoType, nil
 		}
+	}
+	constant := flag("const", s.client == OpenTofu)
+	switch secret := flag("sensitive", false); {
+	case s.client == Terraform && !constant:
+		return value{Value: cty.UnknownVal(typ.WithoutOptionalAttributesDeep()), why: "is not constant"}
+	case secret:
+		return value{why: "is sensitive", wrong: true}
+	case flag("ephemeral", false):
+		return value{why: "is ephemeral", wrong: true}
+	case !constant:
+		return value{why: "is not constant"}
 	}
 	shaped := func(v cty.Value) (cty.Value, error) {
 		if defaults != nil && !v.IsNull() {
@@ -186,11 +222,14 @@ func (s *scope) variableValue(name string) (v value) {
 		set, diags := a.Expr.Value(nil)
 		set, err := shaped(set)
 		if diags.HasErrors() || err != nil {
-			return value{why: "has a default that cannot be used"}
+			return value{why: "has a default that cannot be used", wrong: true}
 		}
 		byDefault, hasDefault = set, true
 	}
 	v, given := s.given(name)
+	if v.text != nil {
+		v.Value, v.why = parseText(*v.text, attrs["type"] == nil || typ.IsPrimitiveType())
+	}
 	if v.why == "" && given {
 		var err error
 		if v.Value, err = shaped(v.Value); err != nil {
@@ -205,7 +244,25 @@ func (s *scope) variableValue(name string) (v value) {
 	default:
 		v.why = "has no value"
 	}
+	v.wrong = v.why != ""
 	return v
+}
+
+// parseText returns the value of a text that was given on the command line or in the environment, which is the text itself or an
+// expression (VariableParsingMode in internal/configs/named_values.go of both clients).
+func parseText(text string, literal bool) (v cty.Value, why string) {
+	if literal {
+		return cty.StringVal(text), ""
+	}
+	expr, diags := hclsyntax.ParseExpression([]byte(text), "", hcl.InitialPos)
+	if !diags.HasErrors() {
+		v, diags = expr.Value(nil)
+	}
+	if diags.HasErrors() {
+		return cty.NilVal, "is given what is not of its type"
+	}
+	v, why, _ = known(v, nil)
+	return v, why
 }
 
 // toString converts a known value to a string.

@@ -6,5 +6,4 @@ var (
 	Parse    = parse
 	MayCall  = mayCall
 	Describe = describe
-	Sweep    = (*Reader).sweep // which happens now and then
 )

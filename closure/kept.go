@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
@@ -18,8 +18,7 @@ const Kind store.Kind = "configuration"
 
 const (
 	maxReadings = 16      // of a package; the oldest goes
-	maxKept     = 1 << 20 // bytes of a record
-	sweepEvery  = 256     // new records
+	maxKept     = 4 << 20 // bytes of JSON that they have
 )
 
 // kept is the value of a record.
@@ -61,15 +60,25 @@ func (r *Reader) one(ctx context.Context, t Tree, o Options) (*Configuration, er
 	} else if err != nil {
 		return nil, err
 	}
-	was.Edition, was.Readings = edition, append(was.Readings, now)
-	was.Readings = was.Readings[max(0, len(was.Readings)-maxReadings):]
-	if value, err := json.Marshal(was); err == nil && len(value) <= maxKept {
+	was.Edition, was.Readings = edition, newest(append(was.Readings, now))
+	if value, err := seal(was, time.Now()); err == nil && len(was.Readings) > 0 {
 		rec.Value = value
-		if _, err := r.Store.Records.Put(ctx, rec); err == nil {
-			r.recorded(ctx)
-		}
+		r.put(ctx, rec)
 	}
 	return c, err
+}
+
+// newest returns the last of readings that are within the bounds.
+func newest(all []reading) []reading {
+	size, n := 0, 0
+	for _, one := range slices.Backward(all) {
+		text, err := json.Marshal(one)
+		if size += len(text); err != nil || size > maxKept || n == maxReadings {
+			break
+		}
+		n++
+	}
+	return all[len(all)-n:]
 }
 
 // lookup returns what is kept of a package.
@@ -77,32 +86,8 @@ func (r *Reader) lookup(ctx context.Context, d modproxy.Digest) (rec store.Recor
 	ref := store.Ref{Kind: Kind, Key: d.String()}
 	rec, _ = r.Store.Records.Get(ctx, ref)
 	rec.Ref = ref
-	if json.Unmarshal(rec.Value, &was) != nil || was.Edition != edition {
+	if unseal(rec.Value, 2*maxKept, &was) != nil || was.Edition != edition {
 		was = kept{}
 	}
 	return rec, was
-}
-
-// recorded notes that there is another record.
-func (r *Reader) recorded(ctx context.Context) {
-	if r.added.Add(1)%sweepEvery == 0 {
-		r.sweep(ctx)
-	}
-}
-
-// sweep removes the records of packages that are not kept.
-func (r *Reader) sweep(ctx context.Context) {
-	for _, kind := range []store.Kind{Kind, DescriptionKind} {
-		for rec, err := range r.Store.Records.List(ctx, kind, "") {
-			if err != nil && !errors.Is(err, store.ErrDamaged) {
-				return
-			}
-			digest, _, _ := strings.Cut(rec.Key, "/")
-			d, bad := modproxy.ParseDigest(digest)
-			_, gone := r.Store.Blobs.Stat(ctx, d)
-			if err != nil || bad != nil || errors.Is(gone, fs.ErrNotExist) {
-				_ = r.Store.Records.Delete(ctx, rec.Ref, rec.Revision)
-			}
-		}
-	}
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -17,7 +19,7 @@ import (
 // newStore returns a store with a blob.
 func newStore(t *testing.T) (*store.Store, modproxy.Digest) {
 	t.Helper()
-	d, err := disk.Open(t.TempDir())
+	d, err := disk.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +64,14 @@ func TestKept(t *testing.T) {
 			t.Errorf("Read: %v", err)
 		}
 	}
-	closure.Sweep(&r, t.Context())
+	sweep(t, &r)
 	if _, err := r.Read(t.Context(), closed(d), o); errors.Is(err, errOpened) {
 		t.Error("the record of a package that is kept has gone")
 	}
 	if _, err := s.Blobs.Remove(t.Context(), store.Collect, d); err != nil {
 		t.Fatal(err)
 	}
-	closure.Sweep(&r, t.Context())
+	sweep(t, &r)
 	if _, err := r.Read(t.Context(), closed(d), o); !errors.Is(err, errOpened) {
 		t.Errorf("the record has not gone with its package: %v", err)
 	}
@@ -115,5 +117,49 @@ module "m" {
 	c, err := r.Read(t.Context(), closed(d), given(`"2.0"`, `"y"`))
 	if err != nil || c.Calls[0].Version != "2.0" || c.Calls[0].Args["name"].Value != nil || c.Calls[0].Args["name"].Dynamic == "" {
 		t.Errorf("Read = %+v, %v; want it as it is kept, and name not known", c, err)
+	}
+}
+
+func sweep(t *testing.T, r *closure.Reader) {
+	t.Helper()
+	if err := r.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is stored of packages stays within a bound, whatever they have in them; the newest stays longest.
+func TestStored(t *testing.T) {
+	s, _ := newStore(t)
+	r := closure.Reader{Store: s, MaxStored: 100_000}
+	text := make([]byte, 3000)
+	random := rand.NewChaCha8([32]byte{})
+	var last modproxy.Digest
+	for i := range 40 {
+		last = sha256.Sum256([]byte{byte(i)})
+		if err := s.Blobs.Put(t.Context(), last, strings.NewReader(string([]byte{byte(i)}))); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = random.Read(text)
+		tree := packedAs(t, last, file("main.tf", fmt.Sprintf("module \"m\" { source = \"%x\" }\n", text[:1500])), file("README.md", fmt.Sprintf("%x", text)))
+		if _, err := r.Read(t.Context(), tree, closure.Options{Client: closure.OpenTofu}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Describe(t.Context(), tree, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var size, n int
+	for rec, err := range s.Records.List(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		size += len(rec.Value)
+	}
+	if size > 100_000*9/8 || n < 10 {
+		t.Errorf("%d records have %d bytes", n, size)
+	}
+	if _, err := r.Read(t.Context(), closed(last), closure.Options{Client: closure.OpenTofu}); err != nil {
+		t.Errorf("the last one: %v", err)
 	}
 }

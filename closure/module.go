@@ -257,7 +257,7 @@ func load(files map[string][]byte, dir string, o Options) *module {
 		}
 	}
 	if o.Tests {
-		for _, name := range slices.Concat(o.Client.read(here, testsEnd), o.Client.read(below, testsEnd)) {
+		for _, name := range slices.Concat(o.Client.read(here, testsEnd), o.Client.tests(below)) {
 			m.testFile(name, files[name], o.Client)
 		}
 	}

@@ -23,8 +23,26 @@ func ending(name string, endings []string) int {
 }
 
 // isConfiguration reports whether some client may read a file of this name.
-func isConfiguration(name string) bool {
-	return ending(name, modulesEnd) >= 0 || ending(name, testsEnd) >= 0
+func isConfiguration(name string) bool { return ending(name, modulesEnd) >= 0 || isTest(name) }
+
+// isTest reports whether a file in the directory tests may be one of some client: for Terraform, from 1.15 on, also if it is
+// hidden.
+func isTest(name string) bool {
+	return ending(name, testsEnd) >= 0 || strings.HasSuffix(name, testsEnd[0]) || strings.HasSuffix(name, testsEnd[1])
+}
+
+// tests returns those of the names of files in the directory tests that c reads, sorted.
+func (c Client) tests(names []string) (list []string) {
+	if c != Terraform {
+		return c.read(names, testsEnd)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, testsEnd[0]) || strings.HasSuffix(name, testsEnd[1]) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // read returns those of names with one of endings that c reads, sorted.

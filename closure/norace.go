@@ -2,4 +2,7 @@
 
 package closure
 
-const memoryCost = 1
+const (
+	memoryCost = 1
+	timeCost   = 1
+)

@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/hashicorp/hcl/v2"
 )
 
 // Bounds of what is read.
@@ -43,7 +45,7 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 	}
 	p := &parser{Options: o, files: files, modules: map[string]*module{}, told: map[string]bool{}, of: map[string]bool{}}
 	var values map[string]value
-	if o.Tests && o.Client == OpenTofu {
+	if o.Tests {
 		values = p.values()
 	}
 	given := func(name string) (value, bool) {
@@ -113,13 +115,13 @@ func (p *parser) module(dir string) *module {
 // follow adds what the module in a directory calls, which was called in one way.
 func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos, stack []string) error {
 	m := p.module(dir)
-	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}}
+	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}, paths: p.paths(dir)}
 	for _, c := range m.calls {
 		if p.visits++; p.visits > maxCalls {
 			return invalid("%s: more than the %d calls that are followed", c.Place(), maxCalls)
 		}
 		out := Call{Pos: c.Pos, Name: c.name}
-		out.Source, out.Version, out.Dynamic = p.address(s, c)
+		out.Source, out.Version, out.Dynamic, out.Variable = p.address(s, c)
 		target, local := Local(dir, out.Source)
 		local = local && out.Dynamic == "" && p.module(target) != nil
 		switch {
@@ -154,48 +156,69 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 	return nil
 }
 
-// address returns the source and the version of a call, or why they are not known.
-func (p *parser) address(s *scope, c *call) (source, version, dynamic string) {
+// paths returns what is known of the object path in the module in a directory: of a root module, and those below it.
+func (p *parser) paths(dir string) map[string]string {
+	if !p.Tests {
+		return nil
+	}
+	return map[string]string{"root": p.Dir, "module": dir}
+}
+
+// address returns the source and the version of a call, or why they are not known, and whether the source is made of variables.
+func (p *parser) address(s *scope, c *call) (source, version, dynamic string, variable bool) {
 	if c.source == nil {
-		return "", "", "it has no source"
+		return "", "", "it has no source", false
 	}
 	if c.test { // whose source and version are literals to both clients
-		s = &scope{module: s.module, client: Terraform}
+		s = &scope{module: s.module, literals: true}
 	}
-	why := ""
 	from := s.eval(c.source)
 	maps.Copy(p.of, from.of)
+	from.why = cmp.Or(s.forbidden(c.source, "path"), from.why)
+	why := ""
 	if from.why == "" {
 		if source, why = text(from.Value); source == "" && why == "" {
 			why = "is empty"
 		}
 	}
 	if why = cmp.Or(from.why, why); why != "" {
-		return "", "", "its source " + why
+		return "", "", "its source " + why, from.variable
 	}
 	if c.version == nil {
-		return source, "", ""
+		return source, "", "", from.variable
 	}
 	which := s.eval(c.version)
 	maps.Copy(p.of, which.of)
+	which.why = cmp.Or(s.forbidden(c.version), which.why)
 	if which.why == "" {
 		version, why = text(which.Value)
 	}
 	_, _, registry := Registry(source, "registry.example.com")
 	switch why = cmp.Or(which.why, why); {
 	case why != "":
-		return source, "", "its version " + why
-	case !registry && version != "":
-		return source, version, "it has a version, and its source is no module of a registry"
+		return source, "", "its version " + why, from.variable
+	case !registry && (version != "" || s.client == Terraform):
+		return source, version, "it has a version, and its source is no module of a registry", from.variable
 	case version == "" && !which.IsNull():
-		return source, "", "its version is empty, and has to be a constraint or left out"
+		return source, "", "its version is empty, and has to be a constraint or left out", from.variable
 	}
-	return source, strings.TrimSpace(version), ""
+	return source, strings.TrimSpace(version), "", from.variable
 }
 
-// args returns the arguments of a call. Terraform evaluates none.
+// forbidden returns why Terraform does not evaluate a source or version: it refers to something else than variables, locals and
+// the objects also.
+func (s *scope) forbidden(e hcl.Expression, also ...string) string {
+	for _, ref := range e.Variables() {
+		if root := ref.RootName(); s.client == Terraform && root != "var" && root != "local" && !slices.Contains(also, root) {
+			return "refers to " + refText(ref) + ", and may refer to constant variables and locals only"
+		}
+	}
+	return ""
+}
+
+// args returns the arguments of a call.
 func (p *parser) args(s *scope, c *call) map[string]Arg {
-	if p.Client == Terraform || len(c.args) == 0 {
+	if len(c.args) == 0 {
 		return nil
 	}
 	all := map[string]Arg{}

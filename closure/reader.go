@@ -24,18 +24,23 @@ import (
 
 // A Reader reads configurations, each in a child process. It is safe for concurrent use.
 type Reader struct {
-	Store *store.Store // keeps what was read of its packages; nil: nothing is kept
+	Store *store.Store // stores what was read of its packages; nil: nothing is stored
+	// MaxStored bounds the bytes of what is stored, and for a while there may be an eighth more. The oldest goes first.
+	// Zero: no bound.
+	MaxStored int64
 
 	once       sync.Once
 	turns      chan struct{} // a child has one
 	describing chan struct{} // one that describes has one of these
 	added      atomic.Int64  // records
+	grown      atomic.Int64  // bytes of records since the last sweep
+	sweeping   sync.Mutex    // held by Sweep
 }
 
 const (
-	children  = 2                // at a time, and as many that describe
-	maxWait   = 30 * time.Second // for a child
-	maxStderr = 4 << 10          // bytes that are kept
+	children  = 2                           // at a time, and as many that describe
+	maxWait   = timeCost * 30 * time.Second // for a child
+	maxStderr = 4 << 10                     // bytes that are kept
 )
 
 // Read returns what a directory of a tree calls and requires.
@@ -101,6 +106,7 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	case answer.Configuration == nil:
 		return nil, errSilent
 	}
+	answer.Configuration.CPU = answer.cpu
 	return answer.Configuration, nil
 }
 
@@ -134,7 +140,7 @@ func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	if q.Describe {
 		wanted = func(name string) bool { return describes(q.Dir, name) }
 	}
-	text, err := run(within, func(w io.Writer) error {
+	text, cpu, err := run(within, func(w io.Writer) error {
 		if _, err := w.Write(append(line, '\n')); err != nil {
 			return err
 		}
@@ -153,6 +159,7 @@ func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	case answer.Error != "":
 		return nil, &unreadable{answer.Error}
 	}
+	answer.cpu = cpu
 	return &answer, nil
 }
 
@@ -162,16 +169,15 @@ type unreadable struct{ text string }
 func (e *unreadable) Error() string { return e.text }
 func (e *unreadable) Unwrap() error { return modproxy.ErrInvalid }
 
-// run runs a child, to which send writes, and returns what it prints.
-func run(ctx context.Context, send func(io.Writer) error) ([]byte, error) {
+// run runs a child, to which send writes, and returns what it prints, and the processor time that it has used.
+func run(ctx context.Context, send func(io.Writer) error) (printed []byte, cpu time.Duration, err error) {
 	if isChild() {
-		return nil, errors.New("a child has no children")
+		return nil, 0, errors.New("a child has no children")
 	}
 	name := program
 	if name == "" {
-		var err error
 		if name, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+			return nil, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 		}
 	}
 	cmd := exec.CommandContext(ctx, name, verb)
@@ -183,7 +189,7 @@ func run(ctx context.Context, send func(io.Writer) error) ([]byte, error) {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the process that reads configurations: %w", modproxy.ErrUnavailable, err)
+		return nil, 0, fmt.Errorf("%w: the process that reads configurations: %w", modproxy.ErrUnavailable, err)
 	}
 	in := &input{w: pipe}
 	sent := errors.Join(send(in), pipe.Close())
@@ -193,13 +199,13 @@ func run(ctx context.Context, send func(io.Writer) error) ([]byte, error) {
 	err = cmd.Wait()
 	switch {
 	case sent != nil && in.err == nil:
-		return nil, sent
+		return nil, 0, sent
 	case err != nil:
-		return nil, death(cmd.ProcessState, stderr.String(), err)
+		return nil, 0, death(cmd.ProcessState, stderr.String(), err)
 	case stdout.Len() > maxReply:
-		return nil, fmt.Errorf("%w: the process that reads configurations prints too much", modproxy.ErrUnavailable)
+		return nil, 0, fmt.Errorf("%w: the process that reads configurations prints too much", modproxy.ErrUnavailable)
 	}
-	return stdout.Bytes(), nil
+	return stdout.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
 // death returns why a child has died.

@@ -18,6 +18,13 @@ func TestSources(t *testing.T) {
 			"module \"b\" { source = ((\"https://\\u0062\")) }\nmodule \"c\" {\n  source = <<-EOT\n  https://c\n  EOT\n}\n" +
 			"module \"d\" { source = \"https://${local.d}\" }\nmodule \"e\" { source = upper(\"e\") }\nmodule \"f\" {}\n" +
 			"module \"g\" { source = true ? \"https://g\" : \"\" }\nresource \"x\" \"y\" { source = \"https://r\" }\n",
+		"made/main.tf": "locals {\n  host = \"https://git.example\"\n  url = \"git::${local.host}/made.git\"\n  late = null_resource.x.id\n  of = var.v\n}\n" +
+			"variable \"v\" {\n  default = \"v\"\n  const = true\n}\nmodule \"a\" { source = local.url }\n" +
+			"module \"b\" { source = \"${local.url}?ref=${var.v}\" }\nmodule \"c\" { source = local.late }\nmodule \"d\" { source = \"https://${local.of}\" }\n" +
+			"module \"e\" { source = \"${path.module}/x\" }\n",
+		"made/both.tf":             "locals { one = \"https://tf\" }\n",
+		"made/both.tofu":           "locals { one = \"https://tofu\" }\n",
+		"made/one.tf":              "module \"f\" { source = local.one }\n",
 		"x_override.tf":            `module "a" { source = "https://override" }`,
 		"x.tofu":                   `module "t" { source = "./examples/called" }`,
 		"j.tf.json":                `{"module": {"j": [{"source": "git::https://j", "_": {"source": "no"}}], "k": {"source":"https://${var.k}"}}}`,
@@ -52,12 +59,18 @@ func TestSources(t *testing.T) {
 		`examples/shelf/main.tf:1 "\"https://shelf\"" https://shelf`,
 		`examples/wanted/main.tf:1 "\"https://wanted\"" https://wanted`,
 		`j.tf.json:1 "\"git::https://j\"" git::https://j`,
-		`j.tf.json:1 "\"https://${var.k}\""  refers to var.k, and has to be a literal`,
+		`j.tf.json:1 "\"https://${var.k}\""  refers to var.k, which is not declared`,
+		`made/main.tf:11 "local.url" git::https://git.example/made.git`,
+		`made/main.tf:12 "\"${local.url}?ref=${var.v}\""  depends on a variable`,
+		`made/main.tf:13 "local.late"  refers to local.late, which refers to null_resource.x, which is not known before a plan`,
+		`made/main.tf:14 "\"https://${local.of}\""  depends on a variable`,
+		`made/main.tf:15 "\"${path.module}/x\""  refers to path.module, which is not known before a plan`,
+		`made/one.tf:1 "local.one"  is another one for the other client`,
 		`main.tf:2 "\"git::https://a\"" git::https://a`,
 		`main.tf:4 "((\"https://\\u0062\"))" https://b`,
 		`main.tf:6 "<<-EOT\n  https://c\n  EOT" https://c`,
-		`main.tf:10 "\"https://${local.d}\""  refers to local.d, and has to be a literal`,
-		`main.tf:11 "upper(\"e\")"  cannot be evaluated: Function calls not allowed`,
+		`main.tf:10 "\"https://${local.d}\""  refers to local.d, which is not declared`,
+		`main.tf:11 "upper(\"e\")" E`,
 		`main.tf:13 "true ? \"https://g\" : \"\"" https://g`,
 		`modules/deep/er/x.tf:1 "\"acme/network/aws\"" acme/network/aws`,
 		`modules/examples.tf:1 "\"https://m\"" https://m`,

@@ -11,8 +11,9 @@ import (
 type Roots struct {
 	Dirs     []string
 	Clients  []Client // none: all
-	Vars     map[string]Arg
-	VarFiles []string
+	VarFiles []string // files with values of variables
+	// Environment and Given are values of variables, see [Options].
+	Environment, Given map[string]string
 }
 
 // readers returns the clients that r is read for.
@@ -39,7 +40,7 @@ func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong
 	for _, dir := range roots.Dirs {
 		from := filepath.ToSlash(dir)
 		for _, client := range roots.readers() {
-			c, err := r.ReadDirectory(ctx, dir, Options{Client: client, Vars: roots.Vars}, roots.VarFiles...)
+			c, err := r.ReadDirectory(ctx, dir, Options{Client: client, Environment: roots.Environment, Given: roots.Given}, roots.VarFiles...)
 			switch {
 			case ctx.Err() != nil:
 				return nil, nil, context.Cause(ctx)

@@ -12,8 +12,8 @@ import (
 // given is where a tree has the files with values of variables that were named for its root module. No call leads there.
 const given = "/given/"
 
-// isVariables reports whether OpenTofu reads a file of this name for the variables of its root module (addVarsFromDir in
-// internal/command/meta_vars.go), or it was given.
+// isVariables reports whether clients read a file of this name for the variables of the root module (CollectValues in
+// internal/command/arguments/vars.go of Terraform, addVarsFromDir in internal/command/meta_vars.go of OpenTofu), or it was given.
 func isVariables(name string) bool {
 	return name == "terraform.tfvars" || name == "terraform.tfvars.json" || strings.HasPrefix(name, given) ||
 		path.Base(name) == name && (strings.HasSuffix(name, ".auto.tfvars") || strings.HasSuffix(name, ".auto.tfvars.json"))
@@ -22,7 +22,8 @@ func isVariables(name string) bool {
 // isRoots reports whether a client reads a file of this name for its root module only.
 func isRoots(name string) bool { return name == lockfile.Name || isVariables(name) }
 
-// values returns the values that files of a root module have, of which the last counts.
+// values returns the values that are given to a root module: by the environment, by files, of which the last counts, and by
+// the command line.
 func (p *parser) values() map[string]value {
 	var names []string
 	for name := range p.files {
@@ -36,6 +37,12 @@ func (p *parser) values() map[string]value {
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 	all, in := map[string]value{}, &module{}
+	add := func(texts map[string]string) {
+		for name, text := range texts {
+			all[name] = value{of: map[string]bool{name: true}, text: &text}
+		}
+	}
+	add(p.Environment)
 	for _, name := range names {
 		body, ok := in.parse(name, p.files[name])
 		if !ok {
@@ -46,10 +53,11 @@ func (p *parser) values() map[string]value {
 		for name, a := range attrs {
 			v := value{of: map[string]bool{name: true}}
 			set, diags := a.Expr.Value(nil)
-			v.Value, v.why = known(set, diags)
+			v.Value, v.why, v.wrong = known(set, diags)
 			all[name] = v
 		}
 	}
+	add(p.Given)
 	p.out.Problems = append(p.out.Problems, in.problems...)
 	return all
 }

@@ -196,7 +196,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 
 // nested returns what a call in a package installs that does not go through a registry.
 func (r *walk) nested(t task) (v modproxy.ModuleVersion, subdir string, ok bool) {
-	if r.Nested == nil || t.from.module.Version == "" || Aside(path.Dir(t.call.File)) {
+	if r.Nested == nil || t.from.module.Version == "" || t.call.Variable || Aside(path.Dir(t.call.File)) {
 		return v, "", false
 	}
 	v, subdir, ok = r.Nested.Source(t.from.module, t.call.Source)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
@@ -55,7 +57,7 @@ func (c *Config) check() Error {
 	k.authentication()
 	k.policy()
 	for i, u := range c.Upstreams {
-		more := u.Modules != "" || u.Providers != "" || u.Docs != "" || !u.Token.IsZero() || u.TokenFile != ""
+		more := u.Modules != "" || u.Providers != "" || u.Docs != "" || u.Private || !u.Token.IsZero() || u.TokenFile != ""
 		k.failIf(u.Host == "*" && more, fmt.Sprintf("upstreams[%d]", i),
 			`only the rate can be set for "*": a registry with more needs an entry of its own`)
 	}
@@ -134,6 +136,9 @@ func (k *checker) fields() {
 				if err := CheckURL(v.String()); v.String() != "" {
 					k.fail(path, err)
 				}
+			case "line":
+				long, control := len(v.String()) > maxLine, strings.ContainsFunc(v.String(), unicode.IsControl)
+				k.failIf(long || control, path, "want one line of at most %d bytes", maxLine)
 			case "host":
 				host, err := normalise(v.String())
 				if err != nil {
@@ -149,6 +154,9 @@ func (k *checker) fields() {
 		}
 	})
 }
+
+// maxLine is the longest value that has to fit into a line that clients print, in bytes.
+const maxLine = 200
 
 // normalise returns a hostname, or "*", in its normalised spelling.
 func normalise(host string) (string, error) {
@@ -320,6 +328,38 @@ func listensByAddress(s string) bool {
 // HasUpstream reports whether the registry of that name may be asked.
 func (c *Config) HasUpstream(host string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
+}
+
+// ContactText returns whom people ask, which may be empty.
+func (c *Config) ContactText() string { return cmp.Or(c.Contact, c.Policy.Contact) }
+
+// Deprecated returns an error that names the keys of c that have another name by now, or nil.
+func (c *Config) Deprecated() error {
+	if c.Policy.Contact == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: policy.contact is the old name of contact, at the top of the configuration: write that instead", c.Source("policy.contact"))
+}
+
+// IsOpen reports whether clients may be told that the modules of a registry are outside their scopes.
+func (c *Config) IsOpen(host string) bool {
+	return !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool {
+		return u.Host == host && (u.Private || !u.Token.IsZero() || u.TokenFile != "")
+	})
+}
+
+// TofuHost is a registry that another service describes, at tofuDocs.
+const (
+	TofuHost = "registry.opentofu.org"
+	tofuDocs = "https://api.opentofu.org"
+)
+
+// DocsURL returns Docs, or its default for the host.
+func (u Upstream) DocsURL() string {
+	if u.Docs == "" && u.Host == TofuHost && u.Modules == "" && u.Providers == "" {
+		return tofuDocs
+	}
+	return u.Docs
 }
 
 // DefaultHost returns the registry whose modules may be named without their host, or an empty string.

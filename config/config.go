@@ -36,6 +36,9 @@ type Config struct {
 	// on: https://modules.example.com. It may have a path. Unless its host is a loopback address or localhost,
 	// clients have to show a credential.
 	PublicURL string `yaml:"public_url" check:"url" flag:"public-url" usage:"{URL} under which clients see this proxy"`
+	// Contact is whom people ask who are denied something, or get an error: "platform team, #modules". It stands in every error
+	// that clients print.
+	Contact string `yaml:"contact" check:"line"`
 	// TrustedProxies are the addresses or networks (10.0.0.0/8) of the reverse proxies whose X-Forwarded-For,
 	// -Host and -Proto headers count, or Forwarded if a request has no X-Forwarded-* header. They must overwrite
 	// the headers that they set when clients send them. If any is set, clients have to show a credential.
@@ -127,9 +130,13 @@ type Upstream struct {
 	Modules string `yaml:"modules" check:"url"`
 	// Providers is the registry's providers.v1 base URL, instead of service discovery.
 	Providers string `yaml:"providers" check:"url"`
-	// Docs is the base URL of an API that describes its modules in the registry's place, as https://api.opentofu.org
-	// does for registry.opentofu.org. No token is sent there.
+	// Docs is the base URL of an API that describes its modules and providers in the registry's place. No token is
+	// sent there. For registry.opentofu.org the default is https://api.opentofu.org, unless modules or providers is
+	// set.
 	Docs string `yaml:"docs" check:"url"`
+	// Private hides the modules and providers of this registry from clients whose scopes do not cover them: they do not exist for
+	// such clients. A registry with a token is private. Of others clients are told that their scopes do not cover them.
+	Private bool `yaml:"private"`
 	// Token is sent as a bearer token to this registry only.
 	Token egress.Secret `yaml:"token"`
 	// TokenFile is a file to read the token from, instead; a newline at its end is cut.
@@ -163,6 +170,9 @@ type Egress struct {
 	ProxyNames bool `yaml:"proxy_names"`
 	// CAFile is a PEM file of certificate authorities to trust besides those of the system.
 	CAFile string `yaml:"ca_file"`
+	// Hedging sends a request a second time, beside the first, when its answer has not begun after one to three
+	// seconds; the first answer counts. Turn it off for a server that counts or charges for requests.
+	Hedging bool `yaml:"hedging" default:"true"`
 }
 
 // Credential identifies this proxy to one host that packages come from. Username and password are for https, the
@@ -192,13 +202,14 @@ type Credential struct {
 type Cache struct {
 	// Fresh is how long an answer about versions and locations is served without asking upstream again.
 	Fresh time.Duration `yaml:"fresh" default:"5m" check:"positive"`
-	// MaxStale is how old such an answer may become while upstream is in trouble. It is at least fresh.
+	// MaxStale is how old such an answer may become while upstream is in trouble. It is at least fresh. Without such an
+	// answer, the versions whose packages are stored are listed.
 	MaxStale time.Duration `yaml:"max_stale" default:"720h" check:"positive"`
 	// Missing is how long "upstream has no such module or version" is remembered.
 	Missing time.Duration `yaml:"missing" default:"30s" check:"positive"`
 	// MaxSize is the total size of kept packages (50GiB), including those being written; 0B means unlimited. Least
-	// recently used packages go first; they are fetched again when a client asks for them, and must be the same
-	// then. A package larger than this is refused. What is being fetched is unpacked beside them, and does not
+	// recently used packages go first, those that their registry lists no more last; they are fetched again when a
+	// client asks for them, and must be the same then. A package larger than this is refused. What is being fetched is unpacked beside them, and does not
 	// count; what was set aside as evidence does.
 	MaxSize ByteSize `yaml:"max_size" check:"natural"`
 	// Pinned are the scopes whose packages stay, whatever max_size says: registry.example.com/acme, where either
@@ -206,7 +217,7 @@ type Cache struct {
 	Pinned auth.Scopes `yaml:"pinned"`
 	// MaxVersions is the total size of kept versions documents, compressed; 0B means unlimited. Those of modules
 	// without a kept package go first, least recently requested first. What else registries tell about
-	// modules has a bound of the same size.
+	// modules has a bound of the same size, and so has what modproxy reads in packages.
 	MaxVersions ByteSize `yaml:"max_versions" default:"256MiB" check:"natural"`
 	// Memory is the memory that packages may take; what does not fit is read from disk.
 	Memory ByteSize `yaml:"memory" default:"64MiB" check:"positive"`
@@ -231,8 +242,13 @@ type Policy struct {
 	Default string `yaml:"default" default:"allow"`
 	// Mode is enforce, or audit: nothing is refused but what is reserved, and what would be is logged and counted.
 	Mode string `yaml:"mode" default:"enforce"`
-	// Contact is whom to ask, and stands in every refusal that a user sees: "platform team, #modules".
-	Contact string `yaml:"contact"`
+	// Denied is hide or list. With hide, denied versions are not listed: a client with a range of versions chooses an allowed
+	// one, and a client that wants exactly a denied one says that there is no such version. With list, denied versions are
+	// listed, and clients print why their download is denied, also behind HTTP/2; a range may then choose a denied version, and
+	// fail. Reserved namespaces are never listed.
+	Denied string `yaml:"denied" default:"hide"`
+	// Contact is the old name of the key contact at the top of the configuration, which counts if both are set.
+	Contact string `yaml:"contact" check:"line"`
 	// FirstContact is what min_age means for versions that were listed already when their module was met, if the
 	// registry gives no date for them: wait that long from then on, or allow. A module of which the ledger has a listed
 	// version was met before, and its other versions wait.

@@ -110,6 +110,7 @@ func (c *Config) rules(prefix string, rules []PolicyRule, reserved []string) Rul
 func (k *checker) policy() {
 	k.word("policy.default", k.Policy.Default, "allow", "deny")
 	k.word("policy.mode", k.Policy.Mode, "enforce", "audit")
+	k.word("policy.denied", k.Policy.Denied, "hide", "list")
 	k.word("policy.first_contact", k.Policy.FirstContact, "wait", "allow")
 	k.rules("policy.", k.Policy.Rules)
 }

@@ -148,7 +148,7 @@ func defaultsAreJSON(v *visit) Result {
 	for _, part := range append(d.Submodules, d.Root) {
 		for _, in := range part.Inputs {
 			if in.Default != "" && !json.Valid([]byte(in.Default)) {
-				return fail("the default of %q is %.60q", in.Name, in.Default)
+				return warn("the default of %q is %.60q: terraform-ls shows none", in.Name, in.Default)
 			}
 		}
 	}
@@ -281,6 +281,36 @@ func (v *visit) sameVersions(told []string) Result {
 }
 
 func listsModules(v *visit) Result { return v.lists("?offset=0", "") }
+
+// maxPages is how many pages of a list are read.
+const maxPages = 20
+
+// endsPages reads the list of modules by the offset that each page names for the next one.
+func endsPages(v *visit) Result {
+	seen, offset := map[string]int{}, 0
+	for page := 1; page <= maxPages; page++ {
+		var list assistantList
+		at := fmt.Sprintf("%s/v1/modules?offset=%d", v.root, offset)
+		if not := v.optional(ofModules, at, "", &list); not.Verdict != "" {
+			return after("api.list")
+		}
+		for _, m := range list.Modules {
+			if before, ok := seen[m.ID]; ok && before != offset {
+				return warn("%.80q is listed at the offsets %d and %d", m.ID, before, offset)
+			}
+			seen[m.ID] = offset
+		}
+		switch next := list.Meta.Next; {
+		case next == 0 || len(list.Modules) == 0:
+			return pass("%d pages", page)
+		case next <= offset:
+			return warn("the page at the offset %d names %d as the next one", offset, next)
+		default:
+			offset = next
+		}
+	}
+	return pass("%d pages and more", maxPages)
+}
 
 // searches has quotes in its query, as the assistant has.
 func searches(v *visit) Result {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,43 +27,55 @@ const (
 type session struct {
 	modproxy.Module
 	root  *url.URL // where clients look for the registry, without a slash at its end
+	at    *url.URL // where the registry is: root, unless clients know it by another name
 	below bool     // root has a path
 	token string
 
-	transport *http.Transport
-	answers   map[string]*answer  // by what was asked
-	packages  map[string]*archive // by format, User-Agent and URL
+	leads     map[string]bool            // the addresses, as address returns them, that lead to at
+	transport *http.Transport            // of all requests, through the proxy of the environment
+	named     map[string]*http.Transport // the same for a name that leads to at, which its certificate has
+	answers   map[string]*answer         // by what was asked
+	packages  map[string]*archive        // by format, User-Agent and URL
 }
 
 func newSession(o Options, m modproxy.Module) *session {
 	root := *o.URL
 	root.Path, root.RawPath = strings.TrimSuffix(root.Path, "/"), ""
-	at := address(&root)
 	if root.Path == "" {
 		root.Host = m.Host
 	}
 	s := &session{
-		Module: m, root: &root, below: root.Path != "", token: o.Token,
+		Module: m, root: &root, at: o.URL, below: root.Path != "", token: o.Token, named: map[string]*http.Transport{},
 		answers: map[string]*answer{}, packages: map[string]*archive{},
 	}
 	// What leads to the registry: its name, and for OpenTofu's that of its second API.
-	known := map[string]bool{address(&root): true, address(&url.URL{Scheme: root.Scheme, Host: docsHost}): m.Host == tofuHost}
+	s.leads = map[string]bool{address(&root): true, address(&url.URL{Scheme: root.Scheme, Host: docsHost}): m.Host == tofuHost}
 	s.transport = &http.Transport{
 		DisableCompression: true, // what is compressed is looked at
-		Proxy: func(r *http.Request) (*url.URL, error) {
-			if known[address(r.URL)] {
-				return nil, nil
-			}
-			return http.ProxyFromEnvironment(r)
-		},
-		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
-			if known[to] {
-				to = at
-			}
-			return new(net.Dialer).DialContext(ctx, network, to)
-		},
+		Proxy:              http.ProxyFromEnvironment,
+		DialContext:        new(net.Dialer).DialContext, // by HTTP/1.1
 	}
 	return s
+}
+
+// RoundTrip implements [http.RoundTripper]. A request for a name that leads to the registry goes to where the registry is, with the
+// Host header and the TLS server name of that name, as if the name were an alias in the DNS.
+func (s *session) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !s.leads[address(r.URL)] || address(r.URL) == address(s.at) {
+		return s.transport.RoundTrip(r)
+	}
+	name := r.URL.Hostname()
+	if s.named[name] == nil {
+		s.named[name] = s.transport.Clone()
+		s.named[name].TLSClientConfig = &tls.Config{ServerName: name}
+	}
+	led := r.Clone(r.Context())
+	led.Host, led.URL.Host = cmp.Or(r.Host, r.URL.Host), s.at.Host
+	res, err := s.named[name].RoundTrip(led)
+	if res != nil {
+		res.Request = r
+	}
+	return res, err
 }
 
 // address is where u leads, with its port.
@@ -188,7 +201,7 @@ func (s *session) ask(r *http.Request, hops int) *answer {
 }
 
 func (s *session) client(hops int) *http.Client {
-	return &http.Client{Transport: s.transport, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+	return &http.Client{Transport: s, CheckRedirect: func(_ *http.Request, via []*http.Request) error {
 		if len(via) > hops {
 			return fmt.Errorf("more than %d redirects", hops)
 		}

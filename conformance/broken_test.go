@@ -15,7 +15,6 @@ var (
 	getters     = []string{terraform, opentofu, tofuOld, terragrunt, trivy, infracost}
 	fetchers    = []string{terraform, opentofu, tofuOld, terragrunt, trivy, checkov, infracost}
 	protocol    = []string{terraform, opentofu, tofuOld}
-	listers     = []string{terraform, opentofu, tofuOld, terragrunt, renovate, dependabot, trivy, checkov, infracost}
 	askers      = []string{
 		terraform, opentofu, tofuOld, terragrunt, renovate, dependabot, language, updatecli, trivy, checkov, tfupdate, infracost,
 	}
@@ -140,14 +139,16 @@ var brokenRegistries = []struct {
 	{"a number for a version", only(fails("versions.shape", askers...)), "", versions(`"1.0.0"`, "1")},
 	{"a string for a root", only(fails("versions.shape", protocol...)), "", versions(`"1.0.0"`, `"1.0.0", "root": "."`)},
 	{"upper case", only(fails("versions.shape", renovate, dependabot, checkov)), "", versions("modules", "Modules")},
-	{"no modules", only(fails("versions.some", listers...)), "", at(versionsAt, `{"modules": []}`)},
-	{"a module without versions", only(fails("versions.some", listers...)), "", at(versionsAt, `{"modules": [{"versions": []}]}`)},
+	{"no modules", only(fails("versions.some", askers...)), "", at(versionsAt, `{"modules": []}`)},
+	{"a module without versions", only(fails("versions.some", askers...)), "", at(versionsAt, `{"modules": [{"versions": []}]}`)},
 	{"two modules", only(fails("versions.one", updatecli, trivy)), "", versions(`-beta"}]}]}`, `-beta"}]}, {"versions": []}]}`)},
 	{"a branch for a version", only(fails("versions.parsable", dependabot, infracost), warns("versions.parsable", protocol...)), "",
 		versions(`"versions": [`, `"versions": [{"version": "main"}, `)},
 	{"no repository", only(lacks("versions.source", renovate)), "", versions(source, "acme/network/aws")},
 	{"an empty list for what is absent", only(fails("versions.absent", terraform, opentofu, tofuOld, renovate, dependabot)), "",
 		at("/v1/modules/acme/"+absent+"/aws/versions", `{"modules": []}`)},
+	{"a module without versions for what is absent", only(warns("versions.absent", terraform, opentofu, tofuOld, renovate, dependabot)), "",
+		at("/v1/modules/acme/"+absent+"/aws/versions", `{"modules": [{"versions": []}]}`)},
 	{"403 for what is absent", only(warns("versions.absent", terraform, opentofu, tofuOld, renovate, dependabot)), "",
 		answers("/v1/modules/acme/"+absent+"/aws/versions", http.StatusForbidden)},
 
@@ -176,6 +177,13 @@ var brokenRegistries = []struct {
 	{"a password", only(warns("download.address", getters...)), "", location("http://u:p@{host}" + packagePath)},
 	{"a directory that is not there", only(fails("package.module", getters...), fails("package.archive", checkov)), "",
 		location("http://{host}" + packagePath + "//net")},
+	{"the package of another version", only(fails("download.version", fetchers...)), "", moved("/packages/network-1.0.0.tar.gz")},
+	{"the tag of another version", only(fails("download.version", fetchers...)), "",
+		location("git::http://{host}/network.git?ref=v1.0.0")},
+	{"one package for all versions", only(warns("download.version", fetchers...)), "", func(r registry) {
+		r[modulePath+"/1.0.0/download"] = r[detailsAt+"/download"]
+		r[modulePath+"/2.0.0-beta/download"] = r[detailsAt+"/download"]
+	}},
 	{"another host for the token", only(fails("download.direct", opentofu), warns("download.location", dependabot)), "",
 		edited(func(w http.ResponseWriter, q *http.Request) {
 			elsewhere := strings.Replace(q.Host, "127.0.0.1", "localhost", 1)
@@ -261,7 +269,7 @@ var brokenRegistries = []struct {
 	{"no details", only(lacks("api.details", language, assistant)), "", gone(detailsAt)},
 	{"a date that is empty", only(fails("api.details", language, assistant)), "", at(detailsAt, strings.ReplaceAll(described, "2023-01-02T03:04:05Z", ""))},
 	{"no date", only(warns("api.details", assistant)), "", at(detailsAt, strings.ReplaceAll(described, "published_at", "date"))},
-	{"a default that is a string", only(fails("api.defaults", language)), "", at(detailsAt, strings.ReplaceAll(described, `"\"b\""`, `"b"`))},
+	{"a default that is a string", only(warns("api.defaults", language)), "", at(detailsAt, strings.ReplaceAll(described, `"\"b\""`, `"b"`))},
 	{"a default that is no string", only(fails("api.details", language)), "", at(detailsAt, strings.ReplaceAll(described, `"\"b\""`, `1`))},
 	{"downloads that are a string", only(fails("api.details", assistant)), "", at(detailsAt, strings.ReplaceAll(described, `: 3`, `: "3"`))},
 	{"another version", only(fails("api.details", assistant)), "", at(detailsAt, strings.ReplaceAll(described, `"version": "1.1.0"`, `"version": "1.0.0"`))},
@@ -280,6 +288,16 @@ var brokenRegistries = []struct {
 	{"no list", only(lacks("api.list", assistant)), "", gone("/v1/modules")},
 	{"an empty list", only(warns("api.list", assistant)), "", at("/v1/modules", `{"modules": []}`)},
 	{"offsets that are strings", only(fails("api.list", assistant)), "", at("/v1/modules", strings.ReplaceAll(listed, `: 15`, `: "15"`))},
+	{"pages without an end", only(warns("api.pages", assistant)), "", at("/v1/modules", strings.ReplaceAll(listed, `"current_offset": 0`, `"next_offset": 15`))},
+	{"a page that is its own next one", only(warns("api.pages", assistant)), "", func(r registry) {
+		r["/v1/modules"] = func(w http.ResponseWriter, q *http.Request) {
+			if q.FormValue("offset") == "0" {
+				says(strings.ReplaceAll(listed, `"current_offset": 0`, `"next_offset": 15`))(w, q)
+				return
+			}
+			says(`{"meta": {"next_offset": 15}, "modules": [{"id": "acme/other/aws/1.0.0", "published_at": "2023-01-02T03:04:05Z"}]}`)(w, q)
+		}
+	}},
 	{"a search for the quotes", only(warns("api.search", assistant)), "", func(r registry) {
 		r["/v1/modules/search"] = func(w http.ResponseWriter, q *http.Request) {
 			if strings.Contains(q.FormValue("q"), "'") {

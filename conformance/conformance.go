@@ -12,7 +12,10 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 
@@ -68,12 +71,33 @@ type Options struct {
 }
 
 // Run tries every rule with every client and module, one request at a time, and calls each with what came of it: a module
-// after the other, by client and then in the order in which clients meet the rules. The error is that of ctx or each.
+// after the other, by client and then in the order in which clients meet the rules. The error is that of ctx or each, or says
+// that the registry cannot be reached.
 func Run(ctx context.Context, o Options, each func(Finding) error) error {
 	for _, m := range o.Modules {
-		if err := newSession(o, m).run(ctx, each); err != nil {
+		s := newSession(o, m)
+		if err := s.reach(ctx); err != nil {
 			return err
 		}
+		if err := s.run(ctx, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reach returns an error if no connection to the registry can be made: a verdict for each client would say nothing of it.
+func (s *session) reach(ctx context.Context) error {
+	v := &visit{session: s, ctx: ctx, client: &clients[0]}
+	a := v.asksDiscovery()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if dial := (*net.OpError)(nil); errors.As(a.err, &dial) && (dial.Op == "dial" || dial.Op == "proxyconnect") {
+		return fmt.Errorf("%s cannot be reached: %w", s.at.Redacted(), a.err)
+	}
+	if invalid := (*tls.CertificateVerificationError)(nil); errors.As(a.err, &invalid) {
+		return fmt.Errorf("%s: no client trusts its certificate: %w", s.at.Redacted(), a.err)
 	}
 	return nil
 }

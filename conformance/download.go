@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/modproxy/modproxy"
 )
 
 const locationHeader = "X-Terraform-Get"
@@ -234,6 +236,58 @@ func fetchable(v *visit) Result {
 		return warn("an address with a user name or password, which errors of the client show")
 	}
 	return pass("%s", at)
+}
+
+// locatesVersion looks for the location of another version. A client unpacks the package of a location without a look at its version.
+func locatesVersion(v *visit) Result {
+	location, found, _ := v.locates()
+	if location == "" {
+		return after("download.location")
+	}
+	_, newest, _ := v.newest()
+	all, _, _ := v.listed()
+	for _, spelled := range all {
+		if canonical, err := modproxy.CanonicalVersion(spelled); err == nil && canonical != newest && nameVersion(found, canonical, newest) {
+			return fail("the location of %s names the version %s: %s", newest, canonical, found)
+		}
+	}
+	for _, spelled := range all {
+		canonical, err := modproxy.CanonicalVersion(spelled)
+		if err != nil || canonical == newest {
+			continue
+		}
+		if v.raw {
+			canonical = spelled
+		}
+		u, _ := v.downloadURL(canonical)
+		if other, err := v.location(v.get(ofModules, u)); err == nil && other == location {
+			return warn("%s and %s have the same location: %s", newest, canonical, found)
+		}
+		break
+	}
+	return pass("%s", found)
+}
+
+// nameVersion reports whether the last part of an address, or its ref, is the version other and the address does not have the version
+// wanted. Versions in addresses stand alone, with or without a v, behind a name and a hyphen, or before the suffix of an archive.
+func nameVersion(address, other, wanted string) bool {
+	whole, _ := splitSubdir(address)
+	path, query, _ := strings.Cut(whole, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil || strings.Contains(whole, wanted) {
+		return false
+	}
+	ref := values.Get("ref")
+	last := path[strings.LastIndex(path, "/")+1:]
+	for suffix := range formats {
+		last = strings.TrimSuffix(last, "."+suffix)
+	}
+	for _, name := range []string{ref, last} {
+		if name == other || strings.HasSuffix(name, "v"+other) || strings.HasSuffix(name, "-"+other) || strings.HasSuffix(name, "/"+other) {
+			return true
+		}
+	}
+	return false
 }
 
 // splitSubdir cuts the directory in a package off its address.

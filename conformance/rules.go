@@ -97,7 +97,8 @@ var rules = []rule{
 		terraform: "internal/initwd/module_install.go installRegistryModule", opentofu: "internal/initwd/module_install.go installRegistryModule",
 		terragrunt: tgHelpers + "listModuleVersions", renovate: reModule + "schema.ts ProtocolModuleResponse",
 		dependabot: dbClient + "all_module_versions", trivy: trRegistry + "resolveVersion", checkov: ckRegistry + "_cache_available_versions",
-		infracost: icRegistry + "lookupModule",
+		infracost: icRegistry + "lookupModule", language: lsModule + "GetMatchingModuleVersion",
+		updatecli: upRegistry + "versions.go versions", tfupdate: fuVersions,
 	}, someVersions},
 	{"versions.one", "there is no second module", files{
 		trivy: trRegistry + "resolveVersion", updatecli: upRegistry + "versions.go versions",
@@ -126,6 +127,10 @@ var rules = []rule{
 		terraform: "internal/getmodules/getter.go", opentofu: "internal/getmodules/getter.go", terragrunt: "internal/getter/tfr.go",
 		trivy: "pkg/iac/scanners/terraform/parser/resolvers/remote.go Resolve", infracost: "internal/hcl/modules/fetch.go",
 	}, fetchable},
+	{"download.version", "the location is that of the requested version", files{
+		terraform: tfClient + "ModuleLocation", opentofu: tfClient + "ModulePackageLocation", terragrunt: tgHelpers + "GetTerraformGetHeader",
+		trivy: trRegistry + "Resolve", checkov: ckRegistry + "_load_module", infracost: icRegistry + "DownloadLocation",
+	}, locatesVersion},
 	{"download.direct", "what the token is shown to is this registry", files{
 		opentofu: "internal/registry/client.go preparePackageLocationDirect",
 	}, directMode},
@@ -179,5 +184,6 @@ var rules = []rule{
 		renovate: reModule + "schema.ts OpenTofuModuleDocsResponse",
 	}, tofuDocs},
 	{"api.list", "modules are listed", files{assistant: mcpTools + "search_modules.go"}, listsModules},
+	{"api.pages", "the pages of the list come to an end", files{assistant: mcpTools + "search_modules.go"}, endsPages},
 	{"api.search", "a module is found by its name in quotes", files{assistant: mcpTools + "search_modules.go"}, searches},
 }

@@ -277,6 +277,8 @@ func absentModule(v *visit) Result {
 		return fail("%s", a)
 	case a.status == http.StatusNotFound:
 		return pass("%s", a)
+	case a.status == http.StatusOK && v.isEmptyModule(a):
+		return warn("%s with a module without versions: the client says that the module has no versions", a)
 	case a.status == http.StatusOK:
 		return fail("%s: %.80q", a, a.body)
 	case a.status >= 500 || a.status == http.StatusTooManyRequests:
@@ -284,6 +286,12 @@ func absentModule(v *visit) Result {
 	default:
 		return warn("%s: the client does not say that there is no such module", a)
 	}
+}
+
+// isEmptyModule reports whether a is a versions document of one module without versions, which the clients tell from an invalid one.
+func (v *visit) isEmptyModule(a *answer) bool {
+	var all leanVersions
+	return v.reads(a) && decode(a.body, &all, true) == nil && len(all.Modules) == 1 && len(all.Modules[0].Versions) == 0
 }
 
 func showsToken(v *visit) Result {

@@ -175,7 +175,7 @@ func TestCountedOnce(t *testing.T) {
 
 // Processes that count at the same time add up.
 func TestProcesses(t *testing.T) {
-	d, err := disk.Open(t.TempDir())
+	d, err := disk.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,6 +22,8 @@ func Outgoing(err error) error {
 		return err
 	case errors.Is(err, egress.ErrRefused):
 		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return fmt.Errorf("%w: %w (operator: egress.ca_file can name the certificate authority)", modproxy.ErrUnavailable, err)
 	case errors.Is(err, egress.ErrTooLarge):
 		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
@@ -45,14 +48,14 @@ func MayPass(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
 }
 
-// Refusal returns what an answer with an unexpected status means. Where names the server, and advice tells how to
-// be let in. Only 404 and 410 say that there is no such thing.
+// Refusal returns what an answer with an unexpected status means. Where names the server, and advice, which follows the
+// status, says how to be let in. Only 404 and 410 say that there is no such thing.
 func Refusal(res *http.Response, where, advice string) error {
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
 		return fmt.Errorf("%w: %s answered %s", modproxy.ErrNotFound, where, res.Status)
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("%w: %s answered %s: %s", modproxy.ErrDenied, where, res.Status, advice)
+		return fmt.Errorf("%w: %s answered %s%s", modproxy.ErrDenied, where, res.Status, advice)
 	}
 	err := &Answered{where, res.Status, res.StatusCode, res.Request.URL.Host}
 	if MayPass(res.StatusCode) {
@@ -73,28 +76,37 @@ func Later(err error, retryAfter string) error {
 }
 
 const (
+	// Tries is how often a server is asked for a package, or a part of one, while the trouble that it meets may pass: for
+	// some seconds.
+	Tries = 5
+
 	firstPause = 500 * time.Millisecond // between two tries; it doubles
 	// maxPause is the longest that a server may ask for. After a longer one the error tells when to come back.
 	maxPause = 10 * time.Second
 )
 
-// Retry calls try up to most times, as long as it says that the next one may do better. It pauses between tries,
-// for as long as the server asks for, and returns the last error when there is no time for that.
-func Retry(ctx context.Context, most int, try func() (again bool, err error)) error {
+// Retry calls try up to [Tries] times, as long as it says that the next one may do better. It pauses between tries,
+// for as long as the server asks for, and returns the last error when there is no time for that. If that error may pass,
+// it is a [modproxy.Temporary], or a [modproxy.RetryLater].
+func Retry(ctx context.Context, try func() (again bool, err error)) error {
 	for n := 1; ; n++ {
 		again, err := try()
-		if err == nil || !again || n >= most || ctx.Err() != nil {
+		if err == nil || !again {
 			return err
 		}
 		pause := firstPause << (n - 1)
 		pause = pause/2 + rand.N(pause/2+1)
-		var later *modproxy.RetryLater
-		if errors.As(err, &later) {
+		later, isLater := errors.AsType[*modproxy.RetryLater](err)
+		if isLater {
 			pause = max(pause, time.Until(later.After))
+		} else {
+			err = &modproxy.Temporary{Err: err}
 		}
-		if deadline, ok := ctx.Deadline(); pause > maxPause || ok && time.Until(deadline) <= pause {
+		deadline, ends := ctx.Deadline()
+		if n == Tries || pause > maxPause || ends && time.Until(deadline) <= pause {
 			return err
 		}
+		modproxy.Troubled(ctx, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

@@ -3,12 +3,17 @@ package fetch_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 )
 
@@ -31,6 +36,23 @@ func TestLater(t *testing.T) {
 	})
 }
 
+// Of a certificate by an authority that is not known, an operator is told which setting names it.
+func TestUnknownAuthority(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	client, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Get(t.Context(), egress.Request{URL: s.URL})
+	err = fetch.Outgoing(err)
+	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.HasSuffix(err.Error(), "(operator: egress.ca_file can name the certificate authority)") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A pause is as long as the server asks for, and is not begun when the time that is left
 // does not reach.
 func TestRetry(t *testing.T) {
@@ -40,9 +62,9 @@ func TestRetry(t *testing.T) {
 		tries       int
 		least, most time.Duration
 	}{
-		"passes":         {0, time.Hour, true, 3, 750 * time.Millisecond, 1500 * time.Millisecond},
+		"passes":         {0, time.Hour, true, 5, 3750 * time.Millisecond, 7500 * time.Millisecond},
 		"does not pass":  {0, time.Hour, false, 1, 0, 0},
-		"asks for 4s":    {4 * time.Second, time.Hour, true, 3, 8 * time.Second, 8 * time.Second},
+		"asks for 4s":    {4 * time.Second, time.Hour, true, 5, 16 * time.Second, 16 * time.Second},
 		"asks for 1m":    {time.Minute, time.Hour, true, 1, 0, 0},
 		"no time for 4s": {4 * time.Second, 5 * time.Second, true, 2, 4 * time.Second, 4 * time.Second},
 	} {
@@ -51,7 +73,7 @@ func TestRetry(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), test.left)
 				defer cancel()
 				began, tries := time.Now(), 0
-				err := fetch.Retry(ctx, 3, func() (bool, error) {
+				err := fetch.Retry(ctx, func() (bool, error) {
 					tries++
 					if test.after == 0 {
 						return test.again, modproxy.ErrUnavailable
@@ -61,6 +83,9 @@ func TestRetry(t *testing.T) {
 				took := time.Since(began)
 				if !errors.Is(err, modproxy.ErrUnavailable) || tries != test.tries || took < test.least || took > test.most {
 					t.Errorf("%d tries in %v: %v", tries, took, err)
+				}
+				if _, is := errors.AsType[*modproxy.Temporary](err); is != (test.again && test.after == 0) {
+					t.Errorf("%#v", err)
 				}
 			})
 		})

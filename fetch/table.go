@@ -77,7 +77,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 	got, root, err := t.fetch(ctx, s, pattern, tree)
 	if err == nil {
 		var p *modproxy.Package
-		if p, err = tree.Package(t.Scratch, root); err == nil {
+		if p, err = tree.Package(ctx, t.Scratch, root); err == nil {
 			p.Source, p.Subdir = got.From, subdir
 			return p, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"slices"
 	"strings"
@@ -19,7 +20,9 @@ type book struct {
 	ends   []int64       // of the header, and of each frame, in the log
 	pins   map[id]uint32 // where in latest a version is
 	latest []pin
+	last   map[uint64]uint32          // where in latest, and one more, the last version of a module is, by its moduleHash
 	before map[id][][sha256.Size]byte // the sums that versions had before, of the few that another was accepted for
+	others map[id][]id                // by the address in lower case, the versions that have records in other spellings
 	drifts map[id][]id                // by the version
 
 	decisions []int64 // the numbers of their texts; only ever appended to
@@ -33,12 +36,27 @@ type id [sha256.Size]byte
 
 func versionID(v modproxy.ModuleVersion) id { return sha256.Sum256([]byte(v.String())) }
 
+// ids returns the id of a version and the one that all spellings of it have in common, which is that of the spelling in lower case.
+func ids(v modproxy.ModuleVersion) (version, address id) {
+	version = versionID(v)
+	if lower := v.Module.Folded(); lower != v.Module {
+		return version, versionID(lower.At(v.Version))
+	}
+	return version, version
+}
+
 // pin is the record that counts. Without pointers, the collector of garbage does not look at the pins of very many versions.
 type pin struct {
 	sum    [sha256.Size]byte
 	number uint32 // memory ends long before there are as many
 	subdir uint32 // where in book.subdirs it is
+	before uint32 // where in latest, and one more, the version of the module is that was recorded before; zero: none
 }
+
+var moduleSeed = maphash.MakeSeed()
+
+// moduleHash returns the key of a module in book.last. Another module may have the same.
+func moduleHash(m modproxy.Module) uint64 { return maphash.Comparable(moduleSeed, m) }
 
 type kind int
 
@@ -55,6 +73,8 @@ type entry struct {
 	kind    kind
 	text    []byte
 	version id // or bundle
+	address id // of all spellings of the version
+	module  uint64
 	sum     [sha256.Size]byte
 	subdir  string
 	drift   id    // of a drift
@@ -63,11 +83,19 @@ type entry struct {
 	err     error // the result, once it is done
 }
 
+// about returns what no two entries that are written at once may be about.
+func (e *entry) about() id {
+	if e.address != (id{}) {
+		return e.address
+	}
+	return e.version
+}
+
 // newBook returns a book with room for n entries: growing leaves as much behind as what has grown.
 func newBook(n int64) *book {
 	b := &book{
 		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]uint32, n), latest: make([]pin, 0, n),
-		before: map[id][][sha256.Size]byte{}, drifts: map[id][]id{}, bundles: map[id]bool{}, subdirAt: map[string]uint32{},
+		last: map[uint64]uint32{}, before: map[id][][sha256.Size]byte{}, others: map[id][]id{}, drifts: map[id][]id{}, bundles: map[id]bool{}, subdirAt: map[string]uint32{},
 	}
 	b.ends[0] = int64(len(logHeader))
 	return b
@@ -90,10 +118,12 @@ func parseEntry(text []byte) (*entry, error) {
 	case drift:
 		d, err := ParseDrift(text)
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
-		return &entry{kind: drift, text: text, version: versionID(d.ModuleVersion), drift: what}, err
+		version, address := ids(d.ModuleVersion)
+		return &entry{kind: drift, text: text, version: version, address: address, drift: what}, err
 	}
 	r, err := ParseRecord(text)
-	e := &entry{text: text, version: versionID(r.ModuleVersion)}
+	version, address := ids(r.ModuleVersion)
+	e := &entry{text: text, version: version, address: address, module: moduleHash(r.Module)}
 	e.sum, _ = r.Sum.Hash()
 	e.subdir = r.Subdir
 	if r.Reason != "" {
@@ -102,33 +132,53 @@ func parseEntry(text []byte) (*entry, error) {
 	return e, err
 }
 
-// decide reports whether there is nothing to do for e, or why it is refused.
+// decide reports whether there is nothing to do for e, or why it is refused. The first record of a version is compared with what
+// counts for its address in any spelling.
 func (b *book) decide(e *entry) (known bool, err error) {
-	p, ok := b.pinned(e.version)
-	subdir := ""
-	if ok {
-		subdir = b.subdirs[p.subdir]
+	if e.kind == sight {
+		if p, _, recorded := b.counting(e.address); recorded {
+			_, known = b.pinned(e.version)
+			return known, b.differs(p, e)
+		}
 	}
-	same := ok && p.sum == e.sum && (subdir == "" || e.subdir == "" || subdir == e.subdir)
+	return b.decideAlone(e)
+}
+
+// decideAlone is decide as if there were one spelling of each address, as ledgers of earlier versions of modproxy are.
+func (b *book) decideAlone(e *entry) (known bool, err error) {
+	p, ok := b.pinned(e.version)
 	switch {
 	case e.kind == decision:
 		return false, nil
 	case e.kind == imported:
 		return b.bundles[e.version], nil
-	case e.kind == sight && ok && p.sum != e.sum:
-		return false, fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
-	case e.kind == sight && ok && !same:
-		return false, fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, subdir)
-	case e.kind != sight && !ok:
+	case e.kind == sight && ok:
+		err = b.differs(p, e)
+		return err == nil, err
+	case e.kind == sight:
+		return false, nil
+	case !ok:
 		return false, fmt.Errorf("no record of the version: %w", fs.ErrNotExist)
 	case e.kind != drift:
-		return same, nil
+		return b.differs(p, e) == nil, nil
 	case slices.Contains(b.drifts[e.version], e.drift):
 		return true, nil
 	case len(b.drifts[e.version]) >= MaxDrifts:
 		return false, fmt.Errorf("%w: %d observations of one version are kept already", modproxy.ErrUnavailable, MaxDrifts)
 	}
 	return false, nil
+}
+
+// differs returns an error unless e says what p says. A directory that is not recorded is any.
+func (b *book) differs(p pin, e *entry) error {
+	subdir := b.subdirs[p.subdir]
+	switch {
+	case p.sum != e.sum:
+		return fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
+	case subdir != "" && e.subdir != "" && subdir != e.subdir:
+		return fmt.Errorf("%w: it is recorded with the directory %s", modproxy.ErrChanged, subdir)
+	}
+	return nil
 }
 
 // enter enters what was decided and written.
@@ -163,14 +213,28 @@ func (b *book) pin(e *entry) {
 		name := strings.Clone(e.subdir) // it is a part of a text
 		b.subdirs, b.subdirAt[name] = append(b.subdirs, name), subdir
 	}
-	p := pin{e.sum, uint32(b.size()), subdir}
+	if _, known := b.pins[e.version]; !known && e.version != e.address {
+		b.others[e.address] = append(b.others[e.address], e.version)
+	}
+	p := pin{sum: e.sum, number: uint32(b.size()), subdir: subdir}
 	if at, ok := b.pins[e.version]; ok {
 		b.before[e.version] = append(b.before[e.version], b.latest[at].sum)
+		p.before = b.latest[at].before
 		b.latest[at] = p
 		return
 	}
 	b.pins[e.version] = uint32(len(b.latest))
+	p.before = b.last[e.module]
 	b.latest = append(b.latest, p)
+	b.last[e.module] = uint32(len(b.latest))
+}
+
+// of returns the numbers of the records that count of the versions of a module, and perhaps of others.
+func (b *book) of(module uint64) (numbers []uint32) {
+	for at := b.last[module]; at != 0; at = b.latest[at-1].before {
+		numbers = append(numbers, b.latest[at-1].number)
+	}
+	return numbers
 }
 
 // replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.
@@ -178,7 +242,7 @@ func (b *book) replay(text []byte, end int64) error {
 	e, err := parseEntry(text)
 	if err == nil {
 		var known bool
-		if known, err = b.decide(e); known {
+		if known, err = b.decideAlone(e); known { // what counts is decided when it is looked up
 			err = errors.New("a record that repeats another")
 		}
 	}

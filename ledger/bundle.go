@@ -91,13 +91,13 @@ func (l *Log) SignBundle(text []byte) ([]byte, error) {
 // Verifier returns the verifiers of the log's own key.
 func (l *Log) Verifier() note.Verifiers { return l.signer.verifier }
 
-// Number returns the number and the text of the record that counts for a version. Its error is [fs.ErrNotExist] when there
-// is none.
+// Number returns the number and the text of the record of a version, in this spelling, if it counts. Its error is [fs.ErrNotExist] when
+// there is none.
 func (l *Log) Number(v modproxy.ModuleVersion) (number int64, text []byte, err error) {
 	l.mu.RLock()
-	p, ok := l.book.pinned(versionID(v))
+	p, own, _ := l.book.current(ids(v))
 	l.mu.RUnlock()
-	if !ok {
+	if !own {
 		return 0, nil, absent("lookup", v.String())
 	}
 	text, err = l.text(int64(p.number))

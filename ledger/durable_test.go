@@ -119,7 +119,7 @@ func TestGroupCommit(t *testing.T) {
 			go add(record(fmt.Sprintf("1.%d.0", i), seed))
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); ledger.Waiting(l) < 3*versions && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); ledger.Waiting(l) < 3*versions && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	close(block)
@@ -167,7 +167,7 @@ func TestCallerGone(t *testing.T) {
 		t.Errorf("Add of a caller that has gone = %v", err)
 	}
 	go func() { last <- l.Add(t.Context(), record("1.0.0", "b")) }()
-	for deadline := time.Now().Add(10 * time.Second); ledger.Waiting(l) < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); ledger.Waiting(l) < 2 && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
 	close(block)

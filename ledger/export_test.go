@@ -38,3 +38,16 @@ func Waiting(l *Log) int {
 	defer l.mu.RUnlock()
 	return len(l.waiting)
 }
+
+// AddUnchecked adds a record as modproxy did when it compared no other spellings.
+func AddUnchecked(l *Log, r Record) error {
+	text, err := FormatRecord(r)
+	if err != nil {
+		return err
+	}
+	e, err := parseEntry(text)
+	if err != nil {
+		return err
+	}
+	return l.extend([]*entry{e})
+}

@@ -1,7 +1,8 @@
 // Package ledger records what each version of a module was when it was first seen.
 //
 // Invariant: what was added is never changed and never forgotten. A version has the sum with which it was first added
-// until an operator accepts another one and gives a reason. The acceptance is a record of its own, after the first. A
+// until an operator accepts another one and gives a reason. The acceptance is a record of its own, after the first. Addresses that
+// differ in case only are one address: no spelling has content that another one is refused. A
 // ledger is not a cache: it is trusted, and a program or person who can change it can change what a version is.
 //
 // The records are the leaves of a transparency log, as golang.org/x/mod/sumdb defines it, under keys that are Go module
@@ -30,23 +31,28 @@ import (
 // Errors are [modproxy.ErrInvalid] for what cannot be written down, [modproxy.ErrUnavailable] when the storage fails,
 // those of the context, and those that the methods name.
 type Ledger interface {
-	// Lookup returns the record that counts for a version, which is the first or was accepted last, or [fs.ErrNotExist].
+	// Lookup returns the record that counts for a version, which is the first or was accepted last, or [fs.ErrNotExist]. It may be
+	// about another spelling of the address; then there is none of this spelling that says the same.
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error)
 	// Add records the first sight of a version; r has no Reason. A version whose record has the same Sum and Subdir
-	// keeps that record. When it has others the error is [modproxy.ErrChanged], and nothing is added.
+	// keeps that record. When it has others, or another spelling of its address does, the error is [modproxy.ErrChanged], and nothing
+	// is added.
 	Add(ctx context.Context, r Record) error
-	// Accept records that a version is from now on what r says; r has a Reason. The error is [fs.ErrNotExist] when there
-	// is no record of the version. A record that counts already, by its Sum and Subdir, stays as it is.
+	// Accept records that a version, in every spelling that has a record, is from now on what r says; r has a Reason. The error is
+	// [fs.ErrNotExist] when there is no such record. A record that counts already, by its Sum and Subdir, stays as it is.
 	Accept(ctx context.Context, r Record) error
-	// Had reports whether a record of a version, be it one that counts or not, has this sum.
+	// Had reports whether a record of a version, in any spelling, whether it counts or not, has this sum.
 	Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error)
 	// All yields every record in the order in which they were added, as of when the sequence begins. Records that no
 	// longer count are among them. An error ends the sequence.
 	All(ctx context.Context) iter.Seq2[Record, error]
+	// Of yields the last record of each version of a module in this spelling, that of the version that was added last first.
+	// An error ends the sequence.
+	Of(ctx context.Context, m modproxy.Module) iter.Seq2[Record, error]
 	// AddDrift keeps an observation. Of those of the same version with the same Recorded, Offered and Subdir the first one
 	// stays. The error is [fs.ErrNotExist] when there is no record of the version.
 	AddDrift(ctx context.Context, d Drift) error
-	// Drifts yields every observation, as All does.
+	// Drifts yields every observation, as All does, and as one each record that contradicts another spelling of its address.
 	Drifts(ctx context.Context) iter.Seq2[Drift, error]
 	// Decide keeps a decision.
 	Decide(ctx context.Context, d modproxy.Decision) error

@@ -75,7 +75,7 @@ func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, err
 		return Record{}, err
 	}
 	l.mu.RLock()
-	p, ok := l.book.pinned(versionID(v))
+	p, _, ok := l.book.current(ids(v))
 	l.mu.RUnlock()
 	if !ok {
 		return Record{}, absent("lookup", v.String())
@@ -93,11 +93,15 @@ func (l *Log) Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Su
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return false, err
 	}
-	version := versionID(v)
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	p, ok := l.book.pinned(version)
-	return ok && (p.sum == want || slices.Contains(l.book.before[version], want)), nil
+	_, address := ids(v)
+	for _, version := range l.book.spellings(address) {
+		if p, _ := l.book.pinned(version); p.sum == want || slices.Contains(l.book.before[version], want) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // All implements [Ledger].
@@ -105,9 +109,49 @@ func (l *Log) All(ctx context.Context) iter.Seq2[Record, error] {
 	return each(ctx, l, sight, ParseRecord)
 }
 
+// Of implements [Ledger].
+func (l *Log) Of(ctx context.Context, m modproxy.Module) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		l.mu.RLock()
+		numbers := l.book.of(moduleHash(m))
+		l.mu.RUnlock()
+		for _, number := range numbers {
+			var r Record
+			text, err := l.text(int64(number))
+			if err = cmp.Or(ctx.Err(), err); err == nil {
+				r, err = ParseRecord(text)
+			}
+			if err == nil && r.Module != m {
+				continue
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Drifts implements [Ledger].
 func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
-	return each(ctx, l, drift, ParseDrift)
+	return func(yield func(Drift, error) bool) {
+		for i := range l.Tree().N {
+			var d Drift
+			var is bool
+			text, err := l.text(i)
+			if err = cmp.Or(ctx.Err(), err); err == nil {
+				switch kindOf(text) {
+				case drift:
+					is = true
+					d, err = ParseDrift(text)
+				case sight:
+					d, is, err = l.contradiction(i, text)
+				}
+			}
+			if (is || err != nil) && !yield(d, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func each[T any](ctx context.Context, l *Log, wanted kind, parse func([]byte) (T, error)) iter.Seq2[T, error] {
@@ -189,7 +233,19 @@ func (l *Log) damaged(format string, args ...any) error {
 func (l *Log) Add(ctx context.Context, r Record) error { return l.addRecord(ctx, r, false) }
 
 // Accept implements [Ledger].
-func (l *Log) Accept(ctx context.Context, r Record) error { return l.addRecord(ctx, r, true) }
+func (l *Log) Accept(ctx context.Context, r Record) error {
+	all, err := l.recorded(ctx, r.ModuleVersion)
+	if err == nil && len(all) == 0 {
+		return l.addRecord(ctx, r, true) // which says that there is none
+	}
+	for _, v := range all {
+		if err == nil {
+			r.ModuleVersion = v
+			err = l.addRecord(ctx, r, true)
+		}
+	}
+	return err
+}
 
 func (l *Log) addRecord(ctx context.Context, r Record, accepted bool) error {
 	if accepted != (r.Reason != "") {
@@ -234,19 +290,19 @@ func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	return e.err
 }
 
-// writeWaiting decides about the first waiting entry of each version, and about every decision, and writes those that are
+// writeWaiting decides about the first waiting entry of each address, and about every decision, and writes those that are
 // new, with one flush.
 func (l *Log) writeWaiting() {
 	var now []*entry
 	taken := map[id]bool{}
 	l.mu.Lock()
 	l.waiting = slices.DeleteFunc(l.waiting, func(e *entry) bool {
-		if taken[e.version] && e.kind != decision {
+		if taken[e.about()] && e.kind != decision {
 			return false
 		}
 		known, err := l.book.decide(e)
 		if !known && err == nil {
-			taken[e.version] = true
+			taken[e.about()] = true
 			now = append(now, e)
 		}
 		e.done, e.err = true, err

@@ -12,8 +12,8 @@ import (
 )
 
 // Package returns Next's answer, if it is what the ledger has. A version that the ledger does not have is added, and is
-// durable before Package returns. Where Next has another commit of the recorded repository, or finds nothing any more,
-// Package returns what Next has at the recorded commit, if that is what the ledger has.
+// durable before Package returns. If Next has another commit of the recorded repository, or finds nothing any more, Package
+// returns what the recorded source has, if that is what the ledger has.
 //
 // The package of a provider may still come, and is compared when it has arrived.
 //
@@ -32,25 +32,62 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		offered, err = p.Source, asked("package", v, err)
 		p.Close() // it is not used
 	}
-	rec, absent := r.Ledger.Lookup(ctx, v)
-	if absent != nil || rec.Source.Commit == "" {
+	rec, absent := r.recordedAs(ctx, v)
+	if absent != nil {
 		return nil, err
 	}
-	moved := errors.Is(err, modproxy.ErrChanged) && offered.URL == rec.Source.URL && offered.Commit != "" && offered.Commit != rec.Source.Commit
-	if !moved && !errors.Is(err, modproxy.ErrNotFound) { // when it is not found, its tag may have been deleted
+	own := rec.ModuleVersion == v // else another spelling was recorded, which the registry may have alone
+	rec.ModuleVersion = v
+	moved := errors.Is(err, modproxy.ErrChanged) && rec.Source.Commit != "" &&
+		offered.URL == rec.Source.URL && offered.Commit != "" && offered.Commit != rec.Source.Commit
+	if !moved && !(own && errors.Is(err, modproxy.ErrNotFound)) { // if it is not found, it was withdrawn, or its tag was deleted
 		return nil, err
 	}
-	p, errRecorded := r.Next.PackageAt(ctx, v, rec.Source.Commit)
+	p, errRecorded := r.Next.PackageAt(ctx, rec)
 	if errRecorded == nil && (p.Source != rec.Source || !rec.Is(p.Sum, p.Subdir)) {
-		errRecorded = errors.Join(errors.New("it is not what is recorded either"), p.Close())
+		errRecorded = errors.Join(errors.New("it is not what is recorded"), p.Close())
+	}
+	if errRecorded == nil && !own {
+		if errRecorded = r.Compare(ctx, sighted(v, p)); errRecorded != nil {
+			p.Close()
+		}
 	}
 	if errRecorded == nil {
 		return p, nil
 	}
+	return nil, notRecorded(err, errRecorded)
+}
+
+// recorded returns the record of v in this spelling. Its errors are those of recordedAs.
+func (r *Registry) recorded(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
+	rec, err := r.recordedAs(ctx, v)
+	if err == nil && rec.ModuleVersion != v {
+		err = fs.ErrNotExist
+	}
+	return rec, err
+}
+
+// recordedAs returns the record that counts for v, which may be of another spelling. Its error is [fs.ErrNotExist] if there is none,
+// or none with a source that could be asked.
+func (r *Registry) recordedAs(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
+	rec, err := r.Ledger.Lookup(ctx, v)
+	_, made := v.Origin()
+	if err == nil && (rec.Source.URL == "" || made != "" && rec.Source.Commit == "" && !v.IsProvider()) {
+		err = fs.ErrNotExist
+	}
+	return rec, err
+}
+
+// notRecorded returns the error for a version about which the registry has said err, and for which the recorded source gave
+// another error. If that source is unavailable, it is not known that the version is gone.
+func notRecorded(err, errRecorded error) error {
 	if named := (*modproxy.Error)(nil); errors.As(errRecorded, &named) {
 		errRecorded = named.Err // the question is known
 	}
-	return nil, fmt.Errorf("%w; the recorded commit cannot be had: %v", err, errRecorded) // %v: err is what is wrong
+	if errors.Is(err, modproxy.ErrNotFound) && errors.Is(errRecorded, modproxy.ErrUnavailable) {
+		return fmt.Errorf("%w; the registry does not have it any more: %v", errRecorded, err)
+	}
+	return fmt.Errorf("%w; the recorded source does not have it: %v", err, errRecorded) // %v: err is what is wrong
 }
 
 // Compare returns an error unless a version, which is offered as something, is that. It is recorded where there is no
@@ -81,12 +118,27 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 	switch {
 	case err != nil:
 		return r.failed(ctx, v, err)
+	case rec.Is(offered.Sum, offered.Subdir) && rec.ModuleVersion != v:
+		return r.spell(ctx, rec, offered)
 	case rec.Is(offered.Sum, offered.Subdir):
 		return nil
 	case v.IsProvider():
 		return r.renew(ctx, rec, offered)
 	}
 	return r.drifted(ctx, rec, offered)
+}
+
+// spell records a version that is recorded with the same content in another spelling.
+func (r *Registry) spell(ctx context.Context, rec, offered Record) error {
+	err := r.Ledger.Add(ctx, offered)
+	switch {
+	case errors.Is(err, modproxy.ErrChanged): // other content was accepted meanwhile
+		return r.drifted(ctx, rec, offered)
+	case err != nil:
+		return r.failed(ctx, offered.ModuleVersion, err)
+	}
+	r.observe(Event{Kind: Recorded, ModuleVersion: offered.ModuleVersion, Record: offered})
+	return nil
 }
 
 // failed tells that the ledger did not do something for v, and returns the error.
@@ -103,6 +155,9 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 		ModuleVersion: rec.ModuleVersion, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
 	}
 	was, is := string(rec.Sum), string(offered.Sum)
+	if offered.ModuleVersion != rec.ModuleVersion {
+		was += ", as " + rec.Module.String() + ","
+	}
 	if !rec.Is(rec.Sum, offered.Subdir) {
 		d.Subdir = cmp.Or(offered.Subdir, ".")
 		was += ", directory " + rec.Subdir + ","
@@ -111,18 +166,19 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	if err := r.Ledger.AddDrift(ctx, d); err != nil && ctx.Err() == nil {
 		r.observe(Event{Kind: Failed, ModuleVersion: d.ModuleVersion, Err: err})
 	}
-	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s: "+
-		"\"modproxy ledger drift\" shows it, and the command that accepts it",
+	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s "+
+		"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 		modproxy.ErrChanged, was, stamp(rec.Time), describe(rec.Source), is, describe(offered.Source))
 	switch {
 	case rec.Zips != "":
-		err = fmt.Errorf("%w: its packages for %s were others when it was recorded, %s, from %s, than they are now, from %s: "+
-			"\"modproxy ledger drift\" shows it, and the command that accepts it",
+		err = fmt.Errorf("%w: its packages for %s were others when it was recorded, %s, from %s, than they are now, from %s "+
+			"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 			modproxy.ErrChanged, platforms(rec.Zips, offered.Zips), stamp(rec.Time), describe(rec.Source), describe(offered.Source))
 	case rec.IsSigningKeys():
-		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s; if its publisher has changed keys and says so: "+
-			"modproxy ledger accept %s --key %s --reason …",
-			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Module, nameKeys(rec.Keys), stamp(rec.Time), rec.Module, offered.Keys.All()[0])
+		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s (operator: if its publisher has changed keys and says so, run "+
+			"modproxy ledger accept %s --key %s --reason …; '%s/%s/*' is for all its providers)",
+			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Module, nameKeys(rec.Keys), stamp(rec.Time), rec.Module, offered.Keys.All()[0],
+			rec.Host, rec.Namespace)
 	}
 	r.observe(Event{Kind: Drifted, ModuleVersion: d.ModuleVersion, Record: rec, Drift: d, Err: err})
 	return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ type Signers interface {
 // release as the same version, most likely: that is asked for to be observed.
 func (r *Registry) ofProvider(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
+	if errors.Is(err, modproxy.ErrNotFound) {
+		p, err = r.withdrawn(ctx, v, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +50,36 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.ModuleVersion) (*m
 		}
 	}
 	return nil, asked("package", v, err)
+}
+
+// withdrawn returns what the recorded source of v has, which its registry says by err that it does not have. An archive that
+// was never fetched is looked for beside the others of its release.
+func (r *Registry) withdrawn(ctx context.Context, v modproxy.ModuleVersion, err error) (*modproxy.Package, error) {
+	rec, absent := r.recorded(ctx, v)
+	if release, platform, isArchive := v.Platform(); isArchive && errors.Is(absent, fs.ErrNotExist) {
+		if rec, absent = r.recorded(ctx, release); absent == nil {
+			rec, absent = beside(rec, v, platform)
+		}
+	}
+	if absent != nil {
+		return nil, err
+	}
+	p, errRecorded := r.Next.PackageAt(ctx, rec)
+	if errRecorded != nil {
+		return nil, notRecorded(err, errRecorded)
+	}
+	return p, nil
+}
+
+// beside returns what would be the record of the archive of a release for a platform if it is where the checksums are.
+func beside(release Record, v modproxy.ModuleVersion, platform modproxy.Platform) (Record, error) {
+	digest, ok := release.Zips.Of(platform)
+	directory, ok2 := strings.CutSuffix(release.Source.URL, path.Base(release.Source.URL))
+	if !ok || !ok2 {
+		return Record{}, fs.ErrNotExist
+	}
+	name := "terraform-provider-" + v.Name + "_" + release.Version + "_" + platform.String() + ".zip"
+	return Record{ModuleVersion: v, Sum: modproxy.NewSum(digest), Source: modproxy.Source{URL: directory + name}}, nil
 }
 
 // arrival compares a package when it is there.
@@ -144,7 +178,7 @@ func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
 	}
 	pinned, ok := signers.Signers(offered.Module)
 	if ok && !offered.Keys.Meets(pinned) {
-		err = fmt.Errorf("%w: its release is signed by %s, and providers.keys in the configuration says that those of %s are signed by %s",
+		err = fmt.Errorf("%w: its release is signed by %s, and those of %s have to be signed by %s (operator: providers.keys says so)",
 			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Module, nameKeys(pinned))
 	}
 	return ok, err

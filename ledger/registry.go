@@ -9,12 +9,12 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Upstream is a registry that knows git commits.
+// Upstream is a registry that knows git commits, and can fetch a version from where it came from before.
 type Upstream interface {
 	modproxy.Registry
-	// PackageAt opens what the git repository of a version has at a commit, wherever the ref in the version's location
-	// points by now. Errors are those of Package.
-	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
+	// PackageAt opens what the recorded source of a version has, at the recorded commit if there is one, whatever the
+	// registry says by now. It may not be what is recorded. Errors are those of Package.
+	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
 	// Commit returns the git commit of a version now, empty where only a fetch could tell. Errors are those of Location.
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 }
@@ -67,15 +67,24 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 }
 
 // Location returns Next's answer, if its Subdir is the one that the ledger has. If not, the error is
-// [modproxy.ErrChanged]: clients would load another module of the same package.
+// [modproxy.ErrChanged]: clients would load another module of the same package. If Next does not find the version any more,
+// Location returns the recorded source.
 func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
-	if err != nil || v.IsProvider() {
+	if v.IsProvider() {
+		return l, err
+	}
+	if _, made := v.Origin(); made == "" && errors.Is(err, modproxy.ErrNotFound) {
+		if rec, absent := r.recorded(ctx, v); absent == nil {
+			return rec.Location(), nil
+		}
+	}
+	if err != nil {
 		return l, err
 	}
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if _, subdir := l.SplitGlob(); err == nil && !rec.Is(rec.Sum, subdir) {
-		err = r.drifted(ctx, rec, Record{Sum: rec.Sum, Subdir: subdir, Source: rec.Source})
+		err = r.drifted(ctx, rec, Record{ModuleVersion: v, Sum: rec.Sum, Subdir: subdir, Source: rec.Source})
 		return modproxy.Location{}, asked("location", v, err)
 	}
 	return l, nil // when the ledger does not answer, Package returns the error

@@ -37,7 +37,7 @@ func TestRegistry(t *testing.T) {
 // commitless is an upstream without git.
 type commitless struct{ modproxy.Registry }
 
-func (commitless) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
+func (commitless) PackageAt(context.Context, modproxy.Record) (*modproxy.Package, error) {
 	return nil, modproxy.ErrInvalid
 }
 
@@ -55,11 +55,11 @@ type upstream struct {
 	at             func(commit string) (*modproxy.Package, error)
 }
 
-func (u *upstream) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
+func (u *upstream) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	if u.at == nil {
-		return u.commitless.PackageAt(ctx, v, commit)
+		return u.commitless.PackageAt(ctx, rec)
 	}
-	p, err := u.at(commit)
+	p, err := u.at(rec.Source.Commit)
 	if err == nil {
 		u.mu.Lock()
 		u.opened++
@@ -349,7 +349,7 @@ func TestRecordedCommit(t *testing.T) {
 	gone := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
 	u.at = func(string) (*modproxy.Package, error) { return nil, gone }
 	err := ask(t, reg, u, modproxy.ErrChanged)
-	if errors.Is(err, modproxy.ErrNotFound) || !strings.HasSuffix(err.Error(), "; the recorded commit cannot be had: not found") {
+	if errors.Is(err, modproxy.ErrNotFound) || !strings.HasSuffix(err.Error(), "; the recorded source does not have it: not found") {
 		t.Errorf("error %v", err)
 	}
 

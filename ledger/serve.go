@@ -27,8 +27,8 @@ func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
 	v, err := ParseKey(m)
 	o.log.mu.RLock()
 	defer o.log.mu.RUnlock()
-	p, ok := o.log.book.pinned(versionID(v))
-	if err != nil || !ok {
+	p, own, _ := o.log.book.current(ids(v))
+	if err != nil || !own { // the client would not find its module in the record of another spelling
 		return 0, absent("lookup", m.String())
 	}
 	return int64(p.number), nil

@@ -57,10 +57,10 @@ func (r *Registry) edit(ctx context.Context, p *plan, from *modproxy.Package, n 
 		return nil, err
 	}
 	defer tree.Close()
-	if err := copyTo(tree, from, n.calls); err != nil {
+	if err := copyTo(tree, &untilDone{from, ctx}, n.calls); err != nil {
 		return nil, err
 	}
-	made, err := tree.Package(r.Scratch, "")
+	made, err := tree.Package(ctx, r.Scratch, "")
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +70,19 @@ func (r *Registry) edit(ctx context.Context, p *plan, from *modproxy.Package, n 
 		return nil, errors.Join(err, made.Close())
 	}
 	return made, nil
+}
+
+// untilDone is a reader that fails when its context ends.
+type untilDone struct {
+	io.Reader
+	ctx context.Context
+}
+
+func (u *untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.Reader.Read(p)
 }
 
 // copyTo adds the files of a package to a tree, with other sources.
@@ -151,7 +164,7 @@ func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Packag
 		_, err := made.Seek(0, io.SeekStart)
 		return io.NopCloser(made), err
 	})
-	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
+	c, err := p.readSources(ctx, r.Reader, tree)
 	if err == nil && len(c.Sources) != len(n.sources) {
 		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten",
 			modproxy.ErrUnavailable, len(n.sources), len(c.Sources))

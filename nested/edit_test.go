@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -48,4 +49,30 @@ func FuzzEditor(f *testing.F) {
 			t.Fatalf("%+v of %q is %q, %v; want %q", calls, text, got, err, want)
 		}
 	})
+}
+
+// The calls in all packages of a version, and their text, are bounded. What is read again counts once.
+func TestCount(t *testing.T) {
+	text := strings.Repeat("a", maxText/8)
+	for name, test := range map[string]struct {
+		each []closure.Source
+		fits int // packages
+		says string
+	}{
+		"calls": {make([]closure.Source, maxCalls/4), 4, "more than 20000 calls"},
+		"text":  {[]closure.Source{{Source: text}, {Dynamic: text}}, 4, "more than 16.0MiB of text"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &plan{}
+			for range test.fits {
+				n := &node{}
+				if err := errors.Join(p.count(n, test.each), p.count(n, test.each)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.count(&node{}, test.each); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("count: %v; want an ErrInvalid with %q", err, test.says)
+			}
+		})
+	}
 }

@@ -71,12 +71,12 @@ func (u *upstream) Location(context.Context, modproxy.ModuleVersion) (modproxy.L
 }
 
 func (u *upstream) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return u.PackageAt(ctx, v, "")
+	return u.PackageAt(ctx, modproxy.Record{ModuleVersion: v})
 }
 
-func (u *upstream) PackageAt(_ context.Context, v modproxy.ModuleVersion, _ string) (*modproxy.Package, error) {
-	if v != vpc {
-		u.t.Errorf("a registry is asked for %s", v)
+func (u *upstream) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
+	if rec.ModuleVersion != vpc {
+		u.t.Errorf("a registry is asked for %s", rec.ModuleVersion)
 	}
 	tree, err := pack.New(u.t.TempDir(), pack.Limits{})
 	if err != nil {
@@ -86,7 +86,7 @@ func (u *upstream) PackageAt(_ context.Context, v modproxy.ModuleVersion, _ stri
 	if err := u.fetch("", tree); err != nil {
 		return nil, err
 	}
-	return tree.Package(u.t.TempDir(), "")
+	return tree.Package(u.t.Context(), u.t.TempDir(), "")
 }
 
 func (u *upstream) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
@@ -125,7 +125,9 @@ func newWorld(t *testing.T, all map[string]files) *world {
 		Next: w.cache, Ledger: w.book, Reader: &closure.Reader{}, Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
 	}
 	t.Cleanup(func() {
-		w.Close()
+		if err := w.Registry.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
 		if err := w.cache.Close(context.Background()); err != nil {
 			t.Error(err)
 		}

@@ -36,8 +36,8 @@
 // # The form
 //
 // In the files of all directories but [closure.Aside], and what they call, the text of the attribute "source" is
-// replaced if it is a literal that [modproxy.ParseLocation] reads, and names git or http. Nothing else in a file changes.
-// What is dynamic, or has another getter, stays as it is, and is told to Observer and in the notes of the package. Sources
+// replaced if it is a literal, or made of literals and locals, that [modproxy.ParseLocation] reads, and names git or http. Nothing
+// else in a file changes. What depends on a variable, or is dynamic, or has another getter, stays as it is, and is told to Observer and in the notes of the package. Sources
 // may call each other: an address does not depend on what the package there calls, so a cycle ends where it began.
 package nested
 
@@ -52,12 +52,12 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/pack"
 )
 
@@ -95,19 +95,26 @@ type Registry struct {
 
 	once    sync.Once
 	base    string
-	plans   *lru.Cache[modproxy.ModuleVersion, *plan]
+	plans   memory.Cache[modproxy.ModuleVersion, *plan]
+	invalid memory.Cache[modproxy.ModuleVersion, error] // why versions have no plan
 	flights singleflight.Group
 	turns   *fair.Turns // of the versions that are prepared, by publisher
-	work    sync.WaitGroup
-	ending  context.Context
-	end     context.CancelFunc
+
+	ending context.Context
+	end    context.CancelFunc
+	mu     sync.Mutex // held while ended is read or set, and work begins
+	ended  bool
+	work   sync.WaitGroup
 }
 
 // form changes whenever something else is made of the same packages.
 const form = "modproxy nested 2"
 
 const (
-	maxPlans    = 4096                    // that are remembered
+	maxSources  = 4096                    // whose locations are remembered
+	maxPlans    = 64 << 20                // bytes of plans in memory
+	planFor     = 24 * time.Hour          // a plan is remembered
+	invalidFor  = time.Minute             // the reason why there is none
 	maxPrepared = 64                      // versions at a time
 	maxWaiting  = 1024                    // further ones
 	prepareFor  = time.Hour               // at most; each fetch has less
@@ -127,16 +134,41 @@ func hash(parts ...string) string {
 
 func (r *Registry) start() {
 	r.base = baseOf(r.URL)
-	r.plans, _ = lru.New[modproxy.ModuleVersion, *plan](maxPlans) // fails for no size only
+	r.plans.Limit = maxPlans
 	r.turns = fair.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
 	r.ending, r.end = context.WithCancel(context.Background())
 }
 
-// Close ends what goes on in the background. Next is closed after it.
-func (r *Registry) Close() {
+// Close ends what goes on in the background, and waits for its end. Nothing is prepared afterwards. Next is closed after it.
+// Its error is that something still goes on when ctx ends.
+func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
 	r.end()
-	r.work.Wait()
+	done := make(chan struct{})
+	go func() {
+		r.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("packages with nested sources are still being prepared: %w", context.Cause(ctx))
+	}
+}
+
+// begin notes that something is prepared, until done is called.
+func (r *Registry) begin() (done func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
+	}
+	r.work.Add(1)
+	return r.work.Done, nil
 }
 
 // Versions returns the answer of Next.
@@ -236,8 +268,11 @@ func (r *Registry) await(ctx context.Context, v modproxy.ModuleVersion) (*plan, 
 func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan singleflight.Result {
 	r.once.Do(r.start)
 	return r.flights.DoChan(v.String(), func() (_ any, err error) {
-		r.work.Add(1)
-		defer r.work.Done()
+		done, err := r.begin()
+		if err != nil {
+			return nil, failed("package", v, err)
+		}
+		defer done()
 		defer caught(v, &err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareFor)
 		defer cancel()
@@ -261,7 +296,7 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*pla
 		ok, err = r.holds(ctx, p)
 	}
 	if !ok && err == nil {
-		p, err = r.plan(ctx, v)
+		p, err = r.planOnce(ctx, v)
 	}
 	if err != nil {
 		return nil, err
@@ -277,11 +312,23 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*pla
 	if err := r.recordNames(ctx, p); err != nil {
 		return nil, failed("package", v, err)
 	}
-	r.plans.Add(v, p)
+	r.plans.Add(v, p, planFor, p.size())
 	if r.Observer != nil {
 		r.Observer.Nested(v, len(p.nodes), p.left)
 	}
 	return p, nil
+}
+
+// planOnce is plan, unless there was none a moment ago.
+func (r *Registry) planOnce(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+	if err, known := r.invalid.Get(v); known {
+		return nil, err
+	}
+	p, err := r.plan(ctx, v)
+	if errors.Is(err, modproxy.ErrInvalid) {
+		r.invalid.Add(v, err, invalidFor, 0)
+	}
+	return p, err
 }
 
 // caught is deferred by what works on v: a panic of it becomes its error.

@@ -77,6 +77,27 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
+// A source that is made of locals is replaced like a literal, and one that depends on a variable stays.
+func TestLocals(t *testing.T) {
+	const text = "locals { url = \"git::https://a\" }\nvariable \"v\" { default = \"1\" }\n" +
+		"module \"a\" { source = local.url }\nmodule \"b\" { source = \"${local.url}?ref=${var.v}\" }\n"
+	w := newWorld(t, map[string]files{"": {"main.tf": text}, "https://a": {"main.tf": "# a"}})
+	root, _, err := w.read(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _, err := w.read(address(t, root["main.tf"]))
+	if err != nil || a["main.tf"] != "# a" {
+		t.Errorf("a is %q, %v", a, err)
+	}
+	if !strings.Contains(root["main.tf"], "locals { url = \"git::https://a\" }") || !strings.Contains(root["main.tf"], "${local.url}?ref=${var.v}") {
+		t.Errorf("%s", root["main.tf"])
+	}
+	if len(w.left) != 1 || w.left[0] != "main.tf:4: its source depends on a variable" {
+		t.Errorf("left: %q", w.left)
+	}
+}
+
 // Two sources that are the same have one address, whichever of their directories are called.
 func TestSame(t *testing.T) {
 	same := files{"examples/x/main.tf": `module "b" { source = "git::https://b" }`, "examples/y/main.tf": `module "b" { source = "git::https://b" }`}

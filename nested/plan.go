@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,11 +21,17 @@ import (
 	"github.com/modproxy/modproxy/rewrite"
 )
 
+// Bounds of one version, with all packages of its sources.
 const (
-	maxNodes = 100 // sources of one version, with those that they have themselves
-	maxLeft  = 50  // lines about those that stay
-	maxNotes = 10  // of them in the notes of a package
-	atOnce   = 4   // packages of one version that are fetched or read
+	maxNodes    = 100             // sources
+	maxCalls    = 20_000          // calls with a source, in all packages
+	maxText     = 16 << 20        // bytes of these sources and of the names of their files
+	maxAlso     = 100             // directories that are called although they are aside
+	maxReadings = 10              // of one package: it is read again when such a directory is found
+	maxCPU      = 2 * time.Minute // of the processes that read configurations
+	maxLeft     = 50              // lines about sources that stay
+	maxNotes    = 10              // of them in the notes of a package
+	atOnce      = 4               // packages that are fetched or read at the same time
 )
 
 // getters are those of the locations that are fetched.
@@ -40,6 +47,22 @@ type plan struct {
 	also   []string                         // directories that are called although they are aside, in whatever package; sorted
 	base   string                           // of the addresses
 	left   []string                         // sources that stay, with their places
+
+	mu          sync.Mutex
+	calls, text int           // of the packages that were read, see maxCalls and maxText
+	cpu         time.Duration // that reading them took
+}
+
+// size returns about how many bytes p has in memory.
+func (p *plan) size() int64 {
+	size := p.text
+	for _, n := range p.all() {
+		size += 1<<10 + 128*len(n.sources)
+		for _, c := range n.calls {
+			size += 256 + len(c.text) + len(c.subdir)
+		}
+	}
+	return int64(size)
 }
 
 func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
@@ -57,7 +80,8 @@ type node struct {
 	sources []closure.Source
 	calls   []call
 	left    []string
-	read    bool
+	read    bool // since also has changed
+	times   int  // how often it was read
 }
 
 // call is a source that changes.
@@ -72,7 +96,7 @@ type call struct {
 func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
 	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.ModuleVersion]*node{}, pinned: map[modproxy.Sum]*node{}}
 	for {
-		var group errgroup.Group
+		group, reading := errgroup.WithContext(ctx)
 		group.SetLimit(atOnce)
 		var read []*node
 		for _, n := range p.all() {
@@ -81,7 +105,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 				read = append(read, n)
 				group.Go(func() (err error) {
 					defer caught(v, &err)
-					return p.wrap(n, r.look(ctx, p, n))
+					return p.wrap(n, r.look(reading, p, n))
 				})
 			}
 		}
@@ -91,11 +115,14 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 		if err := group.Wait(); err != nil {
 			return nil, err
 		}
-		p.include(p.root.subdir)
+		err := p.include(p.root.subdir)
 		for _, n := range read {
-			if err := r.link(p, n); err != nil {
-				return nil, failed("package", v, err)
+			if err == nil {
+				err = r.link(ctx, p, n)
 			}
+		}
+		if err != nil {
+			return nil, failed("package", v, err)
 		}
 	}
 	for _, n := range p.order {
@@ -116,6 +143,9 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 
 // look has a package fetched, and reads its sources.
 func (r *Registry) look(ctx context.Context, p *plan, n *node) error {
+	if n.times++; n.times > maxReadings {
+		return fmt.Errorf("%w: its examples and tests call each other in more than %d steps", modproxy.ErrInvalid, maxReadings)
+	}
 	opened, err := r.open(ctx, n)
 	if err != nil {
 		return err
@@ -123,15 +153,57 @@ func (r *Registry) look(ctx context.Context, p *plan, n *node) error {
 	defer opened.Close()
 	n.sum, n.digest, n.subdir = opened.Sum, opened.Digest, opened.Subdir
 	tree := closure.Package(n.digest, func() (io.ReadCloser, error) { return r.open(ctx, n) })
-	c, err := r.Reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
+	c, err := p.readSources(ctx, r.Reader, tree)
 	if err != nil {
 		return fmt.Errorf("its configuration: %w", err)
 	}
-	n.sources, n.calls, n.left = c.Sources, nil, nil
+	if err := p.count(n, c.Sources); err != nil {
+		return err
+	}
+	n.calls, n.left = nil, nil
 	for _, problem := range c.Problems {
 		n.leave("%s", problem)
 	}
 	return nil
+}
+
+// readSources reads the sources in one package of the version.
+func (p *plan) readSources(ctx context.Context, reader *closure.Reader, tree closure.Tree) (*closure.Configuration, error) {
+	c, err := reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cpu += c.CPU; p.cpu > maxCPU { // the next time it takes less, as what was read is stored
+		return nil, fmt.Errorf("%w: reading the configurations of its sources takes more than %v of processor time: try again",
+			modproxy.ErrUnavailable, maxCPU)
+	}
+	return c, nil
+}
+
+// count has the sources of n count in the place of those that were read of it before.
+func (p *plan) count(n *node, sources []closure.Source) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls += len(sources) - len(n.sources)
+	p.text += textOf(sources) - textOf(n.sources)
+	n.sources = sources
+	switch {
+	case p.calls > maxCalls:
+		return fmt.Errorf("%w: more than %d calls in the packages of its sources", modproxy.ErrInvalid, maxCalls)
+	case p.text > maxText:
+		return fmt.Errorf("%w: the calls in the packages of its sources have more than %s of text", modproxy.ErrInvalid, modproxy.SizeText(maxText))
+	}
+	return nil
+}
+
+// textOf returns the bytes of the strings of sources.
+func textOf(sources []closure.Source) (n int) {
+	for _, s := range sources {
+		n += len(s.File) + len(s.Source) + len(s.Dynamic)
+	}
+	return n
 }
 
 func (r *Registry) open(ctx context.Context, n *node) (*modproxy.Package, error) {
@@ -142,8 +214,11 @@ func (r *Registry) open(ctx context.Context, n *node) (*modproxy.Package, error)
 }
 
 // link finds the packages that n calls.
-func (r *Registry) link(p *plan, n *node) error {
+func (r *Registry) link(ctx context.Context, p *plan, n *node) error {
 	for _, s := range n.sources {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		l, why := r.location(s)
 		if why != "" {
 			n.leave("%s: %s", s.Place(), why)
@@ -160,24 +235,30 @@ func (r *Registry) link(p *plan, n *node) error {
 			to = &node{key: key, place: describe(n, s), source: source}
 			p.nodes[key], p.order = to, append(p.order, to)
 		}
-		p.include(subdir)
+		if err := p.include(subdir); err != nil {
+			return err
+		}
 		n.calls = append(n.calls, call{Source: s, to: to, subdir: subdir})
 	}
 	return nil
 }
 
 // include has the sources read of a directory that is called although it is aside. That holds for all packages: what two of
-// them are is the same if their sums are.
-func (p *plan) include(subdir string) {
+// them are is the same if their sums are. Before they are read again, what was read of them does not count.
+func (p *plan) include(subdir string) error {
 	dir := path.Clean(subdir)
-	if !closure.Aside(dir) || slices.Contains(p.also, dir) {
-		return
+	at, known := slices.BinarySearch(p.also, dir)
+	switch {
+	case known || !closure.Aside(dir):
+		return nil
+	case len(p.also) == maxAlso:
+		return fmt.Errorf("%w: more than %d directories of examples and tests are called", modproxy.ErrInvalid, maxAlso)
 	}
-	p.also = append(p.also, dir)
-	slices.Sort(p.also)
+	p.also = slices.Insert(p.also, at, dir)
 	for _, n := range p.all() {
 		n.read = false
 	}
+	return nil
 }
 
 // source returns the version as which a source of v is kept that is at a location, and the directory in its package.

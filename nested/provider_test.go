@@ -29,8 +29,8 @@ func (echo) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Pack
 	return &modproxy.Package{Notes: v.String()}, nil
 }
 
-func (echo) PackageAt(_ context.Context, v modproxy.ModuleVersion, _ string) (*modproxy.Package, error) {
-	return &modproxy.Package{Notes: v.String()}, nil
+func (echo) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
+	return &modproxy.Package{Notes: rec.ModuleVersion.String()}, nil
 }
 
 func (echo) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) {
@@ -52,7 +52,7 @@ func TestProvider(t *testing.T) {
 				t.Errorf("%T: package %v, %v", r, p, err)
 			}
 		}
-		p, err := sources.PackageAt(t.Context(), v, "")
+		p, err := sources.PackageAt(t.Context(), modproxy.Record{ModuleVersion: v})
 		if err != nil || p.Notes != v.String() {
 			t.Errorf("package %v, %v", p, err)
 		}

@@ -13,7 +13,7 @@ import (
 // Upstream is a registry that knows commits.
 type Upstream interface {
 	modproxy.Registry
-	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
+	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
 }
 
@@ -27,7 +27,7 @@ type Sources struct {
 
 // NewSources returns a registry that answers like next about versions of registries.
 func NewSources(next Upstream, table *fetch.Table) *Sources {
-	known, _ := lru.New[modproxy.ModuleVersion, fetch.Source](maxPlans) // fails for no size only
+	known, _ := lru.New[modproxy.ModuleVersion, fetch.Source](maxSources) // fails for no size only
 	return &Sources{next, table, known}
 }
 
@@ -78,21 +78,21 @@ func (s *Sources) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	if !isMade(v) {
 		return s.next.Package(ctx, v)
 	}
-	return s.PackageAt(ctx, v, "")
+	return s.PackageAt(ctx, modproxy.Record{ModuleVersion: v})
 }
 
-// PackageAt implements [Upstream].
-func (s *Sources) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
-	source, made, err := s.of(v)
+// PackageAt implements [Upstream]. Where the source of a made version is, its address says.
+func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
+	source, made, err := s.of(rec.ModuleVersion)
 	if !made {
-		return s.next.PackageAt(ctx, v, commit)
+		return s.next.PackageAt(ctx, rec)
 	}
 	var p *modproxy.Package
 	if err == nil {
-		source.Commit = commit
+		source.Commit = rec.Source.Commit
 		p, err = s.table.Package(ctx, source)
 	}
-	return p, failed("package", v, err)
+	return p, failed("package", rec.ModuleVersion, err)
 }
 
 // Commit implements [Upstream]. A source is what it was when its version was first asked for: nothing is rechecked.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -195,14 +196,14 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	return Packed{Sum: sum, Size: out.n, Notes: notes.String()}, nil
 }
 
-// Package packs the package into an [UnnamedFile] in dir, and opens that. See Pack.
-func (b *Builder) Package(dir, root string) (*modproxy.Package, error) {
+// Package packs the package into an [UnnamedFile] in dir, and opens that. See Pack. It ends with the cause of ctx.
+func (b *Builder) Package(ctx context.Context, dir, root string) (*modproxy.Package, error) {
 	file, err := UnnamedFile(dir)
 	if err != nil {
 		return nil, err
 	}
 	hash := sha256.New()
-	packed, err := b.Pack(io.MultiWriter(file, hash), root)
+	packed, err := b.Pack(&untilDone{io.MultiWriter(file, hash), ctx}, root)
 	if err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
@@ -213,6 +214,19 @@ func (b *Builder) Package(dir, root string) (*modproxy.Package, error) {
 	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
 	hash.Sum(p.Digest[:0])
 	return p, nil
+}
+
+// untilDone is a writer that fails when its context ends.
+type untilDone struct {
+	io.Writer
+	ctx context.Context
+}
+
+func (u *untilDone) Write(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.Writer.Write(p)
 }
 
 func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {

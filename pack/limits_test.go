@@ -3,6 +3,7 @@ package pack_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -165,5 +166,23 @@ func TestSpoolHasNoName(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("the directory has %v, %v", entries, err)
+	}
+}
+
+// Packing ends with its context.
+func TestPackageEnds(t *testing.T) {
+	b, err := pack.New(t.TempDir(), pack.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.File("main.tf", false, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+	ended := errors.New("ended")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(ended)
+	if _, err := b.Package(ctx, t.TempDir(), ""); !errors.Is(err, ended) {
+		t.Errorf("Package: %v; want that its context has ended", err)
 	}
 }

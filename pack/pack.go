@@ -98,7 +98,7 @@ func (t *tally) entry(name string, target int) error {
 	case len(name) > t.Path:
 		return refuse("%.80q…: a name of %d bytes, more than the %d that are allowed", name, len(name), t.Path)
 	case t.entries > t.Entries:
-		return refuse("%q: more than the %d entries that are allowed", name, t.Entries)
+		return refuse("%q: more than the %d entries that are allowed (operator: fetch.max_files)", name, t.Entries)
 	case t.names > maxNames:
 		return refuse("%q: names are longer together than the %d bytes that are allowed", name, maxNames)
 	}
@@ -108,7 +108,7 @@ func (t *tally) entry(name string, target int) error {
 // content counts n more bytes of the named entry.
 func (t *tally) content(name string, n int64) error {
 	if n > t.Bytes-t.bytes {
-		return refuse("%q: more content than the %d bytes that are allowed", name, t.Bytes)
+		return refuse("%q: more content than the %d bytes that are allowed (operator: fetch.max_unpacked)", name, t.Bytes)
 	}
 	t.bytes += n
 	return nil

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -77,6 +78,35 @@ func (s *Selection) Module() Verdict {
 		}
 	}
 	if s.rules.DefaultDeny && len(s.allow) == 0 && !s.locked {
+		return Verdict{Outcome: NotAllowed}
+	}
+	return Verdict{Outcome: Allowed}
+}
+
+// namespace returns the verdict about all modules of a namespace: refused if every one is, whatever it is called.
+func (r *Rules) namespace(host, namespace string, groups []string) Verdict {
+	if r.reserved(host, namespace) != nil {
+		return Verdict{Outcome: Reserved}
+	}
+	host, namespace = strings.ToLower(host), strings.ToLower(namespace)
+	allowed := !r.DefaultDeny
+	for i := range r.Rules {
+		rule := &r.Rules[i]
+		p := rule.pattern()
+		switch {
+		case rule.Locked != nil:
+			allowed = allowed || slices.ContainsFunc(rule.Locked, func(l Locked) bool {
+				of := l.Module.Folded()
+				return of.Host == host && of.Namespace == namespace && !of.IsProvider()
+			}) && rule.isFor(groups)
+		case p.IsOfProviders(), !rule.isFor(groups), !matches(p.segments[0], host), !matches(p.segments[1], namespace):
+		case rule.Deny.IsZero():
+			allowed = true
+		case p.segments[2] == "*" && p.segments[3] == "*" && rule.Versions.String() == "":
+			return Verdict{Outcome: Denied, Rule: rule}
+		}
+	}
+	if !allowed {
 		return Verdict{Outcome: NotAllowed}
 	}
 	return Verdict{Outcome: Allowed}

@@ -242,6 +242,41 @@ func TestReservedHostCase(t *testing.T) {
 }
 
 // A text that names a reserved namespace tells of it, however it is written.
+// A namespace is refused as a whole if no module in it may be used by the client, whatever its name.
+func TestCheckNamespace(t *testing.T) {
+	deny := func(text string, more policy.Rule) policy.Rule {
+		more.Deny = pattern(t, text)
+		return more
+	}
+	allow := func(text string, more policy.Rule) policy.Rule {
+		more.Allow = pattern(t, text)
+		return more
+	}
+	for name, c := range map[string]struct {
+		config policy.Config
+		want   bool // it is refused
+	}{
+		"no rules":                 {policy.Config{}, false},
+		"denied":                   {policy.Config{Rules: []policy.Rule{deny("*/acme/*/*", policy.Rule{})}}, true},
+		"denied by a part":         {policy.Config{Rules: []policy.Rule{deny("*/ac*/*/*", policy.Rule{})}}, true},
+		"audited":                  {policy.Config{Audit: true, Rules: []policy.Rule{deny("*/acme/*/*", policy.Rule{})}}, false},
+		"some names are denied":    {policy.Config{Rules: []policy.Rule{deny("*/acme/a*/*", policy.Rule{})}}, false},
+		"some systems are denied":  {policy.Config{Rules: []policy.Rule{deny("*/acme/*/aws", policy.Rule{})}}, false},
+		"its providers are denied": {policy.Config{Rules: []policy.Rule{deny("*/acme/*", policy.Rule{})}}, false},
+		"another is denied":        {policy.Config{Rules: []policy.Rule{deny("*/other/*/*", policy.Rule{})}}, false},
+		"denied for others":        {policy.Config{Rules: []policy.Rule{deny("*/acme/*/*", policy.Rule{Groups: []string{"x"}})}}, false},
+		"not allowed":              {policy.Config{DefaultDeny: true, Rules: []policy.Rule{allow("*/other/*/*", policy.Rule{})}}, true},
+		"allowed for others":       {policy.Config{DefaultDeny: true, Rules: []policy.Rule{allow("*/acme/*/*", policy.Rule{Groups: []string{"x"}})}}, true},
+		"one may be allowed":       {policy.Config{DefaultDeny: true, Rules: []policy.Rule{allow("*/acme/vpc/aws", policy.Rule{})}}, false},
+		"reserved":                 {policy.Config{Reserved: []policy.Reserve{{Namespace: "acme"}}}, true},
+	} {
+		err := gate(compile(t, c.config)).CheckNamespace(t.Context(), "registry.example.com", "ACME")
+		if (err != nil) != c.want || err != nil && !errors.Is(err, modproxy.ErrDenied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestReservedInText(t *testing.T) {
 	g := gate(compile(t, policy.Config{Reserved: []policy.Reserve{
 		{Namespace: "acme-platform", Hosts: []string{host}}, {Namespace: "corp*"}, {Namespace: "x_*_z"},
@@ -250,7 +285,11 @@ func TestReservedInText(t *testing.T) {
 		"acme-platform": true, "ACME Platform": true, "vpc acme_platform aws": true, "acme/platform/vpc": true, "myacme-platforms": true,
 		"acme  platform": true, "corp": true, "the corporation": true, "x y z": true,
 		"\uff43orp": true, "\uff23\uff2f\uff32\uff30": true, "co\u0301rp": true, "\U0001d41corp": true, "c\u200borp": true, "\uff43or": false,
-		"acme": false, "platform": false, "platform acme": false, "vpc": false, "": false,
+		"acme": false, "platform": false, "vpc": false, "": false,
+		// The words of a name in another order, or with others between, and escaped any number of times.
+		"platform acme": true, "acme OR platform": true, "platform vpc ACME": true, "acme platforms": true, "nginx platform": false,
+		"acme%2Dplatform": true, "platform%20acme": true, "platform%252520acme": true, "%63orp": true, "%2563orp": true, "%zzcorp": true,
+		"c%6frp%": true, "%63or": false, "acme%": false,
 	} {
 		if err := g.ReservedIn("public.example.com", text); errors.Is(err, modproxy.ErrDenied) != want {
 			t.Errorf("%q: %v", text, err)

@@ -35,6 +35,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, 
 		return Verdict{}, nil, err
 	}
 	judge := g.judge(ctx, s, sel, g.Sights)
+	judge.version = v.Version
 	verdict, err := judge.verdict(version, "")
 	var facts Facts
 	if err == nil && !sel.Module().Refused() { // else a registry might be asked that may not be

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,6 +203,16 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, e
 	return g.decide(ctx, s, s.of(ctx, v.Module), v, "", g.Sights)
 }
 
+// NeedsAge reports whether verdicts about versions of m, for the client of ctx, depend on their age.
+func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Module) bool {
+	s, err := g.now(ctx)
+	if err != nil || g.Sights == nil {
+		return false
+	}
+	sel := s.of(ctx, m)
+	return sel != nil && sel.needsAge() && !sel.Module().Refused()
+}
+
 // Check returns an error if a version, or a module as a whole, is refused whoever asks for it. It is for what asks
 // registries without a client. In audit mode nothing is refused but what is [Reserved].
 //
@@ -222,6 +233,20 @@ func (g *Gate) CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error {
 // CheckClient is Check for the client of ctx.
 func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error {
 	return g.CheckClientBy(ctx, v, g.Sights)
+}
+
+// CheckNamespace returns an error if the client of ctx may use no module of a namespace, whatever it is called. Decisions about
+// single modules do not count. Its error is [modproxy.ErrDenied] for what is refused.
+func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error {
+	s, err := g.now(ctx)
+	if err != nil || s.idle() {
+		return err
+	}
+	verdict := s.rules.namespace(host, namespace, modproxy.AskerOf(ctx).Groups)
+	if !verdict.Refused() || s.rules.Audit && verdict.Outcome != Reserved {
+		return nil
+	}
+	return &Refusal{verdict, modproxy.Module{Host: host, Namespace: namespace}.At(""), s.rules.Contact}
 }
 
 // CheckClientBy is CheckClient by other sights than those of the gate: such as may be wrong, or do not ask.
@@ -265,6 +290,7 @@ func (g *Gate) decide(
 		return Verdict{}, err
 	}
 	judge := g.judge(ctx, s, sel, sights)
+	judge.version = v.Version
 	return judge.verdict(version, content)
 }
 
@@ -281,7 +307,8 @@ type judge struct {
 	gate     *Gate
 	sights   Sights // may be nil
 	ctx      context.Context
-	looked   bool // for the sight
+	version  string // that it is about; empty for all
+	looked   bool   // for the sight
 	sight    modproxy.Sight
 	errSight error
 	decided  *moduleDecisions
@@ -299,7 +326,11 @@ func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights Sight
 // look asks for the sight of the module.
 func (j *judge) look() {
 	if !j.looked && j.needsAge() && j.sights != nil {
-		j.sight, j.errSight = j.sights.Sight(j.ctx, j.module)
+		ctx := j.ctx
+		if j.version != "" {
+			ctx = modproxy.WithDateOf(ctx, j.version)
+		}
+		j.sight, j.errSight = j.sights.Sight(ctx, j.module)
 		j.now = time.Now()
 	}
 	j.looked = true
@@ -348,6 +379,8 @@ func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, erro
 		return Verdict{}, err
 	}
 	verdict = j.Decide(v, facts, decided, j.now)
+	name, _, _ := strings.Cut(v.String(), "+")
+	verdict.Pending = verdict.Outcome == TooYoung && j.sight.Pending[name]
 	if verdict.Outcome == TooYoung && j.errSight != nil {
 		return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
 	}

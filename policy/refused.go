@@ -18,8 +18,11 @@ type Refusal struct {
 
 func (*Refusal) Unwrap() error { return modproxy.ErrDenied }
 
+// NamesContact tells that the text says whom to ask.
+func (*Refusal) NamesContact() {}
+
 func (r *Refusal) Error() string {
-	ask := "ask whoever runs this proxy"
+	ask := "ask the operator of this proxy"
 	if r.Contact != "" {
 		ask = "ask " + r.Contact
 	}
@@ -32,6 +35,10 @@ func (r *Refusal) why(ask string) string {
 		return fmt.Sprintf("%s (%s denies %s%s); %s", cmp.Or(r.Rule.Reason, "a rule denies it"),
 			r.place(), r.Rule.Deny, versionsOf(r.Rule), ask)
 	case TooYoung:
+		if r.Pending {
+			return fmt.Sprintf("its date of publication is being requested from the registry, and a version may be used when it has been listed for %s (%s): try again in a minute; %s for an exemption",
+				inDays(r.Rule.MinAge), r.place(), ask)
+		}
 		until := "once it is known to have been listed for that long"
 		if !r.Until.IsZero() {
 			until = "from " + day(r.Until.Add(time.Minute-1)) + " on"

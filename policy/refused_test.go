@@ -25,21 +25,23 @@ func TestRefusal(t *testing.T) {
 		want    string
 	}{
 		{policy.Verdict{Outcome: policy.Denied, Rule: &deny}, "",
-			"a rule denies it (p:12 denies registry.example.com/acme/*/*); ask whoever runs this proxy"},
+			"a rule denies it (p:12 denies registry.example.com/acme/*/*); ask the operator of this proxy"},
 		{policy.Verdict{Outcome: policy.Denied, Rule: &why}, "#platform",
 			"it reads what it should not (p:12 denies registry.example.com/acme/*/*); ask #platform"},
 		{policy.Verdict{Outcome: policy.Denied, Rule: &some}, "#platform",
 			"a rule denies it (p:7 denies registry.example.com/acme/vpc/aws >= 1.0, < 1.3); ask #platform"},
 		{policy.Verdict{Outcome: policy.NotAllowed}, "",
-			"no rule allows it: ask whoever runs this proxy to have it allowed"},
+			"no rule allows it: ask the operator of this proxy to have it allowed"},
 		{policy.Verdict{Outcome: policy.NotAllowed}, "#platform",
 			"no rule allows it: ask #platform to have it allowed"},
 		{policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: time.Date(2026, 3, 21, 8, 0, 0, 0, time.UTC)}, "#platform",
 			"a version may be used when it has been listed for 7 days (p:3): try again from 2026-03-21 08:00 UTC on, or choose an older version; ask #platform for an exemption"},
 		{policy.Verdict{Outcome: policy.TooYoung, Rule: &younger}, "",
-			"a version may be used when it has been listed for 1 day (p:4): try again once it is known to have been listed for that long, or choose an older version; ask whoever runs this proxy for an exemption"},
+			"a version may be used when it has been listed for 1 day (p:4): try again once it is known to have been listed for that long, or choose an older version; ask the operator of this proxy for an exemption"},
 		{policy.Verdict{Outcome: policy.TooYoung, Rule: &youngest}, "#platform",
 			"a version may be used when it has been listed for 1h30m0s (p:5): try again once it is known to have been listed for that long, or choose an older version; ask #platform for an exemption"},
+		{policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: time.Date(2026, 3, 21, 8, 0, 0, 0, time.UTC), Pending: true}, "#platform",
+			"its date of publication is being requested from the registry, and a version may be used when it has been listed for 7 days (p:3): try again in a minute; ask #platform for an exemption"},
 		{policy.Verdict{Outcome: policy.Unapproved, Rule: &young}, "#platform",
 			"it waits for approval (p:3): ask #platform to approve it"},
 		{policy.Verdict{Outcome: policy.Rejected, Decision: blocked}, "#platform",
@@ -47,7 +49,7 @@ func TestRefusal(t *testing.T) {
 		{policy.Verdict{Outcome: policy.Blocked, Decision: blocked}, "#platform",
 			"blocked on 2026-03-14 15:09 UTC by alice: CVE-2026-1; ask #platform"},
 		{policy.Verdict{Outcome: policy.Blocked, Decision: silent}, "",
-			"blocked on 2026-03-14 15:09 UTC by bob: no reason is given; ask whoever runs this proxy"},
+			"blocked on 2026-03-14 15:09 UTC by bob: no reason is given; ask the operator of this proxy"},
 		{policy.Verdict{Outcome: policy.Reserved}, "#platform",
 			"the namespace acme is reserved for a private registry, and this address is in another one: ask #platform"},
 		{policy.Verdict{Outcome: policy.NotLocked, Rule: &young}, "#platform",
@@ -66,6 +68,6 @@ func TestUntilIsRoundedUp(t *testing.T) {
 	until, young := day, rule(t, 1, "allow age=24h "+all) // at 15:09:26
 	err := &policy.Refusal{Verdict: policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: until}, ModuleVersion: vpc.At("1.0.0")}
 	want := "refused by the policy of this proxy: a version may be used when it has been listed for 1 day (p:1): " +
-		"try again from 2026-03-14 15:10 UTC on, or choose an older version; ask whoever runs this proxy for an exemption"
+		"try again from 2026-03-14 15:10 UTC on, or choose an older version; ask the operator of this proxy for an exemption"
 	equal(t, "text", err.Error(), want)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -18,6 +17,8 @@ type Registry struct {
 	Gate *Gate
 	// Sights, if not nil, take the place of those of Gate where versions are listed: such as do not ask.
 	Sights Sights
+	// ListDenied is for clients that install: if the rules have [Config.ListDenied], Versions lists denied versions, too.
+	ListDenied bool
 	// Observe, if not nil, is told about every refusal. It is called from the goroutine that asks, and should be quick.
 	Observe func(Event)
 }
@@ -34,7 +35,8 @@ type Event struct {
 	Waits   *Refusal // Refusal, or of what was left out the newest, that waits for approval; may be nil
 }
 
-// Versions returns the versions that are allowed.
+// Versions returns the versions that are allowed, or with ListDenied all versions, unless the namespace is [Reserved].
+// Clients that install then request a denied version, and print why Location denies it.
 //
 // Errors: those of Next; [*Refusal] when none is allowed.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
@@ -46,21 +48,34 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 		return r.Next.Versions(ctx, m)
 	}
 	sel := s.of(ctx, m)
-	if !s.rules.Audit || sel.reserved != nil { // else the versions are observed
+	if judgedLater := s.rules.Audit || r.listsDenied(s); !judgedLater || sel.reserved != nil {
 		if err := r.pass(ctx, s, sel, "versions", m.At(""), ""); err != nil {
 			return nil, err
 		}
 	}
 	v, err := r.Next.Versions(ctx, m)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case r.listsDenied(s) && !m.IsProvider():
+		if sel.needsAge() {
+			r.Gate.see(ctx, m, v)
+			judge := r.Gate.judge(ctx, s, sel, r.Gate.Sights)
+			judge.look() // so that what Location decides is known by then
+		}
+		return v, nil
 	}
 	return r.filter(ctx, s, sel, v)
 }
 
+// listsDenied reports whether Versions lists denied versions.
+func (r *Registry) listsDenied(s *state) bool {
+	return r.ListDenied && s.rules.ListDenied && !s.rules.Audit
+}
+
 // list is what is allowed of a versions document, for a while.
 type list struct {
-	some   *modproxy.Versions // nil when nothing is
+	some   *modproxy.Versions // what clients are told; nil if nothing is allowed
 	hidden int
 	newest *Refusal // of what is hidden; may be nil
 	waits  *Refusal // the newest of these that waits for approval
@@ -69,9 +84,10 @@ type list struct {
 
 // listKey names a document and who may see what of it.
 type listKey struct {
-	selection *Selection
-	etag      string
-	sights    Sights // those of the [Registry]
+	selection  *Selection
+	etag       string
+	sights     Sights // those of the [Registry]
+	listDenied bool
 }
 
 const (
@@ -81,7 +97,7 @@ const (
 
 // filter returns what is allowed of v.
 func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (*modproxy.Versions, error) {
-	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag, r.Sights}
+	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag, r.Sights, r.listsDenied(s)}
 	l, ok := s.lists.Get(key)
 	if !ok || !time.Now().Before(l.until) {
 		var err error
@@ -95,7 +111,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 			s.lists.Add(key, l)
 		}
 	}
-	if l.newest != nil {
+	if l.newest != nil && !key.listDenied { // else nothing is denied before Location
 		r.observe(Event{l.newest, "versions", asker, s.rules.Audit, l.hidden, l.waits})
 	}
 	switch {
@@ -120,8 +136,13 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	}
 	judge := r.Gate.judge(ctx, s, sel, sights)
 	l.until = time.Now().Add(listFor)
-	var newest, waits modproxy.Version
+	var newest, waits, dated modproxy.Version
+	var pending *Refusal // of the newest version that may be old enough
 	var failed error
+	denied := denials{}
+	refusal := func(version modproxy.Version, verdict Verdict) *Refusal {
+		return r.refusal(s, sel.module.At(version.String()), verdict)
+	}
 	l.some, err = v.Only(func(entry modproxy.Listed) bool {
 		verdict, err := judge.verdict(entry.Version, "")
 		if err != nil {
@@ -133,23 +154,34 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 		if !verdict.Refused() {
 			return true
 		}
-		refusal := func() *Refusal { return r.refusal(s, sel.module.At(entry.Version.String()), verdict) }
 		if l.hidden++; l.newest == nil || entry.Version.Compare(newest) > 0 {
-			l.newest, newest = refusal(), entry.Version
+			l.newest, newest = refusal(entry.Version, verdict), entry.Version
+		}
+		if verdict.Pending && (pending == nil || entry.Version.Compare(dated) > 0) {
+			pending, dated = refusal(entry.Version, verdict), entry.Version
 		}
 		if verdict.Outcome == Unapproved && (l.waits == nil || entry.Version.Compare(waits) > 0) {
-			l.waits, waits = refusal(), entry.Version
+			l.waits, waits = refusal(entry.Version, verdict), entry.Version
+		}
+		if sel.module.IsProvider() {
+			denied.add(entry.Version, verdict)
 		}
 		return false
 	})
-	if err == nil && l.some != nil && l.newest != nil && sel.module.IsProvider() { // clients of providers print warnings
-		count := "1 version is"
-		if l.hidden > 1 {
-			count = fmt.Sprintf("%d versions are", l.hidden)
-		}
-		l.some, err = l.some.Warn(fmt.Sprintf("%s: %s not listed, the newest is %s: %v", sel.module, count, l.newest.Version, l.newest))
+	if pending != nil { // more is known in a moment
+		l.until = time.Time{}
 	}
-	return l, cmp.Or(failed, err)
+	if pending != nil && l.some == nil {
+		l.newest = pending
+	}
+	listed := r.listsDenied(s)
+	if listed { // the client installs a provider, and prints warnings
+		l.some = v
+	}
+	if err = cmp.Or(failed, err); err == nil && l.some != nil && len(denied) > 0 {
+		l.some, err = l.some.Warn(denied.warnings(sel.module, listed, refusal)...)
+	}
+	return l, err
 }
 
 // Location returns the answer of Next.

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -322,9 +323,73 @@ func TestProvidersAreWarnedOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "document", string(v.Document), `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}],"warnings":["registry.example.com/acme/toy: `+
-		`1 version is not listed, the newest is 2.0.0: refused by the policy of this proxy: a rule denies it `+
-		`(p:2 denies registry.example.com/acme/toy 2.0.0); ask whoever runs this proxy"]}`)
+	equal(t, "document", string(v.Document), `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}],"warnings":[`+
+		`"registry.example.com/acme/toy 2.0.0 is not listed: refused by the policy of this proxy: a rule denies it `+
+		`(p:2 denies registry.example.com/acme/toy 2.0.0); ask the operator of this proxy"]}`)
 	_, err = f.Versions(t.Context(), vpc)
 	equal(t, "a module", refusalOf(t, err).Outcome, policy.NotAllowed)
+}
+
+// With ListDenied, versions are listed whatever denies them, but a reserved namespace is not requested.
+func TestListDenied(t *testing.T) {
+	for _, c := range []struct {
+		config policy.Config
+		want   string // the first outcome
+	}{
+		{policy.Config{Rules: []policy.Rule{rule(t, 1, "deny "+all)}}, "denied"},
+		{policy.Config{Rules: []policy.Rule{rule(t, 1, "deny "+all+" 1.1.0")}}, "denied"},
+		{policy.Config{DefaultDeny: true}, "not_allowed"},
+		{policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, "allow approval "+all)}}, "unapproved"},
+		{policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}, "too_young"},
+	} {
+		c.config.ListDenied = true
+		f := newFixture(compile(t, c.config))
+		f.Registry.ListDenied = true
+		equal(t, "listed", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
+		equal(t, "observed for the list", len(f.events), 0)
+		_, err := f.Location(t.Context(), vpc.At("1.1.0"))
+		equal(t, "outcome", string(refusalOf(t, err).Outcome), c.want)
+		equal(t, "observed", f.events[0].Refusal.Version, "1.1.0")
+		if waits := f.events[0].Waits; (waits != nil) != (c.want == "unapproved") {
+			t.Errorf("%s waits: %v", c.want, waits)
+		}
+		f.Registry.ListDenied = false // what describes modules
+		if v, err := f.Versions(t.Context(), vpc); err == nil && len(v.List) == 3 {
+			t.Errorf("%s: listed to others than those that install: %s", c.want, spellings(v))
+		}
+	}
+	f := newFixture(compile(t, policy.Config{ListDenied: true, Reserved: []policy.Reserve{{Namespace: "acme"}}}))
+	f.Registry.ListDenied = true
+	_, err := f.Versions(t.Context(), vpc)
+	equal(t, "reserved", refusalOf(t, err).Outcome, policy.Reserved)
+	equal(t, "asked of next", len(f.next.count), 0)
+}
+
+// A warning names the versions of a provider that are denied for one reason, and says where there are more.
+func TestWarningsNameVersions(t *testing.T) {
+	f := newFixture(rules(t, "allow registry.example.com/acme/* > 0", "deny registry.example.com/acme/toy >= 2.0.0", "deny registry.example.com/acme/toy 1.0.0"))
+	f.next.listed = "1.0.0 1.1.0 2.0.0"
+	for i := range 10 {
+		f.next.listed += fmt.Sprintf(" 3.%d.0", i)
+	}
+	toy := modproxy.NewProvider(host, "acme", "toy")
+	for _, listed := range []bool{false, true} {
+		f.Registry.ListDenied = listed
+		c := f.Gate.Rules().Config
+		c.ListDenied = listed
+		f.Gate.Use(compile(t, c))
+		v, err := f.Versions(t.Context(), toy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		are := "not listed"
+		if listed {
+			are = "listed, but denied"
+		}
+		_, warnings, _ := strings.Cut(string(v.Document), `"warnings":`)
+		equal(t, "warnings", warnings, `["registry.example.com/acme/toy 3.9.0, 3.8.0, 3.7.0, 3.6.0, 3.5.0, 3.4.0, 3.3.0, 3.2.0 and 3 more are `+are+
+			`: refused by the policy of this proxy: a rule denies it (p:2 denies registry.example.com/acme/toy \u003e= 2.0.0); ask the operator of this proxy",`+
+			`"registry.example.com/acme/toy 1.0.0 is `+are+`: refused by the policy of this proxy: a rule denies it (p:3 denies registry.example.com/acme/toy 1.0.0); ask the operator of this proxy"]}`)
+		equal(t, "listed", len(v.List) > 1, listed)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -41,6 +42,7 @@ type Config struct {
 	DefaultDeny bool   // what no rule allows is refused
 	Audit       bool   // nothing is refused but what is reserved: what would be is observed
 	Contact     string // stands in every refusal
+	ListDenied  bool   // a [Registry] with ListDenied lists denied versions
 	FirstAllow  bool   // a version without a known age is old enough
 	Reserved    []Reserve
 	Rules       []Rule
@@ -136,10 +138,62 @@ func (r *Rules) reserved(host, namespace string) *Reserve {
 	return r.reserving(host, func(reserved string) bool { return MatchName(reserved, namespace) })
 }
 
-// reservedIn returns what keeps a text from being sent to a host because a namespace is named in it, as a word or a part of one, or
-// nil. Of its characters only letters and digits count: who searches for "acme platform" means acme-platform.
+// maxEscaped is how many times a text may be percent-encoded: one that is more often is taken to name whatever is reserved.
+const maxEscaped = 8
+
+// reservedIn returns what keeps a text from being sent to a host because it names a namespace, or nil. A text names a namespace as a
+// word or a part of one, of which only letters and digits count, so "acme platform" names acme-platform; or by its words in any
+// order, so "platform OR acme" does, too. Percent-encoding hides no name.
 func (r *Rules) reservedIn(host, text string) *Reserve {
-	return r.reserving(host, func(reserved string) bool { return MatchName("*"+plain(reserved)+"*", plain(text)) })
+	if len(r.Reserved) == 0 {
+		return nil
+	}
+	for range maxEscaped {
+		joined, words := plain(text), wordsOf(text)
+		reserve := r.reserving(host, func(reserved string) bool {
+			return MatchName("*"+plain(reserved)+"*", joined) || namedBy(words, reserved)
+		})
+		decoded := unescape(text)
+		if reserve != nil || decoded == text {
+			return reserve
+		}
+		text = decoded
+	}
+	return r.reserving(host, func(string) bool { return true })
+}
+
+// wordsOf returns the words of s: what stands between characters that are neither letters, digits nor stars.
+func wordsOf(s string) []string {
+	return strings.FieldsFunc(norm.NFKD.String(s), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '*' && !unicode.IsMark(r)
+	})
+}
+
+// namedBy reports whether there are all words of a reserved name, of which it has several, among words.
+func namedBy(words []string, reserved string) bool {
+	parts := slices.DeleteFunc(wordsOf(reserved), func(part string) bool { return strings.Trim(part, "*") == "" })
+	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool {
+		return !slices.ContainsFunc(words, func(word string) bool { return MatchName(part, plain(word)) })
+	})
+}
+
+// unescape returns s with each percent-encoded byte decoded, once. What is no such byte stays.
+func unescape(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if b, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				out.WriteByte(byte(b))
+				i += 2
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
 }
 
 // plain returns the letters, digits and stars of s as they are read: one that is wide, bold or accented is the letter itself.

@@ -13,13 +13,14 @@ import (
 // isOfCatalog reports whether k is a question for [Config.Catalog].
 func (k kind) isOfCatalog() bool {
 	switch k {
-	case kindDetails, kindDocs, kindDownloads, kindHistory, kindList, kindSearch:
+	case kindDetails, kindDocs, kindDownloads, kindHistory, kindList, kindSearch,
+		kindProviderVersion, kindProviderDocuments, kindProviderDocument:
 		return true
 	}
 	return false
 }
 
-var errNoCatalog = notFound("modules are not described here: want …/versions or …/download")
+var errNoCatalog = notFound("modules and providers are not described here: want …/versions or …/download")
 
 // serveCatalog answers q from the catalog.
 func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request) error {
@@ -30,6 +31,12 @@ func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request
 		return h.serveList(w, r, e, q)
 	case q.kind == kindDownloads:
 		return h.serveDownloads(w, r, e, q)
+	case q.kind == kindProviderVersion:
+		return h.serveProviderVersion(w, r, e, q)
+	case q.kind == kindProviderDocuments:
+		return h.serveProviderDocuments(w, r, e, q)
+	case q.kind == kindProviderDocument:
+		return h.serveProviderDocument(w, r, e, q)
 	case q.kind == kindHistory, q.kind == kindDocs && q.Version == "":
 		return h.serveHistory(w, r, e, q)
 	}
@@ -65,8 +72,13 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 		}
 		k.versions = list.ETag
 		text, err = h.renderedOf(r.Context(), k, d.Size(), func() any {
-			if q.kind == kindDocs {
+			switch {
+			case q.kind == kindDocs && q.IsProvider():
+				return docsProviderOf(d)
+			case q.kind == kindDocs:
 				return docsDetailsOf(d)
+			case q.IsProvider():
+				return providerDetailsOf(d, list)
 			}
 			return detailsOf(d, list)
 		})
@@ -83,7 +95,7 @@ func respelled[T any](
 	h *Handler, r *http.Request, e *Event, m *modproxy.Module, answer func(context.Context, modproxy.Module) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
-	if !as[*modproxy.NotKept](err) {
+	if m.IsProvider() || !as[*modproxy.NotKept](err) { // the address of a provider has one spelling
 		return found, err
 	}
 	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}
@@ -103,8 +115,11 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 		return err
 	}
 	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.kind}, history.Size(), func() any {
-		if q.kind == kindDocs {
+		switch {
+		case q.kind == kindDocs:
 			return docsOf(history)
+		case q.IsProvider():
+			return providerHistoryOf(history)
 		}
 		return historyOf(history)
 	})

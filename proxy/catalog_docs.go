@@ -13,7 +13,10 @@ import (
 // kindDocs is for what [Upstreams.Docs] says: of a version, or of all of them.
 const kindDocs kind = "docs"
 
-const docsPath = "/registry/docs/modules/"
+const (
+	docsPath         = "/registry/docs/modules/"
+	providerDocsPath = "/registry/docs/providers/"
+)
 
 // docsAt returns the upstream that is described at a hostname, or "".
 func (u *Upstreams) docsAt(requestHost string) string {
@@ -24,12 +27,43 @@ func (u *Upstreams) docsAt(requestHost string) string {
 	return u.Docs[host]
 }
 
+// parseProviderDocs is parseDocs for providers:
+//
+//	/registry/docs/providers/{namespace}/{type}[/v{version}]/index.json
+//	/registry/docs/providers/{namespace}/{type}/v{version}/[{kind}/]{name}.md
+func (u *Upstreams) parseProviderDocs(requestHost, path string) (q request, err error) {
+	if q.Host = u.docsAt(requestHost); q.Host == "" {
+		return q, errNoDocs
+	}
+	parts, err := unescaped(strings.TrimPrefix(path, providerDocsPath))
+	if err != nil {
+		return q, err
+	}
+	n := len(parts)
+	name, isText := strings.CutSuffix(parts[n-1], ".md")
+	switch {
+	case (n == 3 || n == 4) && parts[n-1] == "index.json":
+		q.kind = kindDocs
+	case (n == 4 || n == 5) && isText:
+		q.kind = kindProviderDocument
+		q.id = strings.Join(append(parts[3:n-1:n-1], name), "/")
+	default:
+		return q, notFound("want " + providerDocsPath + "{namespace}/{type}/index.json, …/v{version}/index.json or …/v{version}/{kind}/{name}.md")
+	}
+	if q.Module, err = provider(q.Host, parts[0], parts[1]); err == nil && n > 3 {
+		q.ModuleVersion, err = providerVersion(q.Module, parts[2], "")
+	}
+	return q, err
+}
+
+var errNoDocs = notFound("this is not the name of a site that describes the modules and providers of an upstream")
+
 // parseDocs reads an escaped path of the API that describes the modules of the OpenTofu registry, sent to the host that has it:
 //
 //	/registry/docs/modules/{namespace}/{name}/{system}[/v{version}]/index.json
 func (u *Upstreams) parseDocs(requestHost, path string) (q request, err error) {
 	if q.Host = u.docsAt(requestHost); q.Host == "" {
-		return q, notFound("this is not the name of a site that describes the modules of an upstream")
+		return q, errNoDocs
 	}
 	parts, err := unescaped(strings.TrimPrefix(path, docsPath))
 	if err != nil {
@@ -53,15 +87,16 @@ func (u *Upstreams) parseDocs(requestHost, path string) (q request, err error) {
 // The documents are those of registry-ui of OpenTofu (backend/internal/moduleindex/module.go and module_version.go).
 
 type docsIndex struct {
-	Address  docsAddress   `json:"addr"`
-	Versions []docsVersion `json:"versions"` // the newest is first
+	Address     docsAddress   `json:"addr"`
+	Description string        `json:"description,omitempty"`
+	Versions    []docsVersion `json:"versions"` // the newest is first
 }
 
 type docsAddress struct {
 	Display   string `json:"display"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Target    string `json:"target"`
+	Target    string `json:"target,omitempty"` // of a module
 }
 
 type docsVersion struct {
@@ -71,7 +106,7 @@ type docsVersion struct {
 
 func docsOf(h *modproxy.History) docsIndex {
 	m := h.Module
-	index := docsIndex{docsAddress{idOf(m), m.Namespace, m.Name, m.System}, make([]docsVersion, 0, len(h.Versions))}
+	index := docsIndex{docsAddress{idOf(m), m.Namespace, m.Name, m.System}, h.Description, make([]docsVersion, 0, len(h.Versions))}
 	order := map[string]modproxy.Version{}
 	for _, v := range h.Versions {
 		order[v.Version], _ = modproxy.ParseVersion(v.Version) // it is canonical

@@ -117,8 +117,13 @@ func summaryOf(s *modproxy.Summary) summary {
 	}
 }
 
-// idOf returns the name of a module within its registry.
-func idOf(m modproxy.Module) string { return m.Namespace + "/" + m.Name + "/" + m.System }
+// idOf returns the name of a module or a provider within its registry.
+func idOf(m modproxy.Module) string {
+	if m.IsProvider() {
+		return m.Namespace + "/" + m.Name
+	}
+	return m.Namespace + "/" + m.Name + "/" + m.System
+}
 
 type pageDocument struct {
 	Meta    pageMeta  `json:"meta"`

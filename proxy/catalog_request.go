@@ -27,7 +27,7 @@ const (
 	maxSearch  = 256 // bytes of the words to look for
 )
 
-// isList reports whether q is for a list: Host, Namespace and Name are all that it has.
+// isList reports whether q is for a list of modules: Host, Namespace and Name are all that it has.
 func (q request) isList() bool { return q.kind == kindList || q.kind == kindSearch }
 
 // parseList reads the parts of what follows v1/modules/ in

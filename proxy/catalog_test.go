@@ -72,6 +72,10 @@ func (c *told) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads,
 	return &modproxy.Downloads{Week: 1, Month: 2, Year: 3, Total: 4}, nil
 }
 
+func (c *told) Text(_ context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	return &modproxy.Text{Content: "# " + id + " of " + v.Version + "\n<b>"}, nil
+}
+
 func (c *told) List(_ context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	c.asked = q
 	return &c.page, nil

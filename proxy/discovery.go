@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/gorilla/mux"
+
+	"github.com/modproxy/modproxy/auth"
 )
 
 // discoveryPath is that of the service discovery document.
@@ -19,6 +21,12 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
 	base, services := "/", map[string]any{}
 	host := h.cfg.Upstreams.byName(r.Host)
+	if host != "" && h.cfg.Auth != nil {
+		ctx, err := h.identifyOf(r, e, host, "")
+		if err != nil || !auth.PrincipalOf(ctx).MayReadOf(host, "") {
+			host = "" // as if there were no such upstream
+		}
+	}
 	// Paths, as public registries have them: clients are where they have asked, and some tools put what stands here behind
 	// the hostname. But a public URL with a path is in the way of paths from the root.
 	if _, at, _ := strings.Cut(h.cfg.PublicURL, "://"); strings.Contains(at, "/") {
@@ -34,7 +42,9 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 		}
 	}
 	services["modules.v1"] = base + modulesPath
-	if host != "" { // no provider has the proxy's own hostname
+	// No provider has the proxy's own hostname. Where clients are identified, every other name has providers for a client that may
+	// not know whether it is an upstream's: it is told of the token that it needs when it asks for one.
+	if h.cfg.Upstreams.byName(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
 		services["providers.v1"] = base + providersPath
 	}
 	if login := h.cfg.Auth.Login(time.Now()); login != nil {

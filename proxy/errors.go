@@ -28,8 +28,8 @@ func (e *requestError) Unwrap() error { return e.error }
 
 var (
 	errMethod = &requestError{http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here")}
-	// errAbsent is all that a client learns of what is absent, or may not be read by it: the two look the same.
-	errAbsent = fmt.Errorf("%w: no such module or version, or not for you", modproxy.ErrNotFound)
+	// errAbsent is all that a client learns of what is absent at a private registry, or outside its scopes: the two look the same.
+	errAbsent = fmt.Errorf("%w: no such module or version, or the token does not cover it", modproxy.ErrNotFound)
 )
 
 func invalid(err error) error { return &requestError{http.StatusBadRequest, err} }
@@ -50,6 +50,7 @@ var statuses = []struct {
 }{
 	{is(ErrShuttingDown), http.StatusServiceUnavailable},
 	{as[*modproxy.NoSpace], http.StatusInsufficientStorage},
+	{fetchPassesSoon, http.StatusServiceUnavailable},
 	{as[*modproxy.FetchFailed], http.StatusFailedDependency},
 	{as[*modproxy.Lasting], http.StatusFailedDependency},
 	{as[*modproxy.NotKept], http.StatusFailedDependency},
@@ -74,13 +75,22 @@ func passesSoon(err error) bool {
 	return as[*modproxy.RetryLater](err) && retryAfter(err) <= maxRetryAfter
 }
 
+// fetchPassesSoon reports whether err is a fetch that failed because of trouble that may end soon.
+func fetchPassesSoon(err error) bool {
+	return as[*modproxy.FetchFailed](err) && (as[*modproxy.Temporary](err) || as[*modproxy.RetryLater](err)) &&
+		retryAfter(err) <= maxRetryAfter
+}
+
 // retryAfter returns how long a client should wait before it asks again.
 func retryAfter(err error) time.Duration {
-	var later *modproxy.RetryLater
-	if !errors.As(err, &later) {
-		return time.Second
+	wait := time.Second
+	if failed, ok := errors.AsType[*modproxy.FetchFailed](err); ok {
+		wait = max(wait, time.Until(failed.Again))
 	}
-	return max(time.Until(later.After), time.Second)
+	if later, ok := errors.AsType[*modproxy.RetryLater](err); ok {
+		wait = max(wait, time.Until(later.After))
+	}
+	return wait
 }
 
 // statusOf returns the status of an answer with err.
@@ -110,18 +120,17 @@ func (h *Handler) writeError(w *response, r *http.Request, err error) {
 	}
 	switch status {
 	case http.StatusServiceUnavailable:
-		header.Set("Retry-After", strconv.Itoa(int((retryAfter(err)+time.Second-1)/time.Second)))
+		header.Set("Retry-After", strconv.Itoa(int(inSeconds(retryAfter(err)).Seconds())))
 	case http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", auth.Challenge)
 	case http.StatusMethodNotAllowed:
 		header.Set("Allow", "GET, HEAD")
 	}
 	header["Content-Type"] = jsonType
-	header.Set("X-Content-Type-Options", "nosniff")
-	text := oneLine(err.Error())
-	body, _ := json.Marshal(map[string][]string{"errors": {text}}) // strings always marshal
+	text := h.tell(r, err, status)
+	body, _ := json.Marshal(map[string][]string{"errors": {text.within(maxText)}}) // strings always marshal
 	body = append(body, '\n')
-	if showsReason(r, status) && w.writeReason(r, status, text, body) {
+	if showsReason(r, status) && w.writeReason(r, status, text.within(maxReason), body) {
 		return
 	}
 	w.WriteHeader(status)
@@ -130,20 +139,10 @@ func (h *Handler) writeError(w *response, r *http.Request, err error) {
 
 // explain returns what the client that sent r is told of err.
 func (h *Handler) explain(r *http.Request, err error) error {
-	var failed *modproxy.FetchFailed
-	if errors.As(err, &failed) {
-		ago, wait := time.Since(failed.Time).Round(time.Second), time.Until(failed.Again).Round(time.Second)
-		switch {
-		case wait > 0 && ago == 0:
-			return fmt.Errorf("%w (to be tried again in %v)", err, wait)
-		case wait > 0:
-			return fmt.Errorf("%w (tried %v ago, and again in %v)", err, ago, wait)
-		case ago > 0:
-			return fmt.Errorf("%w (tried %v ago, and being tried again)", err, ago)
+	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) && !as[*modproxy.FetchFailed](err) {
+		if named, ok := errors.AsType[*modproxy.Error](err); !ok || h.cfg.Auth.Open == nil || !h.cfg.Auth.Open(named.Module.Host) {
+			return errAbsent
 		}
-	}
-	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) {
-		return errAbsent
 	}
 	if named, ok := aboutModules(r.URL.Path); ok && errors.Is(err, modproxy.ErrUnauthorized) {
 		return h.explainToken(r, named, err)
@@ -151,23 +150,18 @@ func (h *Handler) explain(r *http.Request, err error) error {
 	return err
 }
 
-// oneLine returns s without secrets, line breaks and other control characters, and no longer than a person reads.
+// oneLine returns s without secrets, line breaks and other control characters.
 func oneLine(s string) string {
-	const most = 1000
-	s = strings.Map(func(r rune) rune {
+	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, auth.Redact(s))
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }
 
 const (
-	// maxReason is the longest reason phrase, in bytes. Proxies on the way hold all headers of an answer in a few KiB.
+	// maxReason is the longest text in a reason phrase, in bytes. Proxies on the way hold all headers of an answer in a few KiB.
 	maxReason = 600
 	// reasonTime is how long a client may take to read an answer with a reason phrase of its own.
 	reasonTime = 10 * time.Second
@@ -195,9 +189,6 @@ func reason(status int, text string) string {
 		}
 		return r
 	}, strings.ReplaceAll(text, "…", "..."))
-	if len(text) > maxReason {
-		text = text[:maxReason] + "..."
-	}
 	return http.StatusText(status) + " (" + text + ")"
 }
 

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
@@ -33,6 +37,11 @@ func TestStatusOf(t *testing.T) {
 		{&modproxy.Error{Op: "versions", Err: fmt.Errorf("x: %w", modproxy.ErrNotFound)}, 404},
 		{&modproxy.FetchFailed{Err: modproxy.ErrNotFound}, 424},
 		{&modproxy.FetchFailed{Err: modproxy.ErrUnavailable}, 424},
+		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.Temporary{Err: modproxy.ErrUnavailable})}, 503},
+		{&modproxy.FetchFailed{Err: &modproxy.Temporary{Err: modproxy.ErrUnavailable}, Again: time.Now().Add(time.Minute)}, 424},
+		{&modproxy.FetchFailed{Err: in(10 * time.Second)}, 503},
+		{&modproxy.FetchFailed{Err: in(time.Hour)}, 424},
+		{&modproxy.Temporary{Err: modproxy.ErrUnavailable}, 502},
 		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.NoSpace{Err: modproxy.ErrUnavailable})}, 507},
 		{&modproxy.Lasting{Err: errors.New("offline")}, 424},
 		{in(10 * time.Second), 503},
@@ -49,13 +58,61 @@ func TestStatusOf(t *testing.T) {
 	if wait := retryAfter(in(-time.Second)); wait != time.Second {
 		t.Errorf("what has passed is to be tried after %v", wait)
 	}
+	failed := &modproxy.FetchFailed{Err: in(2 * time.Second), Again: time.Now().Add(10 * time.Second)}
+	if wait := retryAfter(failed); wait < 9*time.Second || wait > 10*time.Second {
+		t.Errorf("a fetch that is tried again in 10 s is to be requested after %v", wait)
+	}
 }
 
 func TestOneLine(t *testing.T) {
 	if got := oneLine("a\nb\x1b[31m\r\x00c"); got != "a b [31m  c" {
 		t.Errorf("%q", got)
 	}
-	if got := oneLine(string(make([]byte, 5000))); len(got) > 1100 {
-		t.Errorf("%d bytes", len(got))
+}
+
+// What to do is not cut, however long the rest is.
+func TestToldWithin(t *testing.T) {
+	text := told{strings.Repeat("ä", 3000), "ask us"}
+	for _, n := range []int{100, maxReason, maxText} {
+		if got := text.within(n); len(got) > n+len("…") || !strings.HasSuffix(got, "ä…; ask us") || !utf8.ValidString(got) {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
+	}
+	if got := (told{"a", ""}).within(10); got != "a" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A person is told when to try again only if that may change something, and whom to ask of everything but a request that is wrong.
+func TestTell(t *testing.T) { synctest.Test(t, testTell) }
+
+func testTell(t *testing.T) {
+	soon := time.Now().Add(time.Minute)
+	failed := func(err error) error { return &modproxy.FetchFailed{Time: time.Now(), Again: soon, Err: err} }
+	h := &Handler{cfg: Config{Contact: func() string { return "#platform\x1b" }}}
+	for _, c := range []struct {
+		err  error
+		path string
+		want string
+	}{
+		{modproxy.ErrDenied, "/v1/modules/a/b/c/versions", "denied; ask #platform "},
+		{modproxy.ErrUnauthorized, "/v1/modules/a/b/c/versions", "unauthorized; ask #platform  for a token"},
+		{modproxy.ErrUnavailable, "/v1/modules/a/b/c/versions", "unavailable; try again, and if that fails, ask #platform "},
+		{modproxy.ErrUnavailable, "/-/readyz", "unavailable"},
+		{modproxy.ErrDenied, "/-/mirror/a/b/c/index.json", "denied; ask #platform "},
+		{&modproxy.RetryLater{After: time.Now().Add(20 * time.Second), Err: errors.New("busy")}, "/v1/modules/a/b/c/versions", "busy; try again in 20s"},
+		{failed(modproxy.ErrUnavailable), "/v1/modules/a/b/c/1.0.0/download", "unavailable (to be tried again in 1m0s); ask #platform "},
+		{failed(&modproxy.Fixed{Err: fmt.Errorf("%w: too large", modproxy.ErrDenied)}), "/v1/modules/a/b/c/1.0.0/download", "denied: too large; ask #platform "},
+		{failed(fmt.Errorf("%w: it was another", modproxy.ErrChanged)), "/v1/modules/a/b/c/1.0.0/download",
+			"content changed: it was another; do not work around this: ask #platform "},
+		{failed(&modproxy.NoSpace{Err: errors.New("full")}), "/v1/modules/a/b/c/1.0.0/download", "no space: full (to be tried again in 1m0s); ask #platform "},
+		{invalid(errors.New("bad path")), "/v1/modules/a", "bad path"},
+		{modproxy.ErrNotFound, "/v1/modules/a/b/c/versions", "not found"},
+		{errAbsent, "/v1/modules/a/b/c/versions", "not found: no such module or version, or the token does not cover it; ask #platform "},
+	} {
+		r := httptest.NewRequest("GET", c.path, nil)
+		if got := h.tell(r, c.err, statusOf(c.err)).within(maxText); got != c.want {
+			t.Errorf("%v: %q; want %q", c.err, got, c.want)
+		}
 	}
 }

@@ -88,6 +88,9 @@ func (l *line) addTo(f fields) {
 
 // loggable returns s, which a client may have written, without secrets and no longer than maxLogged.
 func loggable(s string) string {
+	if hidesToken(s) {
+		return "[redacted]"
+	}
 	s = auth.Redact(s)
 	return s[:min(len(s), maxLogged)]
 }

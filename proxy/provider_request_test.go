@@ -41,27 +41,33 @@ func TestParseProvider(t *testing.T) {
 		"/xn--bcher-kva.example/v1/providers/acme/toy/versions":     "provider_versions xn--bcher-kva.example/acme/toy",
 		acme + "/1.0.0/download/linux/arm64":                        "provider_download " + at,
 		acme + "/1.0.0-rc.1+x/download/linux/arm64":                 "provider_download " + toy + " 1.0.0-rc.1+x.modproxy.platform.linux-arm64",
-		acme + "/1.0.0/SHA256SUMS":                                  "provider_sums " + one,
-		acme + "/1.0.0/SHA256SUMS.sig":                              "provider_signature " + one,
-		file:                                                        "provider_package " + at,
-		strings.Replace(file, "toy", "%74oy", 1):                    "provider_package " + at,
-		strings.Replace(file, "acme/toy", "ACME/toy", 1):            "Not Found",
-		strings.Replace(file, "_1.0.0", "_1.0.1", 1):                "Not Found",
-		strings.Replace(file, "linux_arm64/", "linux_amd64/", 1):    "Not Found",
-		strings.Replace(file, "linux_arm64/", "linux/", 1):          "Bad Request",
-		strings.TrimPrefix(file, "/registry.acme.example"):          "Not Found",
-		acme + "/1.0/SHA256SUMS":                                    "Not Found",
-		acme + "/1.0.0+modproxy.platform.linux-arm64/SHA256SUMS":    "Not Found",
-		acme + "/0.0.0+modproxy.keys/download/linux/arm64":          "Not Found",
-		"/registry.acme.example/v1/providers/-/toy/versions":        "Not Found",
-		"/v1/providers/acme/toy/versions":                           "Not Found",
-		acme + "//SHA256SUMS":                                       "Bad Request",
-		"//v1/providers/acme/toy/versions":                          "Bad Request",
-		"/x/registry.acme.example/v1/providers/acme/toy/versions":   "Bad Request",
-		"/registry.other.example/v1/providers/acme/toy/versions":    "Conflict",
-		acme:                 "Not Found",
-		acme + "/versions/":  "Not Found",
-		acme + "/versions?x": "Not Found",
+		acme:             "details " + toy,
+		acme + "/latest": "details " + toy,
+		acme + "/1.0.0":  "details " + one,
+		acme + "/v1.0":   "details " + one,
+		acme + "/1.0.0/": "Not Found",
+		acme + "/one":    "Bad Request",
+		"/registry.acme.example/v1/providers/acme":                      "Not Found",
+		acme + "/1.0.0/SHA256SUMS":                                      "provider_sums " + one,
+		acme + "/1.0.0/SHA256SUMS.sig":                                  "provider_signature " + one,
+		file:                                                            "provider_package " + at,
+		strings.Replace(file, "toy", "%74oy", 1):                        "provider_package " + at,
+		strings.Replace(file, "acme/toy", "ACME/toy", 1):                "Not Found",
+		strings.Replace(file, "_1.0.0", "_1.0.1", 1):                    "Not Found",
+		strings.Replace(file, "linux_arm64/", "linux_amd64/", 1):        "Not Found",
+		strings.Replace(file, "linux_arm64/", "linux/", 1):              "Bad Request",
+		strings.TrimPrefix(file, "/registry.acme.example"):              "Not Found",
+		acme + "/1.0/SHA256SUMS":                                        "Not Found",
+		acme + "/1.0.0+modproxy.platform.linux-arm64/SHA256SUMS":        "Not Found",
+		acme + "/0.0.0+modproxy.keys/download/linux/arm64":              "Not Found",
+		"/registry.acme.example/v1/providers/-/toy/versions":            "Not Found",
+		"/v1/providers/acme/toy/versions":                               "Not Found",
+		acme + "//SHA256SUMS":                                           "Bad Request",
+		"//v1/providers/acme/toy/versions":                              "Bad Request",
+		"/x/registry.acme.example/v1/providers/acme/toy/versions":       "Bad Request",
+		"/registry.other.example/v1/providers/acme/toy/versions":        "Conflict",
+		acme + "/versions/":                                             "Not Found",
+		acme + "/versions?x":                                            "Bad Request",
 		"/registry.acme.example/v1/providers/acme/../versions":          "Bad Request",
 		"/registry.acme.example/v1/providers/acme/a%2fb/versions":       "Bad Request",
 		"/registry.acme.example/v1/providers/acme/%zz/versions":         "Bad Request",
@@ -110,6 +116,45 @@ func TestParseMirror(t *testing.T) {
 	}
 }
 
+func TestParseBesideProviders(t *testing.T) {
+	const toy = "registry.acme.example/acme/toy"
+	for _, c := range []struct{ host, path, want string }{
+		{"proxy.example", "/registry.acme.example/v2/providers/ACME/toy", "history " + toy},
+		{"registry.acme.example", "/v2/providers/acme/toy", "history " + toy},
+		{"registry.acme.example", "/a.example:8443/v2/providers/acme/toy", "history a.example:8443/acme/toy"},
+		{"registry.acme.example", "/v2/provider-versions/acme/toy/v1.0", "provider_version " + toy + " 1.0.0"},
+		{"registry.acme.example", "/v2/provider-versions/acme%2Ftoy%2F1.0.0", "provider_version " + toy + " 1.0.0"},
+		{"registry.acme.example", "/v2/provider-versions/40", "Not Found"},
+		{"registry.acme.example", "/v2/provider-docs", "provider_documents registry.acme.example//"},
+		{"proxy.example", "/registry.acme.example/v2/provider-docs/101", "provider_document registry.acme.example//"},
+		{"registry.acme.example", "/v2/provider-docs/", "Not Found"},
+		{"registry.acme.example", "/v2/provider-docs/101/x", "Not Found"},
+		{"proxy.example", "/v2/providers/acme/toy", "Not Found"}, // no provider has this name
+		{"proxy.example", "/registry.acme.example/v2/providers/acme/toy/", "Not Found"},
+		{"proxy.example", "/registry.acme.example/v2/providers/acme", "Not Found"},
+		{"proxy.example", "/registry.acme.example/v2/providers/acme/to--y", "Bad Request"},
+		{"proxy.example", "/registry.acme.example/v2/providers/acme/%zz", "Bad Request"},
+		{"proxy.example", "/registry.none.example/v2/providers/acme/toy", "Forbidden"},
+		{"proxy.example", "/x/registry.acme.example/v2/providers/acme/toy", "Bad Request"},
+	} {
+		if got := read(t, registries.parseBesideProviders, c.host, c.path); got != c.want {
+			t.Errorf("%s %s: %s; want %s", c.host, c.path, got, c.want)
+		}
+	}
+	u := &Upstreams{Docs: map[string]string{"api.acme.example": "registry.acme.example"}}
+	for _, c := range []struct{ host, path, want string }{
+		{"api.acme.example", "/registry/docs/providers/ACME/toy/index.json", "docs " + toy},
+		{"api.acme.example", "/registry/docs/providers/acme/toy/v1.0.0/index.json", "docs " + toy + " 1.0.0"},
+		{"api.acme.example", "/registry/docs/providers/acme/toy/v1.0.0/x/index.json", "Not Found"},
+		{"api.acme.example", "/registry/docs/providers/acme/toy/x/index.json", "Bad Request"},
+		{"registry.acme.example", "/registry/docs/providers/acme/toy/index.json", "Not Found"},
+	} {
+		if got := read(t, u.parseProviderDocs, c.host, c.path); got != c.want {
+			t.Errorf("%s %s: %s; want %s", c.host, c.path, got, c.want)
+		}
+	}
+}
+
 // What a path is read as has one spelling for the registry, and files have one path.
 func FuzzParseProvider(f *testing.F) {
 	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0/download/linux/arm64")
@@ -130,7 +175,8 @@ func FuzzParseProvider(f *testing.F) {
 			t.Errorf("%q: %s, %v", path, q.Module, err)
 		}
 		of, _, _ := q.Platform()
-		if lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex; lists != (q.Version == "") {
+		lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex
+		if latest := q.kind == kindDetails; !latest && lists != (q.Version == "") {
 			t.Errorf("%q: %s is for version %q", path, q.kind, q.Version)
 		}
 		if _, what := of.Origin(); what != "" {

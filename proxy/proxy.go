@@ -29,8 +29,10 @@ import (
 type Config struct {
 	// Registry answers. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
-	// Catalog describes modules. Nil: only what the protocols ask is answered.
+	// Catalog describes modules and providers. Nil: only what the protocols ask is answered.
 	Catalog modproxy.Catalog
+	// Documents finds the documents that Catalog has the texts of. Nil: none is found by its ID alone.
+	Documents Documents
 	// Listing lists the versions that Catalog describes, as Registry does for clients that install.
 	Listing Listing
 	// Offline tells that the versions that Registry lists of a provider are for the platforms whose packages can be had.
@@ -41,6 +43,8 @@ type Config struct {
 	Upstreams Upstreams
 	// Others knows what upstreams offer besides. Nil: nothing.
 	Others Others
+	// Contact returns whom people ask who are told of an error. Nil or empty: the operator of the proxy.
+	Contact func() string
 	// PublicURL is where clients see the proxy, without a trailing slash. If it is empty, URLs in answers have the
 	// host of the request, if that is a name of the proxy, and are relative otherwise.
 	PublicURL string
@@ -71,6 +75,13 @@ type Records interface {
 	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
 }
 
+// Documents finds documents of providers.
+type Documents interface {
+	// Numbered returns the versions of providers of a registry that have a document with this ID, as far as that is known,
+	// whoever may read them.
+	Numbered(ctx context.Context, host, id string) ([]modproxy.ModuleVersion, error)
+}
+
 // Listing lists versions, see [modproxy.Registry].
 type Listing interface {
 	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
@@ -88,17 +99,18 @@ type Process interface {
 
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
-	cfg       Config
-	modules   http.HandlerFunc
-	providers http.HandlerFunc
-	router    *mux.Router // of everything else
-	admission *admission
-	documents documents
-	releases  *releases                          // of providers
-	rendered  memory.Cache[renderKey, *document] // what Catalog says
-	rendering *fair.Turns                        // of what is large of it, shared by clients
-	histories http.HandlerFunc
-	docs      http.HandlerFunc
+	cfg         Config
+	modules     http.HandlerFunc
+	providers   http.HandlerFunc
+	router      *mux.Router // of everything else
+	admission   *admission
+	documents   documents
+	releases    *releases                          // of providers
+	rendered    memory.Cache[renderKey, *document] // what Catalog says
+	rendering   *fair.Turns                        // of what is large of it, shared by clients
+	histories   http.HandlerFunc
+	docs        http.HandlerFunc
+	ofProviders struct{ beside, docs http.HandlerFunc }
 }
 
 // New makes a Handler.
@@ -116,6 +128,8 @@ func New(cfg Config) *Handler {
 	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
 	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))
 	h.docs = h.reading(h.serving(h.cfg.Upstreams.parseDocs))
+	h.ofProviders.beside = h.reading(h.serving(h.cfg.Upstreams.parseBesideProviders))
+	h.ofProviders.docs = h.reading(h.serving(h.cfg.Upstreams.parseProviderDocs))
 	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))
 	h.router.Path(discoveryPath).HandlerFunc(h.reading(h.serveDiscovery))
 	h.router.Path("/{registry}" + discoveryPath).HandlerFunc(h.reading(h.serveDiscoveryBelow))
@@ -150,8 +164,12 @@ func (h *Handler) protocol(path string) http.HandlerFunc {
 		return h.modules
 	case strings.Contains(path, "/"+historyPath):
 		return h.histories
+	case isBesideProviders(path):
+		return h.ofProviders.beside
 	case strings.HasPrefix(path, docsPath):
 		return h.docs
+	case strings.HasPrefix(path, providerDocsPath):
+		return h.ofProviders.docs
 	case strings.Contains(path, "/"+providersPath):
 		return h.providers
 	}
@@ -183,6 +201,7 @@ func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 		}
 		res, e := &both.response, &both.Event
 		defer func() { h.finish(res, r, e, recover()) }()
+		w.Header()["X-Content-Type-Options"] = noSniff
 		err := h.checkName(r)
 		if err == nil {
 			err = f(res, r, e)

@@ -270,7 +270,7 @@ func TestErrors(t *testing.T) {
 	failed := &modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.Error{Op: "package", Module: modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}, Version: "1.1.0", Err: errors.New("git fetch:\nno such ref")}}
 	h := newHandler(t, func(_ *proxy.Config, s *scripted) { s.err = failed })
 	res := get(h, base+"/1.1.0/download")
-	want := `{"errors":["package registry.example.com/acme/network/aws 1.1.0: git fetch: no such ref"]}` + "\n"
+	want := `{"errors":["package registry.example.com/acme/network/aws 1.1.0: git fetch: no such ref; ask the operator of this proxy"]}` + "\n"
 	if got := body(t, res); res.StatusCode != 424 || got != want || res.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s, %q; want %q", res.Status, got, want)
 	}
@@ -338,6 +338,30 @@ func (n names) Verify(_ context.Context, text string, _ time.Time) (auth.Princip
 
 func (names) Login(time.Time) *auth.Login { return nil }
 
+// A token in a path is not in the log, however it is hidden there.
+func TestLogHidesTokens(t *testing.T) {
+	const token = "mp_abcdefghijklmnop_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+	escaped := strings.ReplaceAll(token, "_", "%5f")
+	for name, hidden := range map[string]string{
+		"as it is": token, "escaped": escaped, "escaped twice": strings.ReplaceAll(escaped, "%", "%25"),
+		"escaped thrice": strings.ReplaceAll(escaped, "%", "%2525"), "with a zero": token[:30] + "%00" + token[30:],
+		"with a zero, escaped twice": token[:30] + "%2500" + token[30:], "with an end of a line": token[:30] + "%0a" + token[30:],
+		"escaped often": strings.ReplaceAll(escaped, "%", "%"+strings.Repeat("25", 20)),
+	} {
+		var out bytes.Buffer
+		encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message"})
+		h := newHandler(t, func(c *proxy.Config, _ *scripted) {
+			c.Log = zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&out), zapcore.InfoLevel))
+		})
+		for _, path := range []string{"/" + hidden, base + "/" + hidden + "/download", "/" + hidden + "/v1/modules/acme/network/aws/versions"} {
+			get(h, path, "User-Agent", strings.ReplaceAll(hidden, "%0a", ""))
+		}
+		if text := out.String(); strings.Contains(text, token[20:30]) || strings.Contains(text, token[40:50]) || strings.Count(text, "[redacted]") < 3 {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
 // One entry for each request, whose fields others read by name.
 func TestLog(t *testing.T) {
 	var out bytes.Buffer
@@ -381,5 +405,18 @@ func TestLog(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, entries); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// No answer is taken for something else than it says that it is.
+func TestNoSniff(t *testing.T) {
+	h := describing(t, &told{}, func(c *proxy.Config) { c.Process = process{home: "home"} })
+	for _, path := range []string{
+		base + "/versions", base + "/1.1.0/download", archive, base + "/1.1.0", "/v2/modules/acme/network/aws", "/v1/modules",
+		"/" + host + "/v1/providers/acme/toy/versions", "/.well-known/terraform.json", "/", "/-/healthz", "/-/readyz", "/-/metrics", "/nowhere",
+	} {
+		if res := get(h, path); res.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %s %v", path, res.Status, res.Header)
+		}
 	}
 }

@@ -19,6 +19,7 @@ var (
 	varyEncoding          = []string{"Accept-Encoding"}
 	varyClient            = []string{"Authorization, User-Agent"}
 	acceptRanges          = []string{"bytes"}
+	noSniff               = []string{"nosniff"}
 	gzipType              = []string{"application/gzip"}
 	cacheForEver          = []string{"public, max-age=31536000, immutable"}
 	cacheForEverPrivately = []string{"private, max-age=31536000, immutable"}
@@ -128,11 +129,20 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 		header["Cache-Control"], header["Vary"] = cachePrivate, varyClient
 		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
 			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
-			return writeJSON(w, map[string]any{"location": origin + path, "use_registry_credentials": true})
+			return writeJSON(w, map[string]any{"location": h.besideQuestion(r, origin) + path, "use_registry_credentials": true})
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// besideQuestion returns what stands before the path of a package that a client fetches with its token. A client that knows the proxy
+// by the name of an upstream has a token for that name: the path alone leads to the same origin.
+func (h *Handler) besideQuestion(r *http.Request, origin string) string {
+	if h.cfg.Upstreams.byName(r.Host) != "" {
+		return ""
+	}
+	return origin
 }
 
 // locate returns where the package of v is. It sets the version to the latest if that is empty.

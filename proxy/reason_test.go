@@ -34,9 +34,9 @@ func TestReasonPhrase(t *testing.T) {
 	for _, overTLS := range []bool{false, true} {
 		server := failingServer(t, fmt.Errorf("%w: it is\r\nX-Injected: 1 \x1b[31mnot – for… you", modproxy.ErrDenied), overTLS)
 		for _, c := range []struct{ method, path, status, body string }{
-			{"GET", base + "/versions", "403 Forbidden (denied: it is  X-Injected: 1  [31mnot ? for... you)", `{"errors":["denied: it is  X-Injected: 1  [31mnot – for… you"]}` + "\n"},
-			{"HEAD", base + "/versions", "403 Forbidden (denied: it is  X-Injected: 1  [31mnot ? for... you)", ""},
-			{"GET", base + "/1.1.0/download", "403 Forbidden", `{"errors":["denied: it is  X-Injected: 1  [31mnot – for… you"]}` + "\n"},
+			{"GET", base + "/versions", "403 Forbidden (denied: it is  X-Injected: 1  [31mnot ? for... you; ask the operator of this proxy)", `{"errors":["denied: it is  X-Injected: 1  [31mnot – for… you; ask the operator of this proxy"]}` + "\n"},
+			{"HEAD", base + "/versions", "403 Forbidden (denied: it is  X-Injected: 1  [31mnot ? for... you; ask the operator of this proxy)", ""},
+			{"GET", base + "/1.1.0/download", "403 Forbidden", `{"errors":["denied: it is  X-Injected: 1  [31mnot – for… you; ask the operator of this proxy"]}` + "\n"},
 		} {
 			r, err := http.NewRequest(c.method, server.URL+c.path, nil)
 			if err != nil {
@@ -60,6 +60,7 @@ func TestReasonPhrase(t *testing.T) {
 // What is tried again shows a phrase for download, too; a 404 has the clients' own
 // words, and its connection stays open.
 func TestReasonPhraseByStatus(t *testing.T) {
+	const next = "; try again, and if that fails, ask the operator of this proxy"
 	soon := time.Now().Add(time.Minute) // so that no machine is too slow to have it say how long ago that was
 	for _, c := range []struct {
 		err      error
@@ -67,15 +68,15 @@ func TestReasonPhraseByStatus(t *testing.T) {
 		status   string
 		keepOpen bool
 	}{
-		{modproxy.ErrUnavailable, base + "/versions", "502 Bad Gateway (unavailable)", false},
-		{modproxy.ErrUnavailable, base + "/1.1.0/download", "502 Bad Gateway (unavailable)", false},
-		{&modproxy.FetchFailed{Time: soon, Err: &modproxy.NoSpace{Err: errors.New("the disk is full")}}, base + "/1.1.0/download", "507 Insufficient Storage (no space: the disk is full)", false},
+		{modproxy.ErrUnavailable, base + "/versions", "502 Bad Gateway (unavailable; try again, and if that fails, ask the operator of this proxy)", false},
+		{modproxy.ErrUnavailable, base + "/1.1.0/download", "502 Bad Gateway (unavailable; try again, and if that fails, ask the operator of this proxy)", false},
+		{&modproxy.FetchFailed{Time: soon, Err: &modproxy.NoSpace{Err: errors.New("the disk is full")}}, base + "/1.1.0/download", "507 Insufficient Storage (no space: the disk is full; ask the operator of this proxy)", false},
 		{modproxy.ErrDenied, base + "/1.1.0/download", "403 Forbidden", true},
 		{modproxy.ErrNotFound, base + "/versions", "404 Not Found", true},
-		{modproxy.ErrDenied, providers + "/versions", "409 Conflict (denied)", false},
-		{modproxy.ErrDenied, mirrors + "/index.json", "409 Conflict (denied)", false},
+		{modproxy.ErrDenied, providers + "/versions", "409 Conflict (denied; ask the operator of this proxy)", false},
+		{modproxy.ErrDenied, mirrors + "/index.json", "409 Conflict (denied; ask the operator of this proxy)", false},
 		{modproxy.ErrNotFound, mirrors + "/index.json", "404 Not Found", true},
-		{errors.New(strings.Repeat("a", 5000)), base + "/versions", "500 Internal Server Error (" + strings.Repeat("a", 600) + "...)", false},
+		{errors.New(strings.Repeat("a", 5000)), base + "/versions", "500 Internal Server Error (" + strings.Repeat("a", 600-len(next)) + "..." + next + ")", false},
 	} {
 		server := failingServer(t, c.err, false)
 		for _, protocol := range []string{"HTTP/1.1", "HTTP/1.0"} {

@@ -32,7 +32,8 @@ type Upstreams struct {
 type request struct {
 	kind kind
 	modproxy.ModuleVersion
-	own bool // the namespace says which upstream it is for
+	own bool   // the namespace says which upstream it is for
+	id  string // of a document
 }
 
 // kind is what a request asks for, as the log and the metrics name it.
@@ -146,7 +147,7 @@ func (u *Upstreams) named(escaped string) (string, error) {
 
 func (u *Upstreams) allowed(host string) error {
 	if !u.Any && !u.Hosts[host] {
-		return &requestError{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams", host)}
+		return &requestError{http.StatusForbidden, fmt.Errorf("%s is not one of this proxy's upstreams (operator: add it to upstreams)", host)}
 	}
 	return nil
 }

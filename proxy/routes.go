@@ -16,7 +16,7 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 	return func(w *response, r *http.Request, e *Event) error {
 		segment, path := auth.CutSegment(r.URL.EscapedPath())
 		q, malformed := parse(r.Host, path)
-		if malformed == nil && q.isList() {
+		if malformed == nil && (q.isList() || q.isOfDocuments()) {
 			e.Kind = string(q.kind)
 		} else if malformed == nil {
 			of, platform, ok := q.Platform()
@@ -34,6 +34,9 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 			return err
 		}
 		defer h.admission.turns.Give(client)
+		if refused != nil && malformed == nil && q.IsProvider() {
+			refused = asProviders(refused)
+		}
 		if err := cmp.Or(refused, malformed); err != nil {
 			return err
 		}
@@ -80,7 +83,6 @@ func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, err := io.WriteString(w, h.cfg.Process.Home(h.origin(r)))
 	return err
 }

@@ -3,6 +3,7 @@ package release
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,7 +134,7 @@ func (r *Release) Pack(dir string) (*modproxy.Package, error) {
 			return nil, err
 		}
 	}
-	return b.Package(dir, "")
+	return b.Package(context.Background(), dir, "") // which is small
 }
 
 // Open reads a release as [Release.Pack] packs it, to the end of p.

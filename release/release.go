@@ -66,7 +66,7 @@ type Archive struct {
 // Unallowed returns the error of [Verify] about a release without keys, and what an operator can do about it.
 func Unallowed() error {
 	_, err := verify(nil, nil, nil, time.Time{})
-	return fmt.Errorf("%w; if it signs none of its providers, they can be allowed by providers.unsigned", err)
+	return fmt.Errorf("%w (operator: if the registry signs none of its providers, providers.unsigned can allow them)", err)
 }
 
 // Key is an OpenPGP key as registries list it (gpg_public_keys).

@@ -252,7 +252,7 @@ func TestRequestsBound(t *testing.T) {
 
 // Two processes over one store count every request.
 func TestRequestsOfTwo(t *testing.T) {
-	d, err := disk.Open(t.TempDir())
+	d, err := disk.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestRequestsOfTwo(t *testing.T) {
 
 // A request costs little, also while others are recorded.
 func BenchmarkRequests(b *testing.B) {
-	d, err := disk.Open(b.TempDir())
+	d, err := disk.Open(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -309,7 +309,7 @@ var versionsOfMany = func() (list []string) {
 
 // What is recorded in a second takes much less than a second.
 func BenchmarkRequestsWrite(b *testing.B) {
-	d, err := disk.Open(b.TempDir())
+	d, err := disk.Open(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func BenchmarkSight(b *testing.B) {
 		for i := range n {
 			versions = append(versions, fmt.Sprintf("1.%d.0", i))
 		}
-		d, err := disk.Open(b.TempDir())
+		d, err := disk.Open(b.Context(), b.TempDir())
 		if err != nil {
 			b.Fatal(err)
 		}

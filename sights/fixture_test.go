@@ -78,19 +78,55 @@ type dates struct {
 	err   error
 	takes time.Duration
 	asked []string // versions, of each question
+
+	single   bool                                                         // it is asked about one version after the other
+	one      func(ctx context.Context, version string) (time.Time, error) // nil: as in give
+	askedOne []string                                                     // versions
+	pace     time.Duration                                                // of those that no client waits for
 }
 
-func (d *dates) Published(ctx context.Context, _ modproxy.Module, versions []string) (map[string]time.Time, error) {
+func (d *dates) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, []string, error) {
 	d.mu.Lock()
 	d.asked = append(d.asked, strings.Join(versions, " "))
-	give, err, takes := d.give, d.err, d.takes
+	give, err, takes, single := d.give, d.err, d.takes, d.single
 	d.mu.Unlock()
 	select {
 	case <-time.After(takes):
-		return give, err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, nil, ctx.Err()
 	}
+	if single && err == nil && len(versions) > 0 {
+		at, err := d.PublishedOf(ctx, m.At(versions[0]))
+		return map[string]time.Time{versions[0]: at}, versions[1:], err
+	}
+	return give, nil, err
+}
+
+func (d *dates) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error) {
+	d.mu.Lock()
+	d.askedOne = append(d.askedOne, v.Version)
+	at, one, pace := d.give[v.Version], d.one, d.pace
+	d.mu.Unlock()
+	if pace > 0 && modproxy.IsBackground(ctx) {
+		select {
+		case <-time.After(pace):
+		case <-modproxy.BroughtForward(ctx):
+		case <-ctx.Done():
+			return at, ctx.Err()
+		}
+	}
+	if one != nil {
+		return one(ctx, v.Version)
+	}
+	return at, nil
+}
+
+// singles returns how many versions were asked about one by one since it was called last.
+func (d *dates) singles() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer func() { d.askedOne = nil }()
+	return len(d.askedOne)
 }
 
 // asks returns the questions since it was called last.
@@ -216,7 +252,7 @@ func storages(t *testing.T, run func(t *testing.T, open func() store.Records)) {
 		run(t, func() store.Records {
 			closeAll()
 			var err error
-			if opened, err = disk.Open(dir); err != nil {
+			if opened, err = disk.Open(t.Context(), dir); err != nil {
 				t.Fatal(err)
 			}
 			return opened.Records()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -204,5 +205,23 @@ func TestAnswersInTime(t *testing.T) {
 				t.Errorf("it took %v", took)
 			}
 		}
+	})
+}
+
+// A module that is spelled otherwise is not new: the ledger has met it, and says how old its versions are.
+func TestAgeOfAnotherSpelling(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		l := ledgertest.NewMemory()
+		rec := ledgertest.NewRecord(modproxy.Module{Host: vpc.Host, Namespace: "ACME", Name: "Vpc", System: "aws"}, "1.0.0", "a")
+		rec.Time = time.Now().Add(-48 * time.Hour)
+		if err := l.Add(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		f.Ledger = l
+		r := refusing(t, f, &book{}, firstAllow)
+		r.Gate.Ledger = l
+		f.list(t, "1.0.0 2.0.0")
+		equal(t, "as old as its record", outcome(t, r, "1.0.0"), policy.Allowed)
+		equal(t, "of a module that was met before", outcome(t, r, "2.0.0"), policy.TooYoung)
 	})
 }

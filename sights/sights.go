@@ -33,9 +33,12 @@ const Kind store.Kind = "module-sights"
 // Dates are the dates that a registry gives for versions.
 type Dates interface {
 	// Published returns when versions of a module were published, as far as its registry says. Versions are canonical
-	// and without build metadata; those whose dates are wanted, the newest first. There may be an answer beside an
-	// error, which is that of a registry.
-	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
+	// and without build metadata; those whose dates are wanted, the newest first. The registry was not asked about
+	// rest, which PublishedOf does. There may be an answer beside an error, which is that of a registry.
+	Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error)
+	// PublishedOf returns when one version was published. The time is zero if its registry does not say. Questions in
+	// the background are as few as registries are sent at a time.
+	PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error)
 }
 
 // Ledger knows what was fetched before, also after the records of sights are lost.
@@ -56,7 +59,15 @@ type Registry struct {
 	once   sync.Once
 	recent *lru.Cache[modproxy.Module, recent]
 	failed *lru.Cache[modproxy.Module, time.Time] // when a registry was asked for dates and did not answer well
-	dating singleflight.Group
+
+	ending context.Context // of what asks for dates
+	end    context.CancelFunc
+	work   sync.WaitGroup
+	one    singleflight.Group // by version
+
+	mu        sync.Mutex                  // guards what follows
+	datings   map[modproxy.Module]*dating // under way, by module in one spelling
+	datingsOf map[string]int              // how many, by client
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -71,20 +82,14 @@ const (
 	maxRecent   = 512
 	maxVersions = 1000 // of a record that is remembered
 	maxTries    = 16   // to change a record that others change, too
-
-	datesAfter    = time.Hour        // how often a registry is asked for dates that it did not give
-	datesPause    = time.Minute      // how often, when it does not answer
-	datesWithin   = 10 * time.Second // how long it may take to give them
-	datesPatience = 2 * time.Second  // how long a question waits for that
 )
-
-// firstDate is before all dates of modules: Terraform itself is of this day. What is before it stands for no date.
-var firstDate = time.Date(2014, time.July, 28, 0, 0, 0, 0, time.UTC)
 
 func (r *Registry) init() {
 	r.once.Do(func() {
 		r.recent, _ = lru.New[modproxy.Module, recent](maxRecent) // fails for no size only
 		r.failed, _ = lru.New[modproxy.Module, time.Time](maxRecent)
+		r.ending, r.end = context.WithCancel(context.Background())
+		r.datings, r.datingsOf = map[modproxy.Module]*dating{}, map[string]int{}
 	})
 }
 
@@ -187,108 +192,6 @@ func (r *Registry) Take(ctx context.Context, m modproxy.Module, seen map[string]
 // Recorded returns what is recorded of m, and asks nobody. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
 	return r.read(ctx, m)
-}
-
-// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
-// It has two seconds to answer about versions that it was never asked about; what it answers later counts from then on.
-// Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
-	s, err := r.read(ctx, m)
-	if err != nil || r.Dates == nil {
-		return s, err
-	}
-	asks, waits := r.wantsDates(m, s)
-	if !asks {
-		return s, nil
-	}
-	if !waits {
-		ctx = modproxy.InBackground(ctx)
-	}
-	done := r.dating.DoChan(m.Folded().String(), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
-		defer cancel()
-		if err := r.date(ctx, m); err != nil {
-			r.failed.Add(m.Folded(), time.Now())
-			r.observe(m, err)
-		}
-		return nil, nil
-	})
-	if !waits {
-		return s, nil
-	}
-	select {
-	case <-done:
-	case <-time.After(datesPatience):
-	case <-ctx.Done():
-		return s, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
-	}
-	return r.read(ctx, m)
-}
-
-// wantsDates reports whether a version has no date and it is time to ask for it, and whether its registry was never asked
-// about one.
-func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) (asks, waits bool) {
-	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
-		return false, false
-	}
-	since := time.Since(s.Dated)
-	again := since >= datesAfter || since < 0 // when the clock was ahead
-	for _, v := range s.Versions {
-		switch {
-		case !takesDate(m, v):
-		case s.Dated.IsZero() || v.Seen.After(s.Dated):
-			return true, true
-		default:
-			asks = again
-		}
-	}
-	return asks, false
-}
-
-// date records the dates that the registry of m gives, and that it was asked.
-func (r *Registry) date(ctx context.Context, m modproxy.Module) error {
-	s, err := r.read(ctx, m)
-	if err != nil {
-		return err
-	}
-	now := time.Now().UTC()
-	dates, err := r.Dates.Published(ctx, m, undated(m, s))
-	return errors.Join(err, r.change(context.WithoutCancel(ctx), m, func(s *modproxy.Sight) {
-		if err == nil {
-			s.Dated = now
-		}
-		for name, v := range s.Versions {
-			at, ok := dates[name]
-			if !ok || at.Before(firstDate) || !takesDate(m, v) {
-				continue
-			}
-			if v.Published = at.UTC(); at.After(now) {
-				v.Published = now
-			}
-			s.Versions[name] = v
-		}
-	}))
-}
-
-// takesDate reports whether the date that a registry gives for a version of m counts. Of a provider it is what the signer says,
-// who may lie: it counts for what was listed when the provider was met, and not for what was seen to appear.
-func takesDate(m modproxy.Module, v modproxy.VersionSight) bool {
-	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
-}
-
-// undated returns the versions whose dates are wanted, the newest first.
-func undated(m modproxy.Module, s modproxy.Sight) (names []string) {
-	var list []modproxy.Version
-	for name, v := range s.Versions {
-		if version, err := modproxy.ParseVersion(name); err == nil && takesDate(m, v) {
-			list = append(list, version)
-		}
-	}
-	slices.SortFunc(list, func(a, b modproxy.Version) int { return b.Compare(a) })
-	for _, v := range list {
-		names = append(names, v.String())
-	}
-	return names
 }
 
 // read returns the record of m; a damaged one is as if it were not there.

@@ -28,7 +28,7 @@ type Collected struct {
 }
 
 // Collect removes what was set aside and what no record needs, and then evicts what is over the bound: the blobs that
-// were not used for longest, and are neither pinned nor open. Errors: that of the context, [StorageError].
+// were not used for longest, and are neither pinned nor open; those of [Store.Last] after all others. Errors: that of the context, [StorageError].
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	s.init()
 	if err = s.room.turn.Acquire(ctx, 1); err != nil {
@@ -104,13 +104,16 @@ func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.
 	m.mu.Lock()
 	over, line := m.kept+m.aside-limit, m.choose(m.idle, len(m.entries))
 	m.mu.Unlock()
-	for _, b := range line {
-		if over <= all.Bytes {
-			break
-		}
-		if _, pinned, err := s.needing(ctx, b.Digest); err != nil {
+	for i := 0; i < len(line) && all.Bytes < over; i++ {
+		b := line[i]
+		by, pinned, err := s.needing(ctx, b.Digest)
+		switch {
+		case err != nil:
 			return all, err
-		} else if !pinned && !orphans[b.Digest] {
+		case pinned || orphans[b.Digest]:
+		case s.postponed(ctx, b.Digest, by[b.Digest]):
+			line = append(line, b)
+		default:
 			all.add(b.Size)
 		}
 	}

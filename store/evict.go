@@ -50,6 +50,11 @@ func (s *Store) count(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		for _, b := range list {
+			if !b.Needed && b.Time.Before(s.started) { // a newer one is about to have a record
+				s.unrecorded.add(b.Size)
+			}
+		}
 		slices.SortFunc(list, func(a, b BlobInfo) int { return b.Used.Compare(a.Used) })
 		m.load(list)
 	}
@@ -82,7 +87,7 @@ func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 		n += m.kept + m.aside + m.reserved
 	}
 	if over := n - m.limit; over > 0 {
-		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) has room for: raise it, or make room with modproxy rm",
+		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) has room for (operator: raise it, or make room with modproxy rm)",
 			modproxy.SizeText(over), modproxy.SizeText(m.limit))}
 	}
 	return nil
@@ -99,15 +104,15 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		size += b.Size
 	}
 	if size > m.limit {
-		return 0, fmt.Errorf("%w: a package of %s, and all that are kept may have %s (cache.max_size)",
-			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))
+		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s, and all packages together may have %s (operator: raise cache.max_size)",
+			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	}
 	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return 0, err
 	}
 	defer m.turn.Release(1)
 	full := &modproxy.NoSpace{Err: fmt.Errorf(
-		"a package of %s finds no room within cache.max_size (%s): what is kept is pinned, set aside or being read",
+		"a package of %s finds no room beside what is pinned, quarantined or being read (operator: cache.max_size is %s)",
 		modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	var patience <-chan time.Time // with readers; nil: they are not waited for
 	unpinned := false
@@ -176,10 +181,22 @@ func (s *Store) pinned(ref Ref) bool {
 	return s.Kinds != nil && !known || s.Pins != nil && s.Pins.Pinned(ref)
 }
 
-// evict removes victims and the records that need them, or none if one of them turns out to be pinned: then
-// others have to be chosen. It is called in its turn, and ends the removal of the victims.
+// postponed reports whether a blob is to be evicted after all others, which was not known. It is known from then on.
+func (s *Store) postponed(ctx context.Context, d modproxy.Digest, by []Ref) (found bool) {
+	if s.Last == nil || !slices.ContainsFunc(by, func(ref Ref) bool { return s.Last(ctx, ref) }) {
+		return false
+	}
+	s.room.edit(d, func(e *entry) { found, e.last = !e.last, true })
+	return found
+}
+
+// evict removes victims and the records that need them, or none if one of them turns out to be pinned, or to be for
+// later: then others have to be chosen. It is called in its turn, and ends the removal of the victims.
 func (s *Store) evict(ctx context.Context, victims []modproxy.Digest, all *Amount) error {
 	by, pinned, err := s.needing(ctx, victims...)
+	for d, refs := range by {
+		pinned = s.postponed(ctx, d, refs) || pinned
+	}
 	if pinned || err != nil {
 		for _, d := range victims {
 			s.room.endRemoval(d, false, false)

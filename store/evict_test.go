@@ -56,6 +56,34 @@ func TestTooLarge(t *testing.T) {
 	})
 }
 
+// What is to be the last goes when there is nothing else, whenever it was used.
+func TestLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBounded(t, 1000)
+		f.change(t, func(s *store.Store) {
+			s.Last = func(_ context.Context, ref store.Ref) bool { return ref == refOf("300.1") || ref == refOf("300.2") }
+		})
+		for _, key := range []string{"300.1", "300.2", "100.3", "100.4", "100.5", "100.6"} {
+			f.mustGet(t, key)
+			time.Sleep(time.Second)
+		}
+		f.mustGet(t, "300.7")
+		equal(t, "there", f.there(t), "100.6 300.1 300.2 300.7")
+		if got, err := f.Collect(t.Context(), store.GC{MaxSize: 600, DryRun: true}); err != nil || got.Evicted.Bytes != 400 {
+			t.Errorf("would be evicted: %+v, %v", got, err)
+		}
+		if _, err := f.Collect(t.Context(), store.GC{MaxSize: 600}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "there", f.there(t), "300.1 300.2")
+		f.mustGet(t, "600.8")
+		equal(t, "there", f.there(t), "300.2 600.8")
+		f.mustGet(t, "900.9")
+		equal(t, "there", f.there(t), "900.9")
+		f.settled(t, 900)
+	})
+}
+
 // Blobs that several records need count once, and go for all of them.
 func TestSharedBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,6 +27,8 @@ type Store struct {
 	Kinds map[Kind]Keeper
 	// Pins says which records keep their blobs from being evicted. Nil: none do.
 	Pins Pins
+	// Last, if not nil, reports whether the blobs of a record are evicted after all others.
+	Last func(ctx context.Context, ref Ref) bool
 	// MaxSize bounds the bytes of all blobs that are kept, being written or set aside, as far as other processes'
 	// are known. To make room, blobs are evicted that were not used for longest. Zero: no bound.
 	MaxSize int64
@@ -43,8 +45,11 @@ type Store struct {
 	loads   singleflight.Group // of blobs into memory
 	checks  singleflight.Group // of whole blobs
 
-	ending  context.Context // of work in the background
-	end     context.CancelFunc
+	ending     context.Context // of work in the background
+	end        context.CancelFunc
+	started    time.Time
+	unrecorded Amount // blobs that were there at the start and that no record needed; of who has room.turn
+
 	mu      sync.Mutex // guards what follows
 	written time.Time  // when uses were last written down
 	work    sync.WaitGroup
@@ -69,12 +74,15 @@ const (
 	BlobEvicted   EventKind = "evicted"        // to make room; Digest, Bytes, and Refs, which went with it
 	BlobDamaged   EventKind = "blob_damaged"   // or lost, or unreadable; Digest, Refs that need it, Err
 	StorageFailed EventKind = "storage_failed" // in work that nobody waits for; Err
+	// Unrecorded: no record needs blobs that were there at the start, so they are not served; Count, Bytes
+	Unrecorded EventKind = "packages_without_record"
 )
 
 // Event is something that happened in a [Store].
 type Event struct {
 	Kind   EventKind
 	Digest modproxy.Digest
+	Count  int // of blobs
 	Bytes  int64
 	Refs   []Ref
 	Err    error

@@ -40,6 +40,7 @@ type entry struct {
 	kept       bool
 	removed    bool // before the room was loaded
 	pinned     bool // it is not evicted, as far as is known
+	last       bool // it is evicted after all others, as far as is known
 	unreadable bool // it could not be read the last time
 	readers    int
 	keeps      int           // calls of Keep that need it to stay
@@ -272,12 +273,14 @@ func (m *room) victims(n int64, most int) (list []modproxy.Digest) {
 }
 
 // choose returns the blobs that may be evicted now, were not used for longest and have n bytes together, but not more
-// than most. It is called with mu held, as is victims.
+// than most: first those that are not to be the last ones. It is called with mu held, as is victims.
 func (m *room) choose(n int64, most int) (list []BlobInfo) {
-	for place := m.order.Back(); place != nil && n > 0 && len(list) < most; place = place.Prev() {
-		if e := place.Value.(*entry); e.idle() {
-			n -= e.size
-			list = append(list, BlobInfo{Digest: e.digest, Size: e.size})
+	for _, last := range []bool{false, true} {
+		for place := m.order.Back(); place != nil && n > 0 && len(list) < most; place = place.Prev() {
+			if e := place.Value.(*entry); e.idle() && e.last == last {
+				n -= e.size
+				list = append(list, BlobInfo{Digest: e.digest, Size: e.size})
+			}
 		}
 	}
 	return list

@@ -20,7 +20,8 @@ func (s *Store) init() {
 		s.memory = newMemory(max(0, cmp.Or(s.Memory, 64<<20)))
 		s.checked = newChecks(s.memory.limit / 8)
 		s.ending, s.end = context.WithCancel(context.Background())
-		s.written = time.Now()
+		s.started = time.Now()
+		s.written = s.started
 	})
 }
 
@@ -30,11 +31,14 @@ func (s *Store) observe(e Event) {
 	}
 }
 
-// Start counts what is kept and evicts what is over MaxSize, in the background.
+// Start counts what is kept and evicts what is over MaxSize, in the background. Observe is told of blobs that no record needs.
 func (s *Store) Start() {
 	s.init()
 	s.background(func(ctx context.Context) error {
 		_, err := s.Collect(ctx, GC{MaxSize: s.MaxSize, OrphanAge: -1})
+		if n := s.unrecorded; err == nil && n.Blobs > 0 {
+			s.observe(Event{Kind: Unrecorded, Count: n.Blobs, Bytes: n.Bytes})
+		}
 		return err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"testing"
@@ -142,4 +143,40 @@ func TestCountFails(t *testing.T) {
 		equal(t, "there", f.there(t), "600.2")
 		f.settled(t, 600)
 	})
+}
+
+// A Store tells at its start how many blobs no record needs, if there are any. One that was put since may be about to have a record.
+func TestStartTellsOfUnrecordedBlobs(t *testing.T) {
+	for _, orphans := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t)
+			f.mustGet(t, "100.1")
+			put := func(what string) {
+				data, d := dataOf(what)
+				if err := f.storage.Blobs().Put(t.Context(), d, bytes.NewReader(data)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range orphans {
+				put(fmt.Sprintf("200.%d", i))
+			}
+			time.Sleep(time.Second)
+			f.restart(t)
+			time.Sleep(time.Second)
+			f.Open(t.Context(), modproxy.Digest{}, 1) // there is none: the Store is in use before it starts
+			time.Sleep(time.Second)
+			put("300.1")
+			f.Start()
+			synctest.Wait()
+			var told []store.Event
+			for _, e := range f.events {
+				if e.Kind == store.Unrecorded {
+					told = append(told, e)
+				}
+			}
+			if orphans == 0 && len(told) > 0 || orphans > 0 && (len(told) != 1 || told[0].Count != 2 || told[0].Bytes != 400) {
+				t.Errorf("with %d: told %+v", orphans, told)
+			}
+		})
+	}
 }

@@ -78,6 +78,28 @@ type Records interface {
 	Needing(ctx context.Context, d modproxy.Digest) ([]Record, error)
 }
 
+// Inspector is implemented by [Records] that can find damage which Get and List do not show.
+type Inspector interface {
+	// Inspect compares the storage with itself. It changes nothing.
+	Inspect(ctx context.Context) (Inspection, error)
+	// Mend makes what the storage has noted beside records agree with them.
+	Mend(ctx context.Context, list []Loss) error
+}
+
+// Inspection is what [Inspector.Inspect] has found.
+type Inspection struct {
+	Damage error  // of the storage as a whole, which may lose any record or not end; it names a remedy. Nil: there is none
+	Lost   []Loss // in no order
+}
+
+// Loss is a record of which the storage has noted that it needs a blob, and which is not there; or, if it is Present, one that
+// needs a blob of which the storage has not noted that.
+type Loss struct {
+	Ref
+	Digest  modproxy.Digest
+	Present bool
+}
+
 // Blobs keeps bytes by their digest. Its methods are safe for concurrent use by many processes.
 type Blobs interface {
 	// Put keeps what r gives. It is durable when Put returns nil, and not there when Put fails: because of r,
@@ -152,6 +174,7 @@ type BlobInfo struct {
 	Size   int64     // in bytes
 	Time   time.Time // when it was put
 	Used   time.Time // when it was last used, as far as Touch was told; else Time
+	Needed bool      // a record needs it, or a damaged one may
 }
 
 // Aside is what was set aside: damaged blobs, and what else the storage keeps as evidence.

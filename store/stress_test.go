@@ -25,7 +25,7 @@ func TestEverythingAtOnce(t *testing.T) {
 		everythingAtOnce(t, &store.Store{Records: m.Records(), Blobs: m.Blobs(), Aside: &m}, 100)
 	})
 	t.Run("disk", func(t *testing.T) {
-		d, err := disk.Open(t.TempDir())
+		d, err := disk.Open(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

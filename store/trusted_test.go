@@ -33,7 +33,7 @@ type files struct {
 func newFiles(t *testing.T) *files {
 	t.Helper()
 	dir := t.TempDir()
-	d, err := disk.Open(dir)
+	d, err := disk.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

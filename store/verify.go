@@ -40,7 +40,9 @@ type Damage struct {
 type DamageKind string
 
 const (
+	DamagedIndex  DamageKind = "index_damaged"   // the storage of the records, which is not repaired
 	DamagedRecord DamageKind = "record_damaged"  // it is not what was put
+	LostRecord    DamageKind = "record_missing"  // there are traces of it
 	WrongRecord   DamageKind = "pin_differs"     // it says something that does not count
 	MissingBlob   DamageKind = "package_missing" // a record needs it
 	DamagedBlob   DamageKind = "package_damaged" // its bytes are not those that its digest or a record names
@@ -83,6 +85,12 @@ func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, er
 			v.rebuilders[kind] = sync.OnceValues(func() (Rebuilder, error) { return keeper.Rebuild(ctx) })
 		}
 	}
+	if !rebuild {
+		if sound, err := v.inspect(ctx); err != nil || !sound {
+			v.progress()
+			return v.out, failure(ctx, err)
+		}
+	}
 	err := s.eachBlob(ctx, func(b BlobInfo) {
 		v.blobs[b.Digest] = verifiedBlob{size: b.Size}
 		v.out.Total += b.Size
@@ -101,6 +109,9 @@ func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, er
 		}
 		err = errors.Join(group.Wait(), ctx.Err())
 	}
+	if err == nil {
+		v.reportLost(ctx)
+	}
 	v.progress()
 	return v.out, failure(ctx, err)
 }
@@ -111,6 +122,7 @@ type verification struct {
 	asked      Check
 	blobs      map[modproxy.Digest]verifiedBlob
 	rebuilders map[Kind]func() (Rebuilder, error) // begun when the first blob is met that has no records
+	lost       []Loss
 	started    time.Time
 
 	mu   sync.Mutex // guards what follows, and calls of Found and Progress

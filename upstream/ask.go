@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/hedge"
 )
 
 const (
 	// patience is how long after its beginning a question is still sent, again if need be. A client asks twice, and
 	// is answered within three seconds each time.
-	patience = 5 * time.Second
-	// lateAfter is about the time after which an answer that has not begun is late: another one may come sooner.
-	lateAfter  = 1500 * time.Millisecond
-	maxTries   = 3                      // answers that one question waits for at a time
+	patience   = 5 * time.Second
 	againAfter = 200 * time.Millisecond // the shortest pause after a failure; it doubles
 	againMost  = 600 * time.Millisecond // the longest
 )
@@ -42,108 +41,93 @@ func begin(ctx context.Context) {
 	}
 }
 
-// result is what a try came to, or that it is late.
-type result[T any] struct {
-	value T
-	err   error
-	sent  bool
-	late  bool // and goes on
-}
+// notSent is the error of a try that the gate did not let pass.
+type notSent struct{ error }
+
+func (n *notSent) Unwrap() error { return n.error }
 
 // ask sends a question about something of a namespace through the gate, which waits a few seconds while the registry
-// is in trouble. It sends the question again when that met trouble or its answer is late: the first answer counts.
+// is in trouble. It sends the question again when that met trouble, and hedges it when its answer is late: the gate,
+// which every try passes, bounds what the registry is sent.
 func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	deadline := time.Now().Add(patience)
-	results := make(chan result[T])
-	tell := func(r result[T]) {
-		select {
-		case results <- r:
-		case <-ctx.Done():
-		}
-	}
-	underWay, pause := 0, againAfter
-	start := func() {
-		underWay++
-		go sendOnce(ctx, g, namespace, deadline, send, tell)
-	}
-	start()
-	var next <-chan time.Time // of the next try, unless that waits for nothing
-	for {
-		select {
-		case <-next:
-			next = nil
-			start()
-		case r := <-results:
-			if r.late {
-				if next == nil && underWay < maxTries && time.Now().Before(deadline) {
-					start()
-				}
-				continue
+	deadline, pause := time.Now().Add(patience), againAfter
+	answer, err = hedge.Do(within, hedge.Request[T]{
+		Send: func(ctx context.Context, late func()) (T, error) {
+			return sendOnce(ctx, g, namespace, deadline, send, late)
+		},
+		May: func() bool { return g.hedges && time.Now().Before(deadline) },
+		Failed: func(err error) (wait time.Duration, final bool) {
+			if _, unsent := errors.AsType[*notSent](err); unsent {
+				return -1, false
 			}
-			underWay--
-			why, _ := trouble(r.err)
-			later, isLater := errors.AsType[*modproxy.RetryLater](r.err)
-			passes := isLater || why != nil && errors.Is(r.err, modproxy.ErrUnavailable)
-			if r.err == nil || r.sent && !passes {
-				return r.value, r.err
+			later, isLater := errors.AsType[*modproxy.RetryLater](err)
+			if !isLater && !isTrouble(err) {
+				return 0, true
 			}
-			if r.sent {
-				modproxy.Troubled(ctx, r.err)
-			}
-			wait := pause/2 + rand.N(pause/2+1)
+			modproxy.Troubled(ctx, err)
+			wait = pause/2 + rand.N(pause/2+1)
 			if isLater {
 				wait = max(wait, time.Until(later.After))
 			}
-			switch {
-			case next == nil && r.sent && time.Now().Add(wait).Before(deadline) && !g.lasting(namespace):
-				next = time.After(wait)
-				pause = min(2*pause, againMost)
-			case next == nil && underWay == 0:
-				return r.value, r.err
+			if !time.Now().Add(wait).Before(deadline) || g.lasting(namespace) {
+				return -1, false
 			}
-		case <-ctx.Done():
-			return answer, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
-		}
+			pause = min(2*pause, againMost)
+			return wait, false
+		},
+	})
+	if unsent, ok := errors.AsType[*notSent](err); ok {
+		return answer, unsent.error
 	}
+	switch _, isLater := errors.AsType[*modproxy.RetryLater](err); {
+	case err != nil && ctx.Err() != nil && err == context.Cause(ctx):
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	case !isLater && isTrouble(err) && egress.MayPass(err):
+		err = &modproxy.Temporary{Err: err}
+	}
+	return answer, err
 }
 
-// sendOnce sends the question when that may be. It tells the result, and before that perhaps that it is late.
+// isTrouble reports whether err says that the registry is in trouble, which may pass.
+func isTrouble(err error) bool {
+	why, _ := trouble(err)
+	return why != nil && errors.Is(err, modproxy.ErrUnavailable)
+}
+
+// sendOnce sends the question when that may be. It calls late when the answer is late and the try goes on.
 func sendOnce[T any](
-	ctx context.Context, g *gate, namespace string, deadline time.Time,
-	send func(context.Context) (T, error), tell func(result[T]),
-) {
-	var r result[T]
-	defer func() { tell(r) }()
+	ctx context.Context, g *gate, namespace string, deadline time.Time, send func(context.Context) (T, error), late func(),
+) (answer T, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t := &try{namespace: namespace, cancel: cancel}
 	leave, err := g.enter(ctx, t, deadline)
-	if r.err = err; err != nil {
-		return
+	if err != nil {
+		return answer, &notSent{err}
 	}
 	// A try that is late makes place for others.
 	timer := time.AfterFunc(t.late, func() {
 		overdue := g.overdue(t)
 		leave()
 		if overdue {
-			tell(result[T]{late: true})
+			late()
 		}
 	})
 	defer func() {
 		timer.Stop()
 		leave()
-		outcome := r.err
+		outcome := err
 		if p := recover(); p != nil {
-			r.err, outcome = modproxy.Fault(p), context.Canceled
+			err, outcome = modproxy.Fault(p), context.Canceled
 		}
 		g.done(t, outcome)
 	}()
-	r.sent = true
-	if r.value, r.err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {
-		r.err = errLate
+	if answer, err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {
+		err = errLate
 	}
+	return answer, err
 }
 
 // enter waits until t may be sent: for the end of an outage, for a turn, and as the rate demands, but no longer

@@ -15,10 +15,14 @@ import (
 
 // What is beside the module registry protocol. Its troubles say nothing about what the protocol itself asks for.
 const (
-	modulesV2   service = "modules.v2"   // beside modules.v1: documents that follow JSON:API
-	moduleDocs  service = "module.docs"  // below modules.v1: a document about each version, and the count of downloads
-	moduleLists service = "module.lists" // below modules.v1: lists of modules
-	tofuDocs    service = "tofu.docs"    // at another origin: see [Host]
+	modulesV2        service = "modules.v2"    // beside modules.v1: documents that follow JSON:API
+	moduleDocs       service = "module.docs"   // below modules.v1: a document about each version, and the count of downloads
+	moduleLists      service = "module.lists"  // below modules.v1: lists of modules
+	providersV2      service = "providers.v2"  // beside providers.v1: documents that follow JSON:API
+	providerDocs     service = "provider.docs" // below providers.v1: a document about each version
+	providerTexts    service = "provider.text" // beside providers.v2: the documents that these name
+	tofuDocs         service = "tofu.docs"     // at another origin: see [Host]
+	tofuProviderDocs service = "tofu.provider.docs"
 )
 
 var _ modproxy.Catalog = (*Client)(nil)
@@ -28,7 +32,7 @@ var _ modproxy.Catalog = (*Client)(nil)
 func described[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, read func(r *reading, document []byte) (T, error),
 ) (none T, err error) {
-	leave, err := c.gate(serviceOf{s.host, modulesV1}).beside(ctx)
+	leave, err := c.gate(serviceOf{s.host, s.protocol()}).beside(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -49,11 +53,20 @@ func described[T any](
 	return answer, err
 }
 
+// protocol returns the service of a registry protocol that s is beside.
+func (s service) protocol() service {
+	switch s {
+	case providersV2, providerDocs, providerTexts, tofuProviderDocs:
+		return providersV1
+	}
+	return modulesV1
+}
+
 // Details implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there.
 func (c *Client) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
 	known := c.spelled.Contains(v.Module.At(""))
 	d, err := c.details(ctx, v)
-	if errors.Is(err, modproxy.ErrNotFound) && !known && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
+	if errors.Is(err, modproxy.ErrNotFound) && !known && !v.IsProvider() && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
 		d, err = c.details(ctx, v)
 	}
 	if err != nil {
@@ -65,7 +78,11 @@ func (c *Client) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 
 // details asks for the document about v by what is known of the registry's spelling of its version.
 func (c *Client) details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
-	if c.cfg.Hosts[v.Host].Docs != "" {
+	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
+	if v.IsProvider() {
+		return c.providerDetails(ctx, v, elsewhere)
+	}
+	if elsewhere {
 		path := modulePath(v.Module, "v"+url.PathEscape(v.Version)+"/index.json")
 		return described(ctx, c, serviceOf{v.Host, tofuDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
 			return r.docsDetails(document, v)
@@ -90,8 +107,13 @@ func (c *Client) History(ctx context.Context, m modproxy.Module) (*modproxy.Hist
 
 func (c *Client) history(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
 	s, path, parse := modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions", (*reading).history
-	if c.cfg.Hosts[m.Host].Docs != "" {
+	switch elsewhere := c.cfg.Hosts[m.Host].Docs != ""; {
+	case elsewhere && m.IsProvider():
+		s, path, parse = tofuProviderDocs, providerPath(m, "index.json"), (*reading).docsHistory
+	case elsewhere:
 		s, path, parse = tofuDocs, modulePath(m, "index.json"), (*reading).docsHistory
+	case m.IsProvider():
+		s, path = providersV2, m.Namespace+"/"+m.Name+"?include=provider-versions"
 	}
 	return described(ctx, c, serviceOf{m.Host, s}, path, func(r *reading, document []byte) (*modproxy.History, error) {
 		return parse(r, document, m)

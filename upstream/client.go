@@ -41,8 +41,8 @@ type Config struct {
 type Host struct {
 	Modules   string // its modules.v1 base URL; empty means service discovery
 	Providers string // its providers.v1 base URL; likewise
-	// Docs is the base URL of an API like that of https://api.opentofu.org, which describes the modules of this registry. Empty: the
-	// registry does itself. No token is sent there.
+	// Docs is the base URL of an API like that of https://api.opentofu.org, which describes the modules and providers of this registry.
+	// Empty: the registry does itself. No token is sent there.
 	Docs string
 	// Token is its bearer token. It is sent to https on the registry's hostname and port and to the origins of
 	// Modules and Providers; never anywhere else.
@@ -74,6 +74,7 @@ type Client struct {
 	spelled   *expirable.LRU[modproxy.ModuleVersion, string]            // see spelling
 	described *expirable.LRU[modproxy.ModuleVersion, *release.Download] // by releases and their zip archives
 	gates     *lru.Cache[serviceOf, *gate]
+	paces     *lru.Cache[string, *pace] // by host
 }
 
 // New makes a Client. Its error names the setting that is wrong.
@@ -93,6 +94,7 @@ func New(cfg Config) (*Client, error) {
 	c.described = expirable.NewLRU[modproxy.ModuleVersion, *release.Download](maxDescribed, nil, locationLife)
 	c.found, _ = lru.New[string, discovered](maxRemembered)
 	c.gates, _ = lru.New[serviceOf, *gate](maxRemembered)
+	c.paces, _ = lru.New[string, *pace](maxRemembered)
 	return c, nil
 }
 
@@ -123,6 +125,7 @@ func question[T any](
 		}
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: asked.String(), Header: header, Credentials: c.shown(s), Redirects: 5, Attempts: 2, MaxBytes: limit,
+			NoHedging: true, // ask does it, through the gate
 		})
 		if err != nil {
 			return answer, fetch.Outgoing(err)
@@ -188,7 +191,7 @@ func (c *Client) credentials(host string) []egress.Credential {
 
 // shown returns what is shown to those who offer a service of a registry, see credentials.
 func (c *Client) shown(s serviceOf) []egress.Credential {
-	if s.service == tofuDocs {
+	if s.service == tofuDocs || s.service == tofuProviderDocs {
 		return nil
 	}
 	return c.credentials(s.host)
@@ -196,12 +199,12 @@ func (c *Client) shown(s serviceOf) []egress.Credential {
 
 // refusal returns what an answer with an unexpected status means.
 func (c *Client) refusal(s serviceOf, res *http.Response) error {
-	advice := "set a token for upstream " + s.host
+	advice := " (operator: set upstreams[].token for " + s.host + ")"
 	switch {
-	case s.service == tofuDocs:
-		advice = "it is what docs says for upstream " + s.host + ", and is shown no token"
+	case s.service == tofuDocs, s.service == tofuProviderDocs:
+		advice = "; it is shown no token (operator: it is upstreams[].docs of " + s.host + ")"
 	case !c.cfg.Hosts[s.host].Token.IsZero():
-		advice = "the token that is set for upstream " + s.host + " does not open it"
+		advice = " (operator: upstreams[].token of " + s.host + " does not open it)"
 	}
 	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// newClient makes a client that may reach this machine.
+// newClient makes a client that may reach this machine. It does not hedge: tests count requests.
 func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream.Host, set ...func(*upstream.Config)) *upstream.Client {
 	t.Helper()
 	out, err := egress.New(egress.Config{
-		Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile,
+		Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile, NoHedging: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +51,17 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 		t.Fatal(err)
 	}
 	return c
+}
+
+// hedging makes a client hedge.
+func hedging(t testing.TB, u *registrytest.Upstream) func(*upstream.Config) {
+	t.Helper()
+	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { out.Close() })
+	return func(cfg *upstream.Config) { cfg.Egress = out }
 }
 
 func TestRegistry(t *testing.T) {
@@ -280,7 +291,7 @@ func TestDiscoveryOutlivesWhoBegan(t *testing.T) {
 // A discovery that failed late takes nothing from one that succeeded meanwhile.
 func TestLateDiscoveryTakesNothing(t *testing.T) {
 	u := registrytest.New(t, registrytest.Modules())
-	client := newClient(t, u, nil)
+	client := newClient(t, u, nil, hedging(t, u))
 	u.Set(registrytest.Discovery, registrytest.Knobs{Hold: true, Status: 404, Times: 1})
 	if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
 		t.Fatalf("with the first discovery on its way: %v", err)

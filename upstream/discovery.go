@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/hedge"
 )
 
 // service is one that a registry offers, by its name in a discovery document.
@@ -48,16 +49,22 @@ type discovered struct {
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	h := c.cfg.Hosts[s.host]
 	switch s.service {
-	case modulesV2, moduleDocs, moduleLists:
-		base, err := c.base(ctx, serviceOf{s.host, modulesV1})
-		if err == nil && s.service == modulesV2 {
-			return besideV1(base)
+	case modulesV2, moduleDocs, moduleLists, providersV2, providerDocs, providerTexts:
+		base, err := c.base(ctx, serviceOf{s.host, s.protocol()})
+		if err == nil && (s.service == modulesV2 || s.service == providersV2 || s.service == providerTexts) {
+			base, err = besideV1(base)
+		}
+		if err == nil && s.service == providerTexts {
+			return base.Parse("../provider-docs/")
 		}
 		return base, err
-	case tofuDocs:
+	case tofuDocs, tofuProviderDocs:
 		base, err := serviceURL(nil, h.Docs)
 		if err != nil {
 			return nil, err
+		}
+		if s.service == tofuProviderDocs {
+			return base.Parse("registry/docs/providers/")
 		}
 		return base.Parse("registry/docs/modules/")
 	}
@@ -70,7 +77,7 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 		return known.usable(s.service, now)
 	}
 	answer := c.look(ctx, s.host)
-	late := time.After(lateAfter)
+	late := time.After(hedge.Late())
 	for {
 		select {
 		case r := <-answer:
@@ -80,7 +87,6 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 			}
 			return found.usable(s.service, now)
 		case <-late:
-			c.finding.Forget(s.host) // the next question may find it sooner
 			if u, err := known.usable(s.service, now); u != nil {
 				return u, err
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/hedge"
 )
 
 // gate decides when a question for one service of a registry is sent: it shares turns among those that ask, those that
@@ -24,11 +24,12 @@ import (
 // It has an outage for the registry, and one for each namespace in trouble. What one namespace fails with says
 // nothing about others, unless two fail and none succeeds.
 type gate struct {
-	host  string        // of the registry, for people
-	turns *fair.Turns   // by client
-	heavy chan struct{} // of those that have a turn, the ones with a large answer
-	slots *fair.Turns   // of modules.v1 and providers.v1, for the questions beside the protocol
-	rate  *rate.Limiter
+	host   string        // of the registry, for people
+	hedges bool          // see [egress.Client.Hedges]
+	turns  *fair.Turns   // by client
+	heavy  chan struct{} // of those that have a turn, the ones with a large answer
+	slots  *fair.Turns   // of modules.v1 and providers.v1, for the questions beside the protocol
+	rate   *rate.Limiter
 
 	mu      sync.Mutex
 	whole   outage
@@ -54,6 +55,7 @@ func newGate(perSecond int) *gate {
 	perSecond = cmp.Or(perSecond, gateRate)
 	return &gate{
 		host:   "the registry",
+		hedges: true,
 		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
 		slots:  fair.New(gateBeside, gateBeside, 0, gateQueue),
@@ -68,7 +70,7 @@ func (c *Client) gate(s serviceOf) *gate {
 		return g
 	}
 	g := newGate(c.cfg.Hosts[s.host].Rate)
-	g.host = s.host
+	g.host, g.hedges = s.host, c.cfg.Egress.Hedges()
 	if s.service != modulesV1 {
 		modules := c.gate(serviceOf{s.host, modulesV1})
 		g.turns, g.rate = modules.turns, modules.rate
@@ -118,7 +120,7 @@ func (g *gate) outages(namespace string) []*outage {
 func (g *gate) pass(t *try) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t.began, t.late = time.Now(), lateAfter*3/4+rand.N(lateAfter/2)
+	t.began, t.late = time.Now(), hedge.Late()
 	outages := g.outages(t.namespace)
 	if slices.ContainsFunc(outages, func(o *outage) bool { return o.holds(t.began) }) {
 		return false

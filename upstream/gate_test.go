@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 )
 
@@ -178,7 +179,7 @@ func TestGateTellsNamespacesApart(t *testing.T) {
 // Providers that are down, or want to be left alone, keep nobody from modules. Both
 // are asked at the rate of their host.
 func TestGateTellsServicesApart(t *testing.T) {
-	c, err := New(Config{})
+	c, err := New(Config{Egress: new(egress.Client)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,16 +11,21 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// history reads what /v2/ says about m and its versions, a document that follows JSON:API.
+// history reads what /v2/ says about m, a module or a provider, and its versions: a document that follows JSON:API.
 func (r *reading) history(document []byte, m modproxy.Module) (*modproxy.History, error) {
 	var doc struct {
 		Data struct {
 			Attributes struct {
-				Owner     string `json:"owner-name"`
-				Logo      string `json:"provider-logo-url"`
-				Source    string `json:"source"`
-				Downloads int64  `json:"downloads"`
-				Verified  bool   `json:"verified"`
+				Owner       string `json:"owner-name"`
+				Logo        string `json:"provider-logo-url"`
+				OwnLogo     string `json:"logo-url"` // of a provider
+				Source      string `json:"source"`
+				Downloads   int64  `json:"downloads"`
+				Verified    bool   `json:"verified"`
+				Alias       string `json:"alias"`
+				Tier        string `json:"tier"`
+				Description string `json:"description"`
+				Warning     string `json:"warning"`
 			} `json:"attributes"`
 		} `json:"data"`
 		Included json.RawMessage `json:"included"`
@@ -28,7 +33,10 @@ func (r *reading) history(document []byte, m modproxy.Module) (*modproxy.History
 	if !object(document, &doc) {
 		return nil, fmt.Errorf("%w: what describes the versions is not a JSON object", modproxy.ErrInvalid)
 	}
-	all := dated{}
+	all, versions := dated{}, "module-versions"
+	if m.IsProvider() {
+		versions = "provider-versions"
+	}
 	for _, text := range r.elements(doc.Included) {
 		var one struct {
 			Type       string `json:"type"`
@@ -41,7 +49,7 @@ func (r *reading) history(document []byte, m modproxy.Module) (*modproxy.History
 				Downloads   int64  `json:"downloads"`
 			} `json:"attributes"`
 		}
-		if a := &one.Attributes; object(text, &one) && one.Type == "module-versions" {
+		if a := &one.Attributes; object(text, &one) && one.Type == versions {
 			all.add(modproxy.DatedVersion{
 				Version: canonical(a.Version), Published: date(a.Published), Description: clean.Prose(a.Description),
 				Tag: clean.Line(a.Tag), Source: webURL(nil, a.Source), Downloads: max(0, a.Downloads),
@@ -49,10 +57,15 @@ func (r *reading) history(document []byte, m modproxy.Module) (*modproxy.History
 		}
 	}
 	a := doc.Data.Attributes
-	return &modproxy.History{
+	h := &modproxy.History{
 		Module: m, Owner: clean.Line(a.Owner), Logo: webURL(r.from, a.Logo), Source: webURL(nil, a.Source),
 		Downloads: max(0, a.Downloads), Verified: a.Verified, Versions: all.list(),
-	}, r.err
+	}
+	if m.IsProvider() {
+		h.Logo, h.Alias, h.Tier = webURL(r.from, a.OwnLogo), clean.Line(a.Alias), clean.Line(a.Tier)
+		h.Description, h.Warning = clean.Prose(a.Description), clean.Prose(a.Warning)
+	}
+	return h, r.err
 }
 
 // dated are versions by their canonical spelling.

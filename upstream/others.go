@@ -62,7 +62,7 @@ var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}\.v[0-9]{1,4}(\.[0-9
 // othersOf returns what Others does, of a document of host. What leads to paths of registry protocols is left out: rules that refuse
 // modules hold for these.
 func (d discovered) othersOf(host string, set Host) map[string]string {
-	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/"}
+	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/", "/v2/providers/", "/v2/provider-versions/", "/v2/provider-docs/"}
 	for _, s := range []service{modulesV1, providersV1} {
 		if u, err := d.url(s); err == nil {
 			taken = append(taken, u.Path)
@@ -157,7 +157,7 @@ func (c *Client) document(ctx context.Context, host, path string) (d document, e
 		defer res.Body.Close()
 		begin(ctx)
 		if res.StatusCode != http.StatusOK {
-			return d, fetch.Refusal(res, egress.Redact(res.Request.URL), "modproxy passes no token on")
+			return d, fetch.Refusal(res, egress.Redact(res.Request.URL), "; modproxy passes no token on")
 		}
 		if d.mediaType, _, err = mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || !isDocument(d.mediaType) {
 			return d, fmt.Errorf("%w: %s answered neither JSON nor plain text", modproxy.ErrInvalid, egress.Redact(res.Request.URL))

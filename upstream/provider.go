@@ -109,10 +109,7 @@ func (c *Client) askDownload(ctx context.Context, v modproxy.ModuleVersion, p mo
 	return question(ctx, c, serviceOf{v.Host, providersV1}, path, release.MaxDownload, read)
 }
 
-const (
-	fileRedirects = 10 // as the clients follow them
-	fileTries     = 3
-)
+const fileRedirects = 10 // as the clients follow them
 
 // getFile asks for a file of a provider of host, which some server has at u. The answer has the status 200, or 206 if a part is
 // asked for. Servers are shown no credential but the registry's, at its own origins. Again reports whether another try may
@@ -131,7 +128,7 @@ func (c *Client) getFile(ctx context.Context, host string, u *url.URL, r egress.
 		// The registry has said that there is such a release.
 		return nil, false, &modproxy.Lasting{Err: &fetch.Answered{Where: where, Status: res.Status, Code: res.StatusCode}}
 	}
-	advice := "its publisher must let everybody read what the registry " + host + " names"
+	advice := "; its publisher must let everybody read what the registry " + host + " names"
 	return nil, fetch.MayPass(res.StatusCode), fetch.Refusal(res, where, advice)
 }
 

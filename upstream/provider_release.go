@@ -33,6 +33,11 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
 	}
+	return c.pack(d, r, sums)
+}
+
+// pack packs a release that is complete but for what d says of its packages.
+func (c *Client) pack(d *release.Download, r *release.Release, sums *release.Sums) (*modproxy.Package, error) {
 	facts, err := r.Facts()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)
@@ -110,10 +115,12 @@ func (c *Client) archives(ctx context.Context, v modproxy.ModuleVersion, d *rele
 			return nil, err
 		}
 	}
-	slices.SortFunc(archives, func(a, b release.Archive) int {
-		return cmp.Or(strings.Compare(a.OS, b.OS), strings.Compare(a.Arch, b.Arch))
-	})
+	slices.SortFunc(archives, byPlatform)
 	return archives, nil
+}
+
+func byPlatform(a, b release.Archive) int {
+	return cmp.Or(strings.Compare(a.OS, b.OS), strings.Compare(a.Arch, b.Arch))
 }
 
 const (
@@ -157,7 +164,7 @@ func (c *Client) addOdd(ctx context.Context, v modproxy.ModuleVersion, sums *rel
 
 // readFile returns what is at u, which has most bytes at most.
 func (c *Client) readFile(ctx context.Context, host string, u *url.URL, most int64) (content []byte, err error) {
-	err = fetch.Retry(ctx, fileTries, func() (bool, error) {
+	err = fetch.Retry(ctx, func() (bool, error) {
 		var res *http.Response
 		res, again, err := c.getFile(ctx, host, u, egress.Request{MaxBytes: most})
 		if err != nil {
@@ -168,40 +175,4 @@ func (c *Client) readFile(ctx context.Context, host string, u *url.URL, most int
 		return egress.MayPass(err), fetch.Outgoing(err)
 	})
 	return content, err
-}
-
-const (
-	maxSigned  = 5 // releases whose signatures are read for their dates
-	signedOnce = 2 // of them at a time
-)
-
-// signed returns when the first versions of m were signed, where that can be known.
-func (c *Client) signed(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
-	versions = versions[:min(len(versions), maxSigned)]
-	times := make([]time.Time, len(versions))
-	var g errgroup.Group
-	g.SetLimit(signedOnce)
-	for i, version := range versions {
-		g.Go(func() error {
-			d, err := c.askAnyDownload(ctx, m.At(version))
-			if err == nil {
-				c.described.Add(m.At(version), d)
-				var signer release.Signer
-				_, signer, err = c.verified(ctx, m, d)
-				times[i] = signer.Time
-			}
-			if inTrouble(ctx, err) {
-				return err
-			}
-			return nil // others may have one
-		})
-	}
-	err := g.Wait()
-	dates := map[string]time.Time{}
-	for i, version := range versions {
-		if !times[i].IsZero() {
-			dates[version] = times[i]
-		}
-	}
-	return dates, err
 }

@@ -51,7 +51,7 @@ func (c *Client) zip(ctx context.Context, v modproxy.ModuleVersion, d *release.D
 		p: &modproxy.Package{Digest: d.Archive.Digest, Time: time.Now(), Source: modproxy.Source{URL: egress.Redact(d.ZipURL)}},
 	}
 	in.p.Sum = modproxy.NewSum(in.p.Digest)
-	err = fetch.Retry(ctx, fileTries, func() (again bool, err error) {
+	err = fetch.Retry(ctx, func() (again bool, err error) {
 		in.first, again, err = in.ask(ctx)
 		return again, err
 	})
@@ -103,7 +103,7 @@ func (in *incoming) bring(ctx context.Context) (modproxy.Facts, error) {
 	in.once.Do(func() {
 		in.err = fmt.Errorf("%w: it did not arrive", modproxy.ErrUnavailable) // if this panics
 		defer func() { in.file.End(in.err) }()
-		in.err = fetch.Retry(ctx, fileTries, func() (again bool, err error) {
+		in.err = fetch.Retry(ctx, func() (again bool, err error) {
 			res := in.first
 			if in.first = nil; res == nil {
 				if res, again, err = in.ask(ctx); err != nil {
@@ -162,7 +162,7 @@ func (in *incoming) receive(res *http.Response) (again bool, err error) {
 		}
 		switch most := in.client.cfg.Providers.maxReceived(); {
 		case in.size > most:
-			return false, fmt.Errorf("%w: %s has more than the %d bytes that are allowed (providers.max_received)",
+			return false, fmt.Errorf("%w: %s has more than the %d bytes that are allowed (operator: providers.max_received)",
 				modproxy.ErrInvalid, in.p.Source.URL, most)
 		case err == io.EOF:
 			return false, nil

@@ -36,7 +36,7 @@ func TestZipBreaksOff(t *testing.T) {
 		"once":  {registrytest.Knobs{Truncate: 50, Times: 1}, []string{"", "bytes=50-"}, ""},
 		"twice": {registrytest.Knobs{Truncate: 50, Times: 2}, []string{"", "bytes=50-", "bytes=100-"}, ""},
 		"whole": {registrytest.Knobs{Truncate: 50, Times: 2, Whole: true}, []string{"", "bytes=50-", "bytes=50-"}, ""},
-		"often": {registrytest.Knobs{Truncate: 50, Times: 9}, []string{"", "bytes=50-", "bytes=100-"}, "unexpected EOF"},
+		"often": {registrytest.Knobs{Truncate: 50, Times: 9}, []string{"", "bytes=50-", "bytes=100-", "bytes=150-", "bytes=200-"}, "unexpected EOF"},
 	} {
 		for _, ctx := range []context.Context{t.Context(), modproxy.WithArrival(t.Context())} {
 			t.Run(name, func(t *testing.T) {

@@ -13,9 +13,10 @@ import (
 type Registry interface {
 	modproxy.Registry
 	modproxy.Catalog
-	PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error)
+	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
-	Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error)
+	Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error)
+	PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error)
 	Others(ctx context.Context, host string) map[string]string
 	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
 }
@@ -79,12 +80,12 @@ func (r *Router) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 }
 
 // PackageAt implements [Registry].
-func (r *Router) PackageAt(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
-	next, err := r.of(v.Host, v.Namespace)
+func (r *Router) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
+	next, err := r.of(rec.Host, rec.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	return next.PackageAt(ctx, v, commit)
+	return next.PackageAt(ctx, rec)
 }
 
 // Commit implements [Registry].
@@ -97,12 +98,21 @@ func (r *Router) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, 
 }
 
 // Published implements [Registry].
-func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, error) {
+func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error) {
 	next, err := r.of(m.Host, m.Namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return next.Published(ctx, m, versions)
+}
+
+// PublishedOf implements [Registry].
+func (r *Router) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error) {
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return next.PublishedOf(ctx, v)
 }
 
 // Details implements [modproxy.Catalog].
@@ -130,6 +140,15 @@ func (r *Router) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Do
 		return nil, err
 	}
 	return next.Downloads(ctx, m)
+}
+
+// Text implements [modproxy.Catalog].
+func (r *Router) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	next, err := r.of(v.Host, v.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return next.Text(ctx, v, id)
 }
 
 // Others implements [Registry].

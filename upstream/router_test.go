@@ -26,14 +26,18 @@ func (r refuses) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Pac
 	return nil, r.error
 }
 
-func (r refuses) PackageAt(context.Context, modproxy.ModuleVersion, string) (*modproxy.Package, error) {
+func (r refuses) PackageAt(context.Context, modproxy.Record) (*modproxy.Package, error) {
 	return nil, r.error
 }
 
 func (r refuses) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", r.error }
 
-func (r refuses) Published(context.Context, modproxy.Module, []string) (map[string]time.Time, error) {
-	return nil, r.error
+func (r refuses) Published(context.Context, modproxy.Module, []string) (map[string]time.Time, []string, error) {
+	return nil, nil, r.error
+}
+
+func (r refuses) PublishedOf(context.Context, modproxy.ModuleVersion) (time.Time, error) {
+	return time.Time{}, r.error
 }
 
 func (r refuses) Details(context.Context, modproxy.ModuleVersion) (*modproxy.Details, error) {
@@ -45,6 +49,10 @@ func (r refuses) History(context.Context, modproxy.Module) (*modproxy.History, e
 }
 
 func (r refuses) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads, error) {
+	return nil, r.error
+}
+
+func (r refuses) Text(context.Context, modproxy.ModuleVersion, string) (*modproxy.Text, error) {
 	return nil, r.error
 }
 
@@ -86,16 +94,18 @@ func TestRouter(t *testing.T) {
 		_, versions := r.Versions(t.Context(), v.Module)
 		_, location := r.Location(t.Context(), v)
 		_, content := r.Package(t.Context(), v)
-		_, at := r.PackageAt(t.Context(), v, "0a")
+		_, at := r.PackageAt(t.Context(), modproxy.Record{ModuleVersion: v})
 		_, commit := r.Commit(t.Context(), v)
-		_, dates := r.Published(t.Context(), v.Module, nil)
+		_, _, dates := r.Published(t.Context(), v.Module, nil)
+		_, date := r.PublishedOf(t.Context(), v)
 		_, details := r.Details(t.Context(), v)
 		_, history := r.History(t.Context(), v.Module)
 		_, downloads := r.Downloads(t.Context(), v.Module)
+		_, text := r.Text(t.Context(), v, "101")
 		_, list := r.List(t.Context(), modproxy.Query{Host: host, Namespace: "acme", Limit: 1})
 		_, search := r.List(t.Context(), modproxy.Query{Host: host, Search: "a network of acme", Limit: 1})
 		_, _, document := r.Document(t.Context(), host, "/search/?q=a+%61cme")
-		for i, err := range []error{versions, location, content, at, commit, dates, details, history, downloads, list, search, document} {
+		for i, err := range []error{versions, location, content, at, commit, dates, date, details, history, downloads, text, list, search, document} {
 			if !errors.Is(err, want) {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}

@@ -50,7 +50,7 @@ func TestCredentialIsForModules(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: files.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.1"}, CAFile: ca})
+	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.1"}, CAFile: ca, NoHedging: true})
 	if err != nil {
 		t.Fatal(err)
 	}

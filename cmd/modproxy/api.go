@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // addServerFlags gives verbs the flags for a proxy elsewhere.
@@ -45,8 +47,18 @@ func (env *environment) settings() (*config.Config, error) {
 }
 
 // ask asks q of the proxy at --server, else of the one that serves from the data directory, else of this process,
-// which opens a part of the directory for it.
+// which opens a part of the directory for it. Without --json, every text in the answer is printable: see [clean.Deep].
 func ask[In, Item, End any](
+	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
+) (end End, err error) {
+	if env.json() {
+		return askRaw(ctx, env, q, in, each)
+	}
+	end, err = askRaw(ctx, env, q, in, func(item Item) error { return each(clean.Deep(item)) })
+	return clean.Deep(end), err
+}
+
+func askRaw[In, Item, End any](
 	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
 	c, err := env.settings()
@@ -184,7 +196,10 @@ func withJSON(cmd *cobra.Command, usage string) *cobra.Command {
 }
 
 // json reports whether --json is given.
-func (env *environment) json() bool { return env.flags.Lookup("json").Value.String() == "true" }
+func (env *environment) json() bool {
+	flag := env.flags.Lookup("json") // which not every verb has
+	return flag != nil && flag.Value.String() == "true"
+}
 
 // printer returns a function that prints a value: as JSON in a line with --json, else as its text.
 func printer[T any](env *environment, text func(T) string) func(T) error {
@@ -196,10 +211,15 @@ func (env *environment) print(v any, indent, text string) error {
 	if !env.json() {
 		return env.printf("%s", text)
 	}
-	out := json.NewEncoder(env.stdout)
+	var doc bytes.Buffer
+	out := json.NewEncoder(&doc)
 	out.SetEscapeHTML(false)
 	out.SetIndent("", indent)
-	return out.Encode(v)
+	if err := out.Encode(v); err != nil {
+		return err
+	}
+	_, err := env.stdout.Write(clean.JSON(doc.Bytes()))
+	return err
 }
 
 // remark prints what is to be known of what is in order.

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,6 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
-	"github.com/modproxy/modproxy/internal/filelock"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -49,8 +47,8 @@ manifest and the index.
 --list prints what is in a bundle. It checks all of it, by bundle.keys, --key or the key
 of the ledger here, and changes nothing.
 
-A FILE that is there is not replaced: it may be the BUNDLE of the next. Without --since
-a bundle begins a chain.
+A FILE that is there is not replaced: it may be the BUNDLE of the next. Only its owner
+may read it, and a symbolic link is refused. Without --since a bundle begins a chain.
 
 Exit code 1 means that something that ADDRESS, --closure or --lock names is not in the
 bundle.`,
@@ -169,7 +167,7 @@ type exportReport struct {
 // export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
 func (env *environment) export(ctx context.Context, in admin.Export, file string, failed problems, again string) error {
 	report := exportReport{Refused: []bundle.Item{}}
-	progress := newTransfer(env.stderr, "written")
+	progress := newTransfer(env.rawErr, "written")
 	write := func(w io.Writer) (err error) {
 		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.Exported) error {
 			switch {
@@ -196,14 +194,9 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 	to, err := *env, error(nil)
 	if file == "-" {
 		to.stdout = env.stderr
-		err = write(env.stdout)
+		err = write(env.rawOut)
 	} else {
-		err = publishFile(file, 0o644, func(w io.Writer) error {
-			if f, ok := w.(*os.File); ok {
-				removeLeft(f)
-			}
-			return write(w)
-		})
+		err = publishPrivate(ctx, file, write)
 	}
 	for _, p := range report.Bypasses {
 		fmt.Fprintln(env.stderr, "past modproxy: "+printable(p.String()))
@@ -230,31 +223,6 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 		return failed
 	}
 	return errors.Join(failed...)
-}
-
-var tempOfExport = regexp.MustCompile(`\.[0-9]+\.tmp$`)
-
-// removeLeft removes the temporary files like f that exports to the same file have left which were killed. Those that go on have
-// theirs locked.
-func removeLeft(f *os.File) {
-	dir, own := filepath.Split(f.Name())
-	at := tempOfExport.FindStringIndex(own)
-	if at == nil || filelock.TryLock(f) != nil { // it is no temporary file, or there are no locks
-		return
-	}
-	entries, _ := os.ReadDir(filepath.Dir(f.Name())) // what is left does no harm
-	for _, e := range entries {
-		suffix, ok := strings.CutPrefix(e.Name(), own[:at[0]])
-		if is := tempOfExport.FindString(suffix); !ok || is == "" || is != suffix || e.Name() == own || !e.Type().IsRegular() {
-			continue
-		}
-		if left, err := os.Open(dir + e.Name()); err == nil {
-			if filelock.TryLock(left) == nil {
-				_ = os.Remove(left.Name())
-			}
-			left.Close()
-		}
-	}
 }
 
 // refusedError returns an error if some items were refused, or are absent.

@@ -56,10 +56,14 @@ everything that is wrong with it. Nothing is connected to.`,
 			if err := app.CheckMirrors(c); err != nil {
 				return err
 			}
+			expires, err := app.CheckCertificate(c)
+			if err != nil {
+				return err
+			}
 			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
 				fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
 			}
-			env.remark(app.NeverHold(c, rules), app.NoProviders(rules))
+			env.remark(c.Deprecated(), expires, app.NeverHold(c, rules), app.NoProviders(rules))
 			return env.printf("The configuration is in order.\n")
 		},
 	})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,27 +21,32 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 		}
 		return []closure.Client{closure.Client(s)}, nil
 	})
-	addFlag(cmd, &d.Vars, "var", "`NAME=VALUE` of a variable of DIR, for tofu, which knows it when it reads sources and versions", func(s string) (map[string]closure.Arg, error) {
+	addFlag(cmd, &d.Given, "var", "`NAME=VALUE` of a variable of DIR, on which sources and versions depend", func(s string) (map[string]string, error) {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" {
 			return nil, fmt.Errorf("want NAME=VALUE, not %.80q", s)
 		}
-		if d.Vars == nil {
-			d.Vars = map[string]closure.Arg{}
+		if d.Given == nil {
+			d.Given = map[string]string{}
 		}
-		text, err := json.Marshal(value)
-		d.Vars[name] = closure.Arg{Value: text}
-		return d.Vars, err
+		d.Given[name] = value
+		return d.Given, nil
 	})
-	cmd.Flags().StringArrayVar(&d.VarFiles, "var-file", nil, "`file` with values of variables of DIR, for tofu; --var counts more")
+	cmd.Flags().StringArrayVar(&d.VarFiles, "var-file", nil, "`file` with values of variables of DIR; --var counts more")
 }
 
 // given reports whether a flag is given that is about directories only.
-func (d *directoryFlags) given() bool { return len(d.Clients)+len(d.Vars)+len(d.VarFiles) > 0 }
+func (d *directoryFlags) given() bool { return len(d.Clients)+len(d.Given)+len(d.VarFiles) > 0 }
 
 // starts reads what directories call. What is wrong there may be only a part of it: the rest is read all the same.
-func (d *directoryFlags) starts(ctx context.Context, dirs ...string) (starts []closure.Start, failed problems, err error) {
-	d.Dirs = dirs
+// Variables have the values that clients would know here, which those of TF_VAR_… belong to.
+func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...string) (starts []closure.Start, failed problems, err error) {
+	d.Dirs, d.Environment = dirs, map[string]string{}
+	for _, variable := range env.variables {
+		if name, value, ok := strings.Cut(strings.TrimPrefix(variable, "TF_VAR_"), "="); ok && strings.HasPrefix(variable, "TF_VAR_") {
+			d.Environment[name] = value
+		}
+	}
 	starts, wrong, err := new(closure.Reader).Starts(ctx, d.Roots)
 	for _, p := range wrong {
 		failed = append(failed, errors.New(printable(p.String())))

@@ -43,7 +43,7 @@ Exit code 1 means that something was refused, or is not here any more.`,
 				return err
 			}
 			defer f.Close()
-			progress := newTransfer(env.stderr, "read")
+			progress := newTransfer(env.rawErr, "read")
 			if file, ok := f.(*os.File); ok {
 				if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 					progress.begin(info.Size())

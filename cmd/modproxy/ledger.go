@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +17,6 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -158,7 +155,13 @@ func driftText(d admin.Drift) string {
 	if d.Zips == "" && d.Keys != "" { // of keys
 		recorded, offered, version = "signed by "+signersText(d.Was.Keys), "signed by "+signersText(d.Keys), "--key "+shellQuote(d.Keys.All()[0])
 	}
+	if d.As != "" {
+		recorded += " as " + d.As
+	}
 	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --reason …", shellQuote(d.Module), version)
+	if m, err := d.Name.Parse(""); err == nil && d.Zips == "" && d.Keys != "" {
+		what += fmt.Sprintf("\n  all of %s:  modproxy ledger accept %s %s --reason …", m.Namespace, shellQuote(m.Host+"/"+m.Namespace+"/*"), version)
+	}
 	if !d.Open {
 		what = "not open:   another record counts by now"
 		if d.Zips == "" && d.Keys != "" {
@@ -219,7 +222,7 @@ as the ledger does.`,
 func newLedgerAcceptCommand(env *environment) *cobra.Command {
 	var sum, subdir, key, reason string
 	cmd := &cobra.Command{
-		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT | PROVIDER --key FINGERPRINT --reason TEXT",
+		Use:   "accept MODULE VERSION --sum h1:… [--subdir DIR] --reason TEXT | PROVIDER|NAMESPACE/* --key FINGERPRINT --reason TEXT",
 		Short: "Accept other content for a version, or another key of a provider, from now on",
 		Long: `Add a record: from now on the version has the content of --sum, and the reason is
 kept with it for good. What was kept of the version is no longer served; modproxy
@@ -228,22 +231,23 @@ offered.
 
 --key says that releases of a provider may also be signed by the key with this
 fingerprint. It is the one of the primary key, as the publisher should announce it
-elsewhere than in the registry.
+elsewhere than in the registry. 'registry.terraform.io/hashicorp/*' accepts the key
+for every provider of the namespace whose keys are recorded.
 
 The first record stays in the ledger, and so does this one.`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := env.chosen(args...)
+			name, err := env.acceptable(key, args)
 			if err != nil {
 				return err
 			}
 			switch {
-			case key != "" && (v.Version != "" || sum != "" || subdir != "" || reason == ""):
+			case key != "" && (name.Version != "" || sum != "" || subdir != "" || reason == ""):
 				return misuse{errors.New("--key goes with a provider and --reason, and nothing else")}
-			case key == "" && (sum == "" || reason == "" || v.Version == ""):
+			case key == "" && (sum == "" || reason == "" || name.Version == ""):
 				return misuse{hint.With(errors.New("VERSION, --sum and --reason are needed"), `"modproxy ledger drift" prints the sums`)}
 			}
-			in := admin.Acceptance{Name: admin.NameOf(v), Sum: modproxy.Sum(sum), Subdir: subdir, Key: key, Reason: reason}
+			in := admin.Acceptance{Name: name, Sum: modproxy.Sum(sum), Subdir: subdir, Key: key, Reason: reason}
 			out, err := ask(cmd.Context(), env, admin.LedgerAccept, in, nil)
 			if err != nil {
 				return err
@@ -258,9 +262,29 @@ The first record stays in the ledger, and so does this one.`,
 	return cmd
 }
 
+// acceptable returns what args name: a version, a provider, or for a key also the providers of a namespace.
+func (env *environment) acceptable(key string, args []string) (admin.Name, error) {
+	namespace, ok := strings.CutSuffix(args[0], "/*")
+	if ok && key != "" {
+		args = append([]string{namespace + "/any"}, args[1:]...)
+	}
+	v, err := env.chosen(args...)
+	name := admin.NameOf(v)
+	if ok && key != "" && err == nil {
+		name.Module = v.Host + "/" + v.Namespace + "/*"
+	}
+	return name, err
+}
+
 func acceptedText(in admin.Acceptance, out admin.Accepted) string {
 	if in.Key != "" {
-		text := fmt.Sprintf("Releases of %s may be signed by %s from now on.\n", in.Module, in.Key)
+		text := ""
+		for _, module := range out.Modules {
+			text += fmt.Sprintf("Releases of %s may be signed by %s from now on.\n", module, in.Key)
+		}
+		if len(out.Modules) == 0 {
+			text = fmt.Sprintf("Releases of %s may be signed by %s from now on.\n", in.Module, in.Key)
+		}
 		if !out.Offered {
 			text += "No release that it has signed was offered yet.\n"
 		}
@@ -296,9 +320,9 @@ identity, back up its directory.`,
 				return err
 			}
 			if args[0] == "-" {
-				return export(env.stdout)
+				return export(env.rawOut)
 			}
-			if err := publishFile(args[0], 0o600, export); err != nil {
+			if err := publishPrivate(cmd.Context(), args[0], export); err != nil {
 				return err
 			}
 			return env.printf("%d records and observations are in %s.\n", n, args[0])
@@ -359,31 +383,4 @@ modproxy must not be serving from the data directory.`,
 			})
 		},
 	}
-}
-
-// publishFile writes a file as a whole, durably, or leaves the old one, unless only the directory's flush fails. It writes to what
-// a link leads to, and into a pipe or a device.
-func publishFile(name string, mode fs.FileMode, write func(io.Writer) error) error {
-	switch info, err := os.Stat(name); {
-	case name == "":
-		return errors.New("the name of a file is empty")
-	case err != nil: // there is none
-	case info.IsDir():
-		return fmt.Errorf("%s is a directory", name)
-	case !info.Mode().IsRegular():
-		f, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(f), f.Close())
-	default:
-		if name, err = filepath.EvalSymlinks(name); err != nil {
-			return err
-		}
-	}
-	err := durable.Disk{}.WriteFile(name, func(f *os.File) error { return errors.Join(write(f), f.Chmod(mode)) })
-	if _, missing := os.Stat(filepath.Dir(name)); err != nil && errors.Is(missing, fs.ErrNotExist) {
-		return fmt.Errorf("there is no directory %s", filepath.Dir(name))
-	}
-	return err
 }

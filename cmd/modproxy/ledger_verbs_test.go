@@ -16,3 +16,13 @@ func TestDriftIsQuoted(t *testing.T) {
 		t.Errorf("%s has no %s", driftText(d), want)
 	}
 }
+
+// A record that contradicts another spelling of its address is shown with that.
+func TestDriftNamesBothSpellings(t *testing.T) {
+	d := admin.Drift{Name: admin.Name{Module: "registry.example.com/Acme/network/aws", Version: "1.0.0"}, Open: true, As: "registry.example.com/acme/network/aws"}
+	d.Recorded, d.Offered = "h1:x=", "h1:y="
+	const want = "registry.example.com/Acme/network/aws 1.0.0\n  recorded:   h1:x= as registry.example.com/acme/network/aws\n  offered:    h1:y=\n"
+	if text := driftText(d); !strings.HasPrefix(text, want) {
+		t.Errorf("%s\nwant %s", text, want)
+	}
+}

@@ -124,7 +124,7 @@ func (env *environment) writeLock(ctx context.Context, dir string, f lockFlags) 
 		return err
 	}
 	name := filepath.Join(dir, lock.Name)
-	err = publishFile(name, 0o644, func(w io.Writer) error {
+	err = publishFile(ctx, name, 0o644, func(w io.Writer) error {
 		_, err := w.Write(lock.Format(entries))
 		return err
 	})

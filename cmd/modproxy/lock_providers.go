@@ -78,7 +78,7 @@ an error, 2 the command line is wrong.`,
 			if text, err = lockfile.AddHashes(text, more); err != nil {
 				return err
 			}
-			err = publishFile(name, 0o644, func(w io.Writer) error {
+			err = publishFile(cmd.Context(), name, 0o644, func(w io.Writer) error {
 				_, err := w.Write(text)
 				return err
 			})

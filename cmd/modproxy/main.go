@@ -20,6 +20,7 @@ import (
 
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -34,7 +35,8 @@ func main() {
 type environment struct {
 	variables      []string // "NAME=value"
 	stdin          io.Reader
-	stdout, stderr io.Writer
+	stdout, stderr io.Writer // of texts: a terminal obeys nothing that is in them
+	rawOut, rawErr io.Writer // the same, of bytes: bundles, the log, lines that change
 
 	flags             *pflag.FlagSet // of the verb
 	server, tokenFile string         // --server and --token-file, of the verbs that operate a proxy
@@ -49,7 +51,8 @@ func (env *environment) load() (*config.Config, error) {
 
 // run runs a command line without its program's name, and returns the exit code, soon after ctx has ended.
 func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	env := &environment{variables: variables, stdin: stdin, stdout: stdout, stderr: stderr}
+	out, errs := clean.NewWriter(stdout), clean.NewWriter(stderr)
+	env := &environment{variables: variables, stdin: stdin, stdout: out, stderr: errs, rawOut: stdout, rawErr: stderr}
 	root := newRootCommand(env)
 	root.SetArgs(append([]string{}, args...)) // not nil: cobra would read os.Args
 	err := root.ExecuteContext(ctx)
@@ -59,6 +62,7 @@ func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout,
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		err = hint.With(errors.New("ended by a signal before it was done"), hint.Of(err)...)
 	}
+	_, _ = out.Flush(), errs.Flush()
 	if err != nil {
 		printError(stderr, err)
 	}

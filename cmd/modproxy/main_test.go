@@ -63,7 +63,7 @@ func TestRun(t *testing.T) {
 		"refused upstream": {
 			args:      []string{"config", "check"},
 			variables: []string{`MODPROXY_UPSTREAMS=[{host: registry.example.com, modules: "https://10.1.2.3/v1/modules/"}]`}, code: 2,
-			stderr: "modproxy: MODPROXY_UPSTREAMS: upstreams[0].modules: destination not allowed: 10.1.2.3:443 is private-use (RFC 1918); egress.allow can except it\n",
+			stderr: "modproxy: MODPROXY_UPSTREAMS: upstreams[0].modules: destination not allowed: 10.1.2.3:443 is private-use (RFC 1918) (operator: egress.allow can except it)\n",
 		},
 		"reachable":            {args: []string{"config", "check", "--listen", ":8080"}, stdout: "in order"},
 		"reachable on purpose": {args: []string{"config", "check", "--listen", ":8080", "--anonymous"}, stdout: "in order"},

@@ -145,7 +145,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		}
 		in.Starts = append(in.Starts, f.Named(start)...)
 	}
-	if len(dirs) == 0 && (len(f.Vars) > 0 || len(f.VarFiles) > 0) {
+	if len(dirs) == 0 && (len(f.Given) > 0 || len(f.VarFiles) > 0) {
 		return in, nil, misuse{errors.New("--var and --var-file go with DIR")}
 	}
 	for _, name := range f.lists {
@@ -158,7 +158,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 	if in.Locked, err = readLocks(f.locks); err != nil {
 		return in, nil, err
 	}
-	called, wrong, err := f.starts(ctx, dirs...)
+	called, wrong, err := f.starts(ctx, env, dirs...)
 	in.Starts = append(in.Starts, called...)
 	return in, wrong, err
 }

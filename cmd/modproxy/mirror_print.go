@@ -36,7 +36,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 			return err
 		}
 	}
-	progress := newProgress(env.stderr)
+	progress := newProgress(env.rawErr)
 	defer progress.clear()
 	done, err := ask(ctx, env, q, in, func(line admin.MirrorLine) error {
 		if site != nil {

@@ -229,7 +229,8 @@ in one line what is new and what is gone. modproxy also forgets that a version w
 absent or could not be fetched, so that a version published a moment ago can be
 installed.
 
-A version that is gone upstream stays listed if its package is kept.
+A version that is gone upstream stays listed if its package is stored or can be
+fetched from its recorded source.
 
 ` + moduleUsage + `
 
@@ -277,7 +278,7 @@ func refreshedText(m admin.Refreshed) string {
 	var gone []string
 	for _, version := range m.Gone {
 		if slices.Contains(m.Kept, version) {
-			version += " (kept, and therefore listed)"
+			version += " (served here before, and therefore listed)"
 		}
 		gone = append(gone, version)
 	}

@@ -29,7 +29,7 @@ type foreseen struct {
 
 // forecast prints what rules would refuse of what directories call, and what those modules call.
 func (env *environment) forecast(ctx context.Context, in admin.Report, read directoryFlags, dirs []string) error {
-	starts, failed, err := read.starts(ctx, dirs...)
+	starts, failed, err := read.starts(ctx, env, dirs...)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPublishFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
-	must(t, publishFile(name, 0o644, func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }))
+	must(t, publishFile(t.Context(), name, 0o644, func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }))
 	if text, err := os.ReadFile(name); err != nil || string(text) != "text" {
 		t.Errorf("published %q, %v", text, err)
 	}
@@ -24,7 +26,7 @@ func TestPublishFile(t *testing.T) {
 	}
 	// What cannot be written leaves what was there, and nothing beside it.
 	failed := errors.New("no more")
-	if err := publishFile(name, 0o644, func(io.Writer) error { return failed }); !errors.Is(err, failed) {
+	if err := publishFile(t.Context(), name, 0o644, func(io.Writer) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("publishFile = %v", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -50,7 +52,7 @@ func TestPublishFileIsNoFile(t *testing.T) {
 		text, err := os.ReadFile(pipe)
 		read <- fmt.Sprint(string(text), err)
 	}()
-	must(t, publishFile(pipe, 0o644, write))
+	must(t, publishFile(t.Context(), pipe, 0o644, write))
 	if info, err := os.Stat(pipe); err != nil || info.Mode().IsRegular() {
 		t.Fatalf("the pipe is now %v, %v", info.Mode(), err)
 	}
@@ -61,7 +63,7 @@ func TestPublishFileIsNoFile(t *testing.T) {
 	// What a link leads to is written, and the link stays.
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	must(t, errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink("file", link)))
-	must(t, publishFile(link, 0o644, write))
+	must(t, publishFile(t.Context(), link, 0o644, write))
 	if text, err := os.ReadFile(file); err != nil || string(text) != "text" {
 		t.Errorf("behind the link is %q, %v", text, err)
 	}
@@ -70,8 +72,60 @@ func TestPublishFileIsNoFile(t *testing.T) {
 	}
 
 	for _, name := range []string{dir, ""} {
-		if err := publishFile(name, 0o644, write); err == nil || strings.Contains(err.Error(), ".tmp") {
+		if err := publishFile(t.Context(), name, 0o644, write); err == nil || strings.Contains(err.Error(), ".tmp") {
 			t.Errorf("publishFile(%q) = %v", name, err)
 		}
+	}
+}
+
+// A pipe without a reader, or whose reader takes nothing, holds a program up no longer than its context.
+func TestPublishIntoPipeEnds(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no pipes with names")
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	ended := errors.New("terminated")
+	ctx, end := context.WithCancelCause(t.Context())
+	end(ended)
+	never := func(io.Writer) error { t.Error("it was written"); return nil }
+	if err := publishFile(ctx, pipe, 0o644, never); !errors.Is(err, ended) || !strings.Contains(err.Error(), "nobody reads it") {
+		t.Errorf("without a reader: %v", err)
+	}
+
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // which needs no writer
+	must(t, err)
+	defer reader.Close()
+	ctx, end = context.WithCancelCause(t.Context())
+	endless := func(w io.Writer) error {
+		time.AfterFunc(50*time.Millisecond, func() { end(ended) }) // most likely while the write waits
+		_, err := w.Write(make([]byte, 16<<20))                    // more than a pipe takes
+		return err
+	}
+	if err := publishFile(ctx, pipe, 0o644, endless); !errors.Is(err, ended) {
+		t.Errorf("a reader that takes nothing: %v", err)
+	}
+}
+
+// An export is for its owner, and goes through no link to a file.
+func TestPublishPrivate(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes")
+	}
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	write := func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }
+	must(t, errors.Join(os.WriteFile(file, []byte("old"), 0o644), os.Symlink("file", link)))
+	if err := publishPrivate(t.Context(), link, write); err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+		t.Errorf("through a link: %v", err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "old" {
+		t.Errorf("behind the link is %q, %v", text, err)
+	}
+	must(t, publishPrivate(t.Context(), file, write))
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("published as %v, %v", info.Mode(), err)
 	}
 }

@@ -11,8 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/modproxy/modproxy/test/registrytest"
 )
 
 // treeFile is what sametree compares of one file.
@@ -138,4 +141,18 @@ func requires(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.RemoveAll(dir))
 	ts.Check(os.MkdirAll(dir, 0o777))
 	ts.Check(os.WriteFile(filepath.Join(dir, "main.tf.json"), text, 0o666))
+}
+
+func writeCertificate(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: certificate CERT KEY FROM UNTIL")
+	}
+	from, err1 := time.ParseDuration(args[2])
+	until, err2 := time.ParseDuration(args[3])
+	cert, key, err := registrytest.CA().IssueFor(from, until, "127.0.0.1", "localhost", "registry.terraform.io")
+	ts.Check(errors.Join(err1, err2, err))
+	for file, content := range map[string][]byte{args[0]: cert, args[1]: key} { // each at once, as a program that renews writes it
+		ts.Check(os.WriteFile(ts.MkAbs(file+".new"), content, 0o600))
+		ts.Check(os.Rename(ts.MkAbs(file+".new"), ts.MkAbs(file)))
+	}
 }

@@ -16,10 +16,13 @@
 //	requests NAME KIND=N…                   NAME saw just these requests, and none of another kind
 //	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive,
 //	                                        provider, mirror, zip, zip-head, all
+//	connections NAME N                      NAME saw N connections at most since the last reset
 //	requests -reset                         count from here on
 //	await NAME KIND N                       wait until there were so many requests
 //	seen NAME KIND REGEXP                   a request of KIND at NAME, as sent, has a line that matches
 //	modproxy ARGS…                          run modproxy; "modproxy serve … &" returns when it is ready
+//	measure VARIABLE DURATION               set VARIABLE to DURATION, in seconds, or to ten times what a start of modproxy takes if that
+//	                                        is longer: for a time that is to pass after what a script does first
 //	end                                     end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
 //	signal TERM | HUP | KILL                send a signal; KILL waits for the end
 //	logged REGEXP                           wait until a line of modproxy's log matches
@@ -39,9 +42,9 @@
 //	                                        and says how many bodies were cut off and whole;
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -take goes away
 //	                                        with N bytes of the body, -until asks
-//	                                        again and again until the status is that, for at most 20 seconds;
-//	                                        unless it is to fail, it comes back as clients do when it is told that
-//	                                        the question goes on
+//	                                        again and again until the status is that;
+//	                                        it comes back as clients do when it is told that the question goes on
+//	get -once [FLAG…] URL                   ask, and do not come back
 //	get [-slow] [FLAG…] URL &               ask so, and go on when the request is sent; -slow takes nothing of the body
 //	get -wait                               wait for the answer to that, and take the body
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
@@ -51,6 +54,8 @@
 //	login HOST                              run the client's login, and be the browser with its user
 //	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
+//	front http1|http2                       put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
+//	certificate CERT KEY FROM UNTIL         write a certificate that is valid from and until such a time from now, and its key
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
 // Upstream NAME is the registry registry.NAME.example of modules and providers,
@@ -60,6 +65,8 @@
 // configuration. [namespaces] says whether a script can make a network namespace,
 // [nginx] whether it can run nginx, and [provider] whether there is a real provider,
 // $TIME_PROVIDER.
+// modproxy does not hedge, so that scripts can count requests on a busy machine; a script about hedging sets
+// MODPROXY_EGRESS_HEDGING=true.
 // $CLIENT is the client's program, $MODPROXY modproxy, and
 // $PLATFORM this machine's, as in linux/amd64; $OS_ARCH is linux_amd64 then.
 package main_test
@@ -79,12 +86,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/test/rig"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/modproxy/modproxy/test/registrytest"
 )
+
+var updateScripts = flag.Bool("update-scripts", false, "write what differs in cmp into the scripts; with -parallel 1")
 
 // built is the program that the scripts run.
 var built string
@@ -111,9 +121,10 @@ var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs|login) 
 // clientCondition finds what a script does with one of the clients only.
 var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
 
-// TestMain has more scripts run beside each other than there are processors, unless
+// TestMain makes this binary what reads configurations, as the program is, and has more scripts run beside each other than there are processors, unless
 // -parallel says otherwise, because much of the time of most is waiting.
 func TestMain(m *testing.M) {
+	closure.Child()
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -167,6 +178,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 		Files:               scripts,
 		RequireUniqueNames:  true,
 		RequireExplicitExec: true,
+		UpdateScripts:       *updateScripts,
 		Setup:               func(env *testscript.Env) error { return setup(env, name, program) },
 		Condition: func(cond string) (bool, error) {
 			if cond == "tofu" || cond == "terraform" {
@@ -183,30 +195,34 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			return false, fmt.Errorf("no condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"upstream": runUpstream,
-			"internet": runInternet,
-			"requests": runRequests,
-			"await":    runAwait,
-			"seen":     runSeen,
-			"modproxy": runModproxy,
-			"end":      runEnd,
-			"signal":   runSignal,
-			"logged":   logged,
-			"client":   runClient,
-			"tells":    tells,
-			"wrong":    wrong,
-			"installs": runInstalls,
-			"generate": runGenerate,
-			"site":     runSite,
-			"sametree": sametree,
-			"tree":     tree,
-			"get":      get,
-			"answers":  answers,
-			"expand":   expand,
-			"requires": requires,
-			"token":    runToken,
-			"issuer":   runIssuer,
-			"login":    runLogin,
+			"upstream":    runUpstream,
+			"internet":    runInternet,
+			"requests":    runRequests,
+			"connections": runConnections,
+			"await":       runAwait,
+			"seen":        runSeen,
+			"modproxy":    runModproxy,
+			"certificate": writeCertificate,
+			"measure":     measure,
+			"end":         runEnd,
+			"signal":      runSignal,
+			"logged":      logged,
+			"client":      runClient,
+			"tells":       tells,
+			"wrong":       wrong,
+			"installs":    runInstalls,
+			"generate":    runGenerate,
+			"site":        runSite,
+			"front":       runFront,
+			"sametree":    sametree,
+			"tree":        tree,
+			"get":         get,
+			"answers":     answers,
+			"expand":      expand,
+			"requires":    requires,
+			"token":       runToken,
+			"issuer":      runIssuer,
+			"login":       runLogin,
 		},
 	})
 }
@@ -257,6 +273,7 @@ func setup(env *testscript.Env, name, program string) error {
 		"MODPROXY_LISTEN=127.0.0.1:0",
 		"MODPROXY_DATA=" + w.path("data"),
 		"MODPROXY_EGRESS_CA_FILE=" + ca,
+		"MODPROXY_EGRESS_HEDGING=false",
 	} {
 		key, value, _ := strings.Cut(v, "=")
 		env.Setenv(key, value)

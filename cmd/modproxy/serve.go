@@ -48,8 +48,9 @@ It needs no data directory, and asks nobody.`,
 			if err != nil {
 				return err
 			}
+			defer env.endAtLast(cmd.Context(), c.Shutdown+endTime)()
 			env.tuneCollector(cmd.Context(), c)
-			o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.stderr}
+			o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.rawErr}
 			if file != "" {
 				return env.serveBundle(cmd.Context(), c, o, file, keys)
 			}
@@ -66,6 +67,29 @@ It needs no data directory, and asks nobody.`,
 	addFlag(cmd, &file, "bundle", "serve what is in this `file`, and nothing else", parseFile)
 	addKeys(cmd, &keys)
 	return cmd
+}
+
+// endTime is how long the end may take beside the time of the key shutdown: twice what closing the data directory may wait.
+const endTime = 20 * time.Second
+
+// endAtLast ends the process if done is not called for so long after ctx has ended, because a disk does not answer. What was
+// acknowledged is on the disk.
+func (env *environment) endAtLast(ctx context.Context, after time.Duration) (done func()) {
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-ended:
+		case <-time.After(after):
+			fmt.Fprintf(env.stderr, "modproxy: it did not end within %v after a signal: a disk may not answer\n", after)
+			os.Exit(exitFailed)
+		}
+	}()
+	return func() { close(ended) }
 }
 
 // serveBundle serves a bundle.

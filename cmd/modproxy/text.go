@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -107,18 +107,5 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// printable escapes what a terminal would obey: names in s may come from strangers.
-func printable(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(r)):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-	}
-	return b.String()
-}
+// printable returns s as a part of a line: names in it may come from strangers.
+func printable(s string) string { return clean.Text(s) }

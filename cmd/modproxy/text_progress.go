@@ -31,6 +31,7 @@ func newProgress(w io.Writer) *progress {
 }
 
 func (p *progress) show(text string) {
+	text = printable(text)
 	switch {
 	case p.terminal:
 		fmt.Fprintf(p.w, "\r\x1b[K%s", text)

@@ -36,16 +36,19 @@ that something is wrong.`,
 }
 
 func (env *environment) verify(ctx context.Context, in admin.Verify) error {
-	progress := newProgress(env.stderr)
+	progress := newProgress(env.rawErr)
 	defer progress.clear()
-	ledger := 0
+	ledger, index := 0, 0
 	done, err := ask(ctx, env, admin.PackagesVerify, in, func(line admin.VerifyLine) error {
 		if line.Progress != nil {
 			progress.show(verifyText(*line.Progress))
 			return nil
 		}
-		if line.Damage.OfLedger() {
+		switch {
+		case line.Damage.OfLedger():
 			ledger++
+		case line.Damage.Kind == store.DamagedIndex:
+			index++
 		}
 		progress.clear()
 		return env.print(line, "", damageText(line.Damage))
@@ -62,7 +65,10 @@ func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 		if ledger > 0 {
 			hints = append(hints, "put the backup of the directory \"ledger\" back; --repair does not mend the ledger")
 		}
-		if left > ledger {
+		if index > 0 {
+			hints = append(hints, `stop modproxy and run "modproxy rebuild", which makes the index anew; --repair does not mend it`)
+		}
+		if left > ledger+index {
 			hints = append(hints, `"modproxy verify --read-data --repair" sets damaged packages aside, to be fetched again, and mends records`)
 		}
 		return hint.With(fmt.Errorf("damage found: %d", left), hints...)
@@ -137,6 +143,9 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config) error {
 	text += "\n"
 	for _, damage := range out.Damaged {
 		text += damageText(&damage)
+	}
+	if out.Left > 0 {
+		text += fmt.Sprintf("left out of the old index, because they are damaged: %s\n", count(out.Left, "record"))
 	}
 	text += fmt.Sprintf("the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
 		out.Kept.Blobs, out.Lists, out.Orphans.Blobs)

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -75,6 +76,9 @@ func Sniff(f io.ReaderAt) (Format, error) {
 			return format, nil
 		}
 	}
+	if (&input{f: f}).isPage() {
+		return "", refuse("an HTML page instead of an archive: the address may want a login, or be that of a page")
+	}
 	return "", refuse("neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz")
 }
 
@@ -105,10 +109,21 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 		return nil
 	case in.err != nil:
 		return in.err
-	case errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
+	case errors.Is(err, modproxy.ErrUnavailable):
+		return err
+	case in.isPage():
+		return refuse("an HTML page instead of a %s archive: the address may want a login, or be that of a page", format)
+	case errors.Is(err, modproxy.ErrInvalid):
 		return err
 	}
 	return refuse("%s: %w", format, err) // a decoder's own
+}
+
+// isPage reports whether the input begins as an HTML page does.
+func (in *input) isPage() bool {
+	head := make([]byte, 512)
+	n, err := in.f.ReadAt(head, 0)
+	return (err == nil || err == io.EOF) && strings.HasPrefix(http.DetectContentType(head[:n]), "text/html")
 }
 
 // cleanName returns the name under which a client unpacks an entry, relative to the directory that it unpacks to,

@@ -118,9 +118,13 @@ func TestRealArchives(t *testing.T) {
 }
 
 func TestSniffRefuses(t *testing.T) {
-	for _, content := range []string{"", "PK", "PK\x05\x06", "ustar", "<html>"} {
+	for _, content := range []string{"", "PK", "PK\x05\x06", "ustar"} {
 		_, err := archive.Sniff(strings.NewReader(content))
 		wantRefused(t, err, "neither a zip archive")
+	}
+	for _, page := range []string{"<html>", " \n<!doctype html><title>Sign in</title>"} {
+		_, err := archive.Sniff(strings.NewReader(page))
+		wantRefused(t, err, "an HTML page instead of an archive")
 	}
 	if _, err := archive.Sniff(brokenFile{io.ErrNoProgress}); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("Sniff of a file that cannot be read: %v, want ErrUnavailable", err)

@@ -268,6 +268,9 @@ func TestHostileGzip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := unpack(t, data, archive.TarGzip, pack.Limits{})
+			if says := "an HTML page instead of a tar.gz archive"; err != nil && (name == "a page") != strings.Contains(err.Error(), says) {
+				t.Errorf("%v; want %s of a page only", err, says)
+			}
 			wantRefused(t, err, "")
 		})
 	}

@@ -94,7 +94,7 @@ func TestXz(t *testing.T) {
 		why  string
 	}{
 		{"nothing", nil, "it is empty"},
-		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>"), "not a valid xz file: stream header"},
+		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>"), "an HTML page instead of a tar.xz archive"},
 		{"flags", changed(7, 1), "stream header"},
 		{"block header", changed(16, 9), "block header"},
 		{"4 GiB of dictionary", xzOf(xzBlock(0, 0x21, 1, 40), data, 0, 0), "asks for a dictionary of 4294967295 bytes"},

@@ -233,7 +233,7 @@ func TestHostileZip(t *testing.T) {
 		why  string
 	}{
 		{"nothing", nil, "it is empty"},
-		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>"), "not a zip file"},
+		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>"), "an HTML page instead of a zip archive"},
 		{"no entries", zipOf(t, nil), "there is no file in it"},
 		{"cut short", good[:len(good)-1], "not a zip file, or not all of it"},
 		{"cut in front", good[1:], "no header is where the directory says"},

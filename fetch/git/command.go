@@ -50,7 +50,7 @@ func (c command) run(ctx context.Context) error {
 		err = cmd.Start()
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		err = errors.New("git is not installed where modproxy runs: install it, or put it in PATH")
+		err = errors.New("git is not installed where modproxy runs (operator: install it, or put it in PATH)")
 	}
 	if err != nil {
 		return cmp.Or(context.Cause(ctx), errUnavailable(err))

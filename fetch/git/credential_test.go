@@ -56,10 +56,10 @@ func shown(t *testing.T, f *git.Getter, s server) {
 	for _, test := range []struct {
 		origin, secret, says string
 	}{
-		{"", secret, "denied: authentication required, or no such repository; no credential is configured for " + s.URL},
+		{"", secret, "denied: authentication required, or no such repository (operator: no credentials[] is for " + s.URL + ")"},
 		{"https://other.example", secret,
-			"denied: authentication required, or no such repository; no credential is configured for " + s.URL},
-		{s.URL, "wrong", "denied: the credential that is configured for " + s.URL + " was refused"},
+			"denied: authentication required, or no such repository (operator: no credentials[] is for " + s.URL + ")"},
+		{s.URL, "wrong", "denied: the credential for " + s.URL + " was refused (operator: check credentials[])"},
 		{s.URL, secret, ""},
 	} {
 		f.Credentials = credentialFor(test.origin, test.secret)

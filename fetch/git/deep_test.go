@@ -62,7 +62,7 @@ func TestWideTrees(t *testing.T) {
 		says           string
 	}{
 		"files": {[]string{long}, []string{"100644 blob b", "100644 blob c", "100644 blob d"},
-			"more than the 10 entries that are allowed"},
+			"more than the 10 entries that are allowed (operator: fetch.max_files)"},
 		"long names": {strings.Split("abcdefghijkl", ""), []string{"100644 blob " + long},
 			"a path of more than the 1024 bytes that are allowed"},
 		"long directories": {strings.Split("abcdefghijkl", ""), []string{"040000 tree " + long},

@@ -294,14 +294,14 @@ func TestHostileAnswers(t *testing.T) {
 		"error":              {answer: line("ERR upload-pack: not our ref")},
 		"version 0":          {answer: line("shallow "+commit+"\n") + "0000" + line("NAK\n") + pack},
 		"endless progress": {answer: begun, more: line("\x02" + strings.Repeat("x", 999)), is: modproxy.ErrInvalid,
-			says: "larger than the 1048576 bytes that are allowed"},
+			says: "larger than the 1048576 bytes that are allowed (operator: fetch.max_received)"},
 		"endless pack": {answer: begun + banded(pack[:12]), more: line("\x01" + noise(999)), is: nil},
 		"endless after a pack": {answer: begun + banded(pack), more: line("\x02" + strings.Repeat("x", 999)),
-			is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
+			is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed (operator: fetch.max_received)"},
 		"endless sections": {answer: "", more: shallow},
 		"endless lines":    {answer: line("shallow-info\n"), more: line("x")},
 		"bomb": {answer: zipped(begun, 1) + zipped(line("\x02"+strings.Repeat("x", 9999)), 9999),
-			coding: "gzip", is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed"},
+			coding: "gzip", is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed (operator: fetch.max_received)"},
 		"not compressed": {answer: whole, coding: "gzip", is: modproxy.ErrUnavailable},
 		"another coding": {answer: whole, coding: "br"},
 	} {
@@ -371,7 +371,7 @@ func TestSubmoduleWantsCredential(t *testing.T) {
 		_, err := f.FetchURL(t.Context(), s.URL+"/super.git/.git", files{})
 		if !errors.Is(err, modproxy.ErrDenied) ||
 			!strings.Contains(err.Error(), `submodule "third_party/middle/inner/leaf"`) ||
-			!strings.HasSuffix(err.Error(), "no credential is configured for "+s.URL) {
+			!strings.HasSuffix(err.Error(), "no credentials[] is for "+s.URL+")") {
 			t.Errorf("error %v", err)
 		}
 	})

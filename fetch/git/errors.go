@@ -48,9 +48,9 @@ func (r *repository) answered(status int, after, said string) error {
 	origin := r.at.origin()
 	switch {
 	case status == 401 && !r.basic.IsZero():
-		return fmt.Errorf("%w: the credential that is configured for %s was refused", modproxy.ErrDenied, origin)
+		return fmt.Errorf("%w: the credential for %s was refused (operator: check credentials[])", modproxy.ErrDenied, origin)
 	case status == 401:
-		return fmt.Errorf("%w: authentication required, or no such repository; no credential is configured for %s",
+		return fmt.Errorf("%w: authentication required, or no such repository (operator: no credentials[] is for %s)",
 			modproxy.ErrDenied, origin)
 	case status == 403:
 		return fmt.Errorf("%w: %s answered 403", modproxy.ErrDenied, origin)
@@ -178,7 +178,7 @@ func bareURL(s string) string {
 
 // tooLarge returns the cause with which a fetch ends whose repository is larger than it may be.
 func tooLarge(limit int64) error {
-	return invalid("the repository is larger than the %d bytes that are allowed", limit)
+	return invalid("the repository is larger than the %d bytes that are allowed (operator: fetch.max_received)", limit)
 }
 
 // errUnavailable returns err, unless that is nil, as [modproxy.ErrUnavailable].

@@ -149,14 +149,11 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
 }
 
-// maxTries is how often a repository is asked for what it does not give because of trouble that may pass.
-const maxTries = 5
-
 // resolve fetches the commit that ref means, again if trouble may pass. What is received counts, whatever comes of
 // it: where too little is left because of trouble, that is the error.
 func (u *use) resolve(ctx context.Context, a address, ref string, commit *string) (r *repository, err error) {
 	var trouble error // of the last try
-	err = fetch.Retry(ctx, maxTries, func() (again bool, err error) {
+	err = fetch.Retry(ctx, func() (again bool, err error) {
 		left := u.limits.Received - u.received
 		if left <= 0 {
 			return false, cmp.Or(trouble, tooLarge(u.limits.Received))

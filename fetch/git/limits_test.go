@@ -155,9 +155,9 @@ func TestLimits(t *testing.T) {
 		// The session or the size on disk tells first.
 		{"big.git", git.Limits{Received: 1 << 20}, files{}, modproxy.ErrInvalid, ""},
 		{"bomb.git", git.Limits{Content: 1 << 20}, files{}, modproxy.ErrInvalid,
-			"the files are larger than the 1048576 bytes that are allowed"},
+			"the files are larger than the 1048576 bytes that are allowed (operator: fetch.max_unpacked)"},
 		{"many.git", git.Limits{Entries: 19}, files{}, modproxy.ErrInvalid,
-			"the tree has more than the 19 entries that are allowed"},
+			"the tree has more than the 19 entries that are allowed (operator: fetch.max_files)"},
 		{"self.git", git.Limits{Depth: 2}, files{}, modproxy.ErrInvalid, "more than 2 submodules within each other"},
 		{"self.git", git.Limits{Submodules: 2}, files{}, modproxy.ErrInvalid, "more than the 2 submodules that are allowed"},
 		{"big.git", git.Limits{}, failing{full}, full, "git: full"},
@@ -226,7 +226,7 @@ func TestEndlessHeaders(t *testing.T) {
 	f.Limits.Received = 1 << 20
 	_, err := f.FetchURL(t.Context(), s.URL+"/x.git?ref=main", files{})
 	if !errors.Is(err, modproxy.ErrInvalid) ||
-		!strings.HasSuffix(err.Error(), "larger than the 1048576 bytes that are allowed") {
+		!strings.HasSuffix(err.Error(), "larger than the 1048576 bytes that are allowed (operator: fetch.max_received)") {
 		t.Errorf("error %v", err)
 	}
 }

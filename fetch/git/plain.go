@@ -278,7 +278,7 @@ func (l *listing) add(name string, e entry) error {
 // grow counts the size of a file.
 func (l *listing) grow(size int64) error {
 	if l.total += size; l.total > l.limits.Content {
-		return invalid("the files are larger than the %d bytes that are allowed", l.limits.Content)
+		return invalid("the files are larger than the %d bytes that are allowed (operator: fetch.max_unpacked)", l.limits.Content)
 	}
 	return nil
 }
@@ -288,5 +288,5 @@ func (l *listing) tooLong() error {
 }
 
 func (l *listing) tooMany() error {
-	return invalid("the tree has more than the %d entries that are allowed", l.limits.Entries)
+	return invalid("the tree has more than the %d entries that are allowed (operator: fetch.max_files)", l.limits.Entries)
 }

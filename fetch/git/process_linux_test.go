@@ -28,7 +28,7 @@ func TestWhatGitLeaves(t *testing.T) {
 	if err := c.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); running(pid); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); running(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatalf("process %d still runs", pid)

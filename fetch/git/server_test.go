@@ -168,7 +168,7 @@ func newNetwork(t testing.TB, allow ...string) *network {
 // newNetworkTrusting returns a network that trusts the root certificates in caFile.
 func newNetworkTrusting(t testing.TB, caFile string, allow ...string) *network {
 	t.Helper()
-	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile})
+	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile, NoHedging: true})
 	if err != nil {
 		t.Fatal(err)
 	}

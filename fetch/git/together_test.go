@@ -17,7 +17,7 @@ import (
 // egressFetcher is a Fetcher as it runs in modproxy.
 func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Getter {
 	t.Helper()
-	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile})
+	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile, NoHedging: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error
 		asked.RawQuery += "&"
 	}
 	asked.RawQuery += "terraform-get=1"
-	err = fetch.Retry(ctx, maxTries, func() (bool, error) {
+	err = fetch.Retry(ctx, func() (bool, error) {
 		res, again, err := v.get(ctx, egress.Request{URL: asked.String(), Attempts: 2, MaxBytes: maxPage})
 		if err != nil {
 			return again, err

@@ -106,7 +106,7 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 	}
 	res.Body.Close()
 	host := res.Request.URL.Host
-	return nil, fetch.MayPass(res.StatusCode) && !r.Budget.Spent(), fetch.Refusal(res, host, "set a credential for "+host)
+	return nil, fetch.MayPass(res.StatusCode) && !r.Budget.Spent(), fetch.Refusal(res, host, " (operator: set credentials[] for "+host+")")
 }
 
 // mayPass reports whether another try may do better than err, and may be made.
@@ -132,15 +132,12 @@ func basic(username, password string) egress.Secret {
 	return egress.NewSecret("Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
 }
 
-// maxTries is how often a server is asked for an archive that does not come to its end, or for a page.
-const maxTries = 3
-
 // download receives the archive into a file without a name: a checksum covers it whole, and a zip is read from its
 // end. Tries that come to nothing count too: where too little is left because of them, their error is the error.
 func (v *visit) download(ctx context.Context) (file *os.File, size int64, err error) {
 	left := v.MaxReceived
 	var trouble error // of the last try
-	err = fetch.Retry(ctx, maxTries, func() (again bool, err error) {
+	err = fetch.Retry(ctx, func() (again bool, err error) {
 		file, size, again, err = v.downloadOnce(ctx, left)
 		if trouble != nil && errors.Is(err, egress.ErrTooLarge) {
 			return false, trouble
@@ -153,7 +150,7 @@ func (v *visit) download(ctx context.Context) (file *os.File, size int64, err er
 
 // downloadOnce is download with one try. With an error, size is what was received of the body.
 func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, size int64, again bool, err error) {
-	res, again, err := v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 3, MaxBytes: most, Archive: true})
+	res, again, err := v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 2, MaxBytes: most, Archive: true})
 	if err != nil {
 		return nil, 0, again, err
 	}

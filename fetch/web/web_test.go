@@ -29,7 +29,7 @@ func newGetter(t *testing.T, s *httptest.Server) *web.Getter {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.1"}, CAFile: ca})
+	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.1"}, CAFile: ca, NoHedging: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,14 +69,26 @@ func (l *Memory) Lookup(_ context.Context, v modproxy.ModuleVersion) (ledger.Rec
 	return l.records[i], nil
 }
 
+// find returns where the record is that counts for a version: its own one, or that of another spelling of its address.
 func (l *Memory) find(v modproxy.ModuleVersion) (int, error) {
 	for i, r := range slices.Backward(l.records) {
 		if r.ModuleVersion == v {
 			return i, nil
 		}
 	}
+	found := -1
+	for i, r := range l.records {
+		if folded(r.ModuleVersion) == folded(v) && (found < 0 || r.Reason != "") {
+			found = i
+		}
+	}
+	if found >= 0 {
+		return found, nil
+	}
 	return 0, &fs.PathError{Op: "lookup", Path: v.String(), Err: fs.ErrNotExist}
 }
+
+func folded(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Module.Folded().At(v.Version) }
 
 // Add implements [ledger.Ledger].
 func (l *Memory) Add(_ context.Context, r ledger.Record) error {
@@ -91,7 +103,23 @@ func (l *Memory) Accept(_ context.Context, r ledger.Record) error {
 	if r.Reason == "" {
 		return fmt.Errorf("%w: no reason", modproxy.ErrInvalid)
 	}
-	return l.put(r, true)
+	l.mu.Lock()
+	all := map[modproxy.ModuleVersion]bool{}
+	for _, known := range l.records {
+		if folded(known.ModuleVersion) == folded(r.ModuleVersion) {
+			all[known.ModuleVersion] = true
+		}
+	}
+	l.mu.Unlock()
+	if len(all) == 0 {
+		return l.put(r, true)
+	}
+	for r.ModuleVersion = range all {
+		if err := l.put(r, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (l *Memory) put(r ledger.Record, accept bool) error {
@@ -105,12 +133,13 @@ func (l *Memory) put(r ledger.Record, accept bool) error {
 		return l.fail
 	}
 	i, err := l.find(r.ModuleVersion)
+	own := err == nil && l.records[i].ModuleVersion == r.ModuleVersion
 	switch {
 	case err != nil && accept:
 		return err
-	case err == nil && (r.Is(l.records[i].Sum, l.records[i].Subdir) || l.records[i].Is(r.Sum, r.Subdir)):
+	case own && (r.Is(l.records[i].Sum, l.records[i].Subdir) || l.records[i].Is(r.Sum, r.Subdir)):
 		return nil
-	case err == nil && !accept:
+	case err == nil && !accept && (own || !r.Is(l.records[i].Sum, l.records[i].Subdir) && !l.records[i].Is(r.Sum, r.Subdir)):
 		return fmt.Errorf("%w: it is recorded as %s %s", modproxy.ErrChanged, l.records[i].Sum, l.records[i].Subdir)
 	}
 	r.Time = r.Time.UTC()
@@ -179,13 +208,28 @@ func (l *Memory) Had(_ context.Context, v modproxy.ModuleVersion, sum modproxy.S
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.records, func(r ledger.Record) bool { return r.ModuleVersion == v && r.Sum == sum }), l.fail
+	return slices.ContainsFunc(l.records, func(r ledger.Record) bool { return folded(r.ModuleVersion) == folded(v) && r.Sum == sum }), l.fail
 }
 
 // All implements [ledger.Ledger].
 func (l *Memory) All(context.Context) iter.Seq2[ledger.Record, error] {
 	return sequence(l, func() []ledger.Record {
 		return slices.DeleteFunc(slices.Clone(l.records), func(r ledger.Record) bool { return r == ledger.Record{} })
+	})
+}
+
+// Of implements [ledger.Ledger].
+func (l *Memory) Of(_ context.Context, m modproxy.Module) iter.Seq2[ledger.Record, error] {
+	return sequence(l, func() (list []ledger.Record) {
+		for _, r := range l.records {
+			if at := slices.IndexFunc(list, func(other ledger.Record) bool { return other.ModuleVersion == r.ModuleVersion }); at >= 0 {
+				list[at] = r
+			} else if r.Module == m && r.Version != "" {
+				list = append(list, r)
+			}
+		}
+		slices.Reverse(list)
+		return list
 	})
 }
 
@@ -277,6 +321,9 @@ func (o memoryOps) Lookup(_ context.Context, k module.Version) (int64, error) {
 	o.l.mu.Lock()
 	defer o.l.mu.Unlock()
 	i, err := o.l.find(v)
+	if err == nil && o.l.records[i].ModuleVersion != v {
+		err = fs.ErrNotExist
+	}
 	return int64(i), err
 }
 

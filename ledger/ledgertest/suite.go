@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,7 @@ func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		"accept needs":    testAcceptNeeds,
 		"had":             testHad,
 		"all":             testAll,
+		"of a module":     testOf,
 		"drift":           testDrift,
 		"drift is once":   testDriftOnce,
 		"drift has bound": testDriftBound,
@@ -89,6 +91,8 @@ func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		"decide at once":  testDecideAtOnce,
 		"invalid":         testInvalid,
 		"at once":         testAtOnce,
+		"spellings":       testSpellings,
+		"spell at once":   testSpellAtOnce,
 		"served":          testServed,
 		"served odd":      testServedOdd,
 		"served grows":    testServedGrows,
@@ -147,8 +151,6 @@ func testAbsent(t *testing.T, a, b Handle) {
 	for _, m := range []modproxy.Module{
 		{Host: "registry.example.org", Namespace: "acme", Name: "vpc", System: "aws"},
 		{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"},
-		{Host: "registry.example.com", Namespace: "Acme", Name: "vpc", System: "aws"},
-		{Host: "registry.example.com", Namespace: "acme", Name: "VPC", System: "aws"},
 		{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "google"},
 	} {
 		_, err := b.Lookup(t.Context(), m.At("1.2.3"))
@@ -269,6 +271,36 @@ func testAcceptNeeds(t *testing.T, a, b Handle) {
 	}
 	wantErr(t, "Add with a reason", a.Add(t.Context(), accepted(other, "why")), modproxy.ErrInvalid)
 	wantRecords(t, b, first)
+}
+
+func testOf(t *testing.T, a, b Handle) {
+	dns := modproxy.Module{Host: vpc.Host, Namespace: vpc.Namespace, Name: "dns", System: vpc.System}
+	var want []ledger.Record
+	for i := range 20 {
+		r := NewRecord(vpc, fmt.Sprintf("1.%d.0", i), "a")
+		must(t, a.Add(t.Context(), r))
+		must(t, a.Add(t.Context(), NewRecord(dns, fmt.Sprintf("2.%d.0", i), "a")))
+		want = append(want, r)
+	}
+	must(t, a.AddDrift(t.Context(), newDrift("1.3.0", "a", "b")))
+	must(t, a.Decide(t.Context(), NewDecision(vpc, modproxy.Block, "1.2.0")))
+	want[5] = accepted(NewRecord(vpc, "1.5.0", "b"), "the tag was moved")
+	must(t, a.Accept(t.Context(), want[5]))
+	slices.Reverse(want)
+	var got []ledger.Record
+	for r, err := range b.Of(t.Context(), vpc) {
+		must(t, err)
+		got = append(got, r)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("records of a module: -want +got\n%s", diff)
+	}
+	for r := range b.Of(t.Context(), modproxy.Module{Host: vpc.Host, Namespace: "other", Name: "vpc", System: "aws"}) {
+		t.Errorf("of a module without records: %v", r)
+	}
+	for range b.Of(t.Context(), vpc) {
+		break
+	}
 }
 
 func testAll(t *testing.T, a, b Handle) {

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -155,11 +156,13 @@ func blobInfo(digest modproxy.Digest, file fs.FileInfo) store.BlobInfo {
 	return store.BlobInfo{Digest: digest, Size: file.Size(), Time: file.ModTime(), Used: file.ModTime()}
 }
 
-// addUses adds what the index has of when blobs were used.
+// addUses adds what the index has of when blobs were used, and whether they are needed.
 func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
 	return x.d.view(ctx, func(tx *bbolt.Tx) error {
-		uses := tx.Bucket(usesBucket)
+		uses, needs := tx.Bucket(usesBucket), tx.Bucket(needsBucket).Cursor()
 		for i, info := range list {
+			need, _ := needs.Seek(info.Digest[:])
+			list[i].Needed = bytes.HasPrefix(need, info.Digest[:])
 			if b := uses.Get(info.Digest[:]); len(b) == 8 {
 				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(info.Time) {
 					list[i].Used = at

@@ -16,6 +16,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/filelock"
 )
 
 // lockTimeout is how long opening waits for another process that has the index.
@@ -27,21 +28,27 @@ var errHeld = errors.New("another modproxy holds it: end that one, or use anothe
 type indexError struct {
 	name    string
 	problem error // what it is or does, such as "is missing"
+	remedy  string
 }
 
-const remedy = `"modproxy rebuild" makes it anew from the packages and the ledger; or put its backup back`
+const (
+	remedyIndex   = `"modproxy rebuild" makes it anew from the packages and the ledger; or put its backup back`
+	remedyRecords = `"modproxy verify --read-data --repair" restores the records of packages from the packages and the ledger`
+)
 
 func (e *indexError) Error() string {
-	return fmt.Sprintf("%s: the index %v: %s", e.name, e.problem, remedy)
+	return fmt.Sprintf("%s: the index %v: %s", e.name, e.problem, e.remedy)
 }
 func (e *indexError) Unwrap() error { return e.problem }
 
+func isIndexError(err error) bool { return errors.As(err, new(*indexError)) }
+
 func (d *Directory) refuse(format string, args ...any) error {
-	return &indexError{d.index, fmt.Errorf(format, args...)}
+	return &indexError{d.index, fmt.Errorf(format, args...), remedyIndex}
 }
 
 // openIndex opens the index, or makes one where nothing is kept yet.
-func (d *Directory) openIndex() error {
+func (d *Directory) openIndex(ctx context.Context) error {
 	kept := d.layout > 0
 	if !kept { // it is written after the index
 		names, _ := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*") // the pattern is no error
@@ -56,10 +63,38 @@ func (d *Directory) openIndex() error {
 	case err == nil && info.Size() == 0 && kept:
 		return d.refuse("is empty")
 	}
+	if err == nil && info.Size() > 0 {
+		if err := d.checkIndex(ctx, kept); err != nil {
+			return err
+		}
+	}
 	if err := d.openBolt(bbolt.Options{ReadOnly: d.readOnly != nil}, !kept); err != nil || kept {
 		return err
 	}
 	return d.disk.FlushDir(d.dir)
+}
+
+// checkIndex refuses an index that bbolt must not open, or whose records are damaged or lost. Unless something is kept, it may have
+// no buckets yet: a process was killed before it made them.
+func (d *Directory) checkIndex(ctx context.Context, kept bool) error {
+	index, err := durable.OpenRegular(d.index, os.O_RDONLY)
+	if errors.Is(err, durable.ErrNotRegular) {
+		return d.refuse("is not a regular file")
+	} else if err != nil {
+		return err
+	}
+	defer index.Close()
+	err = d.inspectFile(ctx, index)
+	if !kept && errors.Is(err, errNoBuckets) {
+		return nil
+	}
+	if err != nil && errors.Is(filelock.TryRLock(index), filelock.ErrLocked) { // it may have been written meanwhile
+		return fmt.Errorf("%s: %w", d.index, errHeld)
+	}
+	if damage, ok := errors.AsType[*indexError](err); ok && d.tolerant && damage.remedy == remedyRecords {
+		return nil
+	}
+	return err
 }
 
 // openBolt opens d.index, and makes the buckets if it is new.
@@ -97,15 +132,6 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 		d.db = nil
 	}
 	return err
-}
-
-// readIndex reads every key of the index, and so every page but those of large values: they make sense to bbolt.
-func (d *Directory) readIndex() error {
-	return d.view(context.Background(), func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-			return b.ForEach(func(_, _ []byte) error { return nil })
-		})
-	})
 }
 
 // view runs a transaction that reads.
@@ -178,6 +204,9 @@ func (d *Directory) commitWaiting() {
 
 // write runs a transaction. It is called with d.writing held. bbolt would commit a batch in a goroutine of its own, where no panic is contained.
 func (d *Directory) write(f func(*bbolt.Tx) error) error {
+	if final, _ := d.health.get(); final != nil { // another write failed while this one waited
+		return final
+	}
 	err := d.contain(func() error { return d.commit(f) })
 	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
 		err = fmt.Errorf("%w: %s: %w", durable.ErrSync, d.index, err)
@@ -187,11 +216,12 @@ func (d *Directory) write(f func(*bbolt.Tx) error) error {
 
 // contain calls f, and makes an error of a panic. bbolt panics about pages that it cannot make sense of, and reads
 // beyond its mapping when a page says so; that, and an error of the disk while a page is read, would end the process.
+// After a panic nothing is written any more: bbolt may hold the lock of its writes for ever.
 func (d *Directory) contain(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			err = d.refuse("is damaged: %v", p)
+			err = d.health.note(d.refuse("is damaged: %v", p))
 		}
 	}()
 	return f()

@@ -13,8 +13,9 @@
 //	tmp/                          what is being written; emptied by Open
 //
 // The index is not trusted: bbolt has no checksums of records, so that each has one of its own, which covers
-// what the record is about. Blobs are not trusted either; their readers check them. One process at a time has a
-// directory open for writing: it locks index.db.
+// what the record is about. bbolt trusts its pages, so Open checks all of them before, and that no record is lost.
+// Blobs are not trusted either; their readers check them. One process at a time has a directory open for writing: it
+// locks index.db.
 package disk
 
 import (
@@ -56,6 +57,7 @@ type Directory struct {
 
 	layout   int   // the version that layout.json says; zero if there is none
 	readOnly error // why nothing may be changed; nil if it may
+	tolerant bool  // records may be damaged
 	health   health
 
 	open   sync.RWMutex // held for reading while the directory is changed
@@ -67,32 +69,31 @@ type Directory struct {
 	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
 }
 
-// Open opens a directory, which it makes if it must. It refuses one that another process has open, one of a newer
+// Options say how a directory is opened.
+type Options struct {
+	// ReadOnly opens a directory that cannot be written, or should not be. Every change is an error that is [syscall.EROFS]. Several
+	// processes may have it open so, while none has it open to write. A directory in which nothing was ever stored is refused.
+	ReadOnly bool
+	// Damaged accepts an index with records that are damaged or lost, for verifying it.
+	Damaged bool
+}
+
+// Open opens a directory for writing, as [OpenWith] does.
+func Open(ctx context.Context, dir string) (*Directory, error) { return OpenWith(ctx, dir, Options{}) }
+
+// OpenWith opens a directory, which it makes if it must. It refuses one that another process has open, one of a newer
 // layout, and one whose index is missing beside what is kept, empty, cut short or damaged. The error says what to do.
-func Open(dir string) (*Directory, error) { return newDirectory(dir).opened() }
-
-// OpenReadOnly opens a directory that cannot be written, or should not be. Every change is an error that is
-// [syscall.EROFS]. Several processes may have it open so, while none has it open to write. It refuses what [Open]
-// refuses, and a directory in which nothing was ever kept.
-func OpenReadOnly(dir string) (*Directory, error) {
+func OpenWith(ctx context.Context, dir string, o Options) (*Directory, error) {
 	d := newDirectory(dir)
-	d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
-		dir, syscall.EROFS)
-	d.health.final = d.readOnly
-	return d.opened()
-}
-
-func newDirectory(dir string) *Directory {
-	return &Directory{dir: dir, index: filepath.Join(dir, indexName)}
-}
-
-func (d *Directory) opened() (*Directory, error) {
+	d.tolerant = o.Damaged
+	if o.ReadOnly {
+		d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
+			dir, syscall.EROFS)
+		d.health.final = d.readOnly
+	}
 	err := d.prepare()
 	if err == nil {
-		err = d.openIndex()
-	}
-	if err == nil {
-		err = d.readIndex()
+		err = d.openIndex(ctx)
 	}
 	if err == nil && d.readOnly == nil {
 		err = errors.Join(durable.RemoveTemps(d.path(tempName), tempBase), d.writeLayout())
@@ -104,6 +105,10 @@ func (d *Directory) opened() (*Directory, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+func newDirectory(dir string) *Directory {
+	return &Directory{dir: dir, index: filepath.Join(dir, indexName)}
 }
 
 // prepare does what may be done although another process has the directory open.
@@ -124,11 +129,15 @@ func (d *Directory) Blobs() store.Blobs { return blobs{d} }
 // ReadOnly returns why nothing can be changed. It is nil unless the directory was opened for reading.
 func (d *Directory) ReadOnly() error { return d.readOnly }
 
-// Close closes the directory when the changes have ended that are under way. Blobs that are open stay readable.
+// Close closes the directory when the changes have ended that are under way. Blobs that are open stay readable. A damaged
+// index stays open until the process ends: bbolt would wait for a write that has panicked.
 func (d *Directory) Close() error {
 	d.open.Lock()
 	defer d.open.Unlock()
 	d.closed = true
+	if final, _ := d.health.get(); isIndexError(final) {
+		return nil
+	}
 	return d.db.Close()
 }
 
@@ -162,11 +171,14 @@ func (d *Directory) readLayout() error {
 	}
 	var l struct{ Layout int }
 	if err := json.Unmarshal(text, &l); err != nil {
-		return fmt.Errorf("%s: %w: %w: %s", name, errLayout, err, remedy)
+		return fmt.Errorf("%s: %w: %w: %s", name, errLayout, err, remedyIndex)
 	}
-	if d.layout = l.Layout; d.layout < 1 || d.layout > layoutVersion {
-		return fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one",
-			name, d.layout, layoutVersion)
+	if l.Layout < 1 {
+		return fmt.Errorf("%s: %w: it names no layout: %s", name, errLayout, remedyIndex)
+	}
+	if d.layout = l.Layout; d.layout > layoutVersion {
+		return fmt.Errorf("%s: layout %d, and this modproxy knows layouts up to %d: use the modproxy that wrote it, or a newer one; "+
+			"if none did, the file is damaged: remove it", name, d.layout, layoutVersion)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 func mustOpen(t testing.TB, dir string) *disk.Directory {
 	t.Helper()
-	d, err := disk.Open(dir)
+	d, err := disk.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

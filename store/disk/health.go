@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +12,22 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// health is whether something can be kept. What is kept is read all the same.
+// health reports whether something can be stored. Stored data is read all the same.
 type health struct {
 	mu      sync.Mutex
-	final   error // of a flush, or why nothing is ever written
+	final   error // of a flush, of a damaged index, or why nothing is ever written
 	trouble error // another one of the file system, until something was written again
 }
 
 // note records the outcome of a write, and returns its error. An error of a flush is final: nobody knows what is
-// on the disk, and the system may say so only once. A full disk changes nothing.
+// on the disk, and the system may say so only once. Damage of the index is final: the next write could make it worse. A full
+// disk changes nothing.
 func (h *health) note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case isIndexError(err):
+		h.final = cmp.Or(h.final, err)
 	case errors.Is(err, durable.ErrSync):
 		if h.final == nil {
 			h.final = fmt.Errorf("%w; modproxy must be restarted", err)

@@ -36,9 +36,9 @@ func TestOpenReadOnly(t *testing.T) {
 	want := fill(t, dir)
 	must(t, os.WriteFile(filepath.Join(dir, "tmp", "modproxy.123.tmp"), nil, 0o600))
 	before := snapshot(t, dir)
-	d, err := disk.OpenReadOnly(dir)
+	d, err := disk.OpenWith(t.Context(), dir, disk.Options{ReadOnly: true})
 	must(t, err)
-	beside, err := disk.OpenReadOnly(dir) // readers do not disturb each other
+	beside, err := disk.OpenWith(t.Context(), dir, disk.Options{ReadOnly: true}) // readers do not disturb each other
 	must(t, err)
 	holds(t, d, want)
 	n := 0
@@ -87,7 +87,7 @@ func TestOpenReadOnlyRefuses(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
 			fill(t, dir)
 			must(t, c.damage(dir))
-			d, err := disk.OpenReadOnly(dir)
+			d, err := disk.OpenWith(t.Context(), dir, disk.Options{ReadOnly: true})
 			if err == nil {
 				d.Close()
 				t.Fatal("it was opened")

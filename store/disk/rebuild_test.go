@@ -51,7 +51,7 @@ func TestRebuild(t *testing.T) {
 	}
 	name := blobName(d, digests[7])
 	must(t, d.Close(), os.Remove(filepath.Join(dir, "index.db")), os.Chmod(name, 0o600), overwrite(name, 50, "x"))
-	if d, err := disk.Open(dir); err == nil {
+	if d, err := disk.Open(t.Context(), dir); err == nil {
 		d.Close()
 		t.Fatal("it was opened without its index")
 	}

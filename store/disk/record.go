@@ -21,8 +21,8 @@ import (
 // revision; the number of needs; the needs; and the record's value.
 //
 // needsBucket has an empty value for each need of each record, under the digest, the kind, NUL, and the
-// record's key. Entries may be left from records that were damaged: what counts is what the record says. Its
-// sequence is the last revision.
+// record's key, and nothing else: [records.Inspect] compares it with the records. What counts is what the record says.
+// Its sequence is the last revision.
 //
 // usesBucket has, under its digest, when a blob was last used, in Unix milliseconds.
 var (

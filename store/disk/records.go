@@ -93,10 +93,34 @@ func remove(tx *bbolt.Tx, r store.Record) error {
 			return err
 		}
 	}
-	if b := tx.Bucket(bucketName(r.Kind)); b != nil {
-		return b.Delete([]byte(r.Key))
+	b := tx.Bucket(bucketName(r.Kind))
+	if b == nil {
+		return nil
 	}
-	return nil
+	if r.Revision == 0 && b.Get([]byte(r.Key)) != nil {
+		if err := removeNeeds(tx, r.Ref); err != nil {
+			return err
+		}
+	}
+	return b.Delete([]byte(r.Key))
+}
+
+// removeNeeds removes what needsBucket has of a damaged record. It reads the whole bucket, as the record does not say what it
+// needs.
+func removeNeeds(tx *bbolt.Tx, ref store.Ref) error {
+	needs := tx.Bucket(needsBucket)
+	suffix := needKey(modproxy.Digest{}, ref)[len(modproxy.Digest{}):]
+	var keys [][]byte
+	err := needs.ForEach(func(k, _ []byte) error {
+		if len(k) > len(modproxy.Digest{}) && bytes.Equal(k[len(modproxy.Digest{}):], suffix) {
+			keys = append(keys, bytes.Clone(k))
+		}
+		return nil
+	})
+	for _, k := range keys {
+		err = errors.Join(err, needs.Delete(k))
+	}
+	return err
 }
 
 func (x records) Delete(ctx context.Context, ref store.Ref, revision uint64) error {

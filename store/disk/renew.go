@@ -1,36 +1,43 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/boltfile"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/filelock"
 	"github.com/modproxy/modproxy/store"
 )
 
 // Renewal is a directory with a new index that is not in its place yet.
 type Renewal struct {
 	*Directory
-	Problem string             // what is wrong with the old index; empty: modproxy could open it
+	Problem string             // what is wrong with the old index; empty: nothing
 	Kept    map[store.Kind]int // records of the old index that are in the new one
+	Damaged int                // records of the old index that are not what was written, and are not in the new one
 
-	old *Directory
+	old  string   // the path of the old index
+	file *os.File // the old index; nil if it cannot be read
 }
 
 // newIndexName is where a new index is until Finish.
 const newIndexName = tempBase + ".index.tmp"
 
 // Renew opens a directory with a new index beside the old one, whatever that is. The new one has those records
-// of the old one whose blobs are there, as far as bbolt can read them. [Renewal.Finish] puts it in the old one's
-// place. No process may have the directory open; one that has is an error as long as the index can be opened.
+// of the old one whose blobs are there, as far as its pages can be read. [Renewal.Finish] puts it in the old one's
+// place. No process may have the directory open.
 func Renew(ctx context.Context, dir string) (*Renewal, error) {
-	r := &Renewal{Directory: newDirectory(dir), old: newDirectory(dir), Kept: map[store.Kind]int{}}
-	r.old.readOnly = errors.New("the old index is only read")
+	r := &Renewal{Directory: newDirectory(dir), Kept: map[store.Kind]int{}}
+	r.old = r.index
 	err := r.prepare()
 	if errors.Is(err, errLayout) {
 		r.Problem = err.Error()
@@ -52,7 +59,7 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 		r.index = r.path(tempName, newIndexName)
 		err = r.openBolt(bbolt.Options{NoSync: true}, true)
 	}
-	if err == nil && r.old.db != nil {
+	if err == nil && r.file != nil {
 		err = r.takeOver(ctx)
 	}
 	if err != nil {
@@ -61,47 +68,131 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 	return r, nil
 }
 
+// openOld opens the old index, if it can, and locks it.
 func (r *Renewal) openOld() error {
-	r.old.layout = r.layout
-	err := r.old.openIndex()
-	var refused *indexError
+	file, err := durable.OpenRegular(r.old, os.O_RDONLY)
 	switch {
-	case err == nil, errors.Is(err, errHeld), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission):
 		return err
-	case errors.As(err, &refused):
-		r.Problem = fmt.Sprintf("the index %v", refused.problem)
-	default: // it is no file, or on a part of the disk that is lost
-		r.Problem = fmt.Sprintf("the index cannot be opened: %v", err)
+	case errors.Is(err, fs.ErrNotExist):
+		r.note(errors.New("is missing"))
+		return nil
+	case err != nil: // it is no file, or on a part of the disk that is lost
+		r.note(fmt.Errorf("cannot be opened: %w", err))
+		return nil
+	}
+	r.file = file
+	if errors.Is(filelock.TryRLock(file), filelock.ErrLocked) {
+		return fmt.Errorf("%s: %w", r.old, errHeld)
 	}
 	return nil
 }
 
+// note notes what is wrong with the old index, unless something is already.
+func (r *Renewal) note(problem error) {
+	if r.Problem == "" {
+		r.Problem = fmt.Sprintf("the index %v", problem)
+	}
+}
+
 // takeOver puts the records of the old index whose blobs are there into the new one.
 func (r *Renewal) takeOver(ctx context.Context) error {
-	kinds, err := records{r.old}.kinds(ctx)
+	info, err := r.file.Stat()
 	if err != nil {
-		r.Problem = err.Error()
+		return err
 	}
-	for _, kind := range kinds {
-		for record, err := range r.old.Records().List(ctx, kind, "") {
-			switch {
-			case ctx.Err() != nil:
-				return ctx.Err()
-			case errors.Is(err, store.ErrDamaged):
-				continue
-			case err != nil: // those before it count
-				r.Problem = err.Error()
-				continue
-			}
-			record.Revision = 0
-			if _, err := r.Records().Put(ctx, record); err == nil {
-				r.Kept[kind]++
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return err
+	if info.Size() == 0 {
+		r.note(errors.New("is empty"))
+		return nil
+	}
+	pages, err := boltfile.Open(r.file, info.Size())
+	if pages == nil {
+		r.note(fmt.Errorf("is %w", err))
+		return nil
+	}
+	if err == nil {
+		var found *inspection
+		if found, err = inspect(ctx, pages); err == nil {
+			if _, problem := found.damage(); problem != nil {
+				r.note(problem)
 			}
 		}
 	}
-	return nil
+	if err != nil {
+		r.note(fmt.Errorf("is %w", err))
+	}
+	t := &taking{Renewal: r, ctx: ctx, taken: map[store.Ref]uint64{}}
+	if err := pages.Walk(ctx, boltfile.Visitor{Entry: t.entry, Damaged: func(err error) { r.note(fmt.Errorf("is %w", err)) }}); err != nil {
+		return err
+	}
+	return t.put()
+}
+
+// taking is a call of takeOver. Damage may show a record twice, or as it was before: of those the last one counts.
+type taking struct {
+	*Renewal
+	ctx   context.Context
+	taken map[store.Ref]uint64 // their revisions in the old index
+	list  []store.Record       // to be put together
+	size  int
+}
+
+// entry takes a record of the old index.
+func (t *taking) entry(bucket, key, value []byte) error {
+	const most, mostBytes = 1000, 16 << 20
+	ref, ok := refOf(bucket, key)
+	if !ok {
+		return nil
+	}
+	record, err := unseal(ref, bytes.Clone(value))
+	if err == nil {
+		err = check(record)
+	}
+	if err != nil {
+		t.Damaged++
+		return nil
+	}
+	t.list, t.size = append(t.list, record), t.size+len(value)
+	if len(t.list) < most && t.size < mostBytes {
+		return nil
+	}
+	return t.put()
+}
+
+// put puts the records of the list whose blobs are there into the new index.
+func (t *taking) put() error {
+	var put []store.Record
+	err := t.update(t.ctx, func(tx *bbolt.Tx) error {
+		put = put[:0]
+		for _, record := range t.list {
+			if t.taken[record.Ref] >= record.Revision || slices.ContainsFunc(record.Needs, t.isMissing) {
+				continue
+			}
+			t.taken[record.Ref] = record.Revision
+			was, _ := get(tx, record.Ref)
+			var err error
+			if record.Revision, err = tx.Bucket(needsBucket).NextSequence(); err != nil {
+				return err
+			}
+			if err := errors.Join(remove(tx, was), insert(tx, record)); err != nil {
+				return err
+			}
+			if was.Revision == 0 {
+				put = append(put, record)
+			}
+		}
+		return nil
+	})
+	for _, record := range put {
+		t.Kept[record.Kind]++
+	}
+	t.list, t.size = nil, 0
+	return err
+}
+
+func (t *taking) isMissing(digest modproxy.Digest) bool {
+	_, err := lstatFile(t.blobPath(digest))
+	return err != nil
 }
 
 // Finish puts the new index in the place of the old one, and returns where the old one was set aside. A crash
@@ -111,24 +202,25 @@ func (r *Renewal) Finish() (aside string, err error) {
 		return "", err
 	}
 	r.db.NoSync = false
-	aside, err = r.setAside(r.old.index)
+	aside, err = r.setAside(r.old)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if err := r.disk.Rename(r.index, r.old.index); err != nil {
+	if err := r.disk.Rename(r.index, r.old); err != nil {
 		return aside, err
 	}
-	r.index = r.old.index
+	r.index = r.old
 	return aside, r.writeLayout()
 }
 
 // Close closes the directory, and removes the new index unless Finish has put it in its place.
 func (r *Renewal) Close() error {
 	var errs []error
-	for _, d := range []*Directory{r.Directory, r.old} {
-		if d.db != nil {
-			errs = append(errs, d.Close())
-		}
+	if r.db != nil {
+		errs = append(errs, r.Directory.Close())
+	}
+	if r.file != nil {
+		r.file.Close()
 	}
 	if err := os.Remove(r.path(tempName, newIndexName)); !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)

@@ -131,8 +131,8 @@ func TestRenewTakesWhatIsWhole(t *testing.T) {
 	r, err := disk.Renew(t.Context(), dir)
 	must(t, err)
 	defer r.Close()
-	if all(r.Kept) != 999 || r.Problem != "" {
-		t.Errorf("%v were kept, problem %q", r.Kept, r.Problem)
+	if all(r.Kept) != 999 || r.Damaged != 1 || !strings.Contains(r.Problem, `the first is b "250"`) {
+		t.Errorf("%v were kept, %d are damaged, problem %q", r.Kept, r.Damaged, r.Problem)
 	}
 }
 

@@ -14,7 +14,7 @@ func TestFree(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip("what is free is not known here")
 	}
-	d, err := disk.Open(t.TempDir())
+	d, err := disk.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,6 +101,7 @@ func testBlobs(t *testing.T, open func(t *testing.T, n int) []Handle) {
 		a.hasBlob(t, digest, data)
 	})
 	t.Run("all", func(t *testing.T) { testAll(t, open(t, 2)) })
+	t.Run("needed", func(t *testing.T) { testNeeded(t, open(t, 2)) })
 	t.Run("used", func(t *testing.T) {
 		a, b := two(t)
 		d, e := a.putBlob(t, 10, 1), a.putBlob(t, 20, 2)
@@ -126,6 +127,26 @@ func testBlobs(t *testing.T, open func(t *testing.T, n int) []Handle) {
 			t.Errorf("evicted and put again: %v, %v", info, err)
 		}
 	})
+}
+
+// testNeeded compares whether blobs are needed with the records that there are.
+func testNeeded(t *testing.T, handles []Handle) {
+	a, b := handles[0], handles[1]
+	d, other := a.putBlob(t, 10, 1), a.putBlob(t, 20, 2)
+	wants := func(want bool) {
+		t.Helper()
+		info, err := b.Blobs.Stat(t.Context(), d)
+		if listed := infos(t, b); err != nil || info.Needed != want || listed[d].Needed != want || listed[other].Needed {
+			t.Errorf("Stat = %+v, %v; Blobs yields %+v; want needed: %v", info, err, listed, want)
+		}
+	}
+	wants(false)
+	ref := store.Ref{Kind: "k", Key: "a"}
+	revision, err := a.Records.Put(t.Context(), store.Record{Ref: ref, Needs: []modproxy.Digest{d}})
+	must(t, err)
+	wants(true)
+	must(t, a.Records.Delete(t.Context(), ref, revision))
+	wants(false)
 }
 
 // file is a [store.File].

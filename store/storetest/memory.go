@@ -273,6 +273,7 @@ func (x memoryBlobs) Stat(_ context.Context, d modproxy.Digest) (store.BlobInfo,
 	if !ok {
 		return store.BlobInfo{}, fs.ErrNotExist
 	}
+	b.info.Needed = len(x.m.needing(d)) > 0
 	return b.info, nil
 }
 
@@ -308,6 +309,10 @@ func (x memoryBlobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error]
 	return func(yield func(store.BlobInfo, error) bool) {
 		x.m.mu.Lock()
 		blobs := maps.Clone(x.m.blobs)
+		for d, b := range blobs {
+			b.info.Needed = len(x.m.needing(d)) > 0
+			blobs[d] = b
+		}
 		x.m.mu.Unlock()
 		for _, b := range blobs {
 			if err := ctx.Err(); !yield(b.info, err) || err != nil {

@@ -63,7 +63,7 @@ func (b *bench) makeShelf(ctx context.Context, n int) (*shelf, error) {
 }
 
 func (s *shelf) fill(ctx context.Context, dir string) (err error) {
-	index, err := disk.Open(dir)
+	index, err := disk.Open(ctx, dir)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func TestShelf(t *testing.T) {
 	if err := s.fill(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	index, err := disk.Open(dir)
+	index, err := disk.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

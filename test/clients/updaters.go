@@ -9,17 +9,24 @@ import (
 	"strings"
 )
 
-// older is a configuration of which an update is known.
-const older = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.0.0\"\n}\n"
+// older and olderProvider are configurations of which updates are known.
+const (
+	older         = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.0.0\"\n}\n"
+	olderProvider = "terraform {\n  required_providers {\n    toy = {\n      source  = \"acme/toy\"\n      version = \"1.0.0\"\n    }\n  }\n}\n"
+)
 
 // renovate has Renovate look for new versions of what is called by way of the site's
 // name server, and by the name of the proxy; and then with the section's second
 // configuration, where only the proxy's own name leads to it.
 func renovate(ctx context.Context, s *session) error {
 	for name, text := range map[string]string{
-		"repository/dns/main.tf":  older,
-		"repository/tofu/main.tf": strings.Replace(older, "acme", "registry.opentofu.org/acme", 1),
-		"repository/own/main.tf":  strings.Replace(older, "acme", own+"/acme", 1),
+		"repository/dns/main.tf":           older,
+		"repository/tofu/main.tf":          strings.Replace(older, "acme", "registry.opentofu.org/acme", 1),
+		"repository/own/main.tf":           strings.Replace(older, "acme", own+"/acme", 1),
+		"repository/written/main.tf":       strings.Replace(older, "acme", "registry.terraform.io/acme", 1),
+		"repository/tfr/terragrunt.hcl":    "terraform {\n  source = \"tfr://registry.opentofu.org/acme/network/aws?version=1.0.0\"\n}\n",
+		"repository/provider/main.tf":      olderProvider,
+		"repository/tofu-provider/main.tf": strings.Replace(olderProvider, "acme", "registry.opentofu.org/acme", 1),
 	} {
 		if _, err := s.write(name, text); err != nil {
 			return err
@@ -32,9 +39,10 @@ func renovate(ctx context.Context, s *session) error {
 	}
 	const undated = "[{1.1.0 } {2.0.0 }]" // the protocol has no dates
 	const dated = "[{1.1.0 2025-02-03T04:05:06.000Z} {2.0.0 2025-06-07T08:09:10.000Z}]"
+	const provider = "[{1.1.0 2025-04-05T06:07:08.000Z}]"
 	for n, want := range []map[string]string{
-		{"dns": dated, "tofu": dated, "own": undated},
-		{"dns": undated, "own": undated},
+		{"dns": dated, "tofu": dated, "own": undated, "written": dated, "tfr": dated, "provider": provider, "tofu-provider": provider},
+		{"dns": undated, "own": undated, "written": undated, "tfr": dated}, // what names another registry is found there
 	} {
 		config, err := s.write(fmt.Sprintf("renovate%d.json", n), s.block("json", n))
 		if err != nil {
@@ -68,20 +76,18 @@ func found(log, dir string) string {
 	for line := range strings.Lines(log) {
 		var event struct {
 			Msg    string
-			Config struct {
-				Terraform []struct {
-					PackageFile string
-					Deps        []struct {
-						Updates []struct{ NewVersion, ReleaseTimestamp string }
-					}
+			Config map[string][]struct {
+				PackageFile string
+				Deps        []struct {
+					Updates []struct{ NewVersion, ReleaseTimestamp string }
 				}
 			}
 		}
 		if json.Unmarshal([]byte(line), &event) != nil || event.Msg != "packageFiles with updates" {
 			continue
 		}
-		for _, file := range event.Config.Terraform {
-			if file.PackageFile == dir+"/main.tf" && len(file.Deps) == 1 {
+		for _, file := range append(event.Config["terraform"], event.Config["terragrunt"]...) {
+			if filepath.Dir(file.PackageFile) == dir && len(file.Deps) == 1 {
 				return fmt.Sprint(file.Deps[0].Updates)
 			}
 		}
@@ -113,7 +119,8 @@ func updatecli(ctx context.Context, s *session) error {
 	return err
 }
 
-// tells has the MCP server find a module, its newest version and its inputs.
+// tells has the MCP server find a module, its newest version and its inputs, and a provider, its newest version and, where its
+// registry has them, its documents.
 func tells(ctx context.Context, s *session) error {
 	r, err := talkTo(s.command(ctx, "", "", s.program, "stdio", "--toolsets=registry"), false)
 	if err != nil {
@@ -129,18 +136,34 @@ func tells(ctx context.Context, s *session) error {
 	if err := r.notify("notifications/initialized", map[string]any{}); err != nil {
 		return err
 	}
-	for _, ask := range []struct {
+	type question struct {
 		tool      string
 		arguments map[string]any
 		want      string
-	}{
+	}
+	toy := func(of, kind string) map[string]any {
+		return map[string]any{"provider_namespace": "acme", "provider_name": "toy", "service_slug": of, "provider_document_type": kind}
+	}
+	all := []question{
 		{"get_module_details", map[string]any{"module_id": "acme/network/aws/1.1.0"}, "The range of addresses."},
 		{"search_modules", map[string]any{"module_query": "network"}, "acme/network/aws"},
 		{
 			"get_latest_module_version",
 			map[string]any{"module_publisher": "acme", "module_name": "network", "module_provider": "aws"}, "2.0.0",
 		},
-	} {
+		{"get_latest_provider_version", map[string]any{"namespace": "acme", "name": "toy"}, "1.1.0"},
+	}
+	if !s.kept { // nobody else has the documents
+		all = append(all,
+			question{"search_providers", toy("gate", "resources"), "providerDocID: 30002\n- Title: gate\n- Category: resources\n- Description: Makes a gate."},
+			question{"search_providers", toy("gate", "data-sources"), "providerDocID: 30003"},
+			question{"search_providers", toy("toy", "guides"), "From one gate to the next."},
+			question{"search_providers", toy("toy", "overview"), "It has gates that are no gates."},
+			question{"get_provider_details", map[string]any{"provider_doc_id": "30002"}, "The arguments of a gate."},
+			question{"get_provider_capabilities", map[string]any{"namespace": "acme", "name": "toy"}, "Guides: 1 available"},
+		)
+	}
+	for _, ask := range all {
 		var answer struct {
 			Content []struct{ Text string }
 			IsError bool

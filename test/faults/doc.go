@@ -13,6 +13,9 @@
 // it was, what a client was told to have changed is in the ledger, and nothing
 // temporary is left.
 //
+// It corrupts every file of a data directory a thousand times, by seeds: every verb
+// ends and names a remedy that works. FAULTS_SEED names the seed to go on with.
+//
 // Beside that it damages packages, index and ledger, mixes backups, troubles
 // registries and cuts what they send, and ends modproxy while it sends: no complete
 // answer may have other bytes than were first seen, nothing may be lost without a

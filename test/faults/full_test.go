@@ -25,7 +25,7 @@ func TestFull(t *testing.T) {
 	r.ready()
 	end := r.load(4)
 	full := func() bool { return r.counts()[http.StatusInsufficientStorage] > 20 }
-	for started := time.Now(); !full() && time.Since(started) < time.Minute; {
+	for started := time.Now(); !full() && time.Since(started) < 3*time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}
 	end()
@@ -44,7 +44,7 @@ func TestFull(t *testing.T) {
 	}
 	end = r.load(1)
 	started := time.Now()
-	for r.acked() == kept && time.Since(started) < 30*time.Second {
+	for r.acked() == kept && time.Since(started) < 2*time.Minute {
 		time.Sleep(10 * time.Millisecond)
 	}
 	recovered := time.Since(started)
@@ -69,7 +69,7 @@ func TestBound(t *testing.T) {
 	r.ready()
 	end := r.load(4)
 	enough := rounds(120, 1000)
-	for started := time.Now(); r.acked() < enough && time.Since(started) < time.Minute; {
+	for started := time.Now(); r.acked() < enough && time.Since(started) < 3*time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}
 	end()

@@ -19,7 +19,7 @@ func TestInputOutputErrors(t *testing.T) {
 	r.start()
 	r.ready()
 	end := r.load(4)
-	for started := time.Now(); r.acked() < 20 && time.Since(started) < 30*time.Second; {
+	for started := time.Now(); r.acked() < 20 && time.Since(started) < 2*time.Minute; {
 		time.Sleep(10 * time.Millisecond)
 	}
 	d.cut()
@@ -36,7 +36,7 @@ func TestInputOutputErrors(t *testing.T) {
 	}
 	var status int
 	var text string
-	for started := time.Now(); time.Since(started) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+	for started := time.Now(); time.Since(started) < 2*time.Minute; time.Sleep(20 * time.Millisecond) {
 		if status, text = ask("/-/readyz"); status != http.StatusOK {
 			break
 		}

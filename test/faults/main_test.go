@@ -33,9 +33,9 @@ func possible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("mounting file systems needs root")
 	}
-	for _, tool := range []string{"mount", "umount", "mkfs.ext4", "strace", "setpriv"} {
+	for _, tool := range []string{"mount", "umount", "mkfs.ext4", "fsfreeze", "strace", "setpriv"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("mount, umount, mkfs.ext4, strace and setpriv are needed: %w", err)
+			return fmt.Errorf("mount, umount, mkfs.ext4, fsfreeze, strace and setpriv are needed: %w", err)
 		}
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {

@@ -76,7 +76,7 @@ func newProxy(t *testing.T, w with) *proxy {
 	address := address(t)
 	r := &proxy{
 		t: t, program: w.program, dir: t.TempDir(), data: w.data, url: "http://" + address,
-		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: 20 * time.Second},
+		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}, Timeout: time.Minute},
 		starter: (*exec.Cmd).Start,
 		acks:    map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
 	}
@@ -125,7 +125,7 @@ func (r *proxy) path(name string) string { return filepath.Join(r.dir, name) }
 
 func (r *proxy) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(r.program, args...)
-	cmd.Env = append(os.Environ(), "MODPROXY_CONFIG="+r.path("modproxy.yaml"))
+	cmd.Env = append(os.Environ(), "MODPROXY_CONFIG="+r.path("modproxy.yaml"), "MODPROXY_EGRESS_HEDGING=false")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }

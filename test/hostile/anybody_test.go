@@ -17,7 +17,7 @@ import (
 
 // walked is told what anybody may read, and wants a token for the rest.
 const walked = `
-upstreams: [{host: open.evil.test}, {host: shut.evil.test, docs: https://docs.evil.test}, {host: up-a.test}]
+upstreams: [{host: open.evil.test, private: true}, {host: shut.evil.test, private: true, docs: https://docs.evil.test}, {host: up-a.test}]
 routes: [{namespace: inside, upstream: shut.evil.test}]
 anonymous: [open.evil.test/public]
 auth: {required: true, signed_paths: 1m}
@@ -200,6 +200,8 @@ func (w *walk) refused(t *testing.T, who asker, m module, q question) {
 	t.Helper()
 	status, kind := http.StatusNotFound, "absent"
 	switch {
+	case who.name == "revoked": // which its owner is told
+		status, kind = http.StatusUnauthorized, "revoked"
 	case who.unknown:
 		status, kind = http.StatusUnauthorized, "unknown"
 	case who.header == "":
@@ -296,7 +298,7 @@ func (w *walk) list(t *testing.T, who asker, l list, base string, headers ...str
 			return
 		}
 		if refused || len(want) == 0 {
-			w.alike(t, fmt.Sprint("list ", refused, who.unknown), what, a)
+			w.alike(t, fmt.Sprint("list ", refused, who.unknown, who.name == "revoked"), what, a)
 			return
 		}
 		var now page

@@ -83,16 +83,16 @@ func TestGitIsLedNowhere(t *testing.T) {
 	}
 }
 
-// bounded is ordinary with bounds that a bomb reaches soon.
+// bounded is ordinary with bounds that a bomb reaches soon. Its timeout is for honest work on a slow machine.
 var bounded = strings.Replace(ordinary,
 	"max_received: 64MiB, max_unpacked: 64MiB, max_files: 20000, timeout: 1m",
-	"max_received: 8MiB, max_unpacked: 16MiB, max_files: 2000, timeout: 8s", 1)
+	"max_received: 8MiB, max_unpacked: 16MiB, max_files: 2000, timeout: 3m", 1)
 
 // mostOfGit is what one git may take for a repository of 8 MiB, in MiB.
 const mostOfGit = 384
 
 func TestGitBombs(t *testing.T) {
-	p := startOwn(t, bounded)
+	p := startOwn(t, strings.Replace(bounded, "timeout: 3m", "timeout: "+brief(t, 8*time.Second).String(), 1))
 	tests := map[string]*gitServer{}
 
 	_, commit := goodPack()
@@ -136,11 +136,7 @@ func TestGitBombs(t *testing.T) {
 	for name, g := range tests {
 		p.run(name, func(t *testing.T) {
 			world.arguments.mostGit()
-			started := time.Now()
 			p.refuse(t, atGit(t, g), "1.0.0", `larger than|not done|more than|unavailable|invalid`)
-			if took := time.Since(started); took > 20*time.Second {
-				t.Errorf("refused after %v", took)
-			}
 			if mib := world.arguments.mostGit(); mib > mostOfGit {
 				t.Errorf("git took %d MiB of memory; want at most %d", mib, mostOfGit)
 			}
@@ -175,13 +171,16 @@ func treeBomb() *gitServer {
 
 // A pack that never goes on is given up, with whatever git has started for it.
 func TestGitThatStalls(t *testing.T) {
-	p := startOwn(t, strings.Replace(bounded, "timeout: 8s", "timeout: 3s", 1))
+	timeout := brief(t, 3*time.Second).String()
+	p := startOwn(t, strings.Replace(bounded, "timeout: 3m", "timeout: "+timeout, 1))
 	_, commit := goodPack()
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
 	stall := func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		select {
 		case <-r.Context().Done():
-		case <-time.After(30 * time.Second):
+		case <-over:
 		}
 	}
 	for name, g := range map[string]*gitServer{
@@ -190,15 +189,11 @@ func TestGitThatStalls(t *testing.T) {
 		"middle": {commit: commit, pack: func(w io.Writer) {
 			w.Write([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01"))
 			w.(http.Flusher).Flush()
-			time.Sleep(10 * time.Second)
+			<-over
 		}},
 	} {
 		p.run(name, func(t *testing.T) {
-			started := time.Now()
-			p.refuse(t, atGit(t, g), "1.0.0", `not done within 3s|not done after 3s`)
-			if took := time.Since(started); took > 10*time.Second {
-				t.Errorf("given up after %v; want 3s", took)
-			}
+			p.refuse(t, atGit(t, g), "1.0.0", "not done within "+timeout+"|not done after "+timeout)
 			if !eventually(func() bool { return len(processes()) == 0 }) {
 				t.Errorf("left behind: %v", processes())
 			}

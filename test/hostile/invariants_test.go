@@ -32,7 +32,7 @@ func (p *proxy) check(t testing.TB) {
 	world.touches.check(t)
 	world.arguments.check(t)
 	ready := p.ask(http.MethodGet, "/-/readyz")
-	if ready.Status != http.StatusOK || ready.Took > 10*time.Second {
+	if ready.Status != http.StatusOK || rig.Late(ready.Took, 10*time.Second) {
 		t.Errorf("afterwards: /-/readyz answered %d after %v", ready.Status, ready.Took)
 	}
 }

@@ -45,7 +45,11 @@ func TestPrivatePackages(t *testing.T) {
 		if first.Status != http.StatusUnauthorized || bad.Status != http.StatusUnauthorized {
 			t.Errorf("%d, %d", first.Status, bad.Status)
 		}
-		time.Sleep(1100 * time.Millisecond) // for the one token to expire
+		time.Sleep(1100 * time.Millisecond)                                            // for the one token to expire
+		own := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", stale) // whose owner is told what became of it
+		if own.Status != http.StatusUnauthorized || !strings.Contains(own.Said(), "the token stale (") {
+			t.Errorf("an expired token: %d %s", own.Status, own.Said())
+		}
 		absent := module{"corp.test", "corp", "absent", "aws"}
 		for name, who := range map[string]string{
 			"nothing": "", "expired": stale, "id only": ours[:len("Bearer mp_")+16], "no such": "Bearer mp_" + strings.Repeat("a", 16) + "_" + strings.Repeat("b", 52),
@@ -56,7 +60,10 @@ func TestPrivatePackages(t *testing.T) {
 			for _, m := range []module{private, absent, {"nowhere.test", "a", "b", "c"}} {
 				for _, path := range []string{m.path("versions"), m.path("1.0.0/download"), m.archive("1.0.0")} {
 					want := first
-					if who != "" { // that it has shown something is known to who has
+					switch {
+					case who == stale:
+						want = own
+					case who != "": // that it has shown something is known to who has
 						want = bad
 					}
 					alike(t, name+" "+path, p.ask(http.MethodGet, path, "Authorization", who), want)

@@ -22,7 +22,7 @@ import (
 )
 
 // providing is ordinary, with bounds for providers that can be reached.
-const providing = ordinary + "providers: {max_received: 64MiB, max_unpacked: 64MiB, timeout: 8s}\n"
+const providing = ordinary + "providers: {max_received: 64MiB, max_unpacked: 64MiB, timeout: 3m}\n"
 
 // published is a registry with versions of the provider case/toy, by what is odd about them.
 func published(t testing.TB, versions map[string]string) *registrytest.Upstream {

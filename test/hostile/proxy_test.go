@@ -44,8 +44,8 @@ type proxy struct {
 // is excepted from its policy; the bounds are such that they can be reached.
 const ordinary = `
 upstreams:
-  - host: up-a.test
-  - host: up-b.test
+  - {host: up-a.test, private: true}
+  - {host: up-b.test, private: true}
   - {host: corp.test, token_file: TOKEN}
   - host: "*"
 routes:
@@ -57,6 +57,9 @@ fetch: {max_received: 64MiB, max_unpacked: 64MiB, max_files: 20000, timeout: 1m}
 log: {level: debug}
 shutdown: 5s
 `
+
+// hedging is for the tests of slow servers.
+const hedging = "MODPROXY_EGRESS_HEDGING=true"
 
 // shared are the programs that run on between tests, by their configuration.
 var shared = map[string]*proxy{}
@@ -182,7 +185,8 @@ func (p *proxy) launch() {
 	p.t.Helper()
 	cmd := exec.Command("/proc/self/exe", p.data+":"+filepath.Join(p.dir, "git"), os.Getenv(rig.ProgramVariable),
 		"serve", "--config", filepath.Join(p.dir, "modproxy.yaml"), "--listen", "127.0.0.1:0", "--data", p.data)
-	cmd.Env = []string{rig.RoleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20"}
+	cmd.Env = []string{rig.RoleVariable + "=jail", "PATH=" + filepath.Join(p.dir, "git") + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "GORACE=atexit_sleep_ms=20",
+		"MODPROXY_EGRESS_HEDGING=false"} // many tests count requests
 	cmd.Env = append(cmd.Env, p.variables...)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -234,7 +238,7 @@ func (p *proxy) stop() {
 	p.t.Helper()
 	delete(running, p.server.ID())
 	p.server.Signal(syscall.SIGTERM) // it may have ended, which Wait tells
-	if err := p.server.Wait(20 * time.Second); err != nil {
+	if err := p.server.Wait(2 * time.Minute); err != nil {
 		p.t.Errorf("the end of modproxy: %v", err)
 	}
 }

@@ -58,7 +58,7 @@ func (c *touches) has(prefix string) bool {
 
 // eventually waits a while for something.
 func eventually(f func() bool) bool {
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if f() {
 			return true
 		}

@@ -12,10 +12,22 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // A client gives up after ten seconds, so that an answer is worth nothing later.
 const soonEnough = 9 * time.Second
+
+// brief returns a timeout for a program that is to reach it: d, or ten times what an installation takes here if that is
+// longer.
+func brief(t *testing.T, d time.Duration) time.Duration {
+	t.Helper()
+	p := start(t, ordinary)
+	began := time.Now()
+	p.mustInstall(atGit(t, served(goodPack())), "1.0.0")
+	return max(d, 10*time.Since(began).Round(time.Second))
+}
 
 // slow is a stranger that sends a byte a second, if it drips, and else nothing, until
 // the test is over.
@@ -64,7 +76,7 @@ func silent(t *testing.T) string {
 // Whatever a registry does instead of answering, clients are answered in time, and
 // with what was known before if there is something.
 func TestSlowRegistries(t *testing.T) {
-	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1s}\nlog:", 1))
+	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1s}\nlog:", 1), hedging)
 	world.names.set("silent.evil.test", silent(t))
 	few := shorter(t, "no registry that drips, and none that says nothing at all")
 	for name, trouble := range map[string]http.HandlerFunc{
@@ -106,7 +118,7 @@ func TestSlowRegistries(t *testing.T) {
 			inTrouble.Store(true)
 			for range 3 {
 				a := p.ask(http.MethodGet, kept.path("versions"))
-				if a.Status != http.StatusOK || a.Took > 2*time.Second || !strings.Contains(string(a.Body), "1.0.0") {
+				if a.Status != http.StatusOK || rig.Late(a.Took, 2*time.Second) || !strings.Contains(string(a.Body), "1.0.0") {
 					t.Errorf("what was known: %d after %v: %s", a.Status, a.Took, a.Said())
 				}
 				if a := p.ask(http.MethodGet, kept.archive("1.0.0")); a.Status != http.StatusOK {
@@ -132,7 +144,7 @@ func (p *proxy) inTime(m module) {
 	for _, path := range []string{"versions", "1.0.0/download", "2.0.0/download"} {
 		group.Go(func() {
 			a := p.ask(http.MethodGet, m.path(path))
-			if a.Took > soonEnough || a.Status < 400 || a.Status == http.StatusNotFound {
+			if rig.Late(a.Took, soonEnough) || a.Status < 400 || a.Status == http.StatusNotFound {
 				p.t.Errorf("%s: %d after %v: %s", path, a.Status, a.Took, a.Said())
 			}
 		})
@@ -171,7 +183,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 					m := module{host, "case", fmt.Sprintf("m%d", i%5), "aws"}
 					for _, path := range []string{"versions", "1.0.0/download"} {
 						a := p.ask(http.MethodGet, m.path(path))
-						if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || a.Took > time.Second {
+						if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" || rig.Late(a.Took, time.Second) {
 							t.Fatalf("%s: %d after %v, Retry-After %q; want 503 at once, and when to come back", path, a.Status, a.Took, a.Header.Get("Retry-After"))
 						}
 					}
@@ -188,7 +200,8 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 // Packages that come too slowly are given up, and clients that wait are told why.
 func TestSlowPackages(t *testing.T) {
 	few := shorter(t, "archives only, and not the least rate, which takes 30s")
-	p := startOwn(t, strings.Replace(ordinary, "timeout: 1m", "timeout: 3s", 1))
+	timeout := brief(t, 3*time.Second)
+	p := startOwn(t, strings.Replace(ordinary, "timeout: 1m", "timeout: "+timeout.String(), 1), hedging)
 	for name, serve := range map[string]http.HandlerFunc{"drips": slow(t, true), "hangs": slow(t, false)} {
 		for _, file := range []string{"x.zip", "x"} {
 			if few && file == "x" {
@@ -196,13 +209,13 @@ func TestSlowPackages(t *testing.T) {
 			}
 			p.run(name+"-"+file, func(t *testing.T) {
 				m := atArchive(t, file, serve)
-				if a := p.ask(http.MethodGet, m.path("1.0.0/download")); a.Took > soonEnough || a.Status != http.StatusNoContent && a.Status != http.StatusFailedDependency {
+				if a := p.ask(http.MethodGet, m.path("1.0.0/download")); rig.Late(a.Took, soonEnough) || a.Status != http.StatusNoContent && a.Status != http.StatusFailedDependency {
 					t.Errorf("download: %d after %v", a.Status, a.Took)
 				}
 				started := time.Now()
-				p.refuse(t, m, "1.0.0", `not done within 3s`)
-				if took := time.Since(started); took > 9*time.Second {
-					t.Errorf("given up after %v; want 3s", took)
+				p.refuse(t, m, "1.0.0", "not done within "+timeout.String())
+				if took := time.Since(started); rig.Late(took, soonEnough) {
+					t.Errorf("given up after %v; want %v", took, timeout)
 				}
 			})
 		}
@@ -214,7 +227,7 @@ func TestSlowPackages(t *testing.T) {
 	q.run("least-rate", func(t *testing.T) {
 		started := time.Now()
 		q.refuse(t, atArchive(t, "x.zip", slow(t, true)), "1.0.0", `too slow`)
-		if took := time.Since(started); took > 45*time.Second {
+		if took := time.Since(started); rig.Late(took, 45*time.Second) {
 			t.Errorf("given up after %v; want 30s", took)
 		}
 	})

@@ -57,17 +57,23 @@ func certificate(name string) *x509.Certificate {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(24 * time.Hour),
+		NotAfter:     time.Now().Add(30 * 24 * time.Hour), // sooner is warned of
 	}
 }
 
 // Issue makes a certificate for hostnames and IP addresses, and its key, in PEM.
 func (a *Authority) Issue(names ...string) (cert, key []byte, err error) {
+	return a.IssueFor(-time.Hour, 30*24*time.Hour, names...)
+}
+
+// IssueFor is Issue for a certificate that is valid between two times from now.
+func (a *Authority) IssueFor(from, until time.Duration, names ...string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
 	}
 	template := certificate("modproxy test")
+	template.NotBefore, template.NotAfter = time.Now().Add(from), time.Now().Add(until)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	for _, name := range names {

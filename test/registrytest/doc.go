@@ -20,7 +20,10 @@
 //	get/PATH                                     the location that /get/PATH?terraform-get=1 has in its header
 //	meta/PATH                                    the location that /meta/PATH?terraform-get=1 has in its HTML
 //	v2/modules/NAMESPACE/NAME/SYSTEM             /v2/modules/… itself: the dates of versions
+//	v2/providers/NAMESPACE/TYPE                  /v2/providers/… itself: the same of a provider
+//	v2/PATH?QUERY.json                           /v2/PATH for that query alone
 //	v1/modules/NAMESPACE/NAME/SYSTEM/VERSION     /v1/modules/… itself: the document about that version
+//	v1/providers/NAMESPACE/TYPE/VERSION          /v1/providers/… itself: the same of a provider
 //	v1/PATH.json, registry/PATH.json             /v1/PATH and /registry/PATH, such as v1/modules.json for the list of all modules
 //	v1/modules/search?QUERY.json                 what that query alone is answered; v1/modules/search.json answers all others
 //	.well-known/terraform.json                   the discovery document, if not the obvious one

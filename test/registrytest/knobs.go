@@ -16,8 +16,8 @@ const (
 	Discovery        Kind = "discovery"         // /.well-known/terraform.json
 	Versions         Kind = "versions"          // …/versions of a module
 	Download         Kind = "download"          // …/{version}/download of a module
-	Dates            Kind = "dates"             // below /v2/modules/, or a document about a version
-	Catalog          Kind = "catalog"           // anything else below /v1/modules/ or /registry/docs/: lists, search, …
+	Dates            Kind = "dates"             // below /v2/modules/ or /v2/providers/, or a document about a version
+	Catalog          Kind = "catalog"           // anything else below /v1/modules/, /v2/ or /registry/docs/: lists, search, …
 	ProviderVersions Kind = "provider-versions" // …/versions of a provider
 	ProviderDownload Kind = "provider-download" // …/{version}/download/{os}/{arch} of a provider
 	Sums             Kind = "sums"              // the checksums of a version of a provider

@@ -3,6 +3,7 @@ package registrytest
 import (
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -38,11 +39,26 @@ func (u *Upstream) Count(kind Kind) int {
 	return n
 }
 
-// Reset forgets the requests so far.
+// Connections returns how many connections were made since the last Reset.
+func (u *Upstream) Connections() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.conns
+}
+
+func (u *Upstream) connected(_ net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.conns++
+	}
+}
+
+// Reset forgets the requests and connections so far.
 func (u *Upstream) Reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.requests = nil
+	u.requests, u.conns = nil, 0
 }
 
 // kindOf tells the kind of a request by its path.
@@ -55,9 +71,11 @@ func kindOf(r *http.Request) Kind {
 		return Versions
 	case strings.HasPrefix(p, "/v1/modules/") && path.Base(p) == "download":
 		return Download
-	case strings.HasPrefix(p, "/v2/modules/"), strings.HasPrefix(p, "/v1/modules/") && strings.Count(p, "/") == 6:
+	case strings.HasPrefix(p, "/v2/modules/"), strings.HasPrefix(p, "/v1/modules/") && strings.Count(p, "/") == 6,
+		strings.HasPrefix(p, "/v2/providers/"), strings.HasPrefix(p, providersPath) && strings.Count(p, "/") == 5 && path.Base(p) != "versions":
 		return Dates
-	case p == "/v1/modules", strings.HasPrefix(p, "/v1/modules/"), strings.HasPrefix(p, "/registry/docs/"):
+	case p == "/v1/modules", strings.HasPrefix(p, "/v1/modules/"), strings.HasPrefix(p, "/registry/docs/"),
+		strings.HasPrefix(p, "/v2/"):
 		return Catalog
 	case strings.HasPrefix(p, providersPath) && path.Base(p) == "versions":
 		return ProviderVersions

@@ -249,9 +249,11 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 // document serves a file by its path with the query, or by the path alone, with .json behind it or not.
 func (s *site) document(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
-	if strings.HasPrefix(name, "v2/") && r.URL.RawQuery != "include=module-versions" {
-		http.NotFound(w, r)
-		return
+	for kind, query := range map[string]string{"v2/modules/": "include=module-versions", "v2/providers/": "include=provider-versions"} {
+		if strings.HasPrefix(name, kind) && r.URL.RawQuery != query {
+			http.NotFound(w, r)
+			return
+		}
 	}
 	for _, name := range []string{name + "?" + r.URL.RawQuery, name} {
 		for _, extension := range []string{"", ".json"} {

@@ -41,6 +41,7 @@ type Upstream struct {
 	loads    int
 	settings map[Kind]*setting
 	requests []Request
+	conns    int
 	up       bool
 }
 
@@ -111,7 +112,7 @@ func (u *Upstream) Up() error {
 	if u.options.Plain {
 		u.URL = "http://" + u.Host
 	}
-	u.server = &http.Server{Handler: u, ErrorLog: silent}
+	u.server = &http.Server{Handler: u, ErrorLog: silent, ConnState: u.connected}
 	if err := u.serve(l); err != nil {
 		return errors.Join(err, l.Close())
 	}

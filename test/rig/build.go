@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // The variables by which a process tells those that it starts what to do.
@@ -23,6 +24,10 @@ const (
 
 // Long reports whether there is time for the cases in their full length.
 func Long() bool { return os.Getenv(LongVariable) == "1" }
+
+// Late reports whether something took longer than it should. Only the long form judges that, which has the machine for
+// itself: the short one waits, and asserts nothing about time.
+func Late(took, most time.Duration) bool { return Long() && took > most }
 
 // Required reports whether it is a failure that something cannot be tested here,
 // because a program or a right is missing: in CI, and where all is run in full.

@@ -31,6 +31,28 @@ func FindClient(name string) (string, error) {
 	return path, nil
 }
 
+// Evaluating returns the paths of the clients that evaluate sources and versions: OpenTofu, and Terraform 1.15 as "make tools"
+// builds it. One that is not there is left out as by [Clients].
+func Evaluating(t testing.TB) map[string]string {
+	t.Helper()
+	found := Clients(t)
+	delete(found, "terraform")
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := filepath.Join(cache, "modproxy-tools", "terraform-1.15.0")
+	switch path, err := exec.LookPath(built); {
+	case err == nil:
+		found["terraform"] = path
+	case Required():
+		t.Fatalf("%v (\"make tools\" builds it)", err)
+	default:
+		t.Logf("NOT RUN with Terraform 1.15: %v (\"make tools\" builds it)", err)
+	}
+	return found
+}
+
 // Clients returns the paths of Terraform and OpenTofu by their names. One that is
 // not installed is left out, with a line in the log, or fails the test if Required.
 func Clients(t testing.TB) map[string]string {

@@ -75,7 +75,7 @@ func (p *Process) Until(ctx context.Context, ready func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	why := errors.New("it takes too long")
-	for patience := time.After(30 * time.Second); !ready(); {
+	for patience := time.After(2 * time.Minute); !ready(); {
 		select {
 		case <-tick.C:
 			continue
@@ -120,7 +120,7 @@ func (p *Process) Stop() error {
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
-	return errors.Join(err, p.Wait(30*time.Second))
+	return errors.Join(err, p.Wait(2*time.Minute))
 }
 
 // Wait waits until the process has ended, and returns an error unless that was with

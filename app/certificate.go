@@ -1,0 +1,178 @@
+package app
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/durable"
+)
+
+const (
+	certificateInterval = time.Second        // how often the files of the certificate are looked at
+	certificateWarning  = 7 * 24 * time.Hour // how long before its end a certificate is reported
+)
+
+// certificate is the TLS certificate in force. It follows its files. A pair that is broken, expired or not yet valid does
+// not replace a valid one.
+type certificate struct {
+	paths   config.TLS
+	log     *zap.Logger
+	current atomic.Pointer[tls.Certificate]
+
+	mu       sync.Mutex // held while the files are read
+	looked   time.Time  // when the files were last looked at
+	seen     string     // the error of the last look
+	reported string     // the error that was logged last
+	warned   string     // the certificate that was reported to end
+}
+
+// newCertificate returns nil if none is configured.
+func newCertificate(paths config.TLS, log *zap.Logger) (*certificate, error) {
+	if paths.CertFile == "" {
+		return nil, nil
+	}
+	c := &certificate{paths: paths, log: log}
+	if err := c.reload(); err != nil {
+		return nil, config.Error{fmt.Errorf("tls: %w", err)}
+	}
+	return c, nil
+}
+
+// CheckCertificate reads the certificate of c as a start does. An expired one is an error. The remark is not nil if it
+// expires soon.
+func CheckCertificate(c *config.Config) (remark, err error) {
+	pair, err := newCertificate(c.TLS, zap.NewNop())
+	if pair == nil || err != nil {
+		return nil, err
+	}
+	if err := pair.expired(pair.current.Load(), time.Now()); err != nil {
+		return nil, config.Error{fmt.Errorf("tls: %w", err)}
+	}
+	return pair.problem(), nil
+}
+
+// get returns the certificate in force. It does not wait for another connection that reads the files.
+func (c *certificate) get() *tls.Certificate {
+	if c.mu.TryLock() {
+		defer c.mu.Unlock()
+		if time.Since(c.looked) >= certificateInterval {
+			c.follow()
+		}
+	}
+	return c.current.Load()
+}
+
+// follow reads the files and logs what has changed. An error is logged when two looks find it: files that are being
+// replaced do not belong together for a moment. It is called with c.mu held.
+func (c *certificate) follow() {
+	before := c.current.Load()
+	err := c.read()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case err == nil:
+		c.reported = ""
+	case text == c.seen && text != c.reported:
+		c.reported = text
+		c.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
+	}
+	c.seen = text
+	if now := c.current.Load(); !slices.EqualFunc(now.Certificate, before.Certificate, bytes.Equal) {
+		c.log.Info("reloaded", zap.Strings("what", []string{"tls"}), zap.Time("not_after", now.Leaf.NotAfter))
+	}
+	c.warn()
+}
+
+// reload reads the files.
+func (c *certificate) reload() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.read()
+	if c.seen, c.reported = "", ""; err != nil {
+		c.seen, c.reported = err.Error(), err.Error()
+	}
+	c.warned = ""
+	c.warn()
+	return err
+}
+
+// read takes the pair in the files, unless the one in force is better. It is called with c.mu held.
+func (c *certificate) read() error {
+	c.looked = time.Now()
+	var pem [2][]byte
+	for i, name := range []string{c.paths.CertFile, c.paths.KeyFile} {
+		var err error
+		if pem[i], err = durable.ReadRegular(name, 1<<20); err != nil {
+			return err
+		}
+	}
+	pair, err := tls.X509KeyPair(pem[0], pem[1])
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.paths.CertFile, err)
+	}
+	before := c.current.Load()
+	if err := c.expired(&pair, c.looked); err != nil && before != nil && c.expired(before, c.looked) == nil {
+		return fmt.Errorf("%w; the certificate before it stays in use", err)
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+// expired returns why clients refuse the certificate of a pair at a time, or nil.
+func (c *certificate) expired(pair *tls.Certificate, now time.Time) error {
+	switch leaf := pair.Leaf; {
+	case now.After(leaf.NotAfter):
+		return fmt.Errorf("%s: the certificate expired at %s", c.paths.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		return fmt.Errorf("%s: the certificate is not valid before %s", c.paths.CertFile, leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// problem returns what is wrong with the certificate in force, or with the files since; nil without a certificate.
+func (c *certificate) problem() error {
+	if c == nil {
+		return nil
+	}
+	pair, now := c.get(), time.Now()
+	c.mu.Lock()
+	reported := c.reported
+	c.mu.Unlock()
+	if reported != "" && c.expired(pair, now) == nil {
+		return errors.New(reported)
+	}
+	return c.ends(pair, now)
+}
+
+// ends is expired, and returns an error as well if the certificate expires soon.
+func (c *certificate) ends(pair *tls.Certificate, now time.Time) error {
+	if end := pair.Leaf.NotAfter; c.expired(pair, now) == nil && end.Sub(now) < certificateWarning {
+		return fmt.Errorf("%s: the certificate expires at %s; operator: renew it", c.paths.CertFile, end.UTC().Format(time.RFC3339))
+	}
+	return c.expired(pair, now)
+}
+
+// warn logs once that the certificate in force has expired or ends soon. It is called with c.mu held.
+func (c *certificate) warn() {
+	pair := c.current.Load()
+	if pair == nil || string(pair.Leaf.Raw) == c.warned || c.ends(pair, time.Now()) == nil {
+		return
+	}
+	c.warned = string(pair.Leaf.Raw)
+	c.log.Warn("certificate_expires", zap.String("file", c.paths.CertFile), zap.Time("not_before", pair.Leaf.NotBefore),
+		zap.Time("not_after", pair.Leaf.NotAfter))
+}
+
+// notAfter returns when the certificate in force expires.
+func (c *certificate) notAfter() time.Time { return c.current.Load().Leaf.NotAfter }

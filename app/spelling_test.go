@@ -1,0 +1,298 @@
+package app
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// spellings are a proxy, a registry that has other content in each spelling from time to time, and what the proxy has served.
+type spellings struct {
+	*rand.Rand
+	t        *testing.T
+	registry *registrytest.Upstream
+	a        *App
+	served   map[modproxy.ModuleVersion]string // by the address that all spellings have in common
+	accepted map[modproxy.ModuleVersion]bool   // since the last answer
+	blocked  map[modproxy.Module]bool
+	oks      int
+	refusals int
+}
+
+func (s *spellings) namespace() string { return []string{"team", "Team", "TEAM", "teaM"}[s.IntN(4)] }
+
+// change gives the registry other content for some spellings.
+func (s *spellings) change() {
+	var b strings.Builder
+	content := func() string { return fmt.Sprintf("# content %d\n", s.IntN(3)) }
+	for _, namespace := range []string{"team", "Team", "TEAM", "teaM"} {
+		fmt.Fprintf(&b, "-- modules/%s/net/aws/1.0.0/main.tf --\n%s", namespace, content())
+		fmt.Fprintf(&b, "-- modules/%s/sub/aws/1.0.0 --\ngit::%s/sub.git//dir%d?ref=v1\n", namespace, s.registry.URL, s.IntN(2))
+	}
+	fmt.Fprintf(&b, "-- repos/sub.git@v1/dir0/main.tf --\n# content 0\n-- repos/sub.git@v1/dir1/main.tf --\n# content 1\n")
+	fmt.Fprintf(&b, "-- providers/team/toy/1.0.0/file --\n%s-- providers/team/toy/1.0.0/knobs --\nplatforms=linux_amd64\n", content())
+	must(s.t, s.registry.LoadArchive(txtar.Parse([]byte(b.String()))))
+	s.a.Cache.Forget(modproxy.ModuleVersion{}) // failures are tried again
+}
+
+// ask returns an answer of the proxy, or nothing if it is refused.
+func (s *spellings) ask(path string) (http.Header, []byte) {
+	s.t.Helper()
+	answer, err := http.Get(s.a.URL() + path)
+	must(s.t, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode/100 != 2 {
+		s.refusals++
+		return nil, nil
+	}
+	return answer.Header, body
+}
+
+// install does what clients do to install a version.
+func (s *spellings) install() {
+	s.t.Helper()
+	kind := []string{"net", "sub", "toy"}[s.IntN(3)]
+	namespace := s.namespace()
+	m, content := modproxy.Module{Host: s.registry.Host, Namespace: namespace, Name: kind, System: "aws"}, ""
+	if kind == "toy" {
+		m = modproxy.NewProvider(s.registry.Host, namespace, kind)
+		var told struct {
+			Shasum, Download_URL string
+		}
+		if _, body := s.ask(fmt.Sprintf("/%s/v1/providers/%s/toy/1.0.0/download/linux/amd64", s.registry.Host, namespace)); body == nil {
+			return
+		} else {
+			must(s.t, json.Unmarshal(body, &told))
+		}
+		_, zip := s.ask(strings.TrimPrefix(told.Download_URL, s.a.URL()))
+		if zip == nil {
+			return
+		}
+		if content = fmt.Sprintf("%x", sha256.Sum256(zip)); content != told.Shasum {
+			s.t.Errorf("%s: the package is %s, and was announced as %s", m, content, told.Shasum)
+		}
+	} else {
+		h, _ := s.ask(fmt.Sprintf("/%s/v1/modules/%s/%s/aws/1.0.0/download", s.registry.Host, namespace, kind))
+		if h == nil {
+			return
+		}
+		location, dir, _ := strings.Cut(strings.TrimPrefix(h.Get("X-Terraform-Get"), s.a.URL()), "//")
+		_, pkg := s.ask(location)
+		if pkg == nil {
+			return
+		}
+		content = main(s.t, pkg, dir)
+	}
+	v := m.Folded().At("1.0.0")
+	if s.blocked[v.Module] {
+		s.t.Errorf("%s is blocked, and is served", m)
+	}
+	if was := s.served[v]; was != "" && was != content && !s.accepted[v] {
+		s.t.Errorf("%s is %q, and was served as %q in another spelling or before", m, content, was)
+	}
+	s.oks++
+	s.served[v] = content
+	delete(s.accepted, v)
+}
+
+// main returns the file main.tf in a directory of a package.
+func main(t *testing.T, pkg []byte, dir string) string {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(pkg))
+	must(t, err)
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err != nil {
+			t.Fatalf("%q: %v", dir, err)
+		}
+		if path.Clean(h.Name) == path.Join(dir, "main.tf") {
+			text, err := io.ReadAll(r)
+			must(t, err)
+			return string(text)
+		}
+	}
+}
+
+// accept accepts something that was offered.
+func (s *spellings) accept() {
+	s.t.Helper()
+	for d, err := range s.a.Ledger.Drifts(s.t.Context()) {
+		must(s.t, err)
+		if d.IsSigningKeys() || s.IntN(3) > 0 {
+			continue
+		}
+		m := d.Module
+		if !m.IsProvider() {
+			m.Namespace = s.namespace()
+		}
+		r := ledger.Record{ModuleVersion: m.At(d.Version), Sum: d.Offered, Subdir: d.Subdir, Time: time.Now(), Reason: "why not", Source: d.Source, Facts: d.Facts}
+		must(s.t, s.a.Ledger.Accept(s.t.Context(), r))
+		s.accepted[m.Folded().At(d.Version)] = true
+		s.a.Cache.Forget(modproxy.ModuleVersion{})
+		return
+	}
+}
+
+// decide blocks a module in one spelling, or ends that in another.
+func (s *spellings) decide() {
+	m := modproxy.Module{Host: s.registry.Host, Namespace: s.namespace(), Name: "net", System: "aws"}
+	action := modproxy.Block
+	if s.blocked[m.Folded()] {
+		action = modproxy.Unblock
+	}
+	s.blocked[m.Folded()] = action == modproxy.Block
+	d := modproxy.Decision{Module: m, Action: action, By: "operator", Time: time.Now()}
+	must(s.t, s.a.Ledger.Decide(s.t.Context(), d))
+	must(s.t, s.a.gate.Follow(s.t.Context()))
+}
+
+// carry imports a bundle of what another proxy has got.
+func (s *spellings) carry() {
+	s.t.Helper()
+	far := newSpellings(s.t, s.registry, s.Rand)
+	for range 4 {
+		far.install()
+	}
+	var selected []modproxy.ModuleVersion
+	for l, err := range far.a.Cache.List(s.t.Context(), modproxy.Module{}) {
+		must(s.t, err)
+		selected = append(selected, l.ModuleVersion)
+	}
+	var file bytes.Buffer
+	x := bundle.Exporter{Registry: far.a.Cache, Ledger: far.a.Ledger, Sights: far.a.sights}
+	made, err := x.Begin(s.t.Context(), selected, nil, func(modproxy.ModuleVersion, error) {})
+	if errors.Is(err, modproxy.ErrNotFound) {
+		return // everything is refused at the moment
+	}
+	must(s.t, err)
+	_, err = made.Write(s.t.Context(), &file)
+	must(s.t, err)
+	trust, err := ledger.Verifiers(far.a.Ledger.VerifierKey())
+	must(s.t, err)
+	i := bundle.Importer{Trust: trust, Ledger: s.a.Ledger, Cache: s.a.Cache, Sights: s.a.sights, Gate: s.a.gate, Scratch: s.t.TempDir()}
+	_, _, err = i.Import(s.t.Context(), &file)
+	must(s.t, err)
+}
+
+// newSpellings starts a proxy, until the test ends.
+func newSpellings(t *testing.T, u *registrytest.Upstream, r *rand.Rand) *spellings {
+	t.Helper()
+	c := config.Default()
+	c.Listen, c.Data = "127.0.0.1:0", t.TempDir()
+	c.Upstreams = []config.Upstream{{Host: u.Host}}
+	c.Egress.Allow, c.Egress.CAFile = []string{"127.0.0.0/8"}, u.CAFile
+	a, err := New(t.Context(), c, Options{Log: io.Discard})
+	must(t, err)
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Serve(ctx, nil) }()
+	t.Cleanup(func() {
+		end()
+		if err := errors.Join(<-ended, a.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &spellings{
+		Rand: r, t: t, registry: u, a: a, served: map[modproxy.ModuleVersion]string{},
+		accepted: map[modproxy.ModuleVersion]bool{}, blocked: map[modproxy.Module]bool{},
+	}
+}
+
+// No spelling of an address gets content that another spelling was refused, whatever the registry answers to each, what is imported,
+// accepted, decided and removed meanwhile.
+func TestSpellingsOfOneAddress(t *testing.T) {
+	rounds, steps := uint64(2), 80
+	if rig.Long() {
+		rounds, steps = 20, 400
+	}
+	for seed := range rounds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			s := newSpellings(t, registrytest.New(t, txtar.Parse(nil)), r)
+			s.change()
+			for range steps {
+				switch n := r.IntN(30); {
+				case n < 20:
+					s.install()
+				case n < 24:
+					s.change()
+				case n < 26:
+					s.accept()
+				case n < 27:
+					s.decide()
+				case n < 28:
+					s.carry()
+				default:
+					m := modproxy.Module{Host: s.registry.Host, Namespace: s.namespace(), Name: "net", System: "aws"}
+					s.a.Cache.Discard(t.Context(), m.At(""))
+				}
+			}
+			if s.oks < steps/10 || s.refusals < steps/10 {
+				t.Errorf("%d answers and %d refusals prove little", s.oks, s.refusals)
+			}
+		})
+	}
+}
+
+// A ledger in which an earlier version recorded two contents of one address is opened, and what is served is what was recorded first.
+func TestContradictoryLedger(t *testing.T) {
+	c := newOffline(t)
+	book, err := ledger.Open(c.LedgerDir())
+	must(t, err)
+	must(t, book.Add(t.Context(), recordOf("1.0.0", "a")))
+	must(t, book.Close())
+	other := recordOf("1.0.0", "b")
+	other.Namespace = "ACME"
+	text, err := ledger.FormatRecord(other)
+	must(t, err)
+	log, err := os.OpenFile(filepath.Join(c.LedgerDir(), "log"), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = fmt.Fprintf(log, "1 %d %v\n%s\n", len(text), tlog.RecordHash(text), text)
+	must(t, errors.Join(err, log.Close()))
+	keepIn(t, c, "a", "1.0.0")
+
+	a, err := New(t.Context(), c, Options{Log: io.Discard})
+	must(t, err)
+	defer a.Close()
+	if n := a.Ledger.Tree().N; n != 2 {
+		t.Fatalf("%d records", n)
+	}
+	if rec, err := a.Ledger.Lookup(t.Context(), other.ModuleVersion); err != nil || rec != recordOf("1.0.0", "a") {
+		t.Errorf("%+v, %v", rec, err)
+	}
+	if _, err := a.Cache.Held(t.Context(), vpc.At("1.0.0")); err != nil {
+		t.Errorf("what was recorded first: %v", err)
+	}
+	for d, err := range a.Ledger.Drifts(t.Context()) {
+		if err != nil || d.ModuleVersion != other.ModuleVersion || d.Offered != other.Sum {
+			t.Errorf("%+v, %v", d, err)
+		}
+		return
+	}
+	t.Error("there is no drift")
+}

@@ -1,0 +1,53 @@
+package auth
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Open reports whether clients may be told that the modules of a registry are outside their scopes. Nil, and where it returns
+// false, such modules do not exist for them. What a client is told does not depend on which modules there are.
+type Open func(host string) bool
+
+// Outside is the error for a module that the scopes of a principal do not cover: [modproxy.ErrDenied], or [modproxy.ErrNotFound] if
+// the client may not be told. Its text is for the log then.
+type Outside struct {
+	Principal
+	modproxy.Module
+	Hidden bool
+}
+
+// outside returns the error for a principal that may not read m.
+func (open Open) outside(p Principal, m modproxy.Module) error {
+	return &Outside{p, m, open == nil || !open(m.Host)}
+}
+
+const maxNamed = 5 // scopes in a text
+
+func (o *Outside) Error() string {
+	var names []string
+	for _, s := range o.Scopes[:min(len(o.Scopes), maxNamed)] {
+		names = append(names, s.String())
+	}
+	may := "nothing"
+	if len(names) > 0 {
+		may = strings.Join(names, ", ")
+	}
+	if more := len(o.Scopes) - len(names); more > 0 {
+		may += fmt.Sprintf(" and %d more", more)
+	}
+	wanted, step := Scope{o.Host, o.Namespace}, "create a token with --scope "
+	if o.Kind == ByIssuer {
+		step = "auth.issuers[].groups have the scopes, and none is "
+	}
+	return fmt.Sprintf("%v: %s may read %s, and not %s (operator: %s%[4]s)", o.Unwrap(), o.Principal, may, wanted, step)
+}
+
+func (o *Outside) Unwrap() error {
+	if o.Hidden {
+		return modproxy.ErrNotFound
+	}
+	return modproxy.ErrDenied
+}

@@ -1,0 +1,301 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/pack"
+)
+
+const (
+	atOnce       = 8        // packages are verified and stored at the same time, so that they share flushes of the disk
+	largeAtOnce  = 2        // large packages of them, which are copied to Scratch before
+	largePackage = 64 << 20 // bytes
+)
+
+// A taking is an entry of a bundle that is being imported.
+type taking struct {
+	*Entry
+	spool string  // the file with its package; empty if every version of it is stored
+	unfit []error // why the version cannot be taken
+	items []Item  // what became of each version; without a State until that is known
+
+	mu   sync.Mutex
+	left int // versions that are not decided
+}
+
+// packages imports the packages of a bundle, and returns what became of each version, in the order of the versions. Versions that
+// depend on others, see [group], are decided when these have been read, wherever they are in the bundle. The items are right also if
+// the import fails.
+func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err error) {
+	var all []*taking
+	defer func() { items = collect(all) }()
+	work, working := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	large := make(chan struct{}, largeAtOnce)
+	var held heldBack
+	for range b.Index.Packages {
+		if err = working.Err(); err != nil {
+			break
+		}
+		t := &taking{}
+		if t.Entry, err = b.Next(); err != nil {
+			break
+		}
+		t.items, t.unfit, t.left = make([]Item, len(t.Versions)), make([]error, len(t.Versions)), len(t.Versions)
+		all = append(all, t)
+		leave := func() {}
+		if t.Package.Package.Size > largePackage {
+			large <- struct{}{}
+			leave = func() { <-large }
+		}
+		if err = x.spool(working, t); err != nil {
+			break
+		}
+		readable := x.arrive(t)
+		work.Go(func() error {
+			defer leave()
+			return x.take(working, t, readable, &held)
+		})
+	}
+	if err == nil {
+		if _, err = b.Next(); errors.Is(err, io.EOF) {
+			err = nil
+		}
+	}
+	if errWork := work.Wait(); errWork != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		err = errWork // which has ended the reading
+	}
+	if err == nil {
+		err = x.takeHeld(ctx, held.list)
+	}
+	return items, err
+}
+
+// collect returns what became of versions, and removes the files that are left.
+func collect(all []*taking) (items []Item) {
+	var decided []member
+	for _, t := range all {
+		t.drop()
+		for i, item := range t.items {
+			if item.State != "" {
+				decided = append(decided, member{t, i})
+			}
+		}
+	}
+	slices.SortFunc(decided, func(a, b member) int { return strings.Compare(a.version().String(), b.version().String()) })
+	for _, m := range decided {
+		items = append(items, m.items[m.i])
+	}
+	return items
+}
+
+// heldBack lists versions that are decided at the end: packages of providers that come before a release of their provider.
+type heldBack struct {
+	mu   sync.Mutex
+	list []member
+}
+
+func (h *heldBack) add(m member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list = append(h.list, m)
+}
+
+func (x *imports) takeHeld(ctx context.Context, list []member) error {
+	work, working := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for _, m := range list {
+		work.Go(func() error { return x.decideOn(working, m) })
+	}
+	return work.Wait()
+}
+
+// spool copies the package of t to a file, unless every version of it is stored.
+func (x *imports) spool(ctx context.Context, t *taking) error {
+	if !slices.ContainsFunc(t.Versions, func(v Version) bool { return !x.Cache.Holds(ctx, v.ModuleVersion, t.Sum) }) {
+		return nil
+	}
+	f, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
+	if err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	t.spool = f.Name()
+	if _, err = io.Copy(f, t.Entry); errors.Is(err, syscall.ENOSPC) {
+		err = &modproxy.NoSpace{Err: err}
+	}
+	return errors.Join(err, f.Close())
+}
+
+// drop removes the file with the package.
+func (t *taking) drop() {
+	if t.spool != "" {
+		_ = os.Remove(t.spool) // the next start removes what is left
+		t.spool = ""
+	}
+}
+
+// take decides on the versions of t, or leaves that to who reads what they depend on. readable says of each version whether all that it
+// depends on was read before.
+func (x *imports) take(ctx context.Context, t *taking, readable []bool, held *heldBack) error {
+	if err := x.verify(t); err != nil {
+		return err
+	}
+	for i := range t.Versions {
+		m := member{t, i}
+		g, decides := x.groupOf(m)
+		var err error
+		switch {
+		case g == nil:
+			err = x.decideOn(ctx, m)
+		case decides:
+			err = x.join(ctx, g, m)
+		case readable[i]:
+			select {
+			case <-g.done:
+				err = x.decideOn(ctx, m)
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		default:
+			held.add(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decideOn takes a version, or refuses it.
+func (x *imports) decideOn(ctx context.Context, m member) error {
+	t, v := m.taking, m.version()
+	item := ItemOf(v, Kept, "")
+	if t.spool != "" && !x.Cache.Holds(ctx, v, t.Sum) {
+		newer, err := x.superseded(ctx, t.Records[m.i])
+		if err == nil && newer == "" {
+			if err = t.unfit[m.i]; err == nil {
+				err = x.publish(ctx, m)
+			}
+			item.State = Added
+		}
+		switch {
+		case errors.Is(err, modproxy.ErrUnavailable), ctx.Err() != nil:
+			return cmp.Or(ctx.Err(), err)
+		case err != nil:
+			item.State, item.Reason = Refused, err.Error()
+		default:
+			item.Reason = newer
+		}
+	}
+	if item.State != Refused {
+		x.learn(t.Entry, m.i)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.items[m.i] = item
+	if t.left--; t.left == 0 {
+		t.drop()
+	}
+	return nil
+}
+
+// superseded returns since when the ledger has other content in the place of what offered says, or nothing: a bundle that is imported
+// again, or begins another chain, may be older than what was accepted. A release of a provider may have fewer packages than the
+// recorded one.
+func (x *imports) superseded(ctx context.Context, offered modproxy.Record) (string, error) {
+	rec, err := x.Ledger.Lookup(ctx, offered.ModuleVersion)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && rec.Sum == offered.Sum {
+		return "", nil
+	}
+	had := false
+	if err == nil && rec.Reason != "" {
+		had, err = x.Ledger.Had(ctx, offered.ModuleVersion, offered.Sum)
+	}
+	if err != nil || !had && (offered.Zips == "" || !rec.Zips.Extends(offered.Zips)) {
+		return "", err
+	}
+	return strings.TrimSuffix("the ledger has a newer record of "+rec.Time.UTC().Format(time.RFC3339)+": "+rec.Reason, ": "), nil
+}
+
+// verify finds out which versions of t cannot have its package. The error is that it cannot be read.
+func (x *imports) verify(t *taking) error {
+	if t.spool == "" {
+		return nil
+	}
+	f, err := os.Open(t.spool)
+	if err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	defer f.Close()
+	content := func() io.Reader { return io.NewSectionReader(f, 0, t.Package.Package.Size) }
+	sum := modproxy.NewSum(t.Package.Package.Digest) // which was read
+	if !t.isZip() {
+		sum, err = pack.Verify(content(), x.Limits)
+	}
+	if err == nil && sum != t.Sum {
+		err = wrong("its package has the content %s, and its record says %s", sum, t.Sum)
+	}
+	for i, v := range t.Versions {
+		if t.unfit[i] = err; err == nil && v.IsProvider() && !t.isZip() {
+			t.unfit[i] = x.Releases.check(content(), t.Records[i])
+		}
+		if unfit := t.unfit[i]; unfit != nil && !errors.Is(unfit, modproxy.ErrInvalid) { // the file cannot be read
+			return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, unfit)
+		}
+	}
+	return nil
+}
+
+// publish records a version, and stores its package.
+func (x *imports) publish(ctx context.Context, m member) error {
+	t, v := m.taking, m.version()
+	rec, p := t.Records[m.i], t.pack(m.i)
+	rec.Subdir, rec.Reason = cmp.Or(p.Subdir, "."), ""
+	if release, _, isZip := v.Platform(); isZip {
+		if _, err := x.Ledger.Lookup(ctx, release); errors.Is(err, fs.ErrNotExist) {
+			return x.noRelease(release)
+		}
+	}
+	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
+	if err := book.Compare(ctx, rec); err != nil {
+		return err
+	}
+	f, err := os.Open(t.spool)
+	if err != nil {
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	}
+	defer f.Close()
+	p.ReadSeekCloser = part{io.NewSectionReader(f, 0, p.Size)}
+	return x.Cache.Keep(ctx, v, &p)
+}
+
+// noRelease returns the error for a package whose release is not recorded.
+func (x *imports) noRelease(release modproxy.ModuleVersion) error {
+	is := func(v Version) bool { return v.ModuleVersion == release }
+	for _, p := range x.Index.Packages {
+		if slices.ContainsFunc(p.Versions, is) {
+			return wrong("its release was refused")
+		}
+	}
+	for _, b := range x.Index.Before {
+		if is(b.Version) {
+			return wrong("its release came in bundle %d (%s) and is not recorded: import that again, and then this one", b.Bundle, x.Head.Before[b.Bundle-1])
+		}
+	}
+	return wrong("its release is not in the bundle: export %s@%s, and import that", release.Module, release.Version)
+}

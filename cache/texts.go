@@ -1,0 +1,143 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+)
+
+// The kinds of records about the documents of providers that a [Catalog] keeps. Both can be lost.
+const (
+	TextKind    store.Kind = "provider-texts"   // their texts
+	NumbersKind store.Kind = "provider-numbers" // of which versions the documents with some numbers are
+)
+
+const (
+	maxHotTexts   = 8 << 20 // bytes in memory
+	maxHotNumbers = 1 << 20
+	blockSize     = 4096 // numbers of documents in one record: a registry gives those of a version one after the other
+	maxBlock      = 1024 // records of one block
+)
+
+// Text returns the text of a document: see [Catalog] and [modproxy.Catalog].
+func (c *Catalog) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	c.once.Do(c.start)
+	return catalogued(ctx, c, &c.texts, textKey{key{v}, id})
+}
+
+// textKey is the key of the text of one document.
+type textKey struct {
+	key
+	id string
+}
+
+func (k textKey) ref() store.Ref { return store.Ref{Kind: TextKind, Key: k.key.ref().Key + "/" + k.id} }
+
+// numbers are those of the documents of one version that are in one block: runs, each with its first and last number.
+type numbers struct {
+	Runs []run `json:"runs"`
+	modproxy.Answered
+}
+
+type run [2]uint64
+
+func (n *numbers) marks() *modproxy.Answered { return &n.Answered }
+
+// numbersKey is the key of what is known of one block of numbers about one version.
+type numbersKey struct {
+	key
+	block uint64
+}
+
+// ref has the block before the version, so that all versions of a block are listed together.
+func (k numbersKey) ref() store.Ref {
+	return store.Ref{Kind: NumbersKind, Key: blockPrefix(k.Host, k.block) + k.Namespace + "/" + k.Name + "/" + k.Version}
+}
+
+func blockPrefix(host string, block uint64) string {
+	return host + "/" + strconv.FormatUint(block, 10) + "/"
+}
+
+// number returns the number that the ID of a document is.
+func number(id string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(id, 10, 63)
+	return n, err == nil && strconv.FormatUint(n, 10) == id
+}
+
+// blocksOf returns the numbers of docs by their blocks.
+func blocksOf(docs []modproxy.Doc) map[uint64][]run {
+	var all []uint64
+	for _, doc := range docs {
+		if n, ok := number(doc.ID); ok {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	blocks := map[uint64][]run{}
+	for _, n := range slices.Compact(all) {
+		runs := blocks[n/blockSize]
+		if last := len(runs) - 1; last >= 0 && runs[last][1]+1 == n {
+			runs[last][1] = n
+			continue
+		}
+		blocks[n/blockSize] = append(runs, run{n, n})
+	}
+	return blocks
+}
+
+// remember keeps which documents a version has, so that they are found by their numbers alone.
+func (c *Catalog) remember(ctx context.Context, v modproxy.ModuleVersion, d *modproxy.Details) {
+	for block, runs := range blocksOf(d.Docs) {
+		k := numbersKey{key{v}, block}
+		before, _ := c.numbers.read(ctx, k) // what cannot be read is put anew
+		if before != nil && slices.Equal(before.kept.value.Runs, runs) {
+			continue
+		}
+		var revision uint64
+		if before != nil {
+			revision = before.revision
+		}
+		value := &numbers{Runs: runs, Answered: modproxy.Answered{Time: time.Now()}}
+		c.numbers.keep(ctx, k, &said[numbers]{value, overhead + 16*int64(len(runs)), (*numbers).marks}, time.Now(), revision)
+	}
+}
+
+// Numbered returns the versions of providers of a registry that have a document with this ID, as far as their details are known.
+func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []modproxy.ModuleVersion, err error) {
+	c.once.Do(c.start)
+	n, ok := number(id)
+	if !ok {
+		return nil, nil
+	}
+	prefix := blockPrefix(host, n/blockSize)
+	seen := 0
+	for rec, err := range c.Store.Records.List(ctx, NumbersKind, prefix) {
+		switch {
+		case errors.Is(err, store.ErrDamaged):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("%w: document %s of %s: %w", modproxy.ErrUnavailable, id, host, err)
+		}
+		if seen++; seen > maxBlock {
+			return nil, fmt.Errorf("%w: document %s of %s: more than %d versions of providers have documents near it",
+				modproxy.ErrUnavailable, id, host, maxBlock)
+		}
+		parts := strings.Split(strings.TrimPrefix(rec.Key, prefix), "/")
+		if len(parts) != 3 {
+			continue
+		}
+		k := numbersKey{key{modproxy.NewProvider(host, parts[0], parts[1]).At(parts[2])}, n / blockSize}
+		a, err := c.numbers.parse(k, rec)
+		if err == nil && slices.ContainsFunc(a.kept.value.Runs, func(r run) bool { return r[0] <= n && n <= r[1] }) {
+			versions = append(versions, k.ModuleVersion)
+		}
+	}
+	return versions, nil
+}

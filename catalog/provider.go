@@ -1,0 +1,51 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// provider describes a version of a provider as Next does. Of a provider that Next does not describe, only what the registry
+// protocol tells is known: that the version exists, and since when.
+func (c *Catalog) provider(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	var err error = modproxy.ErrNotFound
+	if c.Next != nil {
+		var d *modproxy.Details
+		if d, err = c.Next.Details(ctx, v); err == nil {
+			return d, nil
+		}
+	}
+	if !errors.Is(err, modproxy.ErrNotFound) {
+		return nil, err
+	}
+	k := partsKey{ModuleVersion: v}
+	if d, ok := c.parts.Get(k); ok {
+		return d, nil
+	}
+	d := &modproxy.Details{
+		Summary:  modproxy.Summary{ModuleVersion: v},
+		Answered: modproxy.Answered{Time: time.Now(), Hit: true},
+	}
+	c.parts.Add(k, d, partsFor, d.Size())
+	return d, nil
+}
+
+// Text returns the text of a document of a version that is listed, as Next has it.
+//
+// Errors: those of Details; [modproxy.ErrNotFound] when no document of v has that ID.
+func (c *Catalog) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+	d, err := c.Details(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if c.Next == nil || !slices.ContainsFunc(d.Docs, func(doc modproxy.Doc) bool { return doc.ID == id }) {
+		return nil, wrap("document", v, fmt.Errorf("%w: the version has no document %.80q", modproxy.ErrNotFound, id))
+	}
+	text, err := c.Next.Text(ctx, v, id)
+	return text, wrap("document", v, err)
+}

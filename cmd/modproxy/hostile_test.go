@@ -1,0 +1,370 @@
+package main
+
+import (
+	"encoding"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+)
+
+// hostile is what a stranger writes. A program that prints it as it is prints a line that begins with forged.
+const (
+	forged  = "FORGED"
+	hostile = "x\x1b]0;evil\a\n" + forged + "\r\n" + forged + "\x7f\u009b31m\u202e\u2066\u2028" + forged + "\U000e0001"
+)
+
+// filled returns a T in which every text is hostile, every list has two entries, and every number is n.
+func filled[T any](n int64) (v T) {
+	fill(reflect.ValueOf(&v).Elem(), n, 6)
+	return v
+}
+
+func fill(v reflect.Value, n int64, depth int) {
+	if depth == 0 {
+		return
+	}
+	if _, own := v.Addr().Interface().(encoding.TextUnmarshaler); own || v.Type() == reflect.TypeFor[modproxy.Digest]() {
+		if at, ok := v.Addr().Interface().(*time.Time); ok {
+			*at = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+		}
+		return // what does not parse does not come so far
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(hostile)
+	case reflect.Bool:
+		v.SetBool(n%2 == 1)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(n)
+	case reflect.Float64:
+		v.SetFloat(float64(n))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n, depth-1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			fill(v.Index(i), n, depth-1)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, n, depth-1)
+		fill(value, n, depth-1)
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), n, depth-1)
+			}
+		}
+	}
+}
+
+// oneEach returns values of T of which each has one of the pointers that T has.
+func oneEach[T any](n int64) (all []any) {
+	for i := range reflect.TypeFor[T]().NumField() {
+		v := reflect.New(reflect.TypeFor[T]()).Elem()
+		if v.Field(i).Kind() == reflect.Pointer {
+			fill(v.Field(i), n, 6)
+			all = append(all, v.Interface())
+		}
+	}
+	return all
+}
+
+func items[T any](n int64) []any { return []any{filled[T](n)} }
+
+// answers are those of an API in which a stranger has written every text, by path: items, and the end.
+var answers = map[string]func(n int64) (items []any, end any){
+	"bundles/export":  func(n int64) ([]any, any) { return oneEach[admin.Exported](n), filled[admin.BundleHead](n) },
+	"bundles/import":  func(n int64) ([]any, any) { return items[bundle.Item](n), filled[admin.BundleHead](n) },
+	"decisions":       func(n int64) ([]any, any) { return items[admin.Decision](n), struct{}{} },
+	"decisions/make":  func(n int64) ([]any, any) { return nil, filled[admin.Decided](n) },
+	"ledger/records":  func(n int64) ([]any, any) { return items[admin.Record](n), struct{}{} },
+	"ledger/drift":    func(n int64) ([]any, any) { return items[admin.Drift](n), struct{}{} },
+	"ledger/key":      func(n int64) ([]any, any) { return nil, hostile },
+	"ledger/export":   func(n int64) ([]any, any) { return []any{[]byte("x")}, n },
+	"ledger/accept":   func(n int64) ([]any, any) { return nil, filled[admin.Accepted](n) },
+	"ledger/import":   func(n int64) ([]any, any) { return nil, n },
+	"mirror":          func(n int64) ([]any, any) { return oneEach[admin.MirrorLine](n), filled[admin.Mirrored](n) },
+	"mirror/check":    func(n int64) ([]any, any) { return oneEach[admin.MirrorLine](n), filled[admin.Mirrored](n) },
+	"missing":         func(n int64) ([]any, any) { return items[admin.Missing](n), struct{}{} },
+	"missing/clear":   func(n int64) ([]any, any) { return nil, n },
+	"modules/refresh": func(n int64) ([]any, any) { return items[admin.Refreshed](n), struct{}{} },
+	"packages":        func(n int64) ([]any, any) { return items[admin.Package](n), filled[store.Amount](n) },
+	"packages/remove": func(n int64) ([]any, any) { return items[admin.Removed](n), struct{}{} },
+	"packages/tidy":   func(n int64) ([]any, any) { return nil, filled[store.Collected](n) },
+	"packages/verify": func(n int64) ([]any, any) { return oneEach[admin.VerifyLine](n), filled[store.Verified](n) },
+	"pending":         func(n int64) ([]any, any) { return items[admin.Pending](n), struct{}{} },
+	"pending/fetch":   func(n int64) ([]any, any) { return items[admin.Pending](n), struct{}{} },
+	"policy/forecast": func(n int64) ([]any, any) { return oneEach[admin.Foreseen](n), struct{}{} },
+	"policy/report":   func(n int64) ([]any, any) { return items[admin.Reported](n), struct{}{} },
+	"policy/test":     func(n int64) ([]any, any) { return nil, filled[admin.Verdict](n) },
+}
+
+// hostileAPI answers every question with answers of n, or with an error.
+func hostileAPI(t *testing.T, n int64, fails bool) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/-/api/")
+		answer, ok := answers[name]
+		if !ok {
+			t.Errorf("no hostile answer is known for %s", name)
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Modproxy-Api", "1")
+		out := json.NewEncoder(w)
+		if fails {
+			_ = out.Encode(map[string]any{"error": hostile})
+			return
+		}
+		list, end := answer(n)
+		for _, item := range list {
+			_ = out.Encode(map[string]any{"item": item})
+		}
+		_ = out.Encode(map[string]any{"done": end})
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+const module = "registry.acme.example/acme/x/aws"
+
+// askVerbs are the verbs that ask the API, with arguments. DIR has a configuration that calls nothing, FILE does not exist.
+var askVerbs = map[string][][]string{
+	"approve":       {{module, "1.0.0"}},
+	"reject":        {{module, "1.0.0"}},
+	"block":         {{module, "--reason", hostile}},
+	"unblock":       {{module}},
+	"deprecate":     {{module, "--message", "x"}},
+	"decisions":     {{}},
+	"export":        {{module, "FILE"}},
+	"gc":            {{}, {"--dry-run"}},
+	"import":        {{"DIR/main.tf"}},
+	"ls":            {{}},
+	"mirror":        {{module}, {module, "--strict"}, {"--check", module}, {"--to-dir", "FILE", module}},
+	"missing":       {{}, {"--list"}, {"--clear"}},
+	"pending":       {{}, {"--fetch"}},
+	"refresh":       {{module}},
+	"rm":            {{module, "1.0.0"}},
+	"verify":        {{}},
+	"ledger show":   {{}},
+	"ledger drift":  {{"--all"}},
+	"ledger key":    {{}},
+	"ledger accept": {{module, "1.0.0", "--sum", "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", "--reason", "x"}},
+	"ledger export": {{"FILE"}},
+	"ledger import": {{"DIR/main.tf"}},
+	"policy test":   {{module, "1.0.0"}},
+	"policy report": {{}, {"DIR"}, {"--suggest"}},
+}
+
+// otherVerbs ask no API. They are tried by the tests of their own that are named, or print nothing that a stranger wrote.
+var otherVerbs = map[string]string{
+	"config": "the operator's own", "config check": "the operator's own", "client-config": "the operator's own",
+	"conformance": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
+	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
+	"serve": "the log is JSON", "token create": "the operator's own", "token list": "the operator's own",
+	"token revoke": "the operator's own", "version": "",
+}
+
+// What a verb prints has no character that a terminal obeys and no line that a stranger wrote, whatever is in the answers of
+// the API: neither as text nor in JSON, neither on the standard output nor beside it, neither of what is done nor of an error.
+func TestHostileAnswers(t *testing.T) {
+	for _, verb := range leaves(newRootCommand(&environment{}), "") {
+		if _, other := otherVerbs[verb]; !other && askVerbs[verb] == nil {
+			t.Errorf("the verb %q is not tried with hostile text", verb)
+		}
+	}
+	for verb, all := range askVerbs {
+		for _, args := range all {
+			for _, json := range []bool{false, true} {
+				t.Run(strings.Join(append([]string{verb}, args[:min(1, len(args))]...), " "), func(t *testing.T) {
+					t.Parallel()
+					for _, n := range []int64{1, 2} {
+						for _, fails := range []bool{false, true} {
+							tryHostile(t, verb, args, hostileAPI(t, n, fails), json, fails)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func tryHostile(t *testing.T, verb string, args []string, api string, json, fails bool) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line := append(strings.Fields(verb), "--server", api)
+	for _, arg := range args {
+		if arg = strings.Replace(arg, "DIR", dir, 1); arg == "FILE" {
+			arg = filepath.Join(t.TempDir(), "new")
+		}
+		line = append(line, arg)
+	}
+	if json {
+		if line = append(line, "--json"); !hasJSON(t, verb) || slices.Contains(args, "--list") || slices.Contains(args, "--clear") || slices.Contains(args, "--suggest") {
+			return
+		}
+	}
+	got := command(t, []string{"MODPROXY_TOKEN=x"}, line...)
+	if got.code == exitMisuse {
+		t.Fatalf("%q is misused: %s", line, got.stderr)
+	}
+	if fails && verb != "ledger export" && got.code != exitFailed {
+		t.Errorf("%q: exit code %d for an error", line, got.code)
+	}
+	isHarmless(t, strings.Join(line, " "), got.stdout)
+	isHarmless(t, strings.Join(line, " "), got.stderr)
+}
+
+// isHarmless checks what a program has printed.
+func isHarmless(t *testing.T, what, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case !utf8.ValidString(line), strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' }):
+			t.Errorf("%.60q prints %q", what, line)
+		case strings.HasPrefix(strings.TrimSpace(line), forged):
+			t.Errorf("%.60q prints a line that a stranger wrote: %q in\n%s", what, line, text)
+		}
+	}
+}
+
+// leaves returns the verbs below a command.
+func leaves(cmd *cobra.Command, above string) (all []string) {
+	for _, c := range cmd.Commands() {
+		name := strings.TrimSpace(above + " " + c.Name())
+		if c.RunE != nil && !strings.HasPrefix(c.Long, "group") && (!c.HasSubCommands() || c.Name() == "config" || c.Name() == "lock") {
+			all = append(all, name)
+		}
+		all = append(all, leaves(c, name)...)
+	}
+	return all
+}
+
+func hasJSON(t *testing.T, verb string) bool {
+	cmd, _, err := newRootCommand(&environment{}).Find(strings.Fields(verb))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Flags().Lookup("json") != nil
+}
+
+// What a directory has in it that a client has installed is no line that "lock" prints or writes.
+func TestHostileLock(t *testing.T) {
+	quoted, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(key, source, version string) string {
+		return `{"Key":` + key + `,"Source":` + source + `,"Version":` + version + `,"Dir":".terraform/modules/x"}`
+	}
+	for name, files := range map[string]map[string]string{
+		"key":     {".terraform/modules/modules.json": `{"Modules":[` + call(string(quoted), `"git::https://git.example/x"`, `""`) + `]}`},
+		"source":  {".terraform/modules/modules.json": `{"Modules":[` + call(`"x"`, string(quoted), `"1.0.0"`) + `]}`},
+		"version": {".terraform/modules/modules.json": `{"Modules":[` + call(`"x"`, `"registry.acme.example/acme/x/aws"`, string(quoted)) + `]}`},
+		"invalid": {".terraform/modules/modules.json": "{\"Modules\":[" + call("\"x\xff\"", "\"y\xff\"", `""`) + "]}"},
+		"lock":    {"modproxy.lock": hostile, ".terraform/modules/modules.json": `{"Modules":[]}`},
+		"provider": {".terraform.lock.hcl": "provider \"" + hostile + "\" {\n version = \"1.0.0\"\n hashes = [\"h1:\x1b\"]\n}\n",
+			".terraform/modules/modules.json": `{"Modules":[]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, line := range [][]string{{"lock"}, {"lock", "--check", "--no-ledger"}, {"lock", "providers", "--platform", "linux_amd64"}} {
+				dir := t.TempDir()
+				for file, text := range files {
+					if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o700); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := os.MkdirAll(filepath.Join(dir, ".terraform/modules/x", forged), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				got := command(t, nil, append(line, dir, "--data", filepath.Join(dir, "data"))...)
+				isHarmless(t, strings.Join(line, " "), got.stdout+got.stderr)
+				if text, err := os.ReadFile(filepath.Join(dir, "modproxy.lock")); err == nil && files["modproxy.lock"] == "" {
+					isHarmless(t, "modproxy.lock", string(text))
+				}
+			}
+		})
+	}
+}
+
+// What is in a damaged index, and in what a registry or a proxy answers, is no line either.
+func TestHostileElsewhere(t *testing.T) {
+	data := t.TempDir()
+	if got := command(t, nil, "ledger", "init", "--data", data); got.code != exitDone {
+		t.Fatal(got.stderr)
+	}
+	d, err := disk.Open(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{hostile, hostile + "\xff/1.0.0", "registry.acme.example/acme/x/aws/1.0.0\xff" + hostile} {
+		for _, kind := range []store.Kind{cache.PackageKind, cache.VersionsKind, hostile} {
+			if _, err := d.Records().Put(t.Context(), store.Record{Ref: store.Ref{Kind: kind, Key: key}, Value: []byte(hostile)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.Contains(r.URL.Path, "well-known"):
+			_, _ = w.Write([]byte(`{"modules.v1":"/v1/"}`))
+			return
+		case strings.HasPrefix(r.URL.Path, "/v1/"):
+			w.Header().Set("X-Terraform-Get", "./x\u202e"+forged)
+			_ = json.NewEncoder(w).Encode(map[string]any{"modules": []any{map[string]any{"versions": []any{map[string]any{"version": hostile}, map[string]any{"version": "1.0.0"}}}}})
+			return
+		}
+		conn, out, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = out.WriteString("HTTP/1.1 418 \x1b]0;evil\a\u202e\r\nModproxy-Api: 1\r\nConnection: close\r\n\r\n" + `{"errors":["x\n` + forged + `\u001b"]}`)
+		_ = out.Flush()
+	}))
+	defer wrong.Close()
+	for _, line := range [][]string{
+		{"ls", "--data", data}, {"verify", "--read-data", "--data", data}, {"rebuild", "--data", data}, {"verify", "--read-data", "--data", data},
+		{"health", "--url", wrong.URL}, {"conformance", "--url", wrong.URL, "--module", "acme/x/aws"},
+		{"conformance", "--markdown", "--url", wrong.URL, "--module", "acme/x/aws"}, {"ls", "--server", wrong.URL},
+		{"import", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},
+	} {
+		got := command(t, []string{"MODPROXY_TOKEN=x"}, line...)
+		if got.code == exitMisuse {
+			t.Errorf("%q is misused: %s", line, got.stderr)
+		}
+		isHarmless(t, strings.Join(line, " "), got.stdout+got.stderr)
+	}
+}

@@ -1,0 +1,122 @@
+package main_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/modproxy/modproxy/test/rig"
+)
+
+// nginxConfig is the configuration of an nginx that runs without root, in a directory of its own.
+const nginxConfig = `daemon off;
+USER
+pid DIR/pid;
+error_log DIR/error.log warn;
+events { worker_connections 64; }
+http {
+  access_log DIR/access.log;
+  client_body_temp_path DIR/body;
+  proxy_temp_path DIR/proxy;
+  fastcgi_temp_path DIR/fastcgi;
+  scgi_temp_path DIR/scgi;
+  uwsgi_temp_path DIR/uwsgi;
+  SERVERS
+}
+`
+
+// startNginx starts an nginx in dir, which is made, with server blocks, and waits until it answers at address.
+func startNginx(dir, address, servers string) (*rig.Process, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	user := ""
+	if os.Getuid() == 0 { // whose files its workers would not see
+		user = "user root;"
+	}
+	text := strings.NewReplacer("USER", user, "DIR", dir, "SERVERS", servers).Replace(nginxConfig)
+	if err := os.WriteFile(filepath.Join(dir, "main.conf"), []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "main.conf"), "-p", dir, "-e", filepath.Join(dir, "error.log"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its workers outlive it
+	nginx, err := rig.Start(cmd, filepath.Join(dir, "nginx.log"))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err = nginx.Until(ctx, func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(dir, "error.log"))
+		nginx.Kill()
+		return nil, fmt.Errorf("nginx: %w\n%s", err, log)
+	}
+	return nginx, nil
+}
+
+// freeAddress returns an address of this machine with a port that nothing listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// frontServer is a reverse proxy, as people configure one.
+const frontServer = `server {
+    listen ADDRESS ssl HTTP2;
+    ssl_certificate CERTS/cert.pem;
+    ssl_certificate_key CERTS/key.pem;
+    location / {
+      proxy_pass PROXY;
+      proxy_http_version 1.1;
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Host $http_host;
+      proxy_set_header X-Forwarded-Proto https;
+    }
+  }`
+
+// startFront starts an nginx before the modproxy at the URL proxy. Clients ask it at address, by HTTP/2 if that is wanted.
+func startFront(dir, address, certs, proxy string, http2 bool) (*rig.Process, error) {
+	protocol := ""
+	if http2 {
+		protocol = "http2"
+	}
+	text := strings.NewReplacer("ADDRESS", address, "HTTP2", protocol, "CERTS", certs, "PROXY", proxy).Replace(frontServer)
+	return startNginx(dir, address, text)
+}
+
+// runFront starts an nginx before modproxy, until the script ends, and leads the client to it.
+func runFront(ts *testscript.TestScript, neg bool, args []string) {
+	http2 := len(args) == 1 && args[0] == "http2"
+	if neg || !http2 && (len(args) != 1 || args[0] != "http1") {
+		ts.Fatalf("usage: front http1|http2")
+	}
+	w := worldOf(ts)
+	address, err := freeAddress()
+	ts.Check(err)
+	dir, err := os.MkdirTemp(w.dir, "front-")
+	ts.Check(err)
+	nginx, err := startFront(dir, address, w.dir, ts.Getenv("PROXY"), http2)
+	ts.Check(err)
+	ts.Defer(nginx.Kill)
+	ts.Setenv("FRONT", "https://"+address)
+	ts.Check(w.configureClient(ts, "https://"+address))
+}

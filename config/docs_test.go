@@ -1,0 +1,24 @@
+package config_test
+
+import (
+	"testing"
+
+	"github.com/modproxy/modproxy/config"
+)
+
+// The registry of OpenTofu is described elsewhere, unless something else is said of it.
+func TestDocsURL(t *testing.T) {
+	const other = "https://docs.example.com"
+	for u, want := range map[config.Upstream]string{
+		{Host: "registry.opentofu.org"}:                                      "https://api.opentofu.org",
+		{Host: "registry.opentofu.org", Docs: other}:                         other,
+		{Host: "registry.opentofu.org", Modules: "https://mirror.example/"}:  "",
+		{Host: "registry.opentofu.org", Providers: "https://mirror.example"}: "",
+		{Host: "registry.terraform.io"}:                                      "",
+		{Host: "*"}:                                                          "",
+	} {
+		if got := u.DocsURL(); got != want {
+			t.Errorf("%+v: %q, want %q", u, got, want)
+		}
+	}
+}

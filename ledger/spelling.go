@@ -1,0 +1,119 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+
+	"github.com/modproxy/modproxy"
+)
+
+// Some registries fold the case of addresses, and others do not. A ledger has a record of each spelling that was requested, and all
+// spellings of an address have the content of one of these records: the one that was accepted last, or else the first one. Ledgers of
+// earlier versions of modproxy may have records that say something else; these do not count, and are listed as drift.
+
+// spellings returns the versions of an address that have records.
+func (b *book) spellings(address id) (all []id) {
+	if _, ok := b.pins[address]; ok {
+		all = append(all, address)
+	}
+	return append(all, b.others[address]...)
+}
+
+// counting returns the record that counts for an address, and the version that it is about.
+func (b *book) counting(address id) (p pin, version id, ok bool) {
+	if len(b.others[address]) == 0 {
+		p, ok = b.pinned(address)
+		return p, address, ok
+	}
+	for i, v := range b.spellings(address) {
+		this, _ := b.pinned(v)
+		switch accepted, before := len(b.before[v]) > 0, len(b.before[version]) > 0; {
+		case i == 0, accepted && !before, accepted == before && (this.number > p.number) == accepted:
+			p, version, ok = this, v, true
+		}
+	}
+	return p, version, ok
+}
+
+// current returns the record that counts for a version: its own if that says what counts for the address, else another one's.
+func (b *book) current(version, address id) (p pin, own, ok bool) {
+	p, _, ok = b.counting(address)
+	if mine, has := b.pinned(version); has && b.agree(mine, p) {
+		return mine, true, true
+	}
+	return p, false, ok
+}
+
+// agree reports whether two records say the same. A directory that is not recorded is any.
+func (b *book) agree(p, q pin) bool {
+	is, other := b.subdirs[p.subdir], b.subdirs[q.subdir]
+	return p.sum == q.sum && (is == "" || other == "" || is == other)
+}
+
+// contradicts reports whether the record with that number is one that counts for its version, and not for its address, although it was
+// added later than what counts there.
+func (b *book) contradicts(number int64, version, address id) bool {
+	p, ok := b.pinned(version)
+	counts, _, _ := b.counting(address)
+	return ok && int64(p.number) == number && p.number > counts.number && !b.agree(p, counts)
+}
+
+// contradiction returns the record with that text as drift, if it contradicts what counts for its address.
+func (l *Log) contradiction(number int64, text []byte) (d Drift, is bool, err error) {
+	l.mu.RLock()
+	one := len(l.book.others) == 0
+	l.mu.RUnlock()
+	if one {
+		return d, false, nil
+	}
+	r, err := ParseRecord(text)
+	if err != nil {
+		return d, false, err
+	}
+	version, address := ids(r.ModuleVersion)
+	l.mu.RLock()
+	is = l.book.contradicts(number, version, address)
+	counts, _, _ := l.book.counting(address)
+	subdir := l.book.subdirs[counts.subdir]
+	l.mu.RUnlock()
+	d = Drift{
+		ModuleVersion: r.ModuleVersion, Recorded: modproxy.NewSum(counts.sum), Offered: r.Sum, Source: r.Source, Time: r.Time, Facts: r.Facts,
+	}
+	if subdir != r.Subdir {
+		d.Subdir = r.Subdir
+	}
+	return d, is, nil
+}
+
+// recorded returns the spellings of v that have records, v itself first.
+func (l *Log) recorded(ctx context.Context, v modproxy.ModuleVersion) (all []modproxy.ModuleVersion, err error) {
+	var numbers []int64
+	l.mu.RLock()
+	_, address := ids(v)
+	for _, version := range l.book.spellings(address) {
+		p, _ := l.book.pinned(version)
+		numbers = append(numbers, int64(p.number))
+	}
+	l.mu.RUnlock()
+	for _, number := range numbers {
+		text, err := l.text(number)
+		if err != nil {
+			return nil, err
+		}
+		r, err := ParseRecord(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r.ModuleVersion)
+	}
+	slices.SortStableFunc(all, func(a, b modproxy.ModuleVersion) int {
+		switch {
+		case a == v && b != v:
+			return -1
+		case b == v && a != v:
+			return 1
+		}
+		return 0
+	})
+	return all, ctx.Err()
+}

@@ -1,0 +1,347 @@
+package sights
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/modproxy/modproxy"
+)
+
+const (
+	datesAfter    = time.Hour        // how often a registry is asked for dates that it did not give
+	datesPause    = time.Minute      // how often, when it does not answer
+	datesWithin   = 10 * time.Second // how long it may take to give those that it gives at once, or one
+	datesPatience = 2 * time.Second  // how long a question waits for that
+	datesEnd      = time.Hour        // how long all versions of one module may take
+	datesAtOnce   = 4                // versions of one module that are asked about at the same time
+	datesBatch    = 16               // dates that are recorded at once
+	datesFailures = 3                // in a row, after which a registry is given up for datesPause
+
+	maxDating   = 1024 // modules whose dates are being asked for
+	maxDatingOf = 64   // of them, for one client
+)
+
+// firstDate is before all dates of modules: Terraform itself is of this day. What is before it stands for no date.
+var firstDate = time.Date(2014, time.July, 28, 0, 0, 0, 0, time.UTC)
+
+// dating is the work that asks for the dates of the versions of one module.
+type dating struct {
+	ctx   context.Context // in the background, until an operator waits for it
+	begun chan struct{}   // closed when the registry has given the dates that it gives at once, or failed
+	done  chan struct{}
+}
+
+// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
+// It has two seconds to answer about versions that it was never asked about; what it answers later counts from then on. A
+// registry that has to be asked about one version after the other is, in the background, about the newest first, once about
+// each: [modproxy.Sight.Pending] has the versions that are left. The version of [modproxy.WithDateOf] comes before them, and
+// [modproxy.WithDates] waits for all.
+// Errors: [modproxy.ErrUnavailable].
+func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+	s, err := r.read(ctx, m)
+	if err != nil || r.Dates == nil {
+		return s, err
+	}
+	asks, waits := r.wantsDates(m, s)
+	d := r.dating(ctx, m, asks)
+	if d == nil {
+		if asks { // later: the client has enough work under way
+			s.Pending = pending(m, s)
+		}
+		return s, nil
+	}
+	version, now := modproxy.DateOf(ctx), modproxy.NeedsDates(ctx)
+	switch {
+	case now && version == "":
+		modproxy.BringForward(d.ctx)
+		err = await(ctx, d.done, datesEnd)
+	case now:
+		err = await(ctx, d.begun, datesWithin)
+	case waits:
+		err = await(ctx, d.begun, datesPatience)
+	}
+	if err == nil {
+		s, err = r.read(ctx, m)
+	}
+	if err == nil && version != "" && d.goesOn() && pending(m, s)[version] {
+		if err = r.dateOne(ctx, m.At(version), now); err == nil {
+			s, err = r.read(ctx, m)
+		}
+	}
+	if err == nil && d.goesOn() {
+		s.Pending = pending(m, s)
+	}
+	return s, err
+}
+
+func (d *dating) goesOn() bool {
+	select {
+	case <-d.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// await waits for what is to be closed, but not longer than limit. It is an error when ctx ends.
+func await(ctx context.Context, closed <-chan struct{}, limit time.Duration) error {
+	select {
+	case <-closed:
+	case <-time.After(limit):
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(ctx))
+	}
+	return nil
+}
+
+// dating returns the work for m that is under way, or starts it if it is wanted. It returns nil if there is none, and if there
+// is too much.
+func (r *Registry) dating(ctx context.Context, m modproxy.Module, wanted bool) *dating {
+	key, client := m.Folded(), modproxy.AskerOf(ctx).Name
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d := r.datings[key]; d != nil || !wanted {
+		return d
+	}
+	if r.ending.Err() != nil || len(r.datings) >= maxDating || client != "" && r.datingsOf[client] >= maxDatingOf {
+		return nil
+	}
+	d := &dating{
+		ctx: modproxy.InBackground(context.WithoutCancel(ctx)), begun: make(chan struct{}), done: make(chan struct{}),
+	}
+	r.datings[key] = d
+	r.datingsOf[client]++
+	r.work.Go(func() {
+		defer func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.datings, key)
+			if r.datingsOf[client]--; r.datingsOf[client] == 0 {
+				delete(r.datingsOf, client)
+			}
+			close(d.done)
+		}()
+		ctx, cancel := context.WithTimeout(d.ctx, datesEnd)
+		defer cancel()
+		defer context.AfterFunc(r.ending, cancel)()
+		if err := r.date(ctx, m, d); err != nil && r.ending.Err() == nil {
+			r.failed.Add(key, time.Now())
+			r.observe(m, err)
+		}
+	})
+	return d
+}
+
+// Close ends what asks for dates, and waits for it.
+func (r *Registry) Close() {
+	r.init()
+	r.mu.Lock()
+	r.end()
+	r.mu.Unlock()
+	r.work.Wait()
+}
+
+// wantsDates reports whether a version has no date and it is time to ask for it, and whether its registry was never asked
+// about one.
+func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) (asks, waits bool) {
+	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
+		return false, false
+	}
+	since := time.Since(s.Dated)
+	again := since >= datesAfter || since < 0 // when the clock was ahead
+	for name, v := range s.Versions {
+		switch {
+		case !takesDate(m, v) || s.Dateless[name]:
+		case s.Dated.IsZero() || v.Seen.After(s.Dated):
+			return true, true
+		default:
+			asks = again
+		}
+	}
+	return asks, false
+}
+
+// date records the dates that the registry of m gives, and that it was asked.
+func (r *Registry) date(ctx context.Context, m modproxy.Module, d *dating) (err error) {
+	begun := sync.OnceFunc(func() { close(d.begun) })
+	defer begun()
+	defer func() {
+		if p := recover(); p != nil {
+			err = modproxy.Fault(p)
+		}
+	}()
+	s, err := r.read(ctx, m)
+	if err != nil {
+		return err
+	}
+	began := time.Now().UTC()
+	soon, cancel := context.WithTimeout(ctx, datesWithin)
+	defer cancel()
+	dates, rest, err := r.Dates.Published(soon, m, undated(m, s))
+	complete := began
+	if err != nil || len(rest) > 0 {
+		complete = time.Time{}
+	}
+	err = errors.Join(err, r.enter(m, dates, complete))
+	begun()
+	if err != nil || len(rest) == 0 {
+		return err
+	}
+	return r.dateRest(ctx, m, rest, began)
+}
+
+// dateRest asks about versions one by one. A question that fails is asked again with those that the registry did not answer
+// well, unless too many fail.
+func (r *Registry) dateRest(ctx context.Context, m modproxy.Module, versions []string, began time.Time) error {
+	var mu sync.Mutex
+	var failures int
+	dates := map[string]time.Time{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(datesAtOnce)
+	for _, version := range versions {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			if s, err := r.read(ctx, m); err == nil && !pending(m, s)[version] {
+				return nil // a question that could not wait has it
+			}
+			at, err := r.publishedOf(ctx, m.At(version))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				if failures++; failures < datesFailures {
+					err = nil
+				}
+				return err
+			}
+			failures = 0
+			if dates[version] = at; len(dates) < datesBatch {
+				return nil
+			}
+			batch := dates
+			dates = map[string]time.Time{}
+			return r.enter(m, batch, time.Time{})
+		})
+	}
+	err := g.Wait()
+	complete := began
+	if err != nil {
+		complete = time.Time{}
+	}
+	return errors.Join(err, r.enter(m, dates, complete))
+}
+
+// publishedOf asks about one version. A panic is an error.
+func (r *Registry) publishedOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = modproxy.Fault(p)
+		}
+	}()
+	return r.Dates.PublishedOf(ctx, v)
+}
+
+// dateOne asks for the date of one version before those of others. What somebody needs now is not asked in the background.
+func (r *Registry) dateOne(ctx context.Context, v modproxy.ModuleVersion, now bool) error {
+	patience := datesPatience
+	if now {
+		patience = datesWithin
+	}
+	done := make(chan struct{})
+	r.mu.Lock()
+	ended := r.ending.Err() != nil
+	if !ended {
+		r.work.Go(func() {
+			defer close(done)
+			r.one.Do(v.Module.Folded().At(v.Version).String(), func() (any, error) {
+				asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
+				defer cancel()
+				defer context.AfterFunc(r.ending, cancel)()
+				if !now {
+					asking = modproxy.InBackground(asking)
+				}
+				at, err := r.publishedOf(asking, v)
+				if err == nil {
+					err = r.enter(v.Module, map[string]time.Time{v.Version: at}, time.Time{})
+				}
+				if err != nil && r.ending.Err() == nil {
+					r.observe(v.Module, err)
+				}
+				return nil, nil
+			})
+		})
+	}
+	r.mu.Unlock()
+	if ended {
+		return nil
+	}
+	return await(ctx, done, patience)
+}
+
+// enter records dates, which are zero for versions that have none, and if all were asked for, since when.
+func (r *Registry) enter(m modproxy.Module, dates map[string]time.Time, complete time.Time) error {
+	if len(dates) == 0 && complete.IsZero() {
+		return nil
+	}
+	now := time.Now().UTC()
+	return r.change(context.Background(), m, func(s *modproxy.Sight) {
+		if !complete.IsZero() {
+			s.Dated = complete
+		}
+		for name, at := range dates {
+			v, ok := s.Versions[name]
+			switch {
+			case !ok || !takesDate(m, v):
+			case at.IsZero():
+				if s.Dateless == nil {
+					s.Dateless = map[string]bool{}
+				}
+				s.Dateless[name] = true
+			case !at.Before(firstDate):
+				if v.Published = at.UTC(); at.After(now) {
+					v.Published = now
+				}
+				s.Versions[name] = v
+			}
+		}
+	})
+}
+
+// takesDate reports whether the date that a registry gives for a version of m counts. Of a provider it is what the signer says,
+// who may lie: it counts for what was listed when the provider was met, and not for what was seen to appear.
+func takesDate(m modproxy.Module, v modproxy.VersionSight) bool {
+	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
+}
+
+// undated returns the versions whose dates are wanted, the newest first.
+func undated(m modproxy.Module, s modproxy.Sight) (names []string) {
+	var list []modproxy.Version
+	for name, v := range s.Versions {
+		if version, err := modproxy.ParseVersion(name); err == nil && takesDate(m, v) && !s.Dateless[name] {
+			list = append(list, version)
+		}
+	}
+	slices.SortFunc(list, func(a, b modproxy.Version) int { return b.Compare(a) })
+	for _, v := range list {
+		names = append(names, v.String())
+	}
+	return names
+}
+
+// pending returns the versions that undated has.
+func pending(m modproxy.Module, s modproxy.Sight) map[string]bool {
+	all := map[string]bool{}
+	for name, v := range s.Versions {
+		if takesDate(m, v) && !s.Dateless[name] {
+			all[name] = true
+		}
+	}
+	return all
+}

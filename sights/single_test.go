@@ -1,0 +1,211 @@
+package sights_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// many has the registry list n versions and give dates for one after the other.
+func (f *fixture) many(t *testing.T, n int) (newest, oldest string) {
+	t.Helper()
+	f.dates.single, f.dates.pace, f.dates.give = true, time.Second, map[string]time.Time{}
+	var versions []string
+	for i := range n {
+		versions = append(versions, fmt.Sprintf("1.%d.0", i))
+		f.dates.give[versions[i]] = ago(1000 * time.Hour)
+	}
+	f.list(t, strings.Join(versions, " "))
+	return versions[n-1], versions[0]
+}
+
+// A registry that has to be asked about each version is, in the background, about the newest first, and never again.
+func TestDatesOneByOne(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		newest, oldest := f.many(t, 500)
+		began := time.Now()
+		s := sight(t, f.Registry, vpc)
+		if waited := time.Since(began); waited > 2*time.Second || s.Pending[newest] || !s.Pending[oldest] || len(s.Pending) > 499 {
+			t.Errorf("after %v, %d are pending", waited, len(s.Pending))
+		}
+		began = time.Now()
+		for range 10 {
+			sight(t, f.Registry, vpc)
+		}
+		equal(t, "waited again", time.Since(began), 0)
+		time.Sleep(time.Minute)
+		s = sight(t, f.Registry, vpc)
+		if n := len(s.Pending); n < 200 || n > 300 || !s.Pending[oldest] {
+			t.Errorf("%d are pending after a minute", n)
+		}
+		time.Sleep(4 * time.Minute)
+		s = sight(t, f.Registry, vpc)
+		equal(t, "since", since(s, newest, oldest), "1000.1 1000.1")
+		equal(t, "pending", len(s.Pending), 0)
+		equal(t, "asked about each", f.dates.singles(), 500)
+		f.restart()
+		time.Sleep(48 * time.Hour)
+		equal(t, "asked all at once", len(strings.Split(f.dates.asks(), ";")), 1)
+		sight(t, f.Registry, vpc)
+		synctest.Wait()
+		equal(t, "asked again", f.dates.asks(), "")
+		equal(t, "asked about any again", f.dates.singles(), 0)
+		equal(t, "failed", f.failures(), 0)
+	})
+}
+
+// The version that a client wants comes before the others, and an operator waits for all of them.
+func TestDatesThatAreNeeded(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		_, oldest := f.many(t, 500)
+		began := time.Now()
+		s, err := f.Sight(modproxy.WithDateOf(t.Context(), oldest+"+build"), vpc)
+		if err != nil || s.Pending[oldest] || since(s, oldest) != "1000.0" || time.Since(began) > 4*time.Second {
+			t.Errorf("after %v: %s, %v", time.Since(began), since(s, oldest), err)
+		}
+		began = time.Now()
+		s, err = f.Sight(modproxy.WithDates(modproxy.WithDateOf(t.Context(), "1.100.0")), vpc)
+		if err != nil || since(s, "1.100.0") != "1000.0" || time.Since(began) > time.Second {
+			t.Errorf("for an operator, after %v: %s, %v", time.Since(began), since(s, "1.100.0"), err)
+		}
+		if s, err = f.Sight(modproxy.WithDates(t.Context()), vpc); err != nil || len(s.Pending) > 0 || since(s, "1.7.0") != "1000.0" {
+			t.Errorf("all: %d are pending, %v", len(s.Pending), err)
+		}
+		equal(t, "what all took", time.Since(began) < 2*time.Second, true)
+		if n := f.dates.singles(); n > 502 {
+			t.Errorf("asked about %d", n)
+		}
+	})
+}
+
+// About a version that has no date a registry is not asked again, whatever it says of others.
+func TestDateless(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		_, oldest := f.many(t, 20)
+		f.dates.give[oldest] = time.Time{}
+		sight(t, f.Registry, vpc)
+		time.Sleep(time.Minute)
+		s := sight(t, f.Registry, vpc)
+		equal(t, "since", since(s, "1.1.0", oldest), "1000.0 met")
+		equal(t, "pending", len(s.Pending), 0)
+		equal(t, "asked", f.dates.singles(), 20)
+		f.dates.asks()
+		for range 48 {
+			time.Sleep(time.Hour)
+			sight(t, f.Registry, vpc)
+		}
+		equal(t, "asked again", f.dates.singles(), 0)
+		equal(t, "asked for all again", f.dates.asks(), "")
+	})
+}
+
+// One version that fails keeps no others from being asked about. A registry that fails altogether is left alone for a minute,
+// and then asked for the rest only; as is one after a restart.
+func TestDatesFailOneByOne(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.many(t, 100)
+		f.dates.one = func(_ context.Context, version string) (time.Time, error) {
+			if version == "1.50.0" {
+				return time.Time{}, modproxy.ErrUnavailable
+			}
+			return f.dates.give[version], nil
+		}
+		sight(t, f.Registry, vpc)
+		time.Sleep(time.Minute)
+		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "1.50.0", "1.99.0"), "1000.0 met 1000.0")
+		equal(t, "asked", f.dates.singles(), 100)
+		f.dates.one = nil
+		time.Sleep(time.Hour)
+		sight(t, f.Registry, vpc)
+		time.Sleep(2 * time.Second)
+		equal(t, "later", since(sight(t, f.Registry, vpc), "1.50.0"), "1001.0")
+		equal(t, "asked", f.dates.singles(), 1)
+	})
+	later(t, func(t *testing.T, f *fixture) {
+		f.many(t, 100)
+		sight(t, f.Registry, vpc)
+		time.Sleep(10 * time.Second)
+		f.dates.mu.Lock()
+		f.dates.one = func(context.Context, string) (time.Time, error) { return time.Time{}, modproxy.ErrUnavailable }
+		f.dates.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		asked := f.dates.singles()
+		if asked < 20 || asked > 80 {
+			t.Errorf("asked about %d", asked)
+		}
+		equal(t, "failed", f.failures(), 1)
+		sight(t, f.Registry, vpc)
+		synctest.Wait()
+		equal(t, "asked while it is left alone", f.dates.singles(), 0)
+		f.dates.mu.Lock()
+		f.dates.one = nil
+		f.dates.mu.Unlock()
+		f.restart()
+		sight(t, f.Registry, vpc)
+		time.Sleep(time.Minute)
+		equal(t, "pending", len(sight(t, f.Registry, vpc).Pending), 0)
+		if again := f.dates.singles(); asked+again > 130 || again > 90 {
+			t.Errorf("asked about %d, then about %d", asked, again)
+		}
+	})
+}
+
+// What one client has under way is bounded, and does not keep others from having theirs.
+func TestDatesOfManyModules(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		f.many(t, 100)
+		began := map[string]int{}
+		for _, client := range []string{"one", "other"} {
+			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: client})
+			for i := range 100 {
+				m := vpc
+				m.Name = fmt.Sprintf("%s%d", client, i)
+				if _, err := f.Versions(ctx, m); err != nil {
+					t.Fatal(err)
+				}
+				f.dates.asks()
+				go func() {
+					s, err := f.Sight(ctx, m)
+					if err != nil || len(s.Pending) == 0 {
+						t.Errorf("%v: %d are pending, %v", m, len(s.Pending), err)
+					}
+				}()
+				synctest.Wait()
+				if f.dates.asks() != "" {
+					began[client]++
+				}
+			}
+		}
+		equal(t, "begun for the one", began["one"], 64)
+		equal(t, "begun for the other", began["other"], 64)
+		time.Sleep(3 * time.Second)
+		f.Close()
+	})
+}
+
+// Close ends what is under way, and nothing begins afterwards.
+func TestCloseDates(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		_, oldest := f.many(t, 100)
+		sight(t, f.Registry, vpc)
+		ctx, cancel := context.WithTimeout(modproxy.WithDateOf(t.Context(), oldest), time.Second/2)
+		defer cancel()
+		if _, err := f.Sight(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("one that leaves: %v", err)
+		}
+		began := time.Now()
+		f.Close()
+		equal(t, "took", time.Since(began), 0)
+		f.dates.singles()
+		sight(t, f.Registry, vpc)
+		synctest.Wait()
+		equal(t, "asked", f.dates.singles(), 0)
+		equal(t, "failed", f.failures(), 0)
+	})
+}

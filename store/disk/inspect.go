@@ -1,0 +1,256 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/boltfile"
+	"github.com/modproxy/modproxy/store"
+)
+
+var errNoBuckets = errors.New("is empty")
+
+// inspection is what a walk through an index finds. The index says twice which record needs which blob: in the record, and in
+// needsBucket. If the two differ, records were lost.
+type inspection struct {
+	damaged     int // records that are not what was written
+	first       store.Ref
+	said, noted tally // needs that records name, and that needsBucket has
+	revision    uint64
+	sequence    uint64
+	buckets     int      // of those that every index has
+	kinds       int      // of records
+	foreign     []string // names of other buckets
+}
+
+// tally is the sum of hashes of keys, which come in different orders.
+type tally struct {
+	n    int
+	a, b uint64
+}
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func (t *tally) add(key []byte) {
+	t.n++
+	t.a += maphash.Bytes(seeds[0], key)
+	t.b += maphash.Bytes(seeds[1], key)
+}
+
+// inspect walks through an index. The error is that of the walk.
+func inspect(ctx context.Context, f *boltfile.File) (*inspection, error) {
+	in := &inspection{}
+	return in, f.Walk(ctx, boltfile.Visitor{
+		Bucket: func(name []byte, sequence uint64) error {
+			switch {
+			case bytes.Equal(name, needsBucket):
+				in.sequence = sequence
+				in.buckets++
+			case bytes.Equal(name, usesBucket):
+				in.buckets++
+			case bytes.HasPrefix(name, recordsPrefix):
+				in.kinds++
+			default:
+				in.foreign = append(in.foreign, string(name))
+			}
+			return nil
+		},
+		Entry: func(bucket, key, value []byte) error {
+			in.add(bucket, key, value)
+			return nil
+		},
+	})
+}
+
+// inspectFile returns why an index to which nobody writes must not be used.
+func (d *Directory) inspectFile(ctx context.Context, index *os.File) error {
+	info, err := index.Stat()
+	if err != nil {
+		return err
+	}
+	pages, err := boltfile.Open(index, info.Size())
+	var found *inspection
+	if err == nil {
+		found, err = inspect(ctx, pages)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return d.refuse("is %w", err)
+	}
+	if remedy, problem := found.damage(); problem != nil {
+		return &indexError{d.index, problem, remedy}
+	}
+	return nil
+}
+
+func (in *inspection) add(bucket, key, value []byte) {
+	if bytes.Equal(bucket, needsBucket) {
+		in.noted.add(key)
+		return
+	}
+	ref, ok := refOf(bucket, key)
+	if !ok {
+		return
+	}
+	r, err := unseal(ref, value)
+	if err != nil {
+		if in.damaged++; in.damaged == 1 {
+			in.first = ref
+		}
+		return
+	}
+	in.revision = max(in.revision, r.Revision)
+	for _, d := range r.Needs {
+		in.said.add(needKey(d, ref))
+	}
+}
+
+// refOf returns what a key is of, or false if it is of no record.
+func refOf(bucket, key []byte) (store.Ref, bool) {
+	kind, ok := bytes.CutPrefix(bucket, recordsPrefix)
+	return store.Ref{Kind: store.Kind(kind), Key: string(key)}, ok
+}
+
+// damage returns why the index must not be used, and a remedy; nil if it may.
+func (in *inspection) damage() (remedy string, problem error) {
+	switch {
+	case in.buckets == 0 && in.kinds == 0 && len(in.foreign) == 0:
+		return remedyIndex, errNoBuckets
+	case in.buckets < 2:
+		return remedyIndex, errors.New("is not one of modproxy")
+	case len(in.foreign) > 0:
+		return remedyIndex, fmt.Errorf("is damaged: modproxy writes no bucket %.80q", in.foreign[0])
+	case in.sequence < in.revision:
+		return remedyIndex, errors.New("is damaged: it would use revisions of records again")
+	case in.damaged > 0:
+		return remedyRecords, fmt.Errorf("is damaged: %d records are not what was written, the first is %s %.80q", in.damaged, in.first.Kind, in.first.Key)
+	case in.said != in.noted:
+		return remedyRecords, fmt.Errorf("is damaged: records name %d packages, and the index has noted %d: records are lost", in.said.n, in.noted.n)
+	}
+	return "", nil
+}
+
+// Inspect implements [store.Inspector]. It reads the pages of the index without bbolt, in a transaction that keeps them as they are.
+func (x records) Inspect(ctx context.Context) (out store.Inspection, err error) {
+	file, err := os.Open(x.d.index)
+	if err != nil {
+		return out, err
+	}
+	defer file.Close()
+	err = x.d.viewPages(ctx, file, func(f *boltfile.File) error {
+		in, err := inspect(ctx, f)
+		if errors.Is(err, boltfile.ErrDamaged) {
+			out.Damage = x.d.health.note(x.d.refuse("is %w", err))
+			return nil
+		}
+		if err == nil && in.said != in.noted {
+			out.Lost, err = lost(ctx, f)
+		}
+		return err
+	})
+	return out, err
+}
+
+// viewPages calls f with the pages of a transaction.
+func (d *Directory) viewPages(ctx context.Context, file *os.File, f func(*boltfile.File) error) error {
+	for range 100 {
+		found := false
+		err := d.view(ctx, func(tx *bbolt.Tx) error {
+			info, err := file.Stat()
+			if err != nil {
+				return err
+			}
+			pages := boltfile.OpenAt(file, info.Size(), uint64(tx.ID()))
+			if pages == nil { // two others were committed in this moment
+				return nil
+			}
+			found = true
+			return f(pages)
+		})
+		if err != nil || found {
+			return err
+		}
+	}
+	return d.health.note(d.refuse("is damaged: no meta page is of its last transaction"))
+}
+
+// lost returns the needs that only one of the records and needsBucket has.
+func lost(ctx context.Context, f *boltfile.File) (list []store.Loss, err error) {
+	noted := map[string]bool{}
+	err = f.Walk(ctx, boltfile.Visitor{Entry: func(bucket, key, _ []byte) error {
+		if bytes.Equal(bucket, needsBucket) {
+			noted[string(key)] = true
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	damaged := map[store.Ref]bool{} // List returns them
+	err = f.Walk(ctx, boltfile.Visitor{Entry: func(bucket, key, value []byte) error {
+		ref, ok := refOf(bucket, key)
+		if !ok {
+			return nil
+		}
+		r, err := unseal(ref, value)
+		if err != nil {
+			damaged[ref] = true
+			return nil
+		}
+		for _, d := range r.Needs {
+			if need := string(needKey(d, ref)); noted[need] {
+				delete(noted, need)
+			} else {
+				list = append(list, store.Loss{Ref: ref, Digest: d, Present: true})
+			}
+		}
+		return nil
+	}})
+	for need := range noted {
+		if ref, d, ok := needOf([]byte(need)); ok && !damaged[ref] {
+			list = append(list, store.Loss{Ref: ref, Digest: d})
+		}
+	}
+	return list, err
+}
+
+// Mend implements [store.Inspector].
+func (x records) Mend(ctx context.Context, list []store.Loss) error {
+	return x.d.update(ctx, func(tx *bbolt.Tx) error {
+		needs := tx.Bucket(needsBucket)
+		for _, loss := range list {
+			r, err := get(tx, loss.Ref)
+			if errors.Is(err, store.ErrDamaged) {
+				continue
+			}
+			change := needs.Delete
+			if slices.Contains(r.Needs, loss.Digest) {
+				change = func(key []byte) error { return needs.Put(key, nil) }
+			}
+			if err := change(needKey(loss.Digest, loss.Ref)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// needOf is the inverse of needKey.
+func needOf(key []byte) (ref store.Ref, d modproxy.Digest, ok bool) {
+	if len(key) <= len(d) {
+		return ref, d, false
+	}
+	kind, name, ok := strings.Cut(string(key[len(d):]), "\x00")
+	return store.Ref{Kind: store.Kind(kind), Key: name}, modproxy.Digest(key[:len(d)]), ok
+}

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// inspect looks at the storage of the records, if it can be inspected, and returns whether it gives them as they are.
+func (v *verification) inspect(ctx context.Context) (sound bool, err error) {
+	inspector, ok := v.Records.(Inspector)
+	if !ok {
+		return true, nil
+	}
+	found, err := inspector.Inspect(ctx)
+	if err != nil {
+		return false, err
+	}
+	v.lost = found.Lost
+	if found.Damage != nil {
+		v.report(Damage{Kind: DamagedIndex, Text: found.Damage.Error()}, nil)
+	}
+	return found.Damage == nil, nil
+}
+
+// reportLost reports the records that were lost. By now Data and Repair have made them again, if the ledger knows their packages.
+func (v *verification) reportLost(ctx context.Context) {
+	for _, loss := range v.lost {
+		r, err := v.Records.Get(ctx, loss.Ref)
+		isThere := err == nil && slices.Contains(r.Needs, loss.Digest)
+		text, mends := "the index has lost the record of this package", v.asked.Data
+		if loss.Present {
+			text, mends = "the index does not have this package among those that are needed", true
+		}
+		switch {
+		case errors.Is(err, ErrDamaged): // that was reported
+			continue
+		case isThere != loss.Present && !(isThere && v.asked.Data && v.asked.Repair): // it has changed since
+			continue
+		}
+		var repair func() error
+		if mends {
+			repair = func() error { return v.Records.(Inspector).Mend(ctx, []Loss{loss}) }
+		}
+		v.report(Damage{Kind: LostRecord, Ref: loss.Ref, Digest: loss.Digest, Text: text}, repair)
+	}
+}

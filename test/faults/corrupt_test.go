@@ -1,0 +1,398 @@
+//go:build linux
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// seedVariable names the first seed of TestCorruption: a run that was ended goes on with the next one. "-run TestCorruption/^7$"
+// runs one.
+const seedVariable = "FAULTS_SEED"
+
+// verbTime is how long a verb, a start or an end may take, whatever the files are.
+const verbTime = 30 * time.Second
+
+// corruptions are what can happen to a file. Each returns the new content.
+var corruptions = []struct {
+	name string
+	do   func(r *rand.Rand, b []byte) []byte
+}{
+	{"a bit", func(r *rand.Rand, b []byte) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b }},
+	{"a byte", func(r *rand.Rand, b []byte) []byte { b[r.IntN(len(b))] ^= byte(1 + r.IntN(255)); return b }},
+	{"64 bytes", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b))
+		for i := range b[at:min(at+64, len(b))] {
+			b[at+i] = byte(r.Uint32())
+		}
+		return b
+	}},
+	{"cut short", func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b))] }},
+	{"a page of zeros", func(r *rand.Rand, b []byte) []byte {
+		at := r.IntN(len(b)) &^ 4095
+		clear(b[at:min(at+4096, len(b))])
+		return b
+	}},
+	{"swapped pages", func(r *rand.Rand, b []byte) []byte {
+		pages := slices.Collect(slices.Chunk(bytes.Clone(b), 4096))
+		i, k := r.IntN(len(pages)), r.IntN(len(pages))
+		pages[i], pages[k] = pages[k], pages[i]
+		return slices.Concat(pages...)
+	}},
+	{"a circle", func(r *rand.Rand, b []byte) []byte { // of branch pages, if it is an index that has some
+		for at := 2 * 4096; at+4096 <= len(b); at += 4096 {
+			if n := binary.NativeEndian.Uint16(b[at+8:]); n == 1 {
+				if count := int(binary.NativeEndian.Uint16(b[at+10:])); count > 0 && count < 250 {
+					binary.NativeEndian.PutUint64(b[at+16+16*r.IntN(count)+8:], uint64(at/4096))
+				}
+			}
+		}
+		return b
+	}},
+}
+
+// files are the files of a data directory that are not empty.
+func (d *directory) files() (names []string) {
+	d.t.Helper()
+	err := filepath.WalkDir(d.whole, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if name, _ = filepath.Rel(d.whole, name); err == nil && info.Size() > 0 {
+			names = append(names, name)
+		}
+		return err
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return names
+}
+
+// corrupt puts the directory back with one file corrupted as a seed says, and returns its name and what happened to it.
+func (d *directory) corrupt(seed int, files []string) (name, what string) {
+	d.t.Helper()
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	if name = "index.db"; r.IntN(3) == 0 { // most of the others are packages
+		name = files[r.IntN(len(files))]
+		if r.IntN(2) == 0 {
+			name = []string{"ledger/log", "ledger/head", "ledger/key", "layout.json", "auth/tokens.json"}[r.IntN(5)]
+		}
+	}
+	c := corruptions[r.IntN(len(corruptions))]
+	content := c.do(r, d.file(d.whole, name))
+	d.put(name, content)
+	return name, c.name
+}
+
+// ends runs a verb, which must end in time, and returns what it prints and whether it went well.
+func (d *directory) ends(what string, args ...string) (text string, ok bool) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(d.t.Context(), verbTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, d.program, args...)
+	cmd.Env = append(os.Environ(), "MODPROXY_CONFIG="+d.path("modproxy.yaml"))
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		d.t.Errorf("%s: modproxy %s did not end within %v", what, strings.Join(args, " "), verbTime)
+	case err != nil && !errors.As(err, &exit), bytes.Contains(out, []byte("goroutine ")), err != nil && len(out) == 0:
+		d.t.Errorf("%s: modproxy %s: %v\n%s", what, strings.Join(args, " "), err, out)
+	}
+	return string(out), err == nil
+}
+
+// serves starts modproxy, asks for everything, and ends it with SIGTERM. It returns what is not served, or why modproxy refuses to
+// start.
+func (d *directory) serves(what string, args ...string) (lacks []string, refusal string) {
+	d.t.Helper()
+	before, _ := os.ReadFile(d.path("log"))
+	d.start(args...)
+	ctx, cancel := context.WithTimeout(d.t.Context(), verbTime)
+	defer cancel()
+	err := d.server.Until(ctx, d.isReady)
+	select {
+	case <-d.server.Exited():
+		refusal = string(d.server.Log()[len(before):])
+		d.server = nil
+		if refusal == "" || strings.Contains(refusal, "goroutine ") {
+			d.t.Errorf("%s: serve ends with %q", what, refusal)
+		}
+		return nil, refusal
+	default:
+	}
+	if err != nil {
+		d.t.Errorf("%s: %v", what, err)
+	}
+	for _, p := range d.kept {
+		a := d.ask("GET", p.path)
+		if a.Status == http.StatusOK && !bytes.Equal(a.Body, p.body) && a.Err == nil {
+			d.t.Errorf("%s: %s has other bytes", what, p.path)
+		}
+		if a.Status != http.StatusOK || a.Err != nil {
+			if a.Err == nil && a.Said() == "" {
+				d.t.Errorf("%s: %s: %v, without a word", what, p.path, a)
+			}
+			lacks = append(lacks, p.path)
+		}
+	}
+	if err := d.server.Signal(syscall.SIGTERM); err != nil {
+		d.t.Errorf("%s: %v", what, err)
+	}
+	var exit *exec.ExitError // it says so if it could not write down what was used
+	if err := d.server.Wait(verbTime); err != nil && (!errors.As(err, &exit) || !exit.Exited()) {
+		d.t.Errorf("%s: after SIGTERM: %v", what, err)
+	}
+	d.server = nil
+	return lacks, ""
+}
+
+// remedy does what a message says, and returns false if it says nothing.
+func (d *directory) remedy(what, message, export, key string) bool {
+	d.t.Helper()
+	switch {
+	case strings.Contains(message, "modproxy ledger import"), strings.Contains(message, `put the backup of the directory "ledger" back`):
+		if err := os.RemoveAll(filepath.Join(d.data, "ledger")); err != nil {
+			d.t.Fatal(err)
+		}
+		d.output("ledger", "import", export, "--key", key)
+	case strings.Contains(message, "the file is damaged: remove it"):
+		if err := os.Remove(filepath.Join(d.data, "layout.json")); err != nil {
+			d.t.Fatal(err)
+		}
+	case strings.Contains(message, `"modproxy rebuild"`):
+		d.output("rebuild")
+	case strings.Contains(message, `"modproxy verify --read-data --repair"`):
+		d.output("verify", "--read-data", "--repair")
+	default:
+		d.t.Errorf("%s: no remedy: %s", what, message)
+		return false
+	}
+	return true
+}
+
+// everyVerb are verbs that look into a data directory, with their arguments.
+var everyVerb = [][]string{
+	{"ls"}, {"ls", "--json"}, {"verify"}, {"gc"}, {"missing"}, {"pending"}, {"decisions"}, {"ledger", "show"}, {"ledger", "drift"}, {"ledger", "key"},
+	{"token", "list"}, {"policy", "report"}, {"refresh", "up.example.com/acme/m0/aws"}, {"rm", "up.example.com/acme/m0/aws", "1.0.0"},
+	{"export", "all.bundle"}, {"block", "up.example.com/acme/m1/aws", "1.0.0"}, {"verify", "--read-data", "--repair"}, {"rebuild"},
+}
+
+// Whatever happens to one file of the data directory: modproxy starts and serves what is right, or refuses; every verb ends; each
+// message names a remedy, which works; no wrong byte is served; what is not served was noticed by verify; and SIGTERM ends the
+// process.
+func TestCorruption(t *testing.T) {
+	d := newDirectory(t, 60)
+	copyAll(t, d.whole, d.data)
+	d.output("token", "create", "ops", "--admin")
+	copyAll(t, d.data, d.whole)
+	export := filepath.Join(t.TempDir(), "export")
+	d.output("ledger", "export", export)
+	key := strings.TrimSpace(string(d.output("ledger", "key")))
+	files := d.files()
+	first, most := 0, rounds(16, 1000)
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if first, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", seedVariable, err)
+		}
+	}
+	counts, corrupted := map[string]int{}, filepath.Join(t.TempDir(), "corrupted")
+	for seed := first; seed < most; seed++ {
+		t.Run(fmt.Sprint(seed), func(sub *testing.T) {
+			d.t = sub
+			defer func() { d.t = t }()
+			name, how := d.corrupt(seed, files)
+			what := name + ": " + how
+			copyAll(sub, d.data, corrupted)
+			counts[d.survives(what, name, seed, export, key)]++
+			copyAll(sub, corrupted, d.data)
+			if text, ok := d.ends(what, "rebuild"); !ok && !namesRemedy(text) {
+				sub.Errorf("%s: rebuild names no remedy: %s", what, text)
+			}
+			for _, verb := range everyVerb {
+				if seed%20 == 0 {
+					copyAll(sub, corrupted, d.data)
+					os.Remove("all.bundle")
+					d.ends(what, verb...)
+				}
+			}
+		})
+	}
+	t.Logf("seeds %d to %d: %v", first, most-1, counts)
+}
+
+// namesRemedy reports whether a message says what to do.
+func namesRemedy(message string) bool {
+	return slices.ContainsFunc([]string{"hint: ", `"modproxy `, "back", "remove it"}, func(s string) bool { return strings.Contains(message, s) })
+}
+
+// survives is what becomes of a corrupted directory.
+func (d *directory) survives(what, name string, seed int, export, key string) (outcome string) {
+	d.t.Helper()
+	found, sound := d.ends(what, "verify", "--read-data")
+	noticed := !sound || strings.Contains(found, "without a record")
+	listed, ok := d.ends(what, "ls")
+	if !ok {
+		noticed = true
+		if !namesRemedy(listed) {
+			d.t.Errorf("%s: ls names no remedy: %s", what, listed)
+		}
+	}
+	args := []string{"--offline"}
+	if seed%2 == 0 {
+		args = nil // with the registry
+	}
+	lacks, refusal := d.serves(what, args...)
+	outcome = "served"
+	switch {
+	case refusal != "":
+		outcome = "refused"
+		if !d.remedy(what, refusal, export, key) {
+			return outcome
+		}
+	case len(lacks) > 0 && !noticed:
+		d.t.Errorf("%s: it lacks %q, and neither verify nor ls says so: %s", what, lacks, found)
+	case len(lacks) > 0 && name == "index.db":
+		d.t.Errorf("%s: it started, and lacks %q", what, lacks)
+	case !sound:
+		outcome = "served, and found by verify"
+		if again, ok := d.ends(what, "verify", "--read-data"); !ok && !d.remedy(what, again, export, key) { // else serve has mended it
+			return outcome
+		}
+	}
+	// With the registry everything is there, and as it was; without it, all but a package whose own bytes were damaged.
+	if lacks, refusal := d.serves(what+", remedied", "--offline"); refusal != "" || len(lacks) > 1 || len(lacks) == 1 && !strings.HasPrefix(name, "blobs/") {
+		d.t.Errorf("%s, remedied: it lacks %q, and says %q", what, lacks, refusal)
+	}
+	if lacks, refusal := d.serves(what + ", remedied and online"); refusal != "" || len(lacks) > 0 {
+		d.t.Errorf("%s, remedied and online: it lacks %q, and says %q", what, lacks, refusal)
+	}
+	if text, ok := d.ends(what, "verify", "--read-data"); !ok {
+		d.t.Errorf("%s, remedied: verify finds damage: %s", what, text)
+	}
+	return outcome
+}
+
+// A copy of the directory whose index was read in two parts while clients installed is refused with a remedy that works, or serves
+// everything that clients had before. While modproxy says that it is ready, it installs new packages.
+func TestTornIndex(t *testing.T) {
+	r := newProxy(t, with{})
+	r.start()
+	r.ready()
+	r.fill(50)
+	end := r.load(4)
+	type copied struct {
+		dir  string
+		acks map[string]string
+	}
+	var list []copied
+	for range rounds(4, 100) {
+		c := copied{filepath.Join(t.TempDir(), "copy"), map[string]string{}}
+		r.mu.Lock()
+		for path, digest := range r.acks {
+			c.acks[path] = digest
+		}
+		r.mu.Unlock()
+		r.backUp(c.dir)
+		r.tear(filepath.Join(c.dir, "index.db"))
+		list = append(list, c)
+	}
+	end()
+	r.stop()
+	refused := 0
+	for i, c := range list {
+		if err := os.RemoveAll(r.data); err != nil {
+			t.Fatal(err)
+		}
+		copyAll(t, c.dir, r.data)
+		refusal := r.startOrRefuse("--offline")
+		if refusal != "" {
+			refused++
+			switch {
+			case strings.Contains(refusal, `"modproxy rebuild"`):
+				r.output("rebuild")
+			case strings.Contains(refusal, `"modproxy verify --read-data --repair"`):
+				r.output("verify", "--read-data", "--repair")
+			default:
+				t.Errorf("copy %d: no remedy: %s", i, refusal)
+				continue
+			}
+			if refusal := r.startOrRefuse("--offline"); refusal != "" {
+				t.Errorf("copy %d: after the remedy: %s", i, refusal)
+				continue
+			}
+		}
+		r.hasAll(fmt.Sprintf("copy %d", i), c.acks)
+		r.stop()
+		r.start()
+		r.ready()
+		for n := range 3 {
+			a := r.ask("GET", packagePath(fmt.Sprintf("torn%d", n), "1.0.0"))
+			if ready := r.isReady(); ready && a.Status != http.StatusOK {
+				t.Errorf("copy %d: it is ready, and a new package is %v", i, a)
+			}
+		}
+		r.stop()
+	}
+	t.Logf("%d copies, %d were refused", len(list), refused)
+}
+
+// hasAll fails the test unless modproxy serves what clients had.
+func (r *proxy) hasAll(what string, acks map[string]string) {
+	r.t.Helper()
+	for path, digest := range acks {
+		a := r.ask("GET", path)
+		if sum := sha256.Sum256(a.Body); a.Status != http.StatusOK || hex.EncodeToString(sum[:]) != digest {
+			r.t.Errorf("%s: %s: %v", what, path, a)
+		}
+	}
+}
+
+// tear replaces a copy of the index by one whose second half is read some commits after the first.
+func (r *proxy) tear(to string) {
+	r.t.Helper()
+	index, err := os.Open(filepath.Join(r.data, "index.db"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer index.Close()
+	info, err := index.Stat()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	half := info.Size() / 2 &^ 4095
+	content := make([]byte, half)
+	if _, err := index.ReadAt(content, 0); err != nil {
+		r.t.Fatal(err)
+	}
+	for before, started := r.acked(), time.Now(); r.acked() < before+2 && time.Since(started) < 20*time.Second; time.Sleep(time.Millisecond) {
+	}
+	rest, err := os.ReadFile(index.Name())
+	if err == nil {
+		err = os.WriteFile(to, append(content, rest[half:]...), 0o600)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}

@@ -1,0 +1,94 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// asked has clients ask for the dates of n versions each, every one of which takes 300 ms to answer, and returns when.
+func asked(ctx context.Context, p *pace, m modproxy.Module, clients []string, n int) map[string][]time.Duration {
+	var mu sync.Mutex
+	var work sync.WaitGroup
+	began, when := time.Now(), map[string][]time.Duration{}
+	for _, client := range clients {
+		ctx := modproxy.WithAsker(ctx, modproxy.Asker{Name: client})
+		for range n {
+			work.Go(func() {
+				leave, err := p.wait(ctx, m)
+				if err != nil {
+					return
+				}
+				defer leave()
+				mu.Lock()
+				when[client] = append(when[client], time.Since(began))
+				mu.Unlock()
+				time.Sleep(300 * time.Millisecond)
+			})
+		}
+		synctest.Wait()
+	}
+	work.Wait()
+	return when
+}
+
+// In the background a registry is asked for no more than five dates in a second, and for 500 within five minutes; of a
+// provider each takes two requests. What somebody waits for does not wait.
+func TestPace(t *testing.T) {
+	for _, test := range []struct {
+		of   modproxy.Module
+		most int // in a second
+		end  time.Duration
+	}{{vpc, 5, 3 * time.Minute}, {toy, 2, 5 * time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPace()
+			when := asked(modproxy.InBackground(t.Context()), p, test.of, []string{"one"}, 500)["one"]
+			if len(when) != 500 || when[499] > test.end {
+				t.Errorf("%s: %d were asked for, the last one after %v", test.of, len(when), when[len(when)-1])
+			}
+			for i, at := range when {
+				if after := i + test.most; after < len(when) && when[after]-at < time.Second {
+					t.Fatalf("%s: %d within %v", test.of, test.most+1, when[after]-at)
+				}
+			}
+			began := time.Now()
+			asked(t.Context(), p, test.of, []string{"one"}, 500)
+			if took := time.Since(began); took != 300*time.Millisecond {
+				t.Errorf("%s: in the foreground it took %v", test.of, took)
+			}
+		})
+	}
+}
+
+// A client that wants the dates of many modules does not keep others from having theirs, and one that is waited for by then
+// goes on at once.
+func TestPaceIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace()
+		ctx := modproxy.InBackground(t.Context())
+		when := asked(ctx, p, vpc, []string{"greedy", "other"}, 400)
+		if at := when["other"][0]; at > 3*time.Second {
+			t.Errorf("the other client had to wait %v", at)
+		}
+		if one, other := when["greedy"][399], when["other"][399]; one-other > 10*time.Second || other-one > 10*time.Second {
+			t.Errorf("the last ones after %v and %v", one, other)
+		}
+		time.AfterFunc(10*time.Second, func() { modproxy.BringForward(ctx) })
+		began := time.Now()
+		asked(ctx, p, vpc, []string{"patient"}, 400)
+		if took := time.Since(began); took != 10*time.Second+300*time.Millisecond {
+			t.Errorf("brought forward, it took %v", took)
+		}
+
+		ctx, cancel := context.WithCancel(modproxy.InBackground(t.Context()))
+		cancel()
+		if _, err := p.wait(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+			t.Errorf("given up: %v", err)
+		}
+	})
+}

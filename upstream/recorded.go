@@ -1,0 +1,182 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/release"
+)
+
+// PackageAt fetches what rec says: of a module at the recorded commit from where its registry says that it is, or from the
+// recorded source, of a provider from there. It is for the caller to compare it with rec.
+func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
+	p, err := c.recorded(ctx, rec)
+	return p, failed("package", rec.ModuleVersion, err)
+}
+
+func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {
+	if rec.IsProvider() {
+		return c.recordedProvider(ctx, rec)
+	}
+	if rec.Source.Commit != "" { // the location may have a user, and lead to the repository by a page
+		p, err = c.fetch(ctx, rec.ModuleVersion, rec.Source.Commit)
+		switch {
+		case err == nil && p.Source == rec.Source:
+			return p, nil
+		case err == nil:
+			p.Close()
+		case !errors.Is(err, modproxy.ErrNotFound) || c.isAt(rec):
+			return nil, err
+		}
+	}
+	s, err := c.source(rec)
+	switch {
+	case err != nil:
+	case s.Commit == "" && c.isAt(rec): // as the caller knows
+		err = fmt.Errorf("%w: it is no longer where the registry says that it is", modproxy.ErrNotFound)
+	default:
+		err = c.cfg.Fetch.Check(ctx, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p, err = c.cfg.Fetch.Package(ctx, s); err != nil || s.Commit != "" || rec.Is(p.Sum, p.Subdir) {
+		return p, err
+	}
+	// An archive may have all files in one directory, of which the registry's location says that it is the package.
+	s.Subdir = path.Join("*", s.Subdir)
+	if inner, err := c.cfg.Fetch.Package(ctx, s); err == nil {
+		p.Close()
+		return inner, nil
+	}
+	return p, nil
+}
+
+// isAt reports whether the registry of a version has said that it is at its recorded source.
+func (c *Client) isAt(rec modproxy.Record) bool {
+	s, known := c.located.Get(rec.ModuleVersion)
+	u, err := url.Parse(s.URL)
+	return known && err == nil && egress.Redact(u) == rec.Source.URL
+}
+
+// source returns where a version of a module was found. Without the query of its location, an archive is told by its first
+// bytes.
+func (c *Client) source(rec modproxy.Record) (s fetch.Source, err error) {
+	u, err := url.Parse(rec.Source.URL)
+	if err != nil || u.Host == "" {
+		return s, fmt.Errorf("%w: no source is recorded", modproxy.ErrNotFound)
+	}
+	s = fetch.Source{Module: rec.Module, Commit: rec.Source.Commit}
+	s.Location = modproxy.Location{Getter: "git", URL: rec.Source.URL}
+	if s.Commit == "" {
+		s.Getter, s.Direct, s.Own = u.Scheme, true, c.credentials(rec.Host)
+	}
+	if rec.Subdir != "." {
+		s.Subdir = rec.Subdir
+	}
+	return s, nil
+}
+
+// recordedProvider fetches a release, or the zip archive of one, from where its files were.
+func (c *Client) recordedProvider(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {
+	from, err := url.Parse(rec.Source.URL)
+	if err != nil || from.Host == "" {
+		return nil, fmt.Errorf("%w: no source is recorded", modproxy.ErrNotFound)
+	}
+	if err := c.cfg.Egress.Check(ctx, from); err != nil {
+		return nil, fetch.Outgoing(err)
+	}
+	if of, platform, isZip := rec.Platform(); isZip {
+		var digest modproxy.Digest
+		if digest, err = rec.Sum.Hash(); err == nil {
+			archive := release.Archive{Platform: platform, File: path.Base(from.Path), Digest: digest}
+			p, err = c.zip(ctx, of, &release.Download{Archive: archive, ZipURL: from})
+		}
+	} else {
+		p, err = c.recordedRelease(ctx, rec, from)
+	}
+	answered, ok := errors.AsType[*fetch.Answered](err)
+	if ok && (answered.Code == http.StatusNotFound || answered.Code == http.StatusGone) { // which is the only one to say so
+		err = fmt.Errorf("%w: %s answered %s", modproxy.ErrNotFound, answered.Where, answered.Status)
+	}
+	return p, err
+}
+
+// recordedRelease fetches the checksums of a release, and their signature from beside them. The registry has its keys, with a
+// version that it still lists.
+func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from *url.URL) (*modproxy.Package, error) {
+	d, err := c.keysOf(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	d.SumsURL, d.Protocols = from, nil
+	var r *release.Release
+	for _, name := range signatures(rec.Keys) {
+		beside := *from
+		beside.Path, beside.RawPath = from.Path+name, ""
+		d.SignatureURL = &beside
+		if r, _, err = c.verified(ctx, rec.Module, d); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	sums, err := release.ParseSums(r.Sums)
+	if sums == nil {
+		return nil, err
+	}
+	zips, err := rec.Zips.All()
+	if err != nil {
+		return nil, err
+	}
+	for platform, digest := range zips {
+		for file, other := range sums.Files() {
+			if other == digest && strings.HasSuffix(file, ".zip") {
+				r.Archives = append(r.Archives, release.Archive{Platform: platform, File: file, Digest: digest})
+				break
+			}
+		}
+	}
+	slices.SortFunc(r.Archives, byPlatform)
+	return c.pack(d, r, sums)
+}
+
+// signatures returns what the names of signatures end with, beside the name of what they sign: those of most publishers, and
+// those of HashiCorp, which have the end of the key's fingerprint.
+func signatures(keys modproxy.Keys) []string {
+	list := []string{".sig"}
+	for _, fingerprint := range keys.All() {
+		list = append(list, "."+fingerprint[len(fingerprint)-8:]+".sig")
+	}
+	return list
+}
+
+const maxSiblings = 3 // versions that are asked for keys
+
+// keysOf returns the keys of a version that the registry lists and that one of the recorded keys may have signed.
+func (c *Client) keysOf(ctx context.Context, rec modproxy.Record) (*release.Download, error) {
+	versions, err := c.askVersions(ctx, rec.Module)
+	if err != nil {
+		return nil, err
+	}
+	listed := slices.SortedFunc(slices.Values(versions.List), func(a, b modproxy.Listed) int { return b.Version.Compare(a.Version) })
+	err = fmt.Errorf("%w: its registry lists no version whose keys could verify it", modproxy.ErrNotFound)
+	for _, sibling := range listed[:min(len(listed), maxSiblings)] {
+		d, errAsked := c.askAnyDownload(ctx, rec.Module.At(sibling.Version.String()))
+		if errAsked == nil {
+			return d, nil
+		}
+		err = errAsked
+	}
+	return nil, err
+}
