@@ -99,18 +99,26 @@ const maxRedirects = 10
 func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, again bool, err error) {
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
 	if res, err = v.Egress.Get(ctx, r); err != nil {
-		return nil, v.mayPass(err), fetch.Outgoing(err)
+		again, err = v.failed(egress.MayPass(err), fetch.Outgoing(err))
+		return nil, again, err
 	}
 	if res.StatusCode == http.StatusOK || res.StatusCode/100 == 2 && !r.Archive {
 		return res, false, nil
 	}
 	res.Body.Close()
 	host := res.Request.URL.Host
-	return nil, fetch.MayPass(res.StatusCode) && !r.Budget.Spent(), fetch.Refusal(res, host, " (operator: set credentials[] for "+host+")")
+	again, err = v.failed(fetch.MayPass(res.StatusCode), fetch.Refusal(res, host, " (operator: set credentials[] for "+host+")"))
+	return nil, again, err
 }
 
-// mayPass reports whether another try may do better than err, and may be made.
-func (v *visit) mayPass(err error) bool { return egress.MayPass(err) && !v.source.Budget.Spent() }
+// failed returns whether there is another try after one that failed with err, which passes or not, and the error if there is none:
+// trouble that may pass is that also when no request is left for another try.
+func (v *visit) failed(passes bool, err error) (again bool, _ error) {
+	if _, later := errors.AsType[*modproxy.RetryLater](err); passes && !later && v.source.Budget.Spent() {
+		err = &modproxy.Temporary{Err: err}
+	}
+	return passes && !v.source.Budget.Spent(), err
+}
 
 // shown returns what servers are shown: what the location itself carries, the registry's own token if the registry
 // asked for that, and what is configured; each to its origin only.
@@ -163,7 +171,8 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 	if size, err = io.Copy(io.MultiWriter(file, counter{meter}), res.Body); err != nil {
 		file.Close()
 		local := errors.As(err, new(*fs.PathError)) // the file, and not what is received
-		return nil, size, !local && v.mayPass(err), fetch.Outgoing(err)
+		again, err = v.failed(!local && egress.MayPass(err), fetch.Outgoing(err))
+		return nil, size, again, err
 	}
 	return file, size, false, nil
 }
