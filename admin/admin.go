@@ -62,6 +62,10 @@ type Nested interface {
 type Operators interface {
 	// Operator names who asks with a token. It is empty for the owner of the data directory.
 	Operator(ctx context.Context) string
+	// MayRead returns why the content of packages of m, and what stands in them, is not for the caller; nil if it is.
+	MayRead(ctx context.Context, m modproxy.Module) error
+	// MayRefresh returns why the caller may not have the versions of m requested anew; nil if it may.
+	MayRefresh(ctx context.Context, m modproxy.Module) error
 	// Decided is told of a decision that was made.
 	Decided(d modproxy.Decision)
 	// Imported is told of a bundle that was imported, and what became of all that is in it.
@@ -134,11 +138,13 @@ var (
 
 // Routes returns what is to be answered to operators.
 func (s *Server) Routes() []Route {
+	refresh := ModulesRefresh.route(s)
+	refresh.Refresh = true
 	return []Route{
 		BundlesExport.route(s), BundlesImport.route(s), DecisionsList.route(s), DecisionsMake.route(s),
 		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
 		LedgerImport.route(s), MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
-		ModulesRefresh.route(s), PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
+		refresh, PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
 		PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s), PolicyForecast.route(s),
 		PolicyReport.route(s), PolicyTest.route(s),
 	}
@@ -147,6 +153,8 @@ func (s *Server) Routes() []Route {
 // A Route is where a question is answered.
 type Route struct {
 	Method, Path string
+	// Refresh is set for the route of which callers that are no operators may make use, within their scopes.
+	Refresh bool
 	// Handle is as in a Mount of package proxy.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
@@ -257,7 +265,7 @@ type line[Item, End any] struct {
 
 // route answers q with a line for each item, and one for the end.
 func (q Question[In, Item, End]) route(s *Server) Route {
-	return Route{q.method, apiPath + q.path, func(w http.ResponseWriter, r *http.Request) error {
+	return Route{Method: q.method, Path: apiPath + q.path, Handle: func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set(answerHeader, "1")
 		var in In
 		if err := readRequest(w, r, &in); err != nil {

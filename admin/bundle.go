@@ -107,6 +107,9 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		each(Exported{Refused: &item})
 	}
 	selected, err := s.selected(ctx, in, each, refused)
+	if err == nil {
+		selected, err = s.readable(ctx, selected, refused)
+	}
 	if err != nil {
 		return out, err
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -66,6 +67,29 @@ func (s *Server) selected(
 	}
 	slices.SortFunc(sel.list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(sel.list), nil
+}
+
+// readable returns the versions of a list whose content is for the caller. If there are others only, it returns the reason.
+func (s *Server) readable(ctx context.Context, list []modproxy.ModuleVersion, refused func(modproxy.ModuleVersion, error)) (
+	readable []modproxy.ModuleVersion, err error,
+) {
+	why := map[modproxy.ModuleVersion]error{}
+	for _, v := range list {
+		if errRead := s.mayRead(ctx, v.Module); errRead != nil {
+			why[v], err = errRead, cmp.Or(err, errRead)
+		} else {
+			readable = append(readable, v)
+		}
+	}
+	if len(readable) == 0 {
+		return nil, err
+	}
+	for _, v := range list {
+		if why[v] != nil {
+			refused(v, why[v])
+		}
+	}
+	return readable, nil
 }
 
 // add adds what is kept of a module, or of all, and is selected. What is made again for the public URL there stays here.

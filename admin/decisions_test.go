@@ -129,6 +129,10 @@ type ops struct{ decided []modproxy.Decision }
 
 func (*ops) Operator(context.Context) string { return "token ops (5f0c)" }
 
+func (*ops) MayRead(context.Context, modproxy.Module) error { return nil }
+
+func (*ops) MayRefresh(context.Context, modproxy.Module) error { return nil }
+
 func (o *ops) Decided(d modproxy.Decision) { o.decided = append(o.decided, d) }
 
 func (*ops) Imported(admin.BundleHead, []bundle.Item) {}

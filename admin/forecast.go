@@ -33,7 +33,10 @@ type Foreseen struct {
 // walk finds the closure of what clients in groups call, as gate lets them have it.
 func (s *Server) walk(ctx context.Context, gate *policy.Gate, groups []string, starts []closure.Start, each func(closure.Found)) error {
 	ctx, registry := s.asOperator(ctx, gate, groups)
-	w := closure.Walker{Registry: registry, Routes: s.Routing, Reader: s.Configurations, Nested: s.Nested}
+	w := closure.Walker{
+		Registry: registry, Routes: s.Routing, Reader: s.Configurations, Nested: s.Nested,
+		MayRead: func(m modproxy.Module) error { return s.mayRead(ctx, m) },
+	}
 	return w.Walk(ctx, starts, each)
 }
 

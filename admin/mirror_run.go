@@ -62,6 +62,7 @@ func (m *mirrorRun) work(ctx context.Context) error {
 	walker := &closure.Walker{
 		Registry: watched{m.registry, m}, Routes: m.server.Routing, Reader: m.server.Configurations, AtOnce: mirrorTasks,
 		Providers: m.Providers, Platforms: m.Platforms,
+		MayRead: func(module modproxy.Module) error { return m.server.mayRead(ctx, module) },
 	}
 	if m.sent == nil { // a web server has packages as they are
 		walker.Nested = m.server.Nested
@@ -273,6 +274,11 @@ func (m *mirrorRun) tell(ctx context.Context, v modproxy.ModuleVersion) error {
 	m.done(v)
 	m.sending.Lock()
 	defer m.sending.Unlock()
+	if m.sent != nil {
+		if err := m.server.mayRead(ctx, v.Module); err != nil {
+			return fmt.Errorf("%s: %w", v.Shown(), err)
+		}
+	}
 	m.mu.Lock()
 	out, told := m.brought[v], m.told[v]
 	m.told[v] = true

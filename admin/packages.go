@@ -61,7 +61,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 			Name: NameOf(l.ModuleVersion), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
 			Digest: l.Digest,
 		}
-		if l.Notes != "" {
+		if l.Notes != "" && s.mayRead(ctx, l.Module) == nil { // which name files
 			p.Notes = strings.Split(l.Notes, "\n")
 		}
 		switch {
@@ -250,7 +250,7 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 	}
 	if in.All {
 		for p := range s.Cache.List(ctx, modproxy.Module{}) { // one that cannot be read names no module
-			if p.Module != (modproxy.Module{}) && s.Upstreams.HasUpstream(p.Module.Host) {
+			if p.Module != (modproxy.Module{}) && s.Upstreams.HasUpstream(p.Module.Host) && s.mayRefresh(ctx, p.Module) == nil {
 				modules = append(modules, p.Module)
 			}
 		}
@@ -263,8 +263,13 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		if ctx.Err() != nil {
 			return done, ctx.Err()
 		}
-		out, err := Refreshed{Module: m.String()}, fmt.Errorf("%s: %s is not among upstreams", m, m.Host)
-		if s.Upstreams.HasUpstream(m.Host) {
+		out, err := Refreshed{Module: m.String()}, s.mayRefresh(ctx, m)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%s: %w", m, err)
+		case !s.Upstreams.HasUpstream(m.Host):
+			err = fmt.Errorf("%s: %s is not among upstreams", m, m.Host)
+		default:
 			if err = s.Gate.Check(ctx, m.At("")); err == nil {
 				out.Refreshed, err = s.Cache.Refresh(ctx, m)
 			}
@@ -275,4 +280,12 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		each(out)
 	}
 	return done, nil
+}
+
+// mayRefresh returns why the caller may not have the versions of m requested anew; nil if it may.
+func (s *Server) mayRefresh(ctx context.Context, m modproxy.Module) error {
+	if s.Operators == nil {
+		return nil
+	}
+	return s.Operators.MayRefresh(ctx, m)
 }

@@ -28,6 +28,14 @@ func (s *Server) asOperator(ctx context.Context, gate *policy.Gate, groups []str
 	return ctx, &patient{&policy.Registry{Next: s.Cache, Gate: gate}, s.Cache, s.Upstreams}
 }
 
+// mayRead returns why the content of packages of m is not for the caller; nil if it is.
+func (s *Server) mayRead(ctx context.Context, m modproxy.Module) error {
+	if s.Operators == nil {
+		return nil
+	}
+	return s.Operators.MayRead(ctx, m)
+}
+
 // Versions asks upstream when what is kept is not fresh: a list that is served because upstream does not answer is an error.
 func (p *patient) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
 	v, err := insist(ctx, p, m, func() (*modproxy.Versions, error) { return p.Next.Versions(ctx, m) })

@@ -138,6 +138,10 @@ func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pend
 		return nil
 	}
 	p.Size = kept.Size
+	if err = s.mayRead(ctx, v.Module); err != nil {
+		p.Unread = err.Error()
+		return nil
+	}
 	if v.IsProvider() {
 		p.Release, err = s.released(ctx, kept)
 	} else {

@@ -96,7 +96,7 @@ func (a *App) handler() http.Handler {
 	c := a.config
 	mounts := sumDBMounts(a.Ledger, a.gate)
 	for _, r := range a.api().Routes() {
-		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Handle: r.Handle})
+		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Handle: r.Handle})
 	}
 	return proxy.New(proxy.Config{
 		Registry:       a.Registry,

@@ -59,6 +59,29 @@ func (operators) Operator(ctx context.Context) string {
 	return ""
 }
 
+// MayRead returns an error for what the scopes of an operator's token do not cover, unless clients need no token at all.
+func (o operators) MayRead(ctx context.Context, m modproxy.Module) error {
+	if o.auth == nil {
+		return nil
+	}
+	return outside(ctx, m, auth.Grant.MayRead)
+}
+
+// MayRefresh returns an error for what a client that is no operator may not refresh.
+func (operators) MayRefresh(ctx context.Context, m modproxy.Module) error {
+	return outside(ctx, m, auth.Grant.MayRefresh)
+}
+
+// outside returns nil if the grant of the caller covers m, and for this process and the owner of the data directory. Its error is the
+// same whether m exists or not.
+func outside(ctx context.Context, m modproxy.Module, covers func(auth.Grant, modproxy.Module) bool) error {
+	p := auth.PrincipalOf(ctx)
+	if p.Kind == auth.Nobody || p.Kind == auth.ByOwner || covers(p.Grant, m) {
+		return nil
+	}
+	return &auth.Outside{Principal: p, Module: m}
+}
+
 // Decided logs a decision: the entry of its request does not say what it is about.
 func (o operators) Decided(d modproxy.Decision) {
 	o.logEvent(nil, "decided", d.Module.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),

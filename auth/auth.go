@@ -44,12 +44,16 @@ func (k Kind) String() string {
 
 // Grant is what a principal may do. The zero Grant is nothing.
 type Grant struct {
-	Scopes Scopes // whose modules may be read
-	Admin  bool   // may operate the proxy; it does not make anything readable
+	Scopes  Scopes // whose modules may be read
+	Admin   bool   // may operate the proxy; it does not make anything readable
+	Refresh bool   // may have the versions of what Scopes cover requested anew
 }
 
 // MayRead reports whether one of the scopes covers m.
 func (g Grant) MayRead(m modproxy.Module) bool { return g.Scopes.Covers(m) }
+
+// MayRefresh reports whether the versions of m may be requested anew: an operator refreshes all modules.
+func (g Grant) MayRefresh(m modproxy.Module) bool { return g.Admin || g.Refresh && g.MayRead(m) }
 
 // MayReadOf reports whether one of the scopes covers modules of a namespace of host; if that is empty, of any, and if it is
 // [AnySegment], of every one.

@@ -210,7 +210,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Pr
 	if err == nil && !p.MayRead(m) {
 		err = modproxy.ErrNotFound
 	}
-	p.Admin = false // the path is for fetching a package
+	p.Admin, p.Refresh = false, false // the path is for fetching a package
 	return p, err
 }
 

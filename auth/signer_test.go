@@ -51,7 +51,7 @@ func newSigned(t testing.TB, cfg auth.SignerConfig) *signed {
 	now := time.Now()
 	f.now = now.Add(now.Truncate(time.Hour).Add(90 * time.Minute).Sub(now))
 	var err error
-	f.text, _ = create(t, f.tokens, auth.Token{Name: "ci", Scopes: acme, Admin: true, Expires: f.now.Add(60 * time.Minute)})
+	f.text, _ = create(t, f.tokens, auth.Token{Name: "ci", Scopes: acme, Admin: true, Refresh: true, Expires: f.now.Add(60 * time.Minute)})
 	if f.token, err = f.tokens.Verify(f.text, f.now); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestRedeem(t *testing.T) {
 	segment := f.sign(t)
 	job := f.signFor(t, f.job, vpcPath, f.now)
 	p, err := f.signer.Redeem(segment, vpcPath, vpc, f.now)
-	if err != nil || p.ID != f.token.ID || p.Kind != auth.ByToken || p.Admin || !p.MayRead(vpc) {
+	if err != nil || p.ID != f.token.ID || p.Kind != auth.ByToken || p.Admin || p.Refresh || !p.MayRead(vpc) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if p, err := f.signer.Redeem(job, vpcPath, vpc, f.now); err != nil || p.ID != f.job.ID || p.Kind != auth.ByIssuer || !p.MayRead(vpc) || p.MayRead(other) {

@@ -36,6 +36,7 @@ type Token struct {
 	Revoked time.Time `json:"revoked,omitzero"` // zero: not
 	Scopes  []Scope   `json:"scopes,omitempty"` // whose modules may be read
 	Admin   bool      `json:"admin,omitempty"`
+	Refresh bool      `json:"refresh,omitempty"`
 }
 
 // Live reports whether the token is neither revoked nor expired at now.
@@ -199,7 +200,7 @@ func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
 	if r == nil {
 		return Principal{}, &Refused{Why: "no such token"}
 	}
-	p := Principal{Kind: ByToken, ID: r.ID, Name: r.Name, Until: r.Expires, Grant: Grant{r.Scopes, r.Admin}}
+	p := Principal{Kind: ByToken, ID: r.ID, Name: r.Name, Until: r.Expires, Grant: Grant{r.Scopes, r.Admin, r.Refresh}}
 	switch {
 	case !r.Revoked.IsZero():
 		return Principal{}, ended(p.String() + " was revoked on " + r.Revoked.UTC().Format(endedLayout))
@@ -246,7 +247,8 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 		return "", Token{}, err
 	}
 	text, id, hash := newToken()
-	made = Token{ID: id, Name: spec.Name, Created: now, Expires: spec.Expires.UTC(), Scopes: spec.Scopes, Admin: spec.Admin}
+	made = spec
+	made.ID, made.Created, made.Expires, made.Revoked = id, now, spec.Expires.UTC(), time.Time{}
 	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
 		var records []tokenRecord
 		for _, r := range old.Tokens {

@@ -17,6 +17,8 @@ type Walker struct {
 	// Providers has the releases of providers brought, too, and their packages for Platforms, or those of a Start.
 	Providers bool
 	Platforms []modproxy.Platform
+	// MayRead, if not nil, returns why the calls of packages of a module are not followed, which is told then.
+	MayRead   func(m modproxy.Module) error
 	CallsOnly bool // what is wrong with what calls nothing is not told, see [Options]
 	AtOnce    int  // how many modules are asked for and read at a time; zero: 8
 	Depth     int  // how many calls are followed of which each leads to the next; zero: 100

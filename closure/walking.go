@@ -211,6 +211,12 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 		tell(Trouble, err)
 		return
 	}
+	if r.MayRead != nil {
+		if err := r.MayRead(f.Module.Module); err != nil {
+			tell(Trouble, fmt.Errorf("%s: its calls are not followed: %w", f.Module, err))
+			return
+		}
+	}
 	to, err := r.enter(ctx, t, f, p)
 	if err != nil {
 		tell(Trouble, fmt.Errorf("%s: %w", f.Module, err))

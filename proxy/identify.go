@@ -21,10 +21,11 @@ func (h *Handler) identify(r *http.Request, e *Event) (context.Context, error) {
 	return identifyBy(h.cfg.Auth, r, e)
 }
 
-// identifyOperator returns the context of r with the operator that sent it. Other clients are told that the path does not exist.
-func (h *Handler) identifyOperator(r *http.Request, e *Event) (context.Context, error) {
+// identifyOperator returns the context of r with the operator that sent it, or with refresh, with a client that may refresh modules.
+// Other clients are told that the path does not exist.
+func (h *Handler) identifyOperator(r *http.Request, e *Event, refresh bool) (context.Context, error) {
 	ctx, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
-	if err == nil && !auth.PrincipalOf(ctx).Admin {
+	if p := auth.PrincipalOf(ctx); err == nil && !p.Admin && !(refresh && p.Refresh) {
 		err = notFound("there is nothing at this path")
 	}
 	return ctx, err

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 )
 
 // Mount is something that is answered beside the protocol.
@@ -22,6 +24,8 @@ type Mount struct {
 	// Public admits all clients, within [Config.Limits]; those that Auth identifies, if that is set. Handle must show
 	// them no more than they may read. Otherwise only operators are admitted.
 	Public bool
+	// Refresh admits, beside operators, clients that may refresh modules. Handle must limit them to their scopes.
+	Refresh bool
 	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid], [fs.ErrNotExist]: of the request.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
@@ -60,12 +64,14 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	if err := crossOrigin.Check(r); err != nil {
 		return &requestError{http.StatusForbidden, errors.New("a web page of another site has sent this request")}
 	}
-	identify := h.identifyOperator
+	var ctx context.Context
+	var err error
 	if m.Public {
-		identify = h.identify
+		ctx, err = h.identify(r, e)
+	} else {
+		ctx, err = h.identifyOperator(r, e, m.Refresh)
 	}
-	ctx, err := identify(r, e)
-	if err == nil && m.Public {
+	if err == nil && (m.Public || !auth.PrincipalOf(ctx).Admin) {
 		var client string
 		if ctx, client, err = h.admit(ctx, e, r.UserAgent(), patience); err == nil {
 			defer h.admission.turns.Give(client)

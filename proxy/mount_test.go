@@ -36,10 +36,12 @@ func TestMounts(t *testing.T) {
 	h := ownersSay(proxy.New(proxy.Config{
 		Operators: &auth.Authenticator{JWT: names{
 			"o.p.s": {Kind: auth.ByToken, Grant: auth.Grant{Admin: true}},
+			"r.e.f": {Kind: auth.ByToken, Grant: auth.Grant{Refresh: true}},
 			"r.e.a": {Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}},
 		}},
 		Mounts: []proxy.Mount{
 			{Method: "GET", Path: "/-/api/thing", Kind: "api", Handle: say("read", nil)},
+			{Method: "GET", Path: "/-/api/refresh", Kind: "api", Refresh: true, Handle: say("refreshed", nil)},
 			{Method: "POST", Path: "/-/api/thing", Kind: "api", Handle: say("written", nil)},
 			{Method: "GET", Path: "/-/api/absent", Kind: "api", Handle: say("", fmt.Errorf("thing: %w", fs.ErrNotExist))},
 			{Method: "GET", Path: "/-/api/invalid", Kind: "api", Handle: say("", modproxy.ErrInvalid)},
@@ -57,6 +59,11 @@ func TestMounts(t *testing.T) {
 		{"HEAD", "/-/api/thing", "X-Operator: yes", 200, ""},
 		{"GET", "/-/api/thing", "Authorization: Bearer o.p.s", 200, "read"},
 		{"GET", "/-/api/thing", "Authorization: Bearer r.e.a", 404, "nothing at this path"},
+		{"GET", "/-/api/thing", "Authorization: Bearer r.e.f", 404, "nothing at this path"},
+		{"GET", "/-/api/refresh", "Authorization: Bearer r.e.f", 200, "refreshed"},
+		{"GET", "/-/api/refresh", "Authorization: Bearer o.p.s", 200, "refreshed"},
+		{"GET", "/-/api/refresh", "Authorization: Bearer r.e.a", 404, "nothing at this path"},
+		{"GET", "/-/api/refresh", "", 401, "no token was shown"},
 		{"GET", "/-/api/thing", "Authorization: Bearer x.x.x", 401, "the token is not known"},
 		{"POST", "/-/api/thing", "", 401, "no token was shown"},
 		{"GET", "/-/api/thing", "", 401, "unauthorized"},

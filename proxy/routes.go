@@ -65,7 +65,7 @@ func (h *Handler) serve(w *response, r *http.Request, e *Event, q request, segme
 func (h *Handler) serveMetrics(w *response, r *http.Request, e *Event) error {
 	e.Kind = "metrics"
 	if h.cfg.Auth != nil {
-		if _, err := h.identifyOperator(r, e); err != nil {
+		if _, err := h.identifyOperator(r, e, false); err != nil {
 			return err
 		}
 	}
@@ -154,6 +154,6 @@ func (h *Handler) isOperator(r *http.Request, e *Event) bool {
 	if h.cfg.Local {
 		return true
 	}
-	_, err := h.identifyOperator(r, e)
+	_, err := h.identifyOperator(r, e, false)
 	return err == nil
 }

@@ -45,6 +45,8 @@ type Group struct {
 	Scopes []auth.Scope `yaml:"scopes" example:"[registry.terraform.io/*, registry.acme.example/acme]"`
 	// Admin allows operating the proxy and reading its metrics. It does not make any module readable.
 	Admin bool `yaml:"admin"`
+	// Refresh allows "modproxy refresh" for the modules of the scopes, as a job that publishes them needs it.
+	Refresh bool `yaml:"refresh"`
 }
 
 // algorithms are those that may be configured: all have a public key.
@@ -188,7 +190,7 @@ func (i *Issuer) grant(c claims) (groups []string, grant auth.Grant) {
 		if !slices.ContainsFunc(g.Match, misses) && (len(g.Values) == 0 || slices.ContainsFunc(g.Values, of)) {
 			groups = append(groups, g.Name)
 			grant.Scopes = append(grant.Scopes, g.Scopes...)
-			grant.Admin = grant.Admin || g.Admin
+			grant.Admin, grant.Refresh = grant.Admin || g.Admin, grant.Refresh || g.Refresh
 		}
 	}
 	return groups, grant

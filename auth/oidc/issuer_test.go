@@ -94,7 +94,7 @@ func (p *provider) issuer() oidc.Issuer {
 		Groups: []oidc.Group{
 			{Name: "infra", Match: []string{"repository=acme/infra"}, Scopes: []auth.Scope{infra}},
 			{Name: "staff", Values: []string{"staff", "guests"}, Scopes: []auth.Scope{public}},
-			{Name: "root", Values: []string{"ops"}, Match: []string{"mfa=true", "level=3"}, Admin: true},
+			{Name: "root", Values: []string{"ops"}, Match: []string{"mfa=true", "level=3"}, Admin: true, Refresh: true},
 		},
 	}
 }

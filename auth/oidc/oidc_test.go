@@ -51,7 +51,7 @@ func TestVerify(t *testing.T) {
 				t.Errorf("%s%s: %v (%s)", name, how, err, why(err))
 				continue
 			}
-			if got.Kind != auth.ByIssuer || len(got.ID) != 16 || !slices.Equal(got.Groups, c.groups) || got.Admin != c.admin ||
+			if got.Kind != auth.ByIssuer || len(got.ID) != 16 || !slices.Equal(got.Groups, c.groups) || got.Admin != c.admin || got.Refresh != c.admin ||
 				got.MayRead(module("corp", "infra")) != c.infra || got.MayRead(module("registry.terraform.io", "x")) != c.public {
 				t.Errorf("%s%s: %+v", name, how, got)
 			}

@@ -53,9 +53,15 @@ The token can read the modules of its scopes. A scope is a registry and a namesp
 such as registry.terraform.io/acme; either may be "*" as a whole, and "*" alone is
 every module.
 
+--refresh allows "modproxy refresh" for the modules of the scopes, for a job that
+publishes them. --admin allows all verbs that have --server, for every module; without
+a scope they see names, versions and sums, but no content: nothing is exported, no
+package is sent, and calls in packages are not followed.
+
 The data directory is created if it does not exist, unless --data names it.`,
 		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
   modproxy token create me --scope '*' --expires never
+  modproxy token create publish --refresh --scope registry.example.com/acme
   modproxy token create prometheus --admin`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +83,8 @@ The data directory is created if it does not exist, unless --data names it.`,
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
 	spec.Expires, _ = parseExpiry("30d")
 	addFlag(cmd, &spec.Expires, "expires", "how `long` it is valid, such as 12h or 30d, or never (default \"30d\")", parseExpiry)
-	cmd.Flags().BoolVar(&spec.Admin, "admin", false, "allow operating the proxy and reading its metrics, but no modules")
+	cmd.Flags().BoolVar(&spec.Admin, "admin", false, "allow operating the proxy and reading its metrics, but no content without --scope")
+	cmd.Flags().BoolVar(&spec.Refresh, "refresh", false, "allow refreshing the modules of its scopes")
 	return cmd
 }
 

@@ -37,13 +37,13 @@ func newTokenListCommand(env *environment) *cobra.Command {
 				return err
 			}
 			out, table := newTable()
-			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tADMIN")
+			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tRIGHTS")
 			for _, t := range list {
-				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.Name, t.ID, stateOf(t, time.Now()), scopesText(t.Scopes), map[bool]string{true: "yes", false: "-"}[t.Admin])
+				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.Name, t.ID, stateOf(t, time.Now()), scopesText(t.Scopes), rightsText(t))
 			}
 			return env.printf("%s", table())
 		},
-	}, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …}`)
+	}, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …, "refresh": …}`)
 }
 
 func stateOf(t auth.Token, now time.Time) string {
@@ -56,6 +56,17 @@ func stateOf(t auth.Token, now time.Time) string {
 		return "never expires"
 	}
 	return "expires " + t.Expires.Format(time.DateOnly)
+}
+
+func rightsText(t auth.Token) string {
+	var all []string
+	if t.Admin {
+		all = append(all, "admin")
+	}
+	if t.Refresh {
+		all = append(all, "refresh")
+	}
+	return cmp.Or(strings.Join(all, " "), "-")
 }
 
 func scopesText(scopes []auth.Scope) string {
@@ -97,6 +108,9 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	if t.Admin && own != "" {
 		fmt.Fprintf(&b, "\nTo operate the proxy: MODPROXY_TOKEN=mp_… modproxy ls --server %s\nFor its metrics: curl --header 'Authorization: Bearer mp_…' %s\n",
 			shellQuote(base), shellQuote(base+"/-/metrics"))
+	}
+	if t.Refresh && own != "" {
+		fmt.Fprintf(&b, "\nTo refresh modules: MODPROXY_TOKEN=mp_… modproxy refresh --server %s ADDRESS\n", shellQuote(base))
 	}
 	if unknown := unknownHosts(c, t); len(unknown) > 0 {
 		fmt.Fprintf(&b, "\nThe scopes name hosts that are not among the upstreams: %s.\n", strings.Join(unknown, ", "))
