@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
@@ -135,17 +136,19 @@ var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
 
 // checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here
 // so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address. Where
-// clients are identified, one that shows what identifies it passes: a page has nothing to show.
-func (h *Handler) checkName(r *http.Request) error {
-	if !h.cfg.Local || h.hasName(r.Host) && h.mayKnow(r) {
+// clients are identified, one with a valid token passes, and the path of a file that is signed: the page can send any header, but
+// has neither of them.
+func (h *Handler) checkName(r *http.Request, now time.Time) error {
+	if !h.cfg.Local || h.hasName(r.Host) && h.mayKnow(r) || h.isOwnName(r.Host) {
 		return nil
 	}
-	signed, _ := auth.CutSegment(r.URL.EscapedPath())
-	if h.cfg.Auth != nil && (signed != "" || len(r.Header["Authorization"]) > 0) {
-		return nil
+	if signed, _ := auth.CutSegment(r.URL.EscapedPath()); h.cfg.Auth != nil && signed != "" {
+		return nil // its request is refused unless the segment is valid
 	}
-	if h.isOwnName(r.Host) {
-		return nil
+	if h.cfg.Auth != nil && len(r.Header["Authorization"]) > 0 {
+		if _, err := h.cfg.Auth.Identify(r.Context(), r.Header, now); err == nil {
+			return nil
+		}
 	}
 	return errForeignName
 }

@@ -202,7 +202,7 @@ func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 		res, e := &both.response, &both.Event
 		defer func() { h.finish(res, r, e, recover()) }()
 		w.Header()["X-Content-Type-Options"] = noSniff
-		err := h.checkName(r)
+		err := h.checkName(r, both.Event.Time)
 		if err == nil {
 			err = f(res, r, e)
 		}

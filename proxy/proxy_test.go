@@ -305,6 +305,7 @@ func TestReady(t *testing.T) {
 		"everybody may read":      {func(*proxy.Config) {}, nil, plain},
 		"the operator":            {func(*proxy.Config) {}, []string{"X-Operator", "yes"}, whole},
 		"on this machine":         {func(c *proxy.Config) { c.Local = true }, []string{"Host", "127.0.0.1"}, whole},
+		"on it, by scopes":        {func(c *proxy.Config) { asking(c); c.Local, c.Auth.Anonymous = true, auth.Scopes{auth.Everything} }, []string{"Host", "127.0.0.1"}, plain},
 		"without a token":         {asking, nil, plain},
 		"with a bad token":        {asking, bearer("x.x.x"), plain},
 		"a reader of everything":  {asking, bearer("r.e.a"), plain},

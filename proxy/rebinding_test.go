@@ -65,8 +65,10 @@ func TestNameThatIsNotOursForAnybody(t *testing.T) {
 		others + "/versions", base + "/versions", base + "/1.1.0/download", archive, "/" + host + "/v1/modules/none/network/aws/versions",
 		"/" + host + "/.well-known/terraform.json", "/.well-known/terraform.json", "/-/public", "/", "/nowhere",
 	} {
-		if res := get(h, path, foreign...); res.StatusCode != http.StatusMisdirectedRequest {
-			t.Errorf("%s: %s", path, res.Status)
+		for _, header := range [][]string{nil, bearer("junk"), bearer(tokens["acme"] + "x"), {"Authorization", "Basic Og=="}} {
+			if res := get(h, path, append(header, foreign...)...); res.StatusCode != http.StatusMisdirectedRequest {
+				t.Errorf("%s, %q: %s", path, header, res.Status)
+			}
 		}
 	}
 	for _, name := range []string{"127.0.0.1:8080", host} {

@@ -149,9 +149,9 @@ func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 	return err
 }
 
-// isOperator reports whether r is from an operator, or where clients need no credential, from this machine.
+// isOperator reports whether r is from an operator, or from this machine if clients need no credential for anything.
 func (h *Handler) isOperator(r *http.Request, e *Event) bool {
-	if h.cfg.Local {
+	if h.cfg.Local && h.cfg.Auth == nil {
 		return true
 	}
 	_, err := h.identifyOperator(r, e, false)
