@@ -69,7 +69,7 @@ var layers = map[string][]string{
 	"catalog":       {""},
 	"ahead":         {"", "closure"},
 	"closure":       {"", "hostname", "lockfile", "store"},
-	"bundle":        {"", "hostname", "ledger", "pack", "release", "store"},
+	"bundle":        {"", "hostname", "ledger", "pack", "policy", "release", "store"},
 	"nested":        {"", "closure", "fair", "fetch", "internal/memory", "pack", "rewrite"},
 	"lock":          {"", "hostname", "ledger", "lockfile", "rewrite", "internal/hint"},
 	"lockfile":      {"", "hostname"},

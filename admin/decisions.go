@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -23,11 +23,13 @@ type Decision struct {
 // Soon is how long before its end an approval is said to end.
 const Soon = 14 * 24 * time.Hour
 
-// decisions lists the decisions about a module, or all, in the order in which they were made.
+// decisions lists the decisions about a module, or about some that a glob matches, or all, in the order in which they were made.
 func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (done none, err error) {
-	wanted, err := in.choice()
-	if err != nil {
-		return done, err
+	var wanted modproxy.Module
+	if in != (Name{}) {
+		if wanted, err = policy.ParseAddress(in.Module, ""); err != nil {
+			return done, err
+		}
 	}
 	list, _, err := s.Ledger.Decisions(ctx, 0)
 	if err != nil {
@@ -35,7 +37,7 @@ func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (d
 	}
 	now := time.Now()
 	for i, stands := range policy.Standing(list, now) {
-		if d := list[i]; in == (Name{}) || d.Module.Folded() == wanted.Module.Folded() {
+		if d := list[i]; in == (Name{}) || policy.IsAbout(d, wanted) {
 			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(Soon))
 			each(Decision{NameOf(d.Module.At("")), d, stands, soon})
 		}
@@ -45,7 +47,7 @@ func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (d
 
 // Decide is a decision to make.
 type Decide struct {
-	Module   string          `json:"module"`
+	Module   string          `json:"module"` // an address, or a glob as in the rules of the policy
 	Action   modproxy.Action `json:"action"`
 	Versions string          `json:"versions,omitempty"` // a version or a constraint; empty for every version
 	Reason   string          `json:"reason,omitempty"`
@@ -64,7 +66,7 @@ type Decided struct {
 // decide makes a decision, which counts when it returns.
 func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decided, err error) {
 	d := modproxy.Decision{Action: in.Action, Reason: in.Reason, Link: in.Link, Until: in.Until, Time: time.Now().UTC()}
-	if d.Module, err = hostname.ParseAddress(in.Module, ""); err != nil {
+	if d.Module, err = policy.ParseAddress(in.Module, ""); err != nil {
 		return out, err
 	}
 	if in.Versions != "" {
@@ -86,17 +88,17 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 	if err := s.Gate.Follow(ctx); err != nil {
 		return out, err
 	}
-	was, others, err := s.Gate.Place(ctx, d)
+	place, err := s.Gate.Place(ctx, d)
 	if err == nil {
 		out.Remarks, err = s.Gate.Remarks(ctx, d)
 	}
 	switch {
 	case err != nil:
 		return out, err
-	case was == nil && policy.Ends(d):
-		return out, nothingToEnd(d, others)
-	case was != nil && same(*was, d):
-		d, out.Known = *was, true
+	case place.Was == nil && len(place.Same) == 0 && policy.Ends(d):
+		return out, nothingToEnd(d, place.Others)
+	case place.Was != nil && !place.Partly && same(*place.Was, d):
+		d, out.Known = *place.Was, true
 	default:
 		if err = s.Ledger.Decide(ctx, d); err != nil {
 			return out, err
@@ -123,13 +125,18 @@ func nothingToEnd(d modproxy.Decision, others []modproxy.Decision) error {
 	}
 	text := fmt.Sprintf("%s is not %s", What(d.Module.String(), d.Versions), state)
 	for _, o := range others {
-		text += fmt.Sprintf("; %s is: \"modproxy %s %s", What(o.Module.String(), o.Versions), verb, o.Module)
-		if o.Versions != "" {
-			text += " '" + o.Versions + "'"
-		}
-		text += "\" ends that"
+		text += fmt.Sprintf("; %s is: \"%s\" ends that", What(o.Module.String(), o.Versions), commandText(verb, o.Module, o.Versions))
 	}
 	return absent(text)
+}
+
+// commandText returns the command line for a verb about versions of a module, or of all modules that a glob matches.
+func commandText(verb string, m modproxy.Module, versions string) string {
+	text := "modproxy " + verb + " " + clean.ShellQuote(m.String())
+	if versions != "" {
+		text += " " + clean.ShellQuote(versions)
+	}
+	return text
 }
 
 // What names the versions of a module that a decision is about.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // By is what the name of who decided begins with if the decision came in a bundle.
@@ -29,9 +30,14 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 		return name{d.Module.Folded(), d.Action, d.Versions, d.Time.UnixNano()}
 	}
 	known := map[name]bool{}
+	here := &decidedHere{Log: x.Ledger}
 	for _, d := range made {
 		known[nameOf(d)] = true
+		if !strings.HasPrefix(d.By, By) {
+			here.list = append(here.list, d)
+		}
 	}
+	ours := &policy.Gate{Ledger: here}
 	for _, d := range x.Decisions {
 		if known[nameOf(d)] || !d.Until.IsZero() && d.Until.Before(time.Now()) {
 			continue
@@ -39,7 +45,7 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 		if err := x.Gate.Follow(ctx); err != nil {
 			return nil, err
 		}
-		if ok, err := x.wanted(ctx, d); err != nil {
+		if ok, err := x.wanted(ctx, ours, d); err != nil {
 			return nil, err
 		} else if !ok {
 			continue
@@ -55,16 +61,26 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 	return items, x.Gate.Follow(ctx)
 }
 
-// wanted reports whether a decision of the other side is taken over.
-func (x *imports) wanted(ctx context.Context, d modproxy.Decision) (bool, error) {
-	was, others, err := x.Gate.Place(ctx, d)
+// decidedHere is the ledger with the decisions that came in no bundle.
+type decidedHere struct {
+	*ledger.Log
+	list []modproxy.Decision
+}
+
+// Decisions implements [policy.Ledger].
+func (l *decidedHere) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
+	return l.list[from:], int64(len(l.list)), nil
+}
+
+// wanted reports whether a decision of the other side is taken over. None ends or overrules what refuses by a decision made here,
+// which are ours, for any module that both are about.
+func (x *imports) wanted(ctx context.Context, ours *policy.Gate, d modproxy.Decision) (bool, error) {
+	here, err := ours.Place(ctx, d)
 	if err != nil {
 		return false, err
 	}
-	stands := func(o modproxy.Decision) bool { // and was made here
-		return (o.Action == modproxy.Block || o.Action == modproxy.Reject) && !strings.HasPrefix(o.By, By)
-	}
-	if was != nil && stands(*was) {
+	refuses := func(o modproxy.Decision) bool { return o.Action == modproxy.Block || o.Action == modproxy.Reject }
+	if here.Was != nil && refuses(*here.Was) {
 		return false, nil
 	}
 	switch {
@@ -72,8 +88,9 @@ func (x *imports) wanted(ctx context.Context, d modproxy.Decision) (bool, error)
 		return true, nil
 	case !x.AllDecisions:
 		return false, nil
-	case d.Action != modproxy.Approve: // it ends what came from the other side, and nothing else
-		return was != nil && strings.HasPrefix(was.By, By), nil
+	case d.Action == modproxy.Approve:
+		return !slices.ContainsFunc(here.Same, refuses) && !slices.ContainsFunc(here.Others, refuses), nil
 	}
-	return !slices.ContainsFunc(others, stands), nil
+	all, err := x.Gate.Place(ctx, d) // it ends what came from the other side, and nothing else
+	return (all.Was != nil || len(all.Same) > 0) && here.Was == nil && len(here.Same) == 0, err
 }

@@ -1,6 +1,7 @@
 package bundle_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,59 @@ func TestDecisionsOfBothSides(t *testing.T) {
 			if got, err := states(x, t.Context(), there.export(nil)); err != nil || got != want {
 				t.Errorf("%s, all decisions %t: %q, %v; want %q", name, all, got, err, want)
 			}
+		}
+	}
+}
+
+// What refuses here stays in force, whether it was decided about a module or a glob, and whatever the other side decides about either.
+func TestImportOverrulesNothing(t *testing.T) {
+	one, glob, wide, other := network, network, network, network
+	glob.Host, wide.Host, wide.Name, other.Host = "*", "*", "*", "other.example.com"
+	type made struct {
+		modproxy.Module
+		modproxy.Action
+		versions string
+	}
+	const approve, reject, block, unblock = modproxy.Approve, modproxy.Reject, modproxy.Block, modproxy.Unblock
+	for name, test := range map[string]struct {
+		here, there []made
+		want        string // the actions that are taken over
+	}{
+		"block of a glob":           {nil, []made{{glob, block, ""}}, "block"},
+		"block of another module":   {nil, []made{{other, block, ""}}, ""},
+		"approval of a glob":        {[]made{{one, reject, "1.0.0"}}, []made{{glob, approve, "< 2"}}, ""},
+		"approval of a module":      {[]made{{glob, reject, ""}}, []made{{one, approve, "1.0.0"}}, ""},
+		"approval of other modules": {[]made{{other, reject, ""}}, []made{{one, approve, "1.0.0"}}, "approve"},
+		"unblock of a glob":         {[]made{{one, block, ""}}, []made{{glob, block, ""}, {glob, unblock, ""}}, "block"},
+		"unblock of a module":       {[]made{{glob, block, ""}}, []made{{one, block, ""}, {one, unblock, ""}}, ""},
+		"block, then unblock":       {nil, []made{{glob, block, ""}, {one, unblock, ""}}, "block unblock"},
+		"reject, then approve":      {[]made{{one, reject, "1.0.0"}}, []made{{wide, reject, "1.0.0"}, {one, approve, "1.0.0"}}, "reject"},
+		"what was ended here":       {[]made{{one, reject, "1.0.0"}, {glob, approve, "1.0.0"}}, []made{{one, approve, "< 2"}}, "approve"},
+	} {
+		here, there := newSide(t), newSide(t)
+		for _, m := range []modproxy.Module{network, subnet} {
+			there.keep(m.At("1.0.0"), m.Name)
+		}
+		for i, side := range []*side{here, there} {
+			for j, d := range [][]made{test.here, test.there}[i] {
+				at := long.Add(time.Duration(i)*time.Hour + time.Duration(j)*time.Minute)
+				decision := modproxy.Decision{Module: d.Module, Action: d.Action, Versions: d.versions, By: "operator", Time: at, Reason: "x"}
+				must(t, side.log.Decide(t.Context(), decision))
+			}
+		}
+		x := here.importer(there)
+		x.AllDecisions = true
+		if _, err := states(x, t.Context(), there.export(nil)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		list, _, err := here.log.Decisions(t.Context(), int64(len(test.here)))
+		must(t, err)
+		var got []string
+		for _, d := range list {
+			got = append(got, string(d.Action))
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: %q was taken over, want %q", name, got, test.want)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // An Exporter makes bundles of what a registry has.
@@ -78,7 +79,7 @@ func (x *Exporter) Begin(
 		return nil, fmt.Errorf("%w: there is nothing to export", modproxy.ErrNotFound)
 	}
 	for _, d := range decisions {
-		if modules[d.Module.Folded()] {
+		if concerns(d, modules) {
 			text, err := ledger.FormatDecision(d)
 			if err != nil {
 				return nil, err
@@ -91,6 +92,19 @@ func (x *Exporter) Begin(
 		e.out, err = NewWriter(e.Ledger, e.manifest, &e.index)
 	}
 	return e, err
+}
+
+// concerns reports whether a decision is about some of the modules, which are folded.
+func concerns(d modproxy.Decision, modules map[modproxy.Module]bool) bool {
+	if !d.IsGlob() {
+		return modules[d.Module.Folded()]
+	}
+	for m := range modules {
+		if policy.IsAbout(d, m) {
+			return true
+		}
+	}
+	return false
 }
 
 // releasesFirst orders releases of providers before everything else.

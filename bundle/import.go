@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // An Importer takes what bundles have.
@@ -31,8 +32,8 @@ type Importer struct {
 	Gate interface {
 		// Follow reads the decisions that were made since.
 		Follow(ctx context.Context) error
-		// Place returns the decision in force that d takes the place of, or nil, and the others of its kind about its module.
-		Place(ctx context.Context, d modproxy.Decision) (was *modproxy.Decision, others []modproxy.Decision, err error)
+		// Place returns the decisions in force that d meets.
+		Place(ctx context.Context, d modproxy.Decision) (policy.Place, error)
 	}
 	Scratch      string      // the directory for a package while it is verified
 	Limits       pack.Limits // of a package

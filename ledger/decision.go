@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/module"
@@ -31,9 +33,9 @@ var (
 //	reason a bucket that everybody can read
 //	link https://example.com/advisory
 //
-// Errors are [modproxy.ErrInvalid].
+// The path of a glob is the glob itself, as in */acme/vpc/aws. Errors are [modproxy.ErrInvalid].
 func FormatDecision(d modproxy.Decision) ([]byte, error) {
-	key, err := Key(d.At("0.0.0")) // whose path is that of every version
+	path, err := decisionPath(d)
 	if err := cmp.Or(err, checkTime(d.Time), checkDecision(d)); err != nil {
 		return nil, err
 	}
@@ -41,8 +43,32 @@ func FormatDecision(d modproxy.Decision) ([]byte, error) {
 	if !d.Until.IsZero() {
 		until = d.Until.UTC().Format(time.RFC3339Nano)
 	}
-	return formatText(decisionPrefix+key.Path+" "+string(d.Action), decisionLines,
+	return formatText(decisionPrefix+path+" "+string(d.Action), decisionLines,
 		d.Time.UTC().Format(time.RFC3339Nano), d.By, d.Versions, until, d.Reason, d.Link)
+}
+
+var globs = regexp.MustCompile(`^[0-9a-z.:*-]{1,300}(/[0-9a-z_*-]{1,300}){2,3}$`)
+
+// decisionPath returns the path in the key of the module that d is about, or its glob.
+func decisionPath(d modproxy.Decision) (string, error) {
+	if glob := d.Module.String(); d.IsGlob() {
+		if !globs.MatchString(glob) || strings.Contains(glob, "**") {
+			return "", fmt.Errorf("%w: glob %.200q: want lower-case segments of an address, with * for any part of one", modproxy.ErrInvalid, glob)
+		}
+		return glob, nil
+	}
+	key, err := Key(d.At("0.0.0")) // every version has the same path
+	return key.Path, err
+}
+
+// parseDecisionPath is the inverse of decisionPath.
+func parseDecisionPath(path string) (modproxy.Module, error) {
+	if !strings.Contains(path, "*") {
+		v, err := ParseKey(module.Version{Path: path, Version: "v0.0.0"})
+		return v.Module, err
+	}
+	segments := append(strings.Split(path, "/"), "", "", "")
+	return modproxy.Module{Host: segments[0], Namespace: segments[1], Name: segments[2], System: segments[3]}, nil
 }
 
 func checkDecision(d modproxy.Decision) error {
@@ -75,9 +101,9 @@ func checkDecision(d modproxy.Decision) error {
 // ParseDecision is the inverse of [FormatDecision]; its error is [modproxy.ErrInvalid].
 func ParseDecision(text []byte) (modproxy.Decision, error) {
 	first, value := parseText(text, decisionLines)
-	v, err := ParseKey(module.Version{Path: first[1], Version: "v0.0.0"})
+	m, err := parseDecisionPath(first[1])
 	d := modproxy.Decision{
-		Module: v.Module, Action: modproxy.Action(first[2]), Time: parseTime(value[0]), By: value[1], Versions: value[2],
+		Module: m, Action: modproxy.Action(first[2]), Time: parseTime(value[0]), By: value[1], Versions: value[2],
 		Reason: value[4], Link: value[5],
 	}
 	if value[3] != "" {

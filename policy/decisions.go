@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/modproxy/modproxy"
 )
 
@@ -16,27 +18,33 @@ type Decided struct {
 	Deprecation *modproxy.Decision
 }
 
-// decisions are those that count, by folded module. They are not changed.
-type decisions map[modproxy.Module]*moduleDecisions
-
-type moduleDecisions struct {
-	blocks, reviews, deprecations kept
-	made                          int // how many there were, with those that others have taken the place of
+// decisions are all decisions that count, by the module or glob that they are about. They are not changed.
+type decisions struct {
+	byAddress map[modproxy.Module]*moduleDecisions // by folded address
+	globs     *node[*moduleDecisions]              // those about globs; nil if there are none
+	merged    *lru.Cache[modproxy.Module, *moduleDecisions]
+	made      int // how many decisions there were, with those that others have replaced
 }
 
-// kept are the decisions of one kind that none has taken the place of.
+// moduleDecisions are the decisions about one address, or about all addresses that match a module.
+type moduleDecisions struct {
+	address                       modproxy.Module
+	blocks, reviews, deprecations kept
+}
+
+// kept are the last decisions of one kind about the same versions, also those that only end others.
 type kept struct {
 	exact  map[string]standing // those about one version, by its [modproxy.Version.Rank]
 	ranges map[string]standing // the others, by the one spelling of their versions
 }
 
-// standing is a decision that none has taken the place of.
+// standing is a decision that no later one about the same address and versions has replaced.
 type standing struct {
 	*modproxy.Decision
 	versions modproxy.Constraint
 	exact    *modproxy.Version // if it is about one version
 	key      string            // in kept
-	number   int               // later decisions have greater ones
+	number   int               // its position among all decisions
 }
 
 func newStanding(d *modproxy.Decision) standing {
@@ -67,10 +75,10 @@ func (k *kept) list(s standing) *map[string]standing {
 	return &k.ranges
 }
 
+// put adds s, unless there is a later decision about the same versions.
 func (k *kept) put(s standing) {
 	list := k.list(s)
-	if Ends(*s.Decision) {
-		delete(*list, s.key)
+	if (*list)[s.key].number > s.number {
 		return
 	}
 	if *list == nil {
@@ -79,24 +87,29 @@ func (k *kept) put(s standing) {
 	(*list)[s.key] = s
 }
 
-// all returns every decision, in the order in which they were made.
+// get returns the last decision about the versions of s, or a zero one.
+func (k *kept) get(s standing) standing { return (*k.list(s))[s.key] }
+
+// all returns every decision that does not only end others, in the order in which they were made.
 func (k *kept) all() []standing {
 	return slices.SortedFunc(func(yield func(standing) bool) {
 		for _, list := range []map[string]standing{k.exact, k.ranges} {
 			for _, s := range list {
-				if !yield(s) {
+				if !Ends(*s.Decision) && !yield(s) {
 					return
 				}
 			}
 		}
-	}, func(a, b standing) int { return a.number - b.number })
+	}, inOrder)
 }
+
+func inOrder(a, b standing) int { return a.number - b.number }
 
 // of returns the last decision that is about a version, which has ranks.
 func (k *kept) of(v modproxy.Version, ranks []string) *modproxy.Decision {
 	var last standing
 	see := func(s standing, ok bool) {
-		if ok && s.about(v) && (last.Decision == nil || s.number > last.number) {
+		if ok && s.number > last.number && !Ends(*s.Decision) && s.about(v) {
 			last = s
 		}
 	}
@@ -111,30 +124,47 @@ func (k *kept) of(v modproxy.Version, ranks []string) *modproxy.Decision {
 }
 
 // with returns all with more decisions, in the order in which they were made.
-func (all decisions) with(more []modproxy.Decision) decisions {
-	grown := maps.Clone(all)
-	if grown == nil {
-		grown = decisions{}
+func (all *decisions) with(more []modproxy.Decision) *decisions {
+	grown := &decisions{byAddress: maps.Clone(all.byAddress), globs: all.globs, made: all.made}
+	if grown.byAddress == nil {
+		grown.byAddress = map[modproxy.Module]*moduleDecisions{}
 	}
 	changed := map[modproxy.Module]bool{}
+	aboutGlobs := false
 	for i := range more {
 		d := &more[i]
 		m := d.Module.Folded()
 		if !changed[m] {
-			grown[m] = grown[m].clone()
+			grown.byAddress[m] = grown.byAddress[m].clone(m)
 			changed[m] = true
 		}
+		aboutGlobs = aboutGlobs || d.IsGlob()
 		made := newStanding(d)
-		made.number = grown[m].made
-		grown[m].made++
-		grown[m].kind(d.Action).put(made)
+		grown.made++
+		made.number = grown.made
+		grown.byAddress[m].kind(d.Action).put(made)
+	}
+	if aboutGlobs {
+		grown.globs = &node[*moduleDecisions]{}
+		for address, about := range grown.byAddress {
+			if isGlobAddress(address) {
+				segments := segmentsOf(address)
+				grown.globs.add(segments[:], about)
+			}
+		}
+	}
+	if grown.globs != nil {
+		grown.merged, _ = lru.New[modproxy.Module, *moduleDecisions](maxMerged) // fails for no size only
 	}
 	return grown
 }
 
-func (m *moduleDecisions) clone() *moduleDecisions {
+const maxMerged = 4096 // modules that decisions about globs are about, too
+
+// clone returns a copy of m, which may be nil, to be changed.
+func (m *moduleDecisions) clone(address modproxy.Module) *moduleDecisions {
 	if m == nil {
-		return &moduleDecisions{}
+		return &moduleDecisions{address: address}
 	}
 	c := *m
 	for _, k := range c.kinds() {
@@ -161,13 +191,17 @@ func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 	return &m.reviews
 }
 
-// Standing tells of each decision of a list, in the order in which they were made, whether it is in force.
+// Standing reports of each decision of a list, in the order in which they were made, whether it is in force. One about a glob is,
+// until a later one is about all modules that the glob matches.
 func Standing(list []modproxy.Decision, now time.Time) []bool {
 	last := map[*modproxy.Decision]bool{}
-	for _, m := range decisions(nil).with(list) {
-		for _, kind := range m.kinds() {
+	all := new(decisions).with(list)
+	for address := range all.byAddress {
+		for _, kind := range all.about(address).kinds() {
 			for _, s := range kind.all() {
-				last[s.Decision] = !ended(s.Decision, now)
+				if s.Module.Folded() == address {
+					last[s.Decision] = !ended(s.Decision, now)
+				}
 			}
 		}
 	}
@@ -178,24 +212,68 @@ func Standing(list []modproxy.Decision, now time.Time) []bool {
 	return stands
 }
 
-// Place returns the decision in force that d takes the place of, or nil, and the others in force that are of its kind
-// and about its module.
-func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (was *modproxy.Decision, others []modproxy.Decision, err error) {
+// A Place says which decisions in force a new one is about to replace, and which it is not.
+type Place struct {
+	// Was is of the same kind, and about the same versions of every module that the new decision is about; it may be nil.
+	Was *modproxy.Decision
+	// Partly says that later decisions have replaced Was for some of these modules.
+	Partly bool
+	// Same are the others that are about the same versions of some of these modules, and Others those about other versions.
+	Same, Others []modproxy.Decision
+}
+
+// Place returns the place of d.
+func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err error) {
 	s, err := g.now(ctx)
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
 	now, made := time.Now(), newStanding(&d)
-	for _, s := range s.decisions.about(d.Module).kind(d.Action).all() {
+	whole := s.decisions.about(d.Module).kind(d.Action).get(made)
+	for _, s := range s.decisions.overlapping(d.Module, d.Action) {
 		switch {
 		case ended(s.Decision, now):
-		case s.key == made.key:
-			was = s.Decision
+		case s.key != made.key:
+			p.Others = append(p.Others, *s.Decision)
+		case s.Decision == whole.Decision:
+			p.Was = s.Decision
 		default:
-			others = append(others, *s.Decision)
+			p.Same = append(p.Same, *s.Decision)
 		}
 	}
-	return was, others, nil
+	for _, about := range s.decisions.within(d.Module) {
+		p.Partly = p.Partly || about.kind(d.Action).get(made).number > whole.number
+	}
+	return p, nil
+}
+
+// overlapping returns the decisions in force of the kind of an action that are about some of the modules that m, a module or a
+// glob, matches, in the order in which they were made.
+func (all *decisions) overlapping(m modproxy.Module, a modproxy.Action) []standing {
+	list := all.about(m).kind(a).all()
+	for _, about := range all.within(m) {
+		for _, s := range about.kind(a).all() {
+			if s.Module.Folded() == about.address {
+				list = append(list, s)
+			}
+		}
+	}
+	slices.SortFunc(list, inOrder)
+	return list
+}
+
+// within returns the decisions about each address that overlaps m, but is not about all that m matches: none, unless m is a glob.
+func (all *decisions) within(m modproxy.Module) (list []*moduleDecisions) {
+	m = m.Folded()
+	if !isGlobAddress(m) {
+		return nil
+	}
+	for address := range all.byAddress {
+		if overlap(address, m) && !contains(address, m) {
+			list = append(list, all.about(address))
+		}
+	}
+	return list
 }
 
 // Decisions returns the decisions that are about a version.
@@ -210,14 +288,55 @@ func (g *Gate) Decisions(ctx context.Context, v modproxy.ModuleVersion) (Decided
 
 var noDecisions = &moduleDecisions{}
 
-// about returns the decisions about a module.
-func (all decisions) about(m modproxy.Module) *moduleDecisions {
-	if len(all) > 0 {
-		if about := all[m.Folded()]; about != nil {
-			return about
+// IsAbout reports whether d is about m, in any spelling, or if m is a glob about some modules that it matches.
+func IsAbout(d modproxy.Decision, m modproxy.Module) bool {
+	return overlap(d.Module.Folded(), m.Folded())
+}
+
+// about returns the decisions about a module; of a glob, those that are about all modules that it matches.
+func (all *decisions) about(m modproxy.Module) *moduleDecisions {
+	if all.made == 0 {
+		return noDecisions
+	}
+	m = m.Folded()
+	if all.globs != nil {
+		if merged := all.merge(m); merged != nil {
+			return merged
 		}
 	}
+	if about := all.byAddress[m]; about != nil {
+		return about
+	}
 	return noDecisions
+}
+
+// merge returns the decisions about a module and about the globs that match it, or nil if no glob does.
+func (all *decisions) merge(m modproxy.Module) *moduleDecisions {
+	if merged, ok := all.merged.Get(m); ok {
+		return merged
+	}
+	var merged *moduleDecisions
+	add := func(more *moduleDecisions) {
+		if merged == nil {
+			merged = &moduleDecisions{address: m}
+		}
+		for i, kind := range more.kinds() {
+			for _, list := range []map[string]standing{kind.exact, kind.ranges} {
+				for _, s := range list {
+					merged.kinds()[i].put(s)
+				}
+			}
+		}
+	}
+	segments := segmentsOf(m)
+	all.globs.find(segments[:], add)
+	if about := all.byAddress[m]; merged != nil && about != nil {
+		add(about)
+	}
+	if merged != nil {
+		all.merged.Add(m, merged)
+	}
+	return merged
 }
 
 // of returns the decisions about a version.
@@ -233,4 +352,10 @@ func (m *moduleDecisions) of(v modproxy.Version) Decided {
 }
 
 // blocked returns the block of every version, or nil.
-func (m *moduleDecisions) blocked() *modproxy.Decision { return m.blocks.ranges[""].Decision }
+func (m *moduleDecisions) blocked() *modproxy.Decision {
+	block := m.blocks.ranges[""].Decision
+	if block == nil || Ends(*block) {
+		return nil
+	}
+	return block
+}

@@ -180,7 +180,11 @@ func stepOf(d *modproxy.Decision) Step {
 	if d.Reason != "" {
 		says += ": " + d.Reason
 	}
-	return Step{"decision", strings.TrimSpace(string(d.Action) + " " + d.Versions), outcome, says}
+	rule := string(d.Action)
+	if d.IsGlob() {
+		rule += " " + d.Module.String()
+	}
+	return Step{"decision", strings.TrimSpace(rule + " " + d.Versions), outcome, says}
 }
 
 func forOthers(r *Rule) string { return "is for " + strings.Join(r.Groups, ", ") + " only" }

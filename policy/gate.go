@@ -51,7 +51,7 @@ type Gate struct {
 // state is what verdicts are made of. It is not changed.
 type state struct {
 	rules      *Rules
-	decisions  decisions
+	decisions  *decisions
 	selections *lru.Cache[selectionKey, *Selection]
 	lists      *lru.Cache[listKey, list]
 }
@@ -70,11 +70,11 @@ const (
 
 func (g *Gate) start() {
 	open, _ := Compile(Config{})
-	g.state.Store(newState(open, nil))
+	g.state.Store(newState(open, new(decisions)))
 	g.changing, g.began = make(chan struct{}, 1), time.Now()
 }
 
-func newState(rules *Rules, all decisions) *state {
+func newState(rules *Rules, all *decisions) *state {
 	selections, _ := lru.New[selectionKey, *Selection](maxSelections) // fails for no size only
 	lists, _ := lru.New[listKey, list](maxLists)
 	return &state{rules, all, selections, lists}
@@ -159,7 +159,7 @@ func (g *Gate) now(ctx context.Context) (*state, error) {
 }
 
 // idle reports whether everything is allowed.
-func (s *state) idle() bool { return s.rules.trivial && len(s.decisions) == 0 }
+func (s *state) idle() bool { return s.rules.trivial && s.decisions.made == 0 }
 
 // of returns the rules for a module and the client of ctx; nil when everything is allowed.
 func (s *state) of(ctx context.Context, m modproxy.Module) *Selection {
@@ -235,14 +235,18 @@ func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error 
 	return g.CheckClientBy(ctx, v, g.Sights)
 }
 
-// CheckNamespace returns an error if the client of ctx may use no module of a namespace, whatever it is called. Decisions about
-// single modules do not count. Its error is [modproxy.ErrDenied] for what is refused.
+// CheckNamespace returns an error if the client of ctx may use no module of a namespace, whatever it is called. Of the decisions, only
+// those about all modules of the namespace count. Its error is [modproxy.ErrDenied] for what is refused.
 func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
 		return err
 	}
+	every := modproxy.Module{Host: host, Namespace: namespace, Name: "*", System: "*"}
 	verdict := s.rules.namespace(host, namespace, modproxy.AskerOf(ctx).Groups)
+	if block := s.decisions.about(every).blocked(); block != nil && verdict.Outcome != Reserved {
+		verdict = Verdict{Outcome: Blocked, Decision: block}
+	}
 	if !verdict.Refused() || s.rules.Audit && verdict.Outcome != Reserved {
 		return nil
 	}

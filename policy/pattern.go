@@ -94,6 +94,22 @@ func (p Pattern) Match(m modproxy.Module) bool {
 	return true
 }
 
+// Module returns the pattern as the address in a [modproxy.Decision].
+func (p Pattern) Module() modproxy.Module {
+	return modproxy.Module{Host: p.segments[0], Namespace: p.segments[1], Name: p.segments[2], System: p.segments[3]}
+}
+
+// ParseAddress reads what a decision is about: an address as [hostname.ParseAddress] does, or one with * as [ParsePattern] does.
+func ParseAddress(s, host string) (modproxy.Module, error) {
+	if !strings.Contains(s, "*") {
+		return hostname.ParseAddress(s, host)
+	}
+	p, err := ParsePattern(s)
+	return p.Module(), err
+}
+
+func isGlobAddress(m modproxy.Module) bool { return (&modproxy.Decision{Module: m}).IsGlob() }
+
 func segmentsOf(m modproxy.Module) [4]string { return [4]string{m.Host, m.Namespace, m.Name, m.System} }
 
 // MatchName reports whether a glob, in which * stands for anything, stands for a name. Case does not count.
@@ -115,4 +131,50 @@ func matches(glob, s string) bool {
 		_, s, ok = strings.Cut(s, part)
 	}
 	return false
+}
+
+// contains reports whether a, a folded address or glob, matches all that b matches.
+func contains(a, b modproxy.Module) bool {
+	of, in := segmentsOf(a), segmentsOf(b)
+	for i := range of {
+		if !matches(of[i], in[i]) || of[i] == "*" && in[i] == "" { // the System of a provider is empty
+			return false
+		}
+	}
+	return true
+}
+
+// overlap reports whether two folded addresses or globs match some address both.
+func overlap(a, b modproxy.Module) bool {
+	these, those := segmentsOf(a), segmentsOf(b)
+	for i := range these {
+		if (these[i] == "") != (those[i] == "") || !globsOverlap(these[i], those[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// globsOverlap reports whether two globs match some name both.
+func globsOverlap(a, b string) bool {
+	// can[j] says whether the part of a that was looked at and b[:j] match some text both.
+	can := make([]bool, len(b)+1)
+	for j := range can {
+		can[j] = strings.Trim(b[:j], "*") == ""
+	}
+	for i := range len(a) {
+		before := can[0] // of a[:i] and b[:j-1]
+		can[0] = can[0] && a[i] == '*'
+		for j := 1; j <= len(b); j++ {
+			above := can[j]
+			switch {
+			case a[i] == '*' || b[j-1] == '*':
+				can[j] = above || can[j-1]
+			default:
+				can[j] = before && a[i] == b[j-1]
+			}
+			before = above
+		}
+	}
+	return can[len(b)]
 }

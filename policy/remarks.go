@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -16,22 +17,26 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 	if err != nil {
 		return nil, err
 	}
-	made, decided := newStanding(&d), s.decisions.about(d.Module)
+	made := newStanding(&d)
 	say := func(format string, args ...any) { remarks = append(remarks, fmt.Sprintf(format, args...)) }
 	switch d.Action {
 	case modproxy.Approve:
-		s.remarkOnApproval(made, decided, say)
+		s.remarkOnApproval(made, say)
 	case modproxy.Unblock, modproxy.Deprecate:
-		for _, other := range decided.kind(d.Action).all() {
-			if Ends(d) && other.key != made.key && made.within(other) {
-				say("another decision stays in force: %s", inWords(other.Decision))
+		for _, other := range s.decisions.overlapping(d.Module, d.Action) {
+			switch {
+			case !Ends(d) || !made.within(other):
+			case other.key != made.key:
+				say("another decision stays in force: %s", other.inWords(d))
+			case !contains(d.Module.Folded(), other.Module.Folded()):
+				say("for other addresses a decision stays in force: %s", other.inWords(d))
 			}
 		}
 	}
 	if d.Action == modproxy.Approve || d.Action == modproxy.Reject {
-		for _, other := range decided.reviews.all() {
+		for _, other := range s.decisions.overlapping(d.Module, d.Action) {
 			if other.Action != d.Action && made.within(other) && !ended(other.Decision, time.Now()) {
-				say("an earlier decision no longer counts: %s", inWords(other.Decision))
+				say("an earlier decision no longer counts: %s", other.inWords(d))
 			}
 		}
 	}
@@ -41,19 +46,22 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 	return remarks, nil
 }
 
-func (s *state) remarkOnApproval(made standing, decided *moduleDecisions, say func(string, ...any)) {
-	sel := s.rules.For(made.Module, nil)
-	if sel.reserved != nil {
-		say("it stays refused: the namespace %s is reserved for a private registry", sel.reserved.Namespace)
+func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
+	m := made.Module.Folded()
+	if reserve := s.rules.reserved(m.Host, m.Namespace); reserve != nil && !strings.Contains(m.Host, "*") {
+		say("it stays refused: the namespace %s is reserved for a private registry", reserve.Namespace)
 	}
-	for _, block := range decided.blocks.all() {
+	for _, block := range s.decisions.overlapping(m, modproxy.Block) {
 		if made.within(block) {
-			say("it stays refused: %s", inWords(block.Decision))
+			say("it stays refused: %s", block.inWords(*made.Decision))
 		}
 	}
-	allowed, waits := sel.rules.locked[fold(made.Module.At(""))] != nil, false
-	for rule := range sel.about() {
+	allowed, waits := s.rules.locked[fold(made.Module.At(""))] != nil, false
+	for i := range s.rules.Rules {
+		rule := &s.rules.Rules[i]
+		pattern := rule.pattern().Module()
 		switch {
+		case rule.Locked != nil || !overlap(pattern, m):
 		case rule.Deny.IsZero() && (made.exact == nil || rule.Versions.Selects(*made.exact)):
 			allowed, waits = true, waits || rule.Approval || rule.MinAge > 0
 		case !rule.Deny.IsZero() && len(rule.Groups) == 0 && made.covered(rule.Versions):
@@ -83,11 +91,15 @@ func (s standing) covered(c modproxy.Constraint) bool {
 	return c.IsZero() || s.exact != nil && c.Covers(*s.exact)
 }
 
-// inWords is a decision on one line.
-func inWords(d *modproxy.Decision) string {
-	text := fmt.Sprintf("%s of %s by %s on %s", d.Action, cmp.Or(d.Versions, "every version"), d.By, day(d.Time))
-	if d.Reason != "" {
-		text += ": " + d.Reason
+// inWords describes the decision on one line, with its address if that is not the one of d.
+func (s standing) inWords(d modproxy.Decision) string {
+	what := cmp.Or(s.Versions, "every version")
+	if s.Module.Folded() != d.Module.Folded() {
+		what = strings.TrimSpace(s.Module.String() + " " + s.Versions)
+	}
+	text := fmt.Sprintf("%s of %s by %s on %s", s.Action, what, s.By, day(s.Time))
+	if s.Reason != "" {
+		text += ": " + s.Reason
 	}
 	return text
 }

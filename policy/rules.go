@@ -58,7 +58,7 @@ type Reserve struct {
 // Rules are compiled rules. They are not changed, and safe for concurrent use.
 type Rules struct {
 	Config
-	index   node
+	index   node[*Rule]
 	locked  map[modproxy.ModuleVersion][]lockedBy // by folded address
 	trivial bool                                  // everything is allowed
 }

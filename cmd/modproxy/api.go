@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/policy"
 )
 
 // addServerFlags gives verbs the flags for a proxy elsewhere.
@@ -187,6 +188,24 @@ func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err er
 		err = misuse{err}
 	}
 	return v, err
+}
+
+// addressUsage is the part of a help that says what MODULE is, as address reads it.
+const addressUsage = moduleUsage + `
+
+It can be a glob, as in the rules of the policy: '*/acme/vpc/aws' covers a module in all
+registries, '*/acme/*' all providers of a namespace.`
+
+// address reads MODULE, which may be a glob.
+func (env *environment) address(module string) (m modproxy.Module, err error) {
+	host, err := env.host()
+	if err != nil {
+		return m, err
+	}
+	if m, err = policy.ParseAddress(module, host); err != nil {
+		err = misuse{err}
+	}
+	return m, err
 }
 
 // withJSON gives a verb the flag --json, and returns the verb.

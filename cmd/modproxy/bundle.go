@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -80,7 +81,7 @@ bundle.`,
 			if in.Closure {
 				again = "modproxy mirror"
 				for _, arg := range selection {
-					again += " " + shellQuote(arg)
+					again += " " + clean.ShellQuote(arg)
 				}
 			}
 			return env.export(cmd.Context(), in, file, failed, again)

@@ -32,7 +32,7 @@ allows stays refused, and so does what one denies.
 
 The last decision counts: "modproxy reject" ends an approval.
 
-` + moduleUsage,
+` + addressUsage,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
@@ -62,7 +62,7 @@ covers. TEXT is what users are told.
 The last decision counts: "modproxy approve" ends a rejection. What must stay refused
 whatever is approved is a case for "modproxy block".
 
-` + moduleUsage,
+` + addressUsage,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
@@ -81,7 +81,7 @@ paths that were signed before lead to nothing. What is kept stays, as evidence.
 
 TEXT is what users are told. "modproxy unblock" ends a block.
 
-` + moduleUsage,
+` + addressUsage,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Reason == "" {
@@ -102,7 +102,7 @@ func newUnblockCommand(env *environment) *cobra.Command {
 		Long: `End the block of a version, of a constraint, or of all versions of a module: of what
 "modproxy block" was given. "modproxy decisions" lists the blocks that are in force.
 
-` + moduleUsage,
+` + addressUsage,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
@@ -119,7 +119,7 @@ func newDeprecateCommand(env *environment) *cobra.Command {
 longer be used. They are still listed and served: "modproxy lock --check" and
 "modproxy ls" print TEXT. --lift ends that for what it was said of.
 
-` + moduleUsage,
+` + addressUsage,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lift != (in.Reason == "") || lift && in.Link != "" {
@@ -136,11 +136,11 @@ longer be used. They are still listed and served: "modproxy lock --check" and
 
 // decide makes a decision about the versions that args name.
 func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []string) error {
-	v, err := env.chosen(args[0])
+	m, err := env.address(args[0])
 	if err != nil {
 		return err
 	}
-	in.Module = v.Module.String()
+	in.Module = m.String()
 	if len(args) > 1 {
 		if _, err := modproxy.ParseConstraint(args[1]); err != nil {
 			return misuse{err}
@@ -190,15 +190,19 @@ are in the ledger: they are signed, and stay for good.
 
 An approval that ends within 14 days says so.
 
-` + moduleUsage,
+` + addressUsage,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := env.chosen(args...)
-			if err != nil {
-				return err
+			var about admin.Name
+			if len(args) > 0 {
+				m, err := env.address(args[0])
+				if err != nil {
+					return err
+				}
+				about.Module = m.String()
 			}
 			var list []admin.Decision
-			_, err = ask(cmd.Context(), env, admin.DecisionsList, admin.NameOf(v), func(d admin.Decision) error {
+			_, err := ask(cmd.Context(), env, admin.DecisionsList, about, func(d admin.Decision) error {
 				switch {
 				case !all && !d.InForce:
 				case env.json():

@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -149,18 +150,18 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 func driftText(d admin.Drift) string {
 	offered, flag := string(d.Offered), ""
 	if d.Subdir != "" {
-		offered, flag = offered+" directory "+d.Subdir, " --subdir "+shellQuote(d.Subdir)
+		offered, flag = offered+" directory "+d.Subdir, " --subdir "+clean.ShellQuote(d.Subdir)
 	}
-	recorded, version := string(d.Recorded), shellQuote(d.Version)+" --sum "+shellQuote(string(d.Offered))+flag
+	recorded, version := string(d.Recorded), clean.ShellQuote(d.Version)+" --sum "+clean.ShellQuote(string(d.Offered))+flag
 	if d.Zips == "" && d.Keys != "" { // of keys
-		recorded, offered, version = "signed by "+signersText(d.Was.Keys), "signed by "+signersText(d.Keys), "--key "+shellQuote(d.Keys.All()[0])
+		recorded, offered, version = "signed by "+signersText(d.Was.Keys), "signed by "+signersText(d.Keys), "--key "+clean.ShellQuote(d.Keys.All()[0])
 	}
 	if d.As != "" {
 		recorded += " as " + d.As
 	}
-	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --reason …", shellQuote(d.Module), version)
+	what := fmt.Sprintf("to accept:  modproxy ledger accept %s %s --reason …", clean.ShellQuote(d.Module), version)
 	if m, err := d.Name.Parse(""); err == nil && d.Zips == "" && d.Keys != "" {
-		what += fmt.Sprintf("\n  all of %s:  modproxy ledger accept %s %s --reason …", m.Namespace, shellQuote(m.Host+"/"+m.Namespace+"/*"), version)
+		what += fmt.Sprintf("\n  all of %s:  modproxy ledger accept %s %s --reason …", m.Namespace, clean.ShellQuote(m.Host+"/"+m.Namespace+"/*"), version)
 	}
 	if !d.Open {
 		what = "not open:   another record counts by now"

@@ -18,6 +18,7 @@ import (
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/lock"
@@ -187,7 +188,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, f lockFlags) 
 func readLock(dir, name string) ([]lock.Entry, error) {
 	text, err := durable.ReadRegular(name, lock.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, hint.With(err, fmt.Sprintf("\"modproxy lock %s\" writes it", shellQuote(dir)))
+		return nil, hint.With(err, fmt.Sprintf("\"modproxy lock %s\" writes it", clean.ShellQuote(dir)))
 	} else if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 func newMissingCommand(env *environment) *cobra.Command {
@@ -76,7 +77,7 @@ func missingText(m admin.Missing) string {
 	}
 	if len(m.Listed) > 0 {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
-		get = "modproxy mirror " + shellQuote(m.Module+"@CONSTRAINT")
+		get = "modproxy mirror " + clean.ShellQuote(m.Module+"@CONSTRAINT")
 	}
 	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Asked), get)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 func newPendingCommand(env *environment) *cobra.Command {
@@ -80,7 +81,7 @@ func pendingText(p admin.Pending) string {
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, strings.TrimSuffix(sourceText(p.Source), " -"))
 	}
 	return fmt.Sprintf("%s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Shown(), askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), shellQuote(p.Module), shellQuote(p.Version))
+		p.Shown(), askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
 }
 
 // askedText says how often something was asked for, since when, and by whom.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -125,7 +126,7 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 		b.WriteString("\nClients send their tokens to this proxy unencrypted: set tls.cert_file and\ntls.key_file, or public_url to the https URL that clients use.\n")
 	}
 	if a.NobodyHasToken() {
-		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), shellQuote(c.Data))
+		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), clean.ShellQuote(c.Data))
 	}
 	return env.printf("%s", b.String())
 }

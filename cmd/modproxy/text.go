@@ -7,38 +7,11 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 )
-
-// shellQuote returns s as one word of a POSIX shell, on one line and without characters that a terminal obeys. All that
-// is printed as a part of a command goes through it: names may come from strangers, and directories have spaces.
-func shellQuote(s string) string {
-	switch {
-	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) }):
-		return s
-	case !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
-		var b strings.Builder
-		for _, c := range []byte(s) {
-			if c != '%' && c != '-' && isPlain(rune(c)) {
-				b.WriteByte(c)
-			} else {
-				fmt.Fprintf(&b, `\%03o`, c)
-			}
-		}
-		return `"$(printf '` + b.String() + `')"`
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// isPlain reports whether r has no special meaning to a shell anywhere in an argument.
-func isPlain(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("%+,-./:=@_", r)
-}
 
 // count returns a number with what is counted.
 func count(n int, what string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -109,7 +110,7 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	}
 	if c.Source("data") == "--data" {
 		if err := admin.HaveDir(c.Data, "data directory"); err != nil {
-			q := shellQuote(c.Data)
+			q := clean.ShellQuote(c.Data)
 			return hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
 		}
 	}

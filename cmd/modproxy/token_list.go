@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 func newTokenListCommand(env *environment) *cobra.Command {
@@ -85,7 +86,7 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		end = "It expires at " + t.Expires.Format(time.RFC3339)
 	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
-		t.Name, t.ID, app.Absolute(c.TokensFile()), end, shellQuote(t.Name))
+		t.Name, t.ID, app.Absolute(c.TokensFile()), end, clean.ShellQuote(t.Name))
 	own := "" // the proxy's host with its port, as clients write it, if that is known
 	base, _ := c.BaseURL()
 	if u, err := url.Parse(base); err == nil {
@@ -107,10 +108,10 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	}
 	if t.Admin && own != "" {
 		fmt.Fprintf(&b, "\nTo operate the proxy: MODPROXY_TOKEN=mp_… modproxy ls --server %s\nFor its metrics: curl --header 'Authorization: Bearer mp_…' %s\n",
-			shellQuote(base), shellQuote(base+"/-/metrics"))
+			clean.ShellQuote(base), clean.ShellQuote(base+"/-/metrics"))
 	}
 	if t.Refresh && own != "" {
-		fmt.Fprintf(&b, "\nTo refresh modules: MODPROXY_TOKEN=mp_… modproxy refresh --server %s ADDRESS\n", shellQuote(base))
+		fmt.Fprintf(&b, "\nTo refresh modules: MODPROXY_TOKEN=mp_… modproxy refresh --server %s ADDRESS\n", clean.ShellQuote(base))
 	}
 	if unknown := unknownHosts(c, t); len(unknown) > 0 {
 		fmt.Fprintf(&b, "\nThe scopes name hosts that are not among the upstreams: %s.\n", strings.Join(unknown, ", "))

@@ -67,12 +67,27 @@ func testDecisions(t *testing.T, a, b Handle) {
 	elsewhere.Time = when
 	wantDecisions(t, b, 132, 133, elsewhere)
 	wantRecord(t, b, records[129])
+
+	for i, glob := range []modproxy.Module{
+		{Host: "*", Namespace: "acme", Name: "vpc", System: "aws"},
+		{Host: "*.example.com:8443", Namespace: "*", Name: "v_*", System: "*"},
+		{Host: "registry.example.com", Namespace: "acme", Name: "*"}, // providers
+	} {
+		d := NewDecision(glob, modproxy.Block, "1.2.3")
+		must(t, a.Decide(t.Context(), d))
+		wantDecisions(t, b, int64(133+i), int64(134+i), d)
+	}
 }
 
 func testDecideInvalid(t *testing.T, a, b Handle) {
 	for name, change := range map[string]func(*modproxy.Decision){
 		"no module":           func(d *modproxy.Decision) { d.Module = modproxy.Module{} },
 		"unnormalised":        func(d *modproxy.Decision) { d.Host = "Registry.example.com" },
+		"glob, upper case":    func(d *modproxy.Decision) { d.Host, d.Namespace = "*", "Acme" },
+		"glob, two stars":     func(d *modproxy.Decision) { d.Host = "**" },
+		"glob, an empty part": func(d *modproxy.Decision) { d.Host, d.Namespace = "*", "" },
+		"glob, a blank":       func(d *modproxy.Decision) { d.Host, d.Namespace = "*", "acme block" },
+		"glob, a slash":       func(d *modproxy.Decision) { d.Host, d.Namespace = "*", "a/b" },
 		"no action":           func(d *modproxy.Decision) { d.Action = "" },
 		"unknown action":      func(d *modproxy.Decision) { d.Action = "allow" },
 		"two words":           func(d *modproxy.Decision) { d.Action = "block it" },
