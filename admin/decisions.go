@@ -108,6 +108,9 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 		}
 		err = s.Gate.Follow(context.WithoutCancel(ctx))
 	}
+	if twins, errTwins := s.twins(ctx, d); err == nil && errTwins == nil { // the decision was made, whatever is known of others
+		out.Remarks = append(out.Remarks, twins...)
+	}
 	out.Decision = Decision{Name: NameOf(d.Module.At("")), Decision: d, InForce: !policy.Ends(d)}
 	return out, err
 }

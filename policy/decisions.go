@@ -293,6 +293,12 @@ func IsAbout(d modproxy.Decision, m modproxy.Module) bool {
 	return overlap(d.Module.Folded(), m.Folded())
 }
 
+// Covers reports whether d is about a version, in any spelling of its address.
+func Covers(d modproxy.Decision, v modproxy.ModuleVersion) bool {
+	version, err := modproxy.ParseVersion(v.Version)
+	return err == nil && IsAbout(d, v.Module) && newStanding(&d).about(version)
+}
+
 // about returns the decisions about a module; of a glob, those that are about all modules that it matches.
 func (all *decisions) about(m modproxy.Module) *moduleDecisions {
 	if all.made == 0 {
