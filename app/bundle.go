@@ -97,7 +97,7 @@ func CheckKeys(c *config.Config) error {
 
 // releasesOf returns which releases of providers are taken from bundles.
 func releasesOf(c *config.Config) bundle.Releases {
-	return bundle.Releases{Signers: c.Providers.Keys, Unsigned: c.Providers.Unsigned}
+	return bundle.Releases{Signers: c.Providers.Keys, Unsigned: c.Providers.Unsigned, OtherNames: c.Providers.OtherNames}
 }
 
 // URL returns where this machine finds the proxy.

@@ -149,6 +149,7 @@ func (a *App) newUpstream(table *fetch.Table) (*upstream.Client, error) {
 	}
 	providers := upstream.Providers{
 		Scratch: a.scratch(), MaxReceived: int64(c.Providers.MaxReceived), MaxUnpacked: int64(c.Providers.MaxUnpacked), Unsigned: c.Providers.Unsigned,
+		OtherNames: c.Providers.OtherNames,
 	}
 	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: table, Providers: providers})
 }

@@ -11,9 +11,14 @@ import (
 // Releases says which releases of providers are taken.
 type Releases struct {
 	Signers  ledger.Signers // who may sign those of some providers, as in a [ledger.Registry]
-	Unsigned interface {    // whose need no signature where their registry lists no key; nil has none
-		Covers(m modproxy.Module) bool
-	}
+	Unsigned Scope          // whose need no signature where their registry lists no key; nil has none
+	// OtherNames are whose signed files need not be named after version and platform; nil has none.
+	OtherNames Scope
+}
+
+// Scope is some providers.
+type Scope interface {
+	Covers(m modproxy.Module) bool
 }
 
 // check returns an error unless a release of a provider is what its record says, and is signed or need not be.
@@ -30,6 +35,8 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 		return wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
 	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Module)):
 		return release.Unallowed()
+	case rs.OtherNames == nil || !rs.OtherNames.Covers(rec.Module):
+		return r.CheckNames(rec.ModuleVersion)
 	}
 	return nil
 }

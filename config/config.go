@@ -322,6 +322,10 @@ type Providers struct {
 	// Unsigned are whose providers are taken without a signature, as long as none of that provider was ever signed:
 	// registry.example.com/acme, where either part may be *.
 	Unsigned auth.Scopes `yaml:"unsigned" example:"[registry.example.com/*]"`
+	// OtherNames are whose signed files may have other names than terraform-provider-{type}_{version}_{os}_{arch}.zip:
+	// registry.example.com/acme, where either part may be *. Their registry can serve what was signed as another version, or for
+	// another platform.
+	OtherNames auth.Scopes `yaml:"other_names" example:"[registry.example.com/acme]"`
 	// Keys are the keys that may sign releases which are not recorded yet, for some providers; the first entry that stands
 	// for a provider counts. For all others it is the key that has signed the first release which modproxy has seen.
 	Keys Signers `yaml:"keys"`

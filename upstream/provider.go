@@ -22,6 +22,7 @@ type Providers struct {
 	MaxReceived int64       // bytes of a zip archive; zero stands for 1 GiB
 	MaxUnpacked int64       // bytes of its content; zero stands for the default of [release.ZipLimits]
 	Unsigned    fetch.Scope // those whose releases need no signature where their registry lists no key; nil has none
+	OtherNames  fetch.Scope // those whose signed files need not be named after version and platform; nil has none
 }
 
 // providerPath returns the path of a question about p, below the base URL of providers.v1.

@@ -33,11 +33,16 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
 	}
-	return c.pack(d, r, sums)
+	return c.pack(v, d, r, sums)
 }
 
-// pack packs a release that is complete but for what d says of its packages.
-func (c *Client) pack(d *release.Download, r *release.Release, sums *release.Sums) (*modproxy.Package, error) {
+// pack packs a release of v that is complete but for what d says of its packages.
+func (c *Client) pack(v modproxy.ModuleVersion, d *release.Download, r *release.Release, sums *release.Sums) (*modproxy.Package, error) {
+	if others := c.cfg.Providers.OtherNames; others == nil || !others.Covers(v.Module) {
+		if err := r.CheckNames(v); err != nil {
+			return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
+		}
+	}
 	facts, err := r.Facts()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", egress.Redact(d.SignatureURL), err)

@@ -211,7 +211,10 @@ platforms=darwin_arm64,freebsd_386,linux_amd64,darwin_arm64
 -- providers/acme/toy/1.1.0 --
 platforms=darwin_arm64,freebsd_386
 `))
-	client := newClient(t, u, nil)
+	if _, _, err := fetchAll(t.Context(), newClient(t, u, nil), toyOf(u).At("1.0.0")); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("other names that are not allowed: %v", err)
+	}
+	client := newClient(t, u, nil, func(c *upstream.Config) { c.Providers.OtherNames = namespace("acme") })
 	for version, want := range map[string]int{"1.0.0": 3, "1.1.0": 2} {
 		p, _, err := fetchAll(t.Context(), client, toyOf(u).At(version))
 		if err != nil {

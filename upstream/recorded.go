@@ -141,14 +141,19 @@ func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from 
 	}
 	for platform, digest := range zips {
 		for file, other := range sums.Files() {
-			if other == digest && strings.HasSuffix(file, ".zip") {
-				r.Archives = append(r.Archives, release.Archive{Platform: platform, File: file, Digest: digest})
-				break
+			archive := release.Archive{Platform: platform, File: file, Digest: digest}
+			last := len(r.Archives) - 1
+			switch again := last >= 0 && r.Archives[last].Platform == platform; {
+			case other != digest || !strings.HasSuffix(file, ".zip"):
+			case !again:
+				r.Archives = append(r.Archives, archive)
+			case release.IsNamed(file, rec.ModuleVersion, platform): // others have the same bytes
+				r.Archives[last] = archive
 			}
 		}
 	}
 	slices.SortFunc(r.Archives, byPlatform)
-	return c.pack(d, r, sums)
+	return c.pack(rec.ModuleVersion, d, r, sums)
 }
 
 // signatures returns what the names of signatures end with, beside the name of what they sign: those of most publishers, and

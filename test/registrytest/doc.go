@@ -61,6 +61,9 @@
 //	signature=armored       text, which clients refuse
 //	signature=empty         a file without content
 //	names=odd               the names of the zips end in OS.ARCH.zip
+//	names=v                 the names have vVERSION
+//	names=old               the names are those of version 0.9.0
+//	names=swapped           every platform's document names the zip of darwin_arm64
 //	key=NAME                the key that signs, made from its name (publisher); one whose name begins with
 //	                        "expired" has expired; rsa is one that old clients read, and another every time
 //	keys=NAME,…             the keys that the registry lists, if not just that one; none for "keys=", a JSON null

@@ -90,6 +90,9 @@ func (p *provider) versions() map[string]any {
 // download is the document about a platform. One of its URLs is relative and two have no host, which is legal.
 func (r *release) download(platform string) map[string]any {
 	name := r.zipName(platform)
+	if r.names == "swapped" {
+		name = r.zipName("darwin_arm64")
+	}
 	below := releasesPath + r.address + "/" + r.version + "/"
 	document := target(platform)
 	maps.Copy(document, map[string]any{

@@ -119,7 +119,7 @@ func (r *release) set(name, value string) (err error) {
 	case "signature":
 		return oneOf(&r.signature, "wrong", "armored", "empty")
 	case "names":
-		return oneOf(&r.names, "odd")
+		return oneOf(&r.names, "odd", "v", "old", "swapped")
 	case "key":
 		r.key = value
 	case "keys":

@@ -39,10 +39,16 @@ func (r *release) make(address, version string, fill func([]byte) ([]byte, error
 }
 
 func (r *release) zipName(platform string) string {
-	if r.names == "odd" {
+	prefix := r.prefix
+	switch r.names {
+	case "odd":
 		platform = strings.Replace(platform, "_", ".", 1)
+	case "v":
+		prefix = strings.Replace(prefix, "_"+r.version+"_", "_v"+r.version+"_", 1)
+	case "old":
+		prefix = strings.Replace(prefix, "_"+r.version+"_", "_0.9.0_", 1)
 	}
-	return r.prefix + platform + ".zip"
+	return prefix + platform + ".zip"
 }
 
 func (r *release) listName() string { return r.prefix + "SHA256SUMS" }

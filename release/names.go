@@ -1,0 +1,37 @@
+package release
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+)
+
+// IsNamed reports whether a file name in SHA256SUMS says that the file is the package of v for p. Registries require
+// terraform-provider-{type}_{version}_{os}_{arch}.zip, and registry.opentofu.org takes a v before the version. The case of the type does
+// not count, as in addresses.
+func IsNamed(file string, v modproxy.ModuleVersion, p modproxy.Platform) bool {
+	prefix := "terraform-provider-" + v.Name + "_"
+	if len(file) < len(prefix) || !strings.EqualFold(file[:len(prefix)], prefix) {
+		return false
+	}
+	rest := strings.TrimPrefix(file[len(prefix):], "v")
+	return rest == v.Version+"_"+p.String()+".zip"
+}
+
+// CheckNames returns an error unless each package of r has the name of v and of its platform in SHA256SUMS: else what was signed for
+// one version or platform counts for another. Nobody has signed the names of an unsigned release.
+//
+// Errors: [modproxy.ErrInvalid].
+func (r *Release) CheckNames(v modproxy.ModuleVersion) error {
+	if r.Unsigned {
+		return nil
+	}
+	for _, a := range r.Archives {
+		if !IsNamed(a.File, v, a.Platform) {
+			return invalid("the package for %s is signed as %.100q: want %.200q (operator: if this registry names its files otherwise, "+
+				"providers.other_names can allow it)", a.Platform, a.File, fmt.Sprintf("terraform-provider-%s_%s_%s.zip", v.Name, v.Version, a.Platform))
+		}
+	}
+	return nil
+}
