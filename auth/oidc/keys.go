@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	maxAge      = time.Hour        // keys that are older are fetched again
-	retryStale  = time.Minute      // between attempts to do so
-	retryKey    = 10 * time.Second // between attempts to find a key that is not known
-	fetchTime   = 10 * time.Second // for one attempt
-	MaxDocument = 1 << 20          // bytes
+	maxAge      = time.Hour - remember // keys that are older do not count: one may have been withdrawn
+	refreshAge  = 30 * time.Minute     // keys that are older are fetched again
+	retryStale  = time.Minute          // between attempts to do so
+	retryKey    = 10 * time.Second     // between attempts to find a key that is not known
+	fetchTime   = 10 * time.Second     // for one attempt
+	MaxDocument = 1 << 20              // bytes
 	maxKeys     = 50
 )
 
@@ -42,7 +43,7 @@ type issuer struct {
 	observe   func(issuer string, err error)
 
 	mu     sync.Mutex
-	keys   []jose.JSONWebKey // replaced as a whole
+	keys   []jose.JSONWebKey // replaced as a whole; empty if the issuer publishes none that signs
 	login  *auth.Login       // nil if it is not known; not changed
 	got    time.Time         // when they were fetched
 	tried  time.Time         // when that was last attempted
@@ -99,20 +100,20 @@ func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error
 	return nil, err
 }
 
-// get returns the keys, and whether the last attempt to fetch them failed. It starts one if they are old or lack what a
-// token names, and waits for it if the key is missing or the last one is long ago; else the old keys still count.
+// get returns the keys that count, and whether the last attempt to fetch them failed. It starts one if they are old or lack what a
+// token names, and waits for it if the key is missing or none count.
 func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	age := now.Sub(i.tried)
-	wanted, pause := missing || now.Sub(i.got) > maxAge, retryStale
+	expired := func() bool { return now.Sub(i.got) > maxAge }
+	wanted, pause := missing || now.Sub(i.got) > refreshAge, retryStale
 	if missing {
 		pause = retryKey
 	}
 	if wanted {
 		i.start(now, pause)
 	}
-	if done := i.done; done != nil && wanted && (missing || age > maxAge) {
+	if done := i.done; done != nil && wanted && (missing || expired()) {
 		i.mu.Unlock()
 		select {
 		case <-done:
@@ -120,6 +121,9 @@ func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose
 			err = ctx.Err()
 		}
 		i.mu.Lock()
+	}
+	if expired() {
+		return nil, i.failed, err
 	}
 	return i.keys, i.failed, err
 }
@@ -149,8 +153,8 @@ func (i *issuer) fetch(now time.Time) {
 	}
 }
 
-// ask asks the issuer where its keys are, and for them. With keys, an error says why people cannot log in. A panic about
-// what the issuer answered is an error.
+// ask asks the issuer where its keys are, and for them. With keys, which may be empty and are not nil then, an error says why no token
+// is valid, or why people cannot log in. A panic about what the issuer answered is an error.
 func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, login *auth.Login, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -172,7 +176,10 @@ func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, login *auth.L
 	if err != nil {
 		return nil, nil, fmt.Errorf("keys: %w", err)
 	}
-	if noLogin != nil {
+	switch {
+	case len(keys) == 0:
+		err = errors.New("keys: the issuer publishes none that signs: no token of it is valid")
+	case noLogin != nil:
 		err = fmt.Errorf("login: discovery: %w", noLogin)
 	}
 	return keys, login, err
@@ -219,7 +226,7 @@ func parseDiscovery(document []byte, issuer string) (string, error) {
 	return d.Keys, nil
 }
 
-// parseKeys returns the keys of a JSON Web Key Set that sign, without the others (RFC 7517, section 5).
+// parseKeys returns the keys of a JSON Web Key Set that sign, without the others (RFC 7517, section 5). Without an error they are not nil.
 func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -227,18 +234,18 @@ func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 	if err := json.Unmarshal(document, &set); err != nil {
 		return nil, err
 	}
+	if set.Keys == nil {
+		return nil, errors.New("the document has no keys")
+	}
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("%d keys, more than the %d that are allowed", len(set.Keys), maxKeys)
 	}
-	var keys []jose.JSONWebKey
+	keys := []jose.JSONWebKey{}
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
 		if err := json.Unmarshal(raw, &key); err == nil && signs(&key) {
 			keys = append(keys, key)
 		}
-	}
-	if len(keys) == 0 {
-		return nil, errors.New("there is no key that signs")
 	}
 	return keys, nil
 }

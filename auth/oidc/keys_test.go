@@ -71,8 +71,13 @@ func TestIssuerDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Close()
-	for _, after := range []time.Duration{time.Minute, 2 * time.Hour, 2*time.Hour + time.Second, 48 * time.Hour} {
+	for _, after := range []time.Duration{time.Minute, 31 * time.Minute, 32 * time.Minute, 58 * time.Minute} {
 		if err := good(now.Add(after)); err != nil {
+			t.Errorf("%v after: %v", after, err)
+		}
+	}
+	for _, after := range []time.Duration{time.Hour, time.Hour + time.Second, 48 * time.Hour} { // a withdrawn key cannot be told from others
+		if err := good(now.Add(after)); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("%v after: %v", after, err)
 		}
 	}
@@ -104,6 +109,34 @@ func TestWithdrawnKey(t *testing.T) {
 	}
 	if err := check(now.Add(61 * time.Minute)); !errors.Is(err, modproxy.ErrUnauthorized) {
 		t.Errorf("after an hour: %v", err)
+	}
+}
+
+// An issuer that publishes no key, or none that signs, has withdrawn all.
+func TestAllKeysWithdrawn(t *testing.T) {
+	encrypts := published("ec", ecKey)
+	encrypts.Use = "enc"
+	for name, left := range map[string][]jose.JSONWebKey{"none": {}, "another use": {encrypts}} {
+		p := newProvider(t, published("ec", ecKey))
+		v := p.verifier(t)
+		now := time.Now()
+		check := func(at time.Time) error {
+			_, err := v.Verify(t.Context(), sign(t, "ES256", "ec", ecKey, p.claims(at, nil)), at)
+			return err
+		}
+		if err := check(now); err != nil {
+			t.Fatal(err)
+		}
+		p.publish(left...)
+		for _, after := range []time.Duration{time.Hour, 3 * time.Hour} {
+			if err := check(now.Add(after)); !errors.Is(err, modproxy.ErrUnauthorized) {
+				t.Errorf("%s: %v after: %v", name, after, err)
+			}
+		}
+		p.publish(published("ec", ecKey))
+		if err := check(now.Add(4 * time.Hour)); err != nil {
+			t.Errorf("%s: published again: %v", name, err)
+		}
 	}
 }
 
