@@ -40,12 +40,13 @@ type Server struct {
 	Cache          Cache        // nil: nothing is in memory that depends on the ledger
 	Store          *store.Store // below Cache
 	Gate           *policy.Gate
-	Pending        *requests.Log   // of what waits for approval
-	Missing        *requests.Log   // of what is not kept; nil unless offline
-	Configurations *closure.Reader // of the packages in Store
-	Upstreams      Upstreams       // nil when offline
-	Routing        closure.Routes  // to Upstreams
-	Nested         Nested          // nil unless nested sources are rewritten
+	Pending        *requests.Log    // of what waits for approval
+	Missing        *requests.Log    // of what is not kept; nil unless offline
+	Configurations *closure.Reader  // of the packages in Store
+	Upstreams      Upstreams        // nil when offline
+	Routing        closure.Routes   // to Upstreams
+	Nested         Nested           // nil unless nested sources are rewritten
+	Listing        modproxy.Catalog // what registries list; nil when offline
 	Sights         Sights
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
@@ -75,6 +76,8 @@ type Operators interface {
 // Upstreams are the registries that may be asked.
 type Upstreams interface {
 	HasUpstream(host string) bool
+	// UpstreamHosts returns the registries that are named.
+	UpstreamHosts() []string
 }
 
 // A Cache keeps packages, and remembers what registries answered.
@@ -113,7 +116,7 @@ var (
 	BundlesExport  = Question[Export, Exported, BundleHead]{Verdicts, "POST", "bundles/export", (*Server).exportBundle}
 	BundlesImport  = Question[BundleImport, bundle.Item, BundleHead]{Registries, "POST", "bundles/import", (*Server).importBundle}
 	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
-	DecisionsMake  = Question[Decide, none, Decided]{Verdicts, "POST", "decisions/make", (*Server).decide}
+	DecisionsMake  = Question[Decide, none, Decided]{Registries, "POST", "decisions/make", (*Server).decide}
 	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
 	LedgerDrift    = Question[Query, Drift, none]{LedgerNow, "GET", "ledger/drift", (*Server).drift}
 	LedgerKey      = Question[none, none, string]{LedgerNow, "GET", "ledger/key", (*Server).key}

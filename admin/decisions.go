@@ -8,6 +8,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -53,7 +54,8 @@ type Decide struct {
 	Reason   string          `json:"reason,omitempty"`
 	Link     string          `json:"link,omitempty"`
 	Until    time.Time       `json:"until,omitzero"`
-	User     string          `json:"user,omitempty"` // who decides, if that is the owner of the data directory
+	User     string          `json:"user,omitempty"`  // who decides, if that is the owner of the data directory
+	Force    bool            `json:"force,omitempty"` // also about what is not known to exist
 }
 
 // Decided is the decision that is in the ledger.
@@ -100,6 +102,16 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 	case place.Was != nil && !place.Partly && same(*place.Was, d):
 		d, out.Known = *place.Was, true
 	default:
+		if _, err := ledger.FormatDecision(d); err != nil {
+			return out, err
+		}
+		if !in.Force && !policy.Ends(d) {
+			unasked, err := s.exists(ctx, d)
+			if err != nil {
+				return out, err
+			}
+			out.Remarks = append(out.Remarks, unasked...)
+		}
 		if err = s.Ledger.Decide(ctx, d); err != nil {
 			return out, err
 		}

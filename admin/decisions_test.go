@@ -22,7 +22,7 @@ func deciding(t *testing.T) *admin.Server {
 
 func decide(t *testing.T, c *admin.Client, action modproxy.Action, versions, reason string) (admin.Decided, error) {
 	t.Helper()
-	in := admin.Decide{Module: vpc.String(), Action: action, Versions: versions, Reason: reason, User: "alice"}
+	in := admin.Decide{Module: vpc.String(), Action: action, Versions: versions, Reason: reason, User: "alice", Force: true}
 	return admin.DecisionsMake.Ask(t.Context(), c, in, nil)
 }
 

@@ -69,6 +69,7 @@ func (deadlines) SetReadDeadline(time.Time) error { return nil }
 type upstreams struct{}
 
 func (upstreams) HasUpstream(host string) bool { return host == vpc.Host }
+func (upstreams) UpstreamHosts() []string      { return []string{vpc.Host} }
 
 // versions refreshes every module but one.
 type versions struct {

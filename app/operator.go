@@ -42,7 +42,7 @@ func (a *App) api() *admin.Server {
 	if a.Cache != nil {
 		server.Cache = a.Cache
 		if a.Cache.Next != nil {
-			server.Upstreams = a.config
+			server.Upstreams, server.Listing = a.config, a.said
 		}
 	}
 	return server

@@ -330,6 +330,16 @@ func (c *Config) HasUpstream(host string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
 }
 
+// UpstreamHosts returns the hosts of the registries that are named.
+func (c *Config) UpstreamHosts() (hosts []string) {
+	for _, u := range c.Upstreams {
+		if u.Host != "*" {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return hosts
+}
+
 // ContactText returns whom people ask, which may be empty.
 func (c *Config) ContactText() string { return cmp.Or(c.Contact, c.Policy.Contact) }
 

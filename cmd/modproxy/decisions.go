@@ -37,8 +37,14 @@ The last decision counts: "modproxy reject" ends an approval.
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
+	addForce(cmd, &in)
 	addFlag(cmd, &in.Until, "until", "`date` on which it ends, such as 2030-01-31, or time, as in 2030-01-31T12:00:00Z", parseDate)
 	return cmd
+}
+
+// addForce adds the flag for decisions about what is not known to exist.
+func addForce(cmd *cobra.Command, in *admin.Decide) {
+	cmd.Flags().BoolVar(&in.Force, "force", false, "decide also about what neither the ledger, the store nor a registry has")
 }
 
 // parseDate reads a day, which is its beginning in UTC, or a time.
@@ -67,6 +73,7 @@ whatever is approved is a case for "modproxy block".
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
+	addForce(cmd, &in)
 	return cmd
 }
 
@@ -91,6 +98,7 @@ TEXT is what users are told. "modproxy unblock" ends a block.
 		},
 	}
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
+	addForce(cmd, &in)
 	return cmd
 }
 
@@ -130,6 +138,7 @@ longer be used. They are still listed and served: "modproxy lock --check" and
 	}
 	cmd.Flags().StringVar(&in.Reason, "message", "", "one line of `text`: why, and what to use instead")
 	cmd.Flags().StringVar(&in.Link, "link", "", "https `URL` where users read more")
+	addForce(cmd, &in)
 	cmd.Flags().BoolVar(&lift, "lift", false, "end what was said of the same versions")
 	return cmd
 }

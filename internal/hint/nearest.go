@@ -1,6 +1,12 @@
 package hint
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Nearest returns the first candidate that is fewest edits away from s, or empty when none is near enough to be meant.
 func Nearest(s string, candidates []string) string {
@@ -11,6 +17,19 @@ func Nearest(s string, candidates []string) string {
 		}
 	}
 	return best
+}
+
+// Few returns at most so many of the candidates that are near enough to s to be meant, the nearest first.
+func Few(s string, candidates []string, most int) []string {
+	limit := 1 + max(1, len(s)/4)
+	by := map[string]int{}
+	for _, c := range candidates {
+		if d := distance(s, c, limit); d < limit {
+			by[c] = d
+		}
+	}
+	near := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[a]-by[b], strings.Compare(a, b)) })
+	return near[:min(most, len(near))]
 }
 
 // DidYouMean returns a hint that names the nearest candidate, or otherwise.

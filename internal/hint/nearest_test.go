@@ -1,6 +1,9 @@
 package hint
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestNearest(t *testing.T) {
 	keys := []string{"listen", "public_url", "data", "tls", "upstreams", "log", "cache", "fetch"}
@@ -10,6 +13,17 @@ func TestNearest(t *testing.T) {
 	} {
 		if got := Nearest(in, keys); got != want {
 			t.Errorf("Nearest(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestFew(t *testing.T) {
+	names := []string{"cloudposse/label/null", "cloudposse/labels/null", "cloudposse/network/aws", "acme/label/null", "cloudposse/label/null"}
+	for in, want := range map[string]string{
+		"cloudposse/labe/null": "cloudposse/label/null cloudposse/labels/null", "cloudposse/netwrok/aws": "cloudposse/network/aws", "x/y/z": "", "": "",
+	} {
+		if got := strings.Join(Few(in, names, 2), " "); got != want {
+			t.Errorf("Few(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

@@ -1,0 +1,199 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/policy"
+)
+
+const (
+	existsWithin = 10 * time.Second // how long registries may take to say that a module exists
+	maxNear      = 3                // how many similar names a message has
+	nearListed   = 500              // how many modules of a namespace a registry is asked for, to compare their names
+)
+
+// exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If that
+// cannot be found out, it returns remarks that say so.
+func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, existsWithin)
+	defer cancel()
+	x := existence{Server: s, about: d.Module, names: map[modproxy.Module]bool{}}
+	if exact, err := modproxy.ParseVersion(d.Versions); err == nil {
+		x.version = &exact
+	}
+	if err := x.recorded(ctx); err != nil {
+		return nil, err
+	}
+	if x.found() {
+		return nil, nil
+	}
+	for _, m := range x.modules() {
+		x.listed(ctx, m)
+		if x.found() {
+			return nil, nil
+		}
+	}
+	if len(x.unasked) > 0 {
+		return x.unasked, nil
+	}
+	what := d.Module.String()
+	if x.module {
+		what = What(what, d.Versions)
+	}
+	text := what + " does not exist: it is not in the ledger, the store or a registry"
+	if s.Upstreams == nil {
+		text = what + " is not known: it is not in the ledger or the store, and offline no registry is asked"
+	}
+	if near := x.near(ctx); len(near) > 0 {
+		text += "; similar: " + strings.Join(near, ", ")
+	}
+	return nil, absent(text + "; --force decides all the same")
+}
+
+// existence finds out whether what a decision is about exists.
+type existence struct {
+	*Server
+	about    modproxy.Module // or a glob
+	version  *modproxy.Version
+	names    map[modproxy.Module]bool // every module that is known
+	versions []string                 // known ones of modules that about matches
+	module   bool                     // about matches a module that is known
+	exact    bool                     // version is known
+	unasked  []string                 // why a registry could not be asked
+}
+
+func (x *existence) found() bool { return x.module && (x.version == nil || x.exact) }
+
+// see adds a version that is known; an empty one is a module of which no version is.
+func (x *existence) see(v modproxy.ModuleVersion) {
+	x.names[v.Module] = true
+	if !policy.IsAbout(modproxy.Decision{Module: x.about}, v.Module) {
+		return
+	}
+	x.module = true
+	if version, err := modproxy.ParseVersion(v.Version); err == nil {
+		x.exact = x.exact || x.version != nil && version.Rank() == x.version.Rank()
+		x.versions = append(x.versions, v.Version)
+	}
+}
+
+// recorded sees what is in the ledger and the store.
+func (x *existence) recorded(ctx context.Context) error {
+	for r, err := range x.Ledger.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if !r.IsRecordOnly() {
+			x.see(versionOf(r))
+		}
+	}
+	if x.found() || x.Cache == nil {
+		return nil
+	}
+	for l := range x.Cache.List(ctx, modproxy.Module{}) { // what cannot be read names nothing
+		if l.Module != (modproxy.Module{}) {
+			v, _ := l.Origin()
+			x.see(v)
+		}
+	}
+	return nil
+}
+
+// modules returns the modules whose registries can say whether they exist.
+func (x *existence) modules() []modproxy.Module {
+	if x.Cache == nil {
+		return nil
+	}
+	d := modproxy.Decision{Module: x.about}
+	if !d.IsGlob() {
+		return []modproxy.Module{x.about}
+	}
+	var all []modproxy.Module
+	for m := range x.names {
+		if x.version != nil && policy.IsAbout(d, m) {
+			all = append(all, m)
+		}
+	}
+	if x.Upstreams == nil {
+		return all
+	}
+	one := x.about
+	for _, one.Host = range x.Upstreams.UpstreamHosts() {
+		if literal := (modproxy.Decision{Module: one}); !literal.IsGlob() && policy.IsAbout(d, one) && !x.names[one] {
+			all = append(all, one)
+		}
+	}
+	return all[:min(len(all), 20)]
+}
+
+// listed sees the versions of m in the list that is stored, or else in the one of its registry, unless a rule refuses m.
+func (x *existence) listed(ctx context.Context, m modproxy.Module) {
+	add := func(list *modproxy.Versions, err error) {
+		if err != nil || len(list.List) == 0 {
+			return
+		}
+		x.see(m.At(""))
+		for _, l := range list.List {
+			x.see(m.At(l.Version.String()))
+		}
+	}
+	if add(x.Cache.Known(ctx, m)); x.found() || x.Upstreams == nil || !x.Upstreams.HasUpstream(m.Host) {
+		return
+	}
+	err := x.Gate.Check(ctx, m.At(""))
+	if err == nil {
+		_, err = x.Cache.Refresh(ctx, m)
+		add(x.Cache.Known(ctx, m))
+	}
+	switch {
+	case x.found(), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, modproxy.ErrDenied):
+		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is not asked, because the policy refuses the module", m))
+	case err != nil:
+		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is unavailable", m))
+	}
+}
+
+// near returns the names that are most similar to what is not known: of versions, if the module is known.
+func (x *existence) near(ctx context.Context) []string {
+	if x.module && x.version != nil {
+		slices.Sort(x.versions)
+		return hint.Few(x.version.String(), slices.Compact(x.versions), maxNear)
+	}
+	if about := x.about; x.Listing != nil && !strings.Contains(about.Host+about.Namespace, "*") && !about.IsProvider() &&
+		x.Upstreams != nil && x.Upstreams.HasUpstream(about.Host) && x.Gate.CheckNamespace(ctx, about.Host, about.Namespace) == nil {
+		page, err := x.Listing.List(ctx, modproxy.Query{Host: about.Host, Namespace: about.Namespace, Limit: nearListed})
+		if err == nil {
+			for _, summary := range page.Modules {
+				x.names[summary.Module] = true
+			}
+		}
+	}
+	own := func(m modproxy.Module) string { // without the hostname, which makes most of an address
+		_, rest, _ := strings.Cut(m.Folded().String(), "/")
+		return rest
+	}
+	var names, near []string
+	for m := range x.names {
+		if m.IsProvider() == x.about.IsProvider() {
+			names = append(names, own(m))
+		}
+	}
+	for _, name := range hint.Few(own(x.about), names, maxNear) {
+		for m := range x.names {
+			if own(m) == name && len(near) < maxNear {
+				near = append(near, m.String())
+			}
+		}
+	}
+	slices.Sort(near)
+	return slices.Compact(near)
+}
