@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -14,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
@@ -55,25 +57,37 @@ func lookAt(patterns iter.Seq[string]) seen {
 	return now
 }
 
-// readRules reads the rules of c. known was looked at before; what else they come from is looked at, and they are read once
-// more. So no change is missed that comes while they are read.
+// rulesFrom is [rulesOf]. It is a variable for tests.
+var rulesFrom = rulesOf
+
+// errReplaced is that what rules were read from was replaced meanwhile, every time.
+var errReplaced = fmt.Errorf("%w: the files of the policy were replaced while they were read", modproxy.ErrUnavailable)
+
+// readRules reads the rules of c. known was looked at before. All that they come from is looked at afterwards: what was replaced
+// meanwhile is read once more, and never counts. The file that c was read from is not read again here.
+//
+// Its error may be errReplaced, and rulesSeen is not what is there then.
 func (a *App) readRules(c *config.Config, known seen) (rules *policy.Rules, err error) {
 	for range 3 {
 		var paths []string
-		rules, paths, err = rulesOf(c)
+		rules, paths, err = rulesFrom(c)
+		now := lookAt(slices.Values(paths))
 		a.rulesSeen = seen{}
 		complete := true
-		for _, path := range paths {
-			if _, ok := known[path]; !ok {
-				known[path], complete = look(path), false
+		for path, is := range now {
+			was, ok := known[path]
+			a.rulesSeen[path] = was
+			if ok && path == c.File() {
+				continue
 			}
-			a.rulesSeen[path] = known[path]
+			complete = complete && ok && was == is
+			known[path] = is
 		}
 		if complete {
-			break
+			return rules, err
 		}
 	}
-	return rules, err
+	return nil, errReplaced
 }
 
 // followRules reloads whenever there is something to receive, and the rules when one of the files has changed that they
@@ -129,6 +143,9 @@ func (a *App) reloadRules(asked bool) {
 		rules, err = a.readRules(&now, known)
 	} else {
 		a.rulesSeen = known
+	}
+	if errors.Is(err, errReplaced) || !maps.Equal(lookAt(maps.Keys(a.rulesSeen)), a.rulesSeen) {
+		return // what is there now is read when it was found twice
 	}
 	if err != nil {
 		a.rulesErr.Store(&err)

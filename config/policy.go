@@ -38,6 +38,9 @@ func (c *Config) PolicyPaths() []string {
 	return paths
 }
 
+// File returns the name of the file that c was read from, or an empty string.
+func (c *Config) File() string { return c.file }
+
 // AllRules returns the rules of c and of its files. Its error is an [Error]; then what is in order is returned, too.
 func (c *Config) AllRules() (all Rules, err error) {
 	all = c.rules("policy.", c.Policy.Rules, c.Policy.Reserved)
