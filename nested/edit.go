@@ -165,6 +165,9 @@ func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Packag
 		return io.NopCloser(made), err
 	})
 	c, err := p.readSources(ctx, r.Reader, tree)
+	if err != nil { // a file may be too large now
+		err = fmt.Errorf("with addresses of this proxy in the place of its sources: %w", err)
+	}
 	if err == nil && len(c.Sources) != len(n.sources) {
 		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten",
 			modproxy.ErrUnavailable, len(n.sources), len(c.Sources))

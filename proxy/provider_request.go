@@ -105,7 +105,7 @@ func (u *Upstreams) parseProvider(requestHost, path string) (request, error) {
 		}
 	}
 	if plain, err := url.PathUnescape(path); q.isFile() && (err != nil || plain != q.path()) {
-		return request{}, notFound("want " + q.path())
+		return request{}, notFound("the path of a file of a provider is the one that …/download/{os}/{arch} names")
 	}
 	return q, nil
 }

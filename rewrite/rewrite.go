@@ -63,16 +63,19 @@ func PackagePath(v modproxy.ModuleVersion) string {
 		"/" + v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
 }
 
+const wantPath = "want /{host}~/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz"
+
 // ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters
 // may be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
+//
+// Its errors do not repeat the path.
 func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	bad := func(why string) (modproxy.ModuleVersion, error) {
 		return modproxy.ModuleVersion{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
 	}
 	parts := strings.Split(escaped, "/")
 	if len(parts) != 9 {
-		m := modproxy.Module{Host: "{host}", Namespace: "{namespace}", Name: "{name}", System: "{system}"}
-		return bad("want " + PackagePath(m.At("{version}")))
+		return bad(wantPath)
 	}
 	for i := range parts {
 		var err error
@@ -88,14 +91,14 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 		return bad("the hostname is not in its normal spelling")
 	}
 	v := modproxy.Module{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
-	if err := v.Check(); err != nil {
-		return modproxy.ModuleVersion{}, err
+	if v.Check() != nil {
+		return bad("the module address or the version is not valid")
 	}
 	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
 		return bad("the version is not in its canonical spelling")
 	}
 	if path := PackagePath(v); escaped != path && strings.Join(parts, "/") != path {
-		return bad("want " + path)
+		return bad(wantPath)
 	}
 	return v, nil
 }

@@ -20,13 +20,13 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 const (
@@ -177,12 +177,7 @@ func issuerOf(text string) (string, error) {
 // shown returns a subject for people and logs.
 func shown(subject string) string {
 	if len(subject) > 200 {
-		subject = subject[:200] + "…"
+		subject = strings.ToValidUTF8(subject[:200], "") + "…"
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			r = unicode.ReplacementChar
-		}
-		return r
-	}, subject)
+	return clean.Text(subject)
 }

@@ -283,3 +283,18 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	})
 }
+
+// A subject is on one line of a log, and in one direction.
+func TestSubjectIsEscaped(t *testing.T) {
+	p := newProvider(t, published("ec", ecKey))
+	now := time.Now()
+	for subject, want := range map[string]string{
+		"repo:\u202eacme\u2066": `repo:\u202eacme\u2066`, "a\nb\x1b[0m": `a\nb\x1b[0m`, "é": "é",
+		strings.Repeat("a", 199) + "é\u200f": strings.Repeat("a", 199) + "…",
+	} {
+		got, err := p.verifier(t).Verify(t.Context(), sign(t, "ES256", "ec", ecKey, p.claims(now, map[string]any{"sub": subject})), now)
+		if err != nil || got.Name != want {
+			t.Errorf("%q: %q, %v", subject, got.Name, err)
+		}
+	}
+}

@@ -9,10 +9,11 @@ import (
 
 // otherwise tells that a server did not answer as protocol v2 has it, so that git is to ask it.
 type otherwise struct {
-	says   string
-	origin bool // so would any repository of the origin: the server takes no such request
-	passes bool // the next answer may be another one
-	silent bool // there was no answer but a status
+	says    string
+	origin  bool // so would any repository of the origin: the server takes no such request
+	passes  bool // the next answer may be another one
+	refused bool // it was a pack that git refuses
+	silent  bool // there was no answer but a status
 }
 
 func (o *otherwise) Error() string { return "answered otherwise: " + o.says }

@@ -108,7 +108,7 @@ func (r *repository) fetchDirect(ctx context.Context, id string) error {
 		err = c.run(running)
 		if exit, ok := errors.AsType[*exitError](err); ok && outOfSpace(exit.stderr) == nil {
 			why := scrub(exit.stderr, false, r.secrets...)
-			return &otherwise{says: "a pack that git refuses" + why, passes: true} // as those of other commits may not be
+			return &otherwise{says: "a pack that git refuses" + why, passes: true, refused: true} // as those of other commits may not be
 		}
 		if err = broken(err); err == nil && diskUse(r.dir) > r.limit {
 			err = tooLarge(r.limit)

@@ -195,6 +195,23 @@ func TestAskedByGit(t *testing.T) {
 	}
 }
 
+// Where a pack is refused, and git finds no repository, the pack is the reason.
+func TestRefusedPack(t *testing.T) {
+	t.Parallel()
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+		io.WriteString(w, line("packfile\n")+banded("PACK nonsense")+"0000")
+	}))
+	_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git?ref="+strings.Repeat("1", 40), files{})
+	if !errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrNotFound) || !strings.Contains(err.Error(), "a pack that git refuses") {
+		t.Error(err)
+	}
+}
+
 func line(s string) string { return fmt.Sprintf("%04x%s", len(s)+4, s) }
 
 // banded is what of a pack one packet line has.

@@ -22,9 +22,19 @@ import (
 // nothing but what refs point at, or that know no shallow fetch.
 func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	ref = cmp.Or(ref, "HEAD")
-	if commit, err := r.resolveDirect(ctx, ref); !r.otherwise(err) {
-		return commit, err
+	commit, errDirect := r.resolveDirect(ctx, ref)
+	if !r.otherwise(errDirect) {
+		return commit, errDirect
 	}
+	commit, err := r.resolveByGit(ctx, ref)
+	if o, _ := errors.AsType[*otherwise](errDirect); o.refused && errors.Is(err, modproxy.ErrNotFound) && !errors.Is(err, errNoSuchRef) {
+		return "", invalid("the server sends %s", o.says) // so there is a repository
+	}
+	return commit, err
+}
+
+// resolveByGit is resolve by a git that connects.
+func (r *repository) resolveByGit(ctx context.Context, ref string) (string, error) {
 	format := "sha1"
 	if isObjectID(ref) && len(ref) == 64 {
 		format = "sha256"
