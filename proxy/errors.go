@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -108,13 +109,15 @@ func statusOf(err error) int {
 }
 
 // writeError answers r with err, as one line of JSON.
-func (h *Handler) writeError(w *response, r *http.Request, err error) {
+func (h *Handler) writeError(w *response, r *http.Request, e *Event, err error) {
 	if r.Context().Err() != nil && endOf(r.Context()) == nil {
 		w.status = statusClientGone
 		return
 	}
 	err = h.explain(r, err)
 	status, header := statusOf(err), w.Header()
+	text := h.tell(r, err, status)
+	status = h.statusOfRetry(r, e, status, retryAfter(err))
 	for _, name := range []string{"Etag", "Cache-Control", "Content-Encoding", "Content-Length"} {
 		header.Del(name)
 	}
@@ -127,14 +130,15 @@ func (h *Handler) writeError(w *response, r *http.Request, err error) {
 		header.Set("Allow", "GET, HEAD")
 	}
 	header["Content-Type"] = jsonType
-	text := h.tell(r, err, status)
-	body, _ := json.Marshal(map[string][]string{"errors": {text.within(maxText)}}) // strings always marshal
-	body = append(body, '\n')
-	if showsReason(r, status) && w.writeReason(r, status, text.within(maxReason), body) {
+	var body bytes.Buffer
+	to := json.NewEncoder(&body)
+	to.SetEscapeHTML(false)                                              // clients print it as it is
+	_ = to.Encode(map[string][]string{"errors": {text.within(maxText)}}) // strings always do
+	if showsReason(r, status) && w.writeReason(r, status, text.within(maxReason), body.Bytes()) {
 		return
 	}
 	w.WriteHeader(status)
-	w.Write(body) // a client that is gone does not matter
+	w.Write(body.Bytes()) // a client that is gone does not matter
 }
 
 // explain returns what the client that sent r is told of err.

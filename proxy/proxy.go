@@ -108,6 +108,7 @@ type Handler struct {
 	releases    *releases                          // of providers
 	rendered    memory.Cache[renderKey, *document] // what Catalog says
 	rendering   *fair.Turns                        // of what is large of it, shared by clients
+	failed      memory.Cache[failed, time.Time]    // when they are sent again
 	histories   http.HandlerFunc
 	docs        http.HandlerFunc
 	ofProviders struct{ beside, docs http.HandlerFunc }
@@ -213,7 +214,7 @@ func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
 			if e.Err == nil {
 				e.Err = err
 			}
-			h.writeError(res, r, err)
+			h.writeError(res, r, e, err)
 		}
 	}
 }

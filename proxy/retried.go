@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// failed is a request of a client that was answered with a status after which the client sends it again.
+type failed struct{ path, client, principal string }
+
+const (
+	retryWait  = time.Second      // before a client sends a request again, if the answer has no Retry-After
+	retryEarly = time.Second / 10 // by which its clock and this one may differ
+	retryTime  = 15 * time.Second // within which it does, and is answered
+)
+
+// statusOfRetry returns the status of an answer to r with an error that has that status. Terraform and OpenTofu send a request for
+// a location twice. Of a 5xx they then print no body, and by HTTP/2 there is no reason phrase either: the second answer
+// has a status whose body they print.
+func (h *Handler) statusOfRetry(r *http.Request, e *Event, status int, wait time.Duration) int {
+	if status < 500 || !printsBodies(r) {
+		return status
+	}
+	k := failed{r.URL.Path, e.Client, e.Principal}
+	again, ok := h.failed.Get(k)
+	switch {
+	case !ok:
+		if status != http.StatusServiceUnavailable {
+			wait = retryWait
+		}
+		again = time.Now().Add(wait)
+		h.failed.Add(k, again, wait+retryTime, 0)
+		return status
+	case e.Time.Before(again.Add(-retryEarly)):
+		return status // another request of the client
+	}
+	h.failed.Drop(k)
+	return http.StatusFailedDependency
+}
+
+// printsBodies reports whether the client that sent r prints the body of an answer with a 4xx to it.
+func printsBodies(r *http.Request) bool {
+	agent := r.UserAgent()
+	return (strings.HasPrefix(agent, "Terraform/") || strings.HasPrefix(agent, "OpenTofu/")) &&
+		strings.HasSuffix(r.URL.Path, "/download") && !strings.Contains(r.URL.Path, "/"+providersPath)
+}
