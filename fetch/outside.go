@@ -22,12 +22,21 @@ func Outgoing(err error) error {
 		return err
 	case errors.Is(err, egress.ErrRefused):
 		return fmt.Errorf("%w: %w", modproxy.ErrDenied, err)
-	case errors.As(err, new(x509.UnknownAuthorityError)):
-		return fmt.Errorf("%w: %w (operator: egress.ca_file can name the certificate authority)", modproxy.ErrUnavailable, err)
 	case errors.Is(err, egress.ErrTooLarge):
 		return fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 	}
-	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, Untrusted(err))
+}
+
+// Authority says what an operator does about a certificate of an unknown authority.
+const Authority = " (operator: egress.ca_file can name the certificate authority)"
+
+// Untrusted adds [Authority] to an error about such a certificate.
+func Untrusted(err error) error {
+	if !errors.As(err, new(x509.UnknownAuthorityError)) {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, Authority)
 }
 
 // Answered is [modproxy.ErrUnavailable]: an answer with an unexpected status.

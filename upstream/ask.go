@@ -63,7 +63,7 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 				return -1, false
 			}
 			later, isLater := errors.AsType[*modproxy.RetryLater](err)
-			if !isLater && !isTrouble(err) {
+			if !isLater && !(isTrouble(err) && egress.MayPass(err)) {
 				return 0, true
 			}
 			modproxy.Troubled(ctx, err)
@@ -84,8 +84,11 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	switch _, isLater := errors.AsType[*modproxy.RetryLater](err); {
 	case err != nil && ctx.Err() != nil && err == context.Cause(ctx):
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	case !isLater && isTrouble(err) && egress.MayPass(err):
+	case isLater || !isTrouble(err):
+	case egress.MayPass(err):
 		err = &modproxy.Temporary{Err: err}
+	default:
+		err = &modproxy.Lasting{Err: err}
 	}
 	return answer, err
 }

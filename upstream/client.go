@@ -230,7 +230,7 @@ func trouble(err error) (why error, ofAll bool) {
 	case errors.As(err, &dns):
 		return errors.New(dns.Err), true
 	case errors.As(err, &cert):
-		return cert.Err, true
+		return fetch.Untrusted(cert.Err), true
 	case errors.As(err, &conn) && (conn.Op != "dial" || conn.Addr == nil):
 		return conn.Err, conn.Op == "dial"
 	case errors.As(err, &conn) && errors.Is(conn.Err, syscall.ECONNREFUSED):

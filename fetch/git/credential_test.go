@@ -1,8 +1,16 @@
 package git_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -217,4 +225,38 @@ func TestAnswers(t *testing.T) {
 	if _, err := newFetcher(t).FetchURL(t.Context(), gone.URL+"/x", files{}); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("nobody listens: error %v", err)
 	}
+}
+
+// An operator is told what to do about a certificate that nobody here trusts, by git and without it.
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	a := newAuthor(t, root, "a.git")
+	a.write("main.tf", "")
+	a.commit("a")
+	s, other := serveTLS(t, backend(t, root)), otherAuthority(t)
+	bothWays(t, other, func(t *testing.T, f *git.Getter) {
+		_, err := f.FetchURL(t.Context(), s.URL+"/a.git/.git", files{})
+		if !errors.Is(err, modproxy.ErrUnavailable) || !strings.HasSuffix(err.Error(), "(operator: egress.ca_file can name the certificate authority)") {
+			t.Error(err)
+		}
+	})
+}
+
+// otherAuthority returns a file with a certificate that has signed nothing.
+func otherAuthority(t *testing.T) string {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

@@ -39,8 +39,15 @@ func (r *repository) explain(err error) error {
 		return err
 	}
 	r.mayPass = status == 0 && r.at.scheme != "ssh" // no answer at all
+	if untrusted.MatchString(exit.stderr) {
+		r.mayPass = false
+		said += fetch.Authority
+	}
 	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
 }
+
+// untrusted finds what git says, in the words of its TLS library, of a certificate whose authority it does not know.
+var untrusted = regexp.MustCompile(`(?i)server certificate verification failed|unable to get (local )?issuer certificate|self[- ]signed certificate`)
 
 // answered returns what an answer of r.at with that status, and a Retry-After, means; nil if it is none of an error.
 // It sets r.mayPass.
