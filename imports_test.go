@@ -78,7 +78,7 @@ var layers = map[string][]string{
 	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "policy", "internal/hint"},
 	"admin":         {"", "bundle", "hostname", "ledger", "cache", "closure", "pack", "policy", "release", "requests", "store", "internal/hint"},
 	"internal/hint": {},
-	"upstream":      {"", "fair", "egress", "fetch", "pack", "release", "internal/hedge"},
+	"upstream":      {"", "fair", "egress", "fetch", "fetch/archive", "pack", "release", "internal/hedge"},
 	"egress":        {"", "fair", "internal/hedge"},
 	"fetch":         {"", "egress", "pack", "internal/memory"},
 	"fetch/git":     {"", "egress", "pack", "fetch"},

@@ -14,7 +14,7 @@ import (
 // little, because clients show a person the error of this question, and of Package nothing but the status. If Next has
 // a version that the kept document does not list, the next question for the versions asks Next.
 //
-// Of a provider, Next is not asked, and the fetch is not waited for: who asks is about to ask for the package.
+// Of a provider, Next is not asked, and the fetch is waited for until it begins to arrive.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
 // [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.NotKept] when offline and
@@ -25,8 +25,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	k := key{v}
 	loc, known, err := r.known(ctx, k)
 	if !known && err == nil && k.IsProvider() {
-		_, err = r.fetches(k).begin(ctx, k)
-		return loc, k.wrap("location", err)
+		return loc, k.wrap("location", r.beginSoon(ctx, k, asked))
 	}
 	if !known && err == nil {
 		loc, err = r.locate(ctx, k)
@@ -93,6 +92,23 @@ func (r *Registry) fetchSoon(
 		return modproxy.Location{}, failed
 	}
 	return loc, nil
+}
+
+// beginSoon starts the fetch of k, a provider's package, and waits a little until it arrives or has failed: of the package
+// itself clients show a person nothing but the status.
+func (r *Registry) beginSoon(ctx context.Context, k key, asked time.Time) error {
+	call, err := r.fetches(k).begin(ctx, k)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-call.done:
+		return call.err
+	case <-call.told:
+	case <-time.After(time.Until(asked.Add(tellWithin))):
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // locate asks Next where the package of k is, unless that is under way, and starts the fetch.

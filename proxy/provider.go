@@ -178,7 +178,7 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 }
 
 // serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
-// answered from the release, without waiting and without a look at the package.
+// answered from the release, without a look at the package.
 func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
 	v, platform, _ := q.Platform()
 	_, a, err := h.archive(r.Context(), v, platform)

@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/archive"
 	"github.com/modproxy/modproxy/internal/spool"
 	"github.com/modproxy/modproxy/release"
 )
@@ -132,6 +133,29 @@ func (in *incoming) ask(ctx context.Context) (res *http.Response, again bool, er
 		res.Body.Close()
 		return nil, false, fmt.Errorf("%w: %s answered with another part than was asked for", modproxy.ErrUnavailable, in.p.Source.URL)
 	}
+	if in.size > 0 {
+		return res, false, nil
+	}
+	return in.refusePage(res)
+}
+
+// refusePage returns res, which begins an archive, unless it begins an HTML page.
+func (in *incoming) refusePage(res *http.Response) (_ *http.Response, again bool, err error) {
+	head := make([]byte, 512)
+	n, err := io.ReadAtLeast(res.Body, head, 1)
+	switch {
+	case err != nil && err != io.EOF:
+		res.Body.Close()
+		return nil, egress.MayPass(err), fetch.Outgoing(err)
+	case archive.IsPage(head[:n]):
+		res.Body.Close()
+		return nil, false, fmt.Errorf("%w: %s is an HTML page instead of a zip archive: the address may want a login, or be that of a page",
+			modproxy.ErrInvalid, in.p.Source.URL)
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head[:n]), res.Body), res.Body}
 	return res, false, nil
 }
 

@@ -123,7 +123,12 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 func (in *input) isPage() bool {
 	head := make([]byte, 512)
 	n, err := in.f.ReadAt(head, 0)
-	return (err == nil || err == io.EOF) && strings.HasPrefix(http.DetectContentType(head[:n]), "text/html")
+	return (err == nil || err == io.EOF) && IsPage(head[:n])
+}
+
+// IsPage reports whether a file begins as an HTML page does.
+func IsPage(head []byte) bool {
+	return strings.HasPrefix(http.DetectContentType(head), "text/html")
 }
 
 // cleanName returns the name under which a client unpacks an entry, relative to the directory that it unpacks to,

@@ -50,6 +50,7 @@
 //	zip=changed             the zip is not the one that the checksums are of
 //	zip=truncated           half a zip, with its true checksum
 //	zip=text                no zip, with its true checksum
+//	zip=page                an HTML page, with its true checksum
 //	zip=directories         the zip has an entry for a directory, too
 //	sums=wrong              the lines have checksums of something else; the download document has the true one
 //	sums=missing            one line, which is for none of the zips

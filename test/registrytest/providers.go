@@ -113,7 +113,7 @@ func (r *release) set(name, value string) (err error) {
 	}
 	switch name {
 	case "zip":
-		return oneOf(&r.zip, "changed", "truncated", "text", "directories")
+		return oneOf(&r.zip, "changed", "truncated", "text", "page", "directories")
 	case "sums":
 		return oneOf(&r.sumsAre, "wrong", "missing", "blank", "many", "large", "manifest")
 	case "signature":

@@ -77,6 +77,8 @@ func (r *release) zips(platform string, fill func([]byte) ([]byte, error)) (said
 	switch r.zip {
 	case "text":
 		said = blobOf([]byte("This is no zip.\n"))
+	case "page":
+		said = blobOf([]byte("<!DOCTYPE html><title>Sign in</title>"))
 	case "directories":
 		said, err = zipped(file{name: "directory/"}, file{name: "directory/file"})
 	default:
