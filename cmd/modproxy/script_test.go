@@ -55,6 +55,11 @@
 //	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	front http1|http2                       put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
+//	fronts                                  put both before modproxy, for row
+//	row [-http1 CURE|-words CURE] [-unlogged] [-varies] TITLE get|init DIR REASON
+//	                                        the client fails behind both fronts and prints REASON, which the log has, too; with
+//	                                        -http1 only by HTTP/1.1, with -words not at all; -varies is for what else it prints:
+//	                                        see TestReasons
 //	certificate CERT KEY FROM UNTIL         write a certificate that is valid from and until such a time from now, and its key
 //	expand FILE…                            replace $NAME and ${NAME} in files
 //
@@ -214,6 +219,8 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"generate":    runGenerate,
 			"site":        runSite,
 			"front":       runFront,
+			"fronts":      runFronts,
+			"row":         runRow,
 			"sametree":    sametree,
 			"tree":        tree,
 			"get":         get,

@@ -151,9 +151,9 @@ func measure(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprintf("%.0fs", max(least, 10*time.Since(began)).Seconds()))
 }
 
-// environ is the environment that setup made, with what the script says of modproxy.
+// environ is the environment that setup made, with what the script says of modproxy and of the certificates that count.
 func (w *world) environ(ts *testscript.TestScript) ([]string, error) {
-	if err := ts.Exec("sh", "-c", "env -0 | grep -z ^MODPROXY_"); err != nil {
+	if err := ts.Exec("sh", "-c", "env -0 | grep -z -e ^MODPROXY_ -e ^SSL_CERT_FILE= -e ^GIT_SSL_CAINFO="); err != nil {
 		return nil, err
 	}
 	said := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\x00"), "\x00")
