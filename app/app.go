@@ -184,6 +184,7 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idle.Go(func() { a.recheck.Run(modproxy.InBackground(idling)) })
 	idle.Go(func() { a.runMirrors(modproxy.InBackground(idling)) })
 	idle.Go(func() { a.followRules(idling, reload) })
+	idle.Go(func() { a.checkFront(idling) })
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })
 	idle.Go(func() { a.counts.Run(answering) })

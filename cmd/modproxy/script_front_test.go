@@ -105,13 +105,22 @@ func startFront(dir, address, certs, proxy string, http2 bool) (*rig.Process, er
 
 // runFront starts an nginx before modproxy, until the script ends, and leads the client to it.
 func runFront(ts *testscript.TestScript, neg bool, args []string) {
-	http2 := len(args) == 1 && args[0] == "http2"
-	if neg || !http2 && (len(args) != 1 || args[0] != "http1") {
-		ts.Fatalf("usage: front http1|http2")
+	const usage = "usage: front http1|http2 [ADDRESS], or front address VARIABLE"
+	if neg || len(args) == 0 || len(args) > 2 {
+		ts.Fatalf(usage)
 	}
-	w := worldOf(ts)
 	address, err := freeAddress()
 	ts.Check(err)
+	switch {
+	case args[0] == "address" && len(args) == 2:
+		ts.Setenv(args[1], address)
+		return
+	case args[0] != "http1" && args[0] != "http2":
+		ts.Fatalf(usage)
+	case len(args) == 2:
+		address = args[1]
+	}
+	w, http2 := worldOf(ts), args[0] == "http2"
 	dir, err := os.MkdirTemp(w.dir, "front-")
 	ts.Check(err)
 	nginx, err := startFront(dir, address, w.dir, ts.Getenv("PROXY"), http2)

@@ -54,7 +54,8 @@
 //	login HOST                              run the client's login, and be the browser with its user
 //	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
-//	front http1|http2                       put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
+//	front http1|http2 [ADDRESS]             put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
+//	front address VARIABLE                  set VARIABLE to an address for it that is free
 //	fronts                                  put both before modproxy, for row
 //	row [-http1 CURE|-words CURE] [-unlogged] [-varies] TITLE get|init DIR REASON
 //	                                        the client fails behind both fronts and prints REASON, which the log has, too; with

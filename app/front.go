@@ -1,0 +1,84 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// frontQuestion is a request for versions that every modproxy refuses, with a reason in the phrase of its answer.
+	frontQuestion = "/-/v1/modules/a/b/c/versions"
+	frontPause    = time.Second     // before the first request; four times as long before each other
+	frontMost     = 5 * time.Minute // after which no request is sent
+	frontTimeout  = 10 * time.Second
+)
+
+// checkFront logs once if clients at the public URL do not get the reasons of errors, because what is in front of modproxy speaks
+// HTTP/2 to them or drops reason phrases. The front may start later than modproxy.
+func (a *App) checkFront(ctx context.Context) {
+	if a.config.PublicURL == "" || a.config.Offline {
+		return
+	}
+	for pause := frontPause; pause < frontMost; pause *= 4 {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		problem, err := askFront(ctx, a.BaseURL())
+		if err != nil {
+			continue // it cannot be reached from here, or not yet
+		}
+		if problem != "" {
+			a.log.Warn("reasons_lost", zap.String("public_url", a.BaseURL()), zap.String("problem", problem), zap.String("note",
+				`clients print numbers instead of reasons: let the front speak HTTP/1.1 to clients, see "Behind a reverse proxy" in the README`))
+		}
+		return
+	}
+}
+
+// askFront returns what keeps reasons from the clients at a URL, or "". Its error is that this modproxy does not answer there.
+func askFront(ctx context.Context, base string) (problem string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, frontTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+frontQuestion, nil)
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("User-Agent", "modproxy (checks what is in front of it)")
+	client := &http.Client{
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			ForceAttemptHTTP2: true, // as clients do
+			// The request has no secret, and only the form of the answer counts.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !bytes.HasPrefix(body, []byte(`{"errors":[`)):
+		return "", fmt.Errorf("modproxy does not answer at %s", base)
+	case res.ProtoMajor > 1:
+		return "the front speaks " + res.Proto + " to clients, which has no reason phrases", nil
+	case !strings.Contains(res.Status, "("):
+		return "the front drops reason phrases", nil
+	}
+	return "", nil
+}
