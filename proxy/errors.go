@@ -117,7 +117,12 @@ func (h *Handler) writeError(w *response, r *http.Request, e *Event, err error) 
 	err = h.explain(r, err)
 	status, header := statusOf(err), w.Header()
 	text := h.tell(r, err, status)
-	status = h.statusOfRetry(r, e, status, retryAfter(err))
+	if last := h.statusOfRetry(r, e, status, retryAfter(err)); last != status {
+		if status == http.StatusServiceUnavailable {
+			text.next += ", and if that fails, ask " + h.contact()
+		}
+		status = last
+	}
 	for _, name := range []string{"Etag", "Cache-Control", "Content-Encoding", "Content-Length"} {
 		header.Del(name)
 	}

@@ -71,8 +71,21 @@ func TestReasons(t *testing.T) {
 			t.Fatal(err)
 		}
 	case written != table.String():
-		t.Errorf("%s has\n%s\nand the clients print\n%s", reasonsFile, written, table.String())
+		t.Errorf("%s is not what the clients print; -update-reasons writes it:\n%s", reasonsFile, differing(written, table.String()))
 	}
+}
+
+// differing returns the lines that only one of two texts has.
+func differing(written, now string) string {
+	var b strings.Builder
+	for _, side := range []struct{ mark, text, other string }{{"-", written, now}, {"+", now, written}} {
+		for line := range strings.Lines(side.text) {
+			if !strings.Contains(side.other, line) {
+				b.WriteString(side.mark + line)
+			}
+		}
+	}
+	return b.String()
 }
 
 // reason is a row of docs/reasons.md: what clients print of one denial or failure.
