@@ -302,8 +302,8 @@ type Fetch struct {
 	// MaxFiles is how many files, links and directories one package may have.
 	MaxFiles int `yaml:"max_files" default:"100000" check:"positive"`
 	// StrictNames refuses packages with names that some file system takes for the same, which differ only in case,
-	// in composed characters, or in what Windows drops from a name. Otherwise such names are kept, and "modproxy
-	// ls" notes them.
+	// in composed characters, or in what Windows drops from a name, or that are not UTF-8. Otherwise such names are
+	// kept, and "modproxy ls" notes them.
 	StrictNames bool `yaml:"strict_names"`
 }
 

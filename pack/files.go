@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A packedFile is one file of the package: the content of node under a name of its own.
@@ -87,12 +88,18 @@ func (w *walk) entry(n *node, name string) error {
 	return nil
 }
 
-// noteAlike notes names that some file system takes for the same, or refuses them when names are strict.
+// noteAlike notes names that some file system takes for the same or does not have, or refuses them when names are strict.
 func (w *walk) noteAlike() error {
 	names := make(map[string]string, len(w.files)) // by folded name, directories too
 	last := ""
 	for _, f := range w.files {
 		for _, name := range append(slices.Collect(newDirs(last, f.name)), f.name) {
+			if !utf8.ValidString(path.Base(name)) {
+				if w.tally.StrictNames {
+					return refuse("%+.200q: the name is not UTF-8, and names are strict", name)
+				}
+				w.notes.add("%+.200q is not UTF-8, and some file systems have no such name", name)
+			}
 			key := fold(name)
 			other, ok := names[key]
 			if !ok {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -15,8 +14,6 @@ func CheckName(name string) error {
 	switch {
 	case name == "":
 		return refuse("an entry without a name")
-	case !utf8.ValidString(name):
-		return refuse("%.200q: the name is not UTF-8", name)
 	case name[0] == '/':
 		return refuse("%.200q: the name is absolute", name)
 	case len(name) >= 2 && name[1] == ':' && 'a' <= name[0]|0x20 && name[0]|0x20 <= 'z':

@@ -16,6 +16,9 @@
 //     as a client keeps them on Linux, and noted: names that differ only in case (Unicode simple folding), in
 //     being composed, in what follows a colon, or in dots and spaces at the end of a component.
 //     [Limits.StrictNames] refuses them.
+//   - A name that is not UTF-8 is kept and noted, too: Terraform and OpenTofu unpack tar and zip archives to names of the same
+//     bytes, as git does. macOS has no such names, and the client fails there, with a package or without.
+//     [Limits.StrictNames] refuses them.
 //   - Entries are sorted by name, byte by byte.
 //   - The mode is 0755 if the owner may execute the file at the source, else 0644. Other bits, owners, groups and
 //     times are zero or empty. A header is USTAR, and PAX only where USTAR cannot hold the name.
@@ -34,8 +37,8 @@
 //     its own makes the user's git run its hooks.
 //   - A name with control characters, or those of bidirectional text (U+202A to U+202E, U+2066 to U+2069): a
 //     reviewer or a terminal sees another name, and a line break forges a line of the list that a sum is made of.
-//   - A name that is not UTF-8, a component of more than 255 bytes, a name of more than [Limits.Path] bytes: not
-//     every client can make such a file.
+//   - A component of more than 255 bytes, a name of more than [Limits.Path] bytes: not every client can make such
+//     a file.
 //   - A name that is both a file and a directory: no file system has both.
 //   - Links that lead back to themselves, or over more than 40 others: following them has no end.
 //   - What exceeds another limit: nothing is cut short. Memory grows with the number of entries.
@@ -43,7 +46,7 @@
 // # Notes
 //
 // Notes say in words what differs from the source or on some file systems: names that are the same for some file
-// system, names that an archive has more than once, of which the last counts, and links that are left out.
+// system, names that are not UTF-8, names that an archive has more than once, of which the last counts, and links that are left out.
 package pack
 
 import (
@@ -59,7 +62,7 @@ type Limits struct {
 	Bytes       int64 // of the content that is added, and again that is packed once links are copied: 1 GiB
 	Path        int   // bytes of one name: 1024
 	Packed      int64 // bytes of the packed form: 512 MiB
-	StrictNames bool  // refuses names that some file system takes for the same
+	StrictNames bool  // refuses names that some file system takes for the same, or does not have
 }
 
 const (

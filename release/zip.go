@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/flate"
 
@@ -157,6 +158,8 @@ func checkTree(files []*zip.File, typ string) error {
 			return fmt.Errorf("%.80q…: a name of more than the %d bytes that are allowed", f.Name, maxName)
 		case pack.CheckName(name) != nil:
 			return pack.CheckName(name)
+		case !utf8.ValidString(name):
+			return fmt.Errorf("%.200q: the name is not UTF-8", name)
 		case twice:
 			return fmt.Errorf("%.200q: is there twice", name)
 		case f.Flags&1 != 0:
