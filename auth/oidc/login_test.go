@@ -138,7 +138,7 @@ func TestLoginRefused(t *testing.T) {
 		told   string
 	}{
 		"another audience": {"ES256", map[string]any{"aud": "00000003-0000"}, signed + `expected audience "modproxy" got ["00000003-0000"]`},
-		"expired":          {"ES256", map[string]any{"exp": now.Add(-time.Hour).Unix()}, signed + "token is expired (Token Expiry: "},
+		"expired":          {"ES256", map[string]any{"exp": now.Add(-time.Hour).Unix()}, "unauthorized: the token of " + p.URL + " has expired on 20"},
 		"not yet good":     {"ES256", map[string]any{"nbf": now.Add(2 * time.Minute).Unix()}, signed + "it is not yet good"},
 		"another issuer":   {"ES256", map[string]any{"iss": "https://other.example"}, usual},
 		"another key":      {"RS256", map[string]any{"aud": "00000003-0000"}, usual},

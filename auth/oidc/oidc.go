@@ -113,7 +113,11 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 		return auth.Principal{}, fmt.Errorf("%w: the token cannot be checked now: %w", modproxy.ErrUnavailable, err)
 	case err != nil:
 		refused := &auth.Refused{Why: fmt.Sprintf("JWT of %s: %.300s", i.URL, err)}
-		if keys.signed && i.Login.IsSet() { // everybody is told of the issuer, and has this token from it
+		expired, isExpired := errors.AsType[*gooidc.TokenExpiredError](err)
+		switch {
+		case isExpired && !expired.Expiry.IsZero() && keys.signed && i.opens(text):
+			refused.Told = fmt.Sprintf("the token of %s has expired on %s", i.URL, expired.Expiry.UTC().Format("2006-01-02 15:04 UTC"))
+		case keys.signed && i.Login.IsSet(): // everybody is told of the issuer, and has this token from it
 			refused.Told = fmt.Sprintf("the token of %s is not good here: %.300s", i.URL, strings.TrimPrefix(err.Error(), "oidc: "))
 		}
 		return auth.Principal{}, refused
@@ -147,6 +151,20 @@ func (i *issuer) verify(ctx context.Context, text string, keys *attempt, latest 
 		Kind: auth.ByIssuer, ID: auth.IDOf(i.URL, token.Subject), Name: shown(token.Subject),
 		Groups: groups, Until: token.Expiry, Grant: grant,
 	}, nil
+}
+
+// opens reports whether a token that the issuer has signed would open something if it were good: whoever has it is no stranger.
+func (i *issuer) opens(text string) bool {
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
+	if err != nil {
+		return false
+	}
+	var c claims
+	if json.Unmarshal(payload, &c) != nil {
+		return false
+	}
+	groups, grant := i.grant(c)
+	return len(groups) > 0 || len(grant.Scopes) > 0 || grant.Admin
 }
 
 // issuerOf returns the issuer that a token names, unverified. A token has one spelling: base64 without a bit to spare.

@@ -119,7 +119,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"Aud beside aud":           es256(with("Aud", "x")),
 		"no subject":               es256(with("sub", nil)),
 		"an empty subject":         es256(with("sub", "")),
-		"expired":                  es256(with("exp", now.Add(-61*time.Second).Unix())),
+		"expired, of a stranger":   es256(p.claims(now, map[string]any{"exp": now.Add(-61 * time.Second).Unix(), "repository": "x/y", "groups": nil})),
+		"expired, another's key":   sign(t, "ES256", "ec", stranger, with("exp", now.Add(-61*time.Second).Unix())),
+		"expired, for another":     es256(p.claims(now, map[string]any{"exp": now.Add(-61 * time.Second).Unix(), "aud": "modproxy2"})),
 		"no expiry":                es256(with("exp", nil)),
 		"not yet":                  es256(with("nbf", now.Add(62*time.Second).Unix())),
 		"not yet, by a word":       es256(with("nbf", "soon")),
@@ -193,6 +195,17 @@ func TestIssuersAreToldApart(t *testing.T) {
 		if got, err := v.Verify(t.Context(), token, now); err == nil {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// Whoever would be let in with a token that has expired is told so.
+func TestVerifyExpired(t *testing.T) {
+	p := newProvider(t, published("ec", ecKey))
+	now := time.Now()
+	token := sign(t, "ES256", "ec", ecKey, p.claims(now, map[string]any{"exp": now.Add(-61 * time.Second).Unix()}))
+	_, err := p.verifier(t).Verify(t.Context(), token, now)
+	if !errors.Is(err, modproxy.ErrUnauthorized) || !strings.HasPrefix(err.Error(), "unauthorized: the token of "+p.URL+" has expired on 20") {
+		t.Error(err)
 	}
 }
 

@@ -240,6 +240,9 @@ func (w *world) cell(ts *testscript.TestScript) string {
 	for _, front := range []string{"FRONT_http1", "FRONT_http2"} {
 		names = append(names, ts.Getenv(front), "$PROXY", strings.TrimPrefix(ts.Getenv(front), "https://"), "$PROXY")
 	}
+	if w.issuer != nil {
+		names = append(names, w.issuer.URL, "$ISSUER_URL")
+	}
 	for name, u := range w.upstreams {
 		names = append(names, u.URL, "$"+strings.ToUpper(name)+"_URL", u.Host, "$"+strings.ToUpper(name)+"_HOST")
 	}

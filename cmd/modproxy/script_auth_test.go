@@ -91,7 +91,7 @@ func startIssuer() (*issuer, error) {
 	return i, nil
 }
 
-// sign makes a token for modproxy that is good for an hour, with more claims or others.
+// sign makes a token for modproxy that is good for an hour, with more claims or others; exp=past is for one that has expired.
 func (i *issuer) sign(claims []string) (string, error) {
 	all := map[string]any{"iss": i.URL, "aud": "modproxy", "sub": "job", "exp": time.Now().Add(time.Hour).Unix()}
 	for _, claim := range claims {
@@ -100,6 +100,9 @@ func (i *issuer) sign(claims []string) (string, error) {
 			return "", fmt.Errorf("%q: want CLAIM=VALUE", claim)
 		}
 		all[name] = value
+	}
+	if all["exp"] == "past" {
+		all["exp"] = time.Now().Add(-time.Hour).Unix()
 	}
 	payload, err := json.Marshal(all)
 	if err != nil {
