@@ -109,7 +109,7 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 	var answers []string
 	blocked := vpc
 	blocked.Name = "blocked"
-	_, err := admin.DecisionsMake.Ask(t.Context(), c, admin.Decide{Module: blocked.String(), Action: modproxy.Block, Reason: "a bucket"}, nil)
+	_, err := admin.DecisionsMake.Ask(t.Context(), c, admin.Decide{Module: blocked.String(), Action: modproxy.Block, Reason: "a bucket", Force: true}, nil)
 	must(t, err)
 	in := admin.Refresh{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", blocked.String(), "other.example/acme/vpc/aws"}}
 	must(t, refresh(t.Context(), c, in, func(m admin.Refreshed) error {
