@@ -47,6 +47,7 @@ type Server struct {
 	Routing        closure.Routes   // to Upstreams
 	Nested         Nested           // nil unless nested sources are rewritten
 	Listing        modproxy.Catalog // what registries list; nil when offline
+	Offline        bool             // by the configuration: nothing brings back what is removed
 	Sights         Sights
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
@@ -127,8 +128,8 @@ var (
 	MirrorFetch    = Question[Mirror, MirrorLine, Mirrored]{Registries, "POST", "mirror", (*Server).mirror}
 	ModulesRefresh = Question[Refresh, Refreshed, none]{Registries, "POST", "modules/refresh", (*Server).refresh}
 	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
-	PackagesRemove = Question[Name, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
-	PackagesTidy   = Question[store.GC, none, store.Collected]{Packages, "POST", "packages/tidy", (*Server).tidy}
+	PackagesRemove = Question[Remove, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
+	PackagesTidy   = Question[store.GC, Removable, Tidied]{Packages, "POST", "packages/tidy", (*Server).tidy}
 	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{DamagedPackages, "POST", "packages/verify", (*Server).verify}
 	MissingClear   = Question[Name, none, int]{Verdicts, "POST", "missing/clear", (*Server).clearMissing}
 	MissingList    = Question[Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}

@@ -184,14 +184,29 @@ type Removed struct {
 	Shared []string     `json:"shared,omitempty"` // what else needs its bytes, which therefore stay
 }
 
-func (s *Server) remove(ctx context.Context, in Name, each func(Removed)) (done none, err error) {
+// Remove says which packages to remove.
+type Remove struct {
+	Name
+	All    bool `json:"all,omitempty"`     // those of all versions, if Version is empty
+	DryRun bool `json:"dry_run,omitempty"` // remove nothing
+}
+
+func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (done none, err error) {
 	v, err := in.Parse("")
-	if err != nil {
+	switch {
+	case err != nil:
 		return done, err
+	case in.All == (v.Version != ""):
+		return done, fmt.Errorf("%w: want a version of %s, or all", modproxy.ErrInvalid, v.Module)
 	}
-	removed, err := s.Cache.Discard(ctx, v)
+	var removed []cache.Discarded
+	if in.DryRun {
+		removed, err = s.discardable(ctx, v)
+	} else {
+		removed, err = s.Cache.Discard(ctx, v)
+	}
 	if errors.Is(err, fs.ErrNotExist) { // that it could not be fetched is forgotten all the same
-		chosen, _ := Query{Name: in}.choose()
+		chosen, _ := Query{Name: in.Name}.choose()
 		records, errLedger := s.counting(ctx, chosen)
 		for _, rec := range records {
 			each(Removed{Name: rec.Name, Sum: rec.Sum})
@@ -209,18 +224,67 @@ func (s *Server) remove(ctx context.Context, in Name, each func(Removed)) (done 
 	return done, nil
 }
 
-// tidy removes what is not needed, and the least recently used packages over a size.
-func (s *Server) tidy(ctx context.Context, in store.GC, _ func(none)) (store.Collected, error) {
-	if in.MaxSize < 0 || in.AsideAge < 0 {
-		return store.Collected{}, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
-	}
-	in.OrphanAge = time.Hour // packages without a record are what a crash left, or are about to have one
-	if !in.DryRun {
-		if err := s.Configurations.Sweep(ctx); err != nil {
-			return store.Collected{}, err
+// discardable returns the packages that would be removed with v. Whether other versions share their bytes is not looked up.
+func (s *Server) discardable(ctx context.Context, v modproxy.ModuleVersion) (all []cache.Discarded, err error) {
+	for l, err := range s.Cache.List(ctx, v.Module) {
+		if err != nil && l.Version == "" {
+			return nil, err
+		}
+		if of, _ := l.Origin(); !l.Lost && l.Module == v.Module && (v.Version == "" || l.ModuleVersion == v || of == v) {
+			all = append(all, cache.Discarded{Kept: l.Kept})
 		}
 	}
-	return s.Store.Collect(ctx, in)
+	if len(all) == 0 {
+		err = absent(v.Shown() + ": no package of it is kept")
+	}
+	return all, err
+}
+
+// Removable is what a dry run would remove.
+type Removable struct {
+	Name                   // of a package that is over the bound; zero for one without a record
+	Digest modproxy.Digest `json:"digest"`
+	Size   int64           `json:"size_bytes"`
+}
+
+// Tidied is what was removed, or would be.
+type Tidied struct {
+	store.Collected
+	Remark string `json:"remark,omitempty"` // why more is kept than was asked for
+}
+
+// tidy removes what is not needed, and the least recently used packages over a size.
+func (s *Server) tidy(ctx context.Context, in store.GC, each func(Removable)) (out Tidied, err error) {
+	if in.MaxSize < 0 || in.AsideAge < 0 {
+		return out, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
+	}
+	in.OrphanAge = time.Hour // packages without a record are what a crash left, or are about to have one
+	if in.DryRun {
+		in.Found = func(b store.BlobInfo, by []store.Ref) {
+			names := 0
+			for _, ref := range by {
+				if v, ok := cache.VersionOf(ref); ok {
+					each(Removable{NameOf(v), b.Digest, b.Size})
+					names++
+				}
+			}
+			if names == 0 {
+				each(Removable{Digest: b.Digest, Size: b.Size})
+			}
+		}
+	} else if err := s.Configurations.Sweep(ctx); err != nil {
+		return out, err
+	}
+	out.Collected, err = s.Store.Collect(ctx, in)
+	if err == nil && in.MaxSize > 0 && out.Kept > in.MaxSize {
+		why := "the rest is pinned (cache.pinned), quarantined or being read"
+		if s.Offline {
+			why = "offline no package is evicted, because nothing brings it back"
+		}
+		out.Remark = fmt.Sprintf("%s are kept, and the bound is %s: %s; \"modproxy rm MODULE VERSION\" removes a package",
+			modproxy.SizeText(out.Kept), modproxy.SizeText(in.MaxSize), why)
+	}
+	return out, err
 }
 
 // Refresh says which modules to ask registries for.

@@ -28,7 +28,7 @@ import (
 func (a *App) api() *admin.Server {
 	server := &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
-		Routing: routes{a.config}, Configurations: a.reader,
+		Routing: routes{a.config}, Configurations: a.reader, Offline: a.config.Offline,
 		Bundles: admin.Bundles{
 			Keys: a.config.Bundle.Keys, Releases: releasesOf(a.config), Scratch: a.scratch(), Limits: a.limits(),
 		},

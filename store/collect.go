@@ -17,6 +17,14 @@ type GC struct {
 	OrphanAge time.Duration `json:"-"`
 	AsideAge  time.Duration `json:"aside_age,omitempty"` // how long ago blobs were set aside that are removed; zero: none
 	DryRun    bool          `json:"dry_run,omitempty"`   // remove nothing, and count
+	// Found is called with each blob that a dry run would remove, and the records that need it, if it is not nil.
+	Found func(b BlobInfo, by []Ref) `json:"-"`
+}
+
+func (gc GC) found(b BlobInfo, by []Ref) {
+	if gc.Found != nil {
+		gc.Found(b, by)
+	}
 }
 
 // Collected is what [Store.Collect] has removed, or would remove.
@@ -53,7 +61,7 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	}
 	switch {
 	case gc.MaxSize > 0 && gc.DryRun:
-		out.Evicted, err = s.overhang(ctx, gc.MaxSize+out.Aside.Bytes+out.Orphans.Bytes, orphans)
+		out.Evicted, err = s.overhang(ctx, gc, gc.MaxSize+out.Aside.Bytes+out.Orphans.Bytes, orphans)
 	case gc.MaxSize > 0:
 		out.Evicted, err = s.evictTo(ctx, gc.MaxSize)
 	}
@@ -82,6 +90,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 				if len(by) == 0 {
 					found[b.Digest] = true
 					all.add(b.Size)
+					gc.found(b, nil)
 				}
 			} else if s.room.beginRemoval(b.Digest) { // else it is about to have a record
 				going = append(going, b.Digest)
@@ -99,7 +108,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 }
 
 // overhang returns what would be evicted to leave limit bytes, beside orphans.
-func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
+func (s *Store) overhang(ctx context.Context, gc GC, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
 	m := s.room
 	m.mu.Lock()
 	over, line := m.kept+m.aside-limit, m.choose(m.idle, len(m.entries))
@@ -115,6 +124,7 @@ func (s *Store) overhang(ctx context.Context, limit int64, orphans map[modproxy.
 			line = append(line, b)
 		default:
 			all.add(b.Size)
+			gc.found(BlobInfo{Digest: b.Digest, Size: b.Size}, by[b.Digest])
 		}
 	}
 	return all, nil

@@ -224,6 +224,9 @@ An approval that ends within 14 days says so.
 			if err != nil || env.json() {
 				return err
 			}
+			if len(list) == 0 {
+				fmt.Fprintln(env.stderr, "modproxy: no decision is in force"+map[bool]string{true: ", and none was before"}[all])
+			}
 			return env.printf("%s", decisionsText(list))
 		},
 	}, `print JSON, one decision in a line: {"module": …, "action": …, "versions": …, "in_force": …, …}`)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,6 +51,9 @@ registry.`,
 				}
 				return table.add(p)
 			})
+			if err == nil && pattern != "" && all.Blobs == 0 {
+				err = fmt.Errorf("no package of %s is or was kept", printable(pattern))
+			}
 			if err != nil || env.json() {
 				return err
 			}
@@ -123,8 +127,9 @@ func (t *packageTable) remark(p admin.Package) {
 }
 
 func newRmCommand(env *environment) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "rm MODULE [VERSION]",
+	var in admin.Remove
+	cmd := withJSON(&cobra.Command{
+		Use:   "rm MODULE VERSION | MODULE --all",
 		Short: "Remove the package of one version, or of all versions, of a module",
 		Long: `Remove the bytes of a package, unless another version has the same content. The
 ledger keeps its record: modproxy fetches the package again when a client asks for
@@ -132,23 +137,32 @@ it, and refuses it if it differs ("modproxy ledger accept" accepts other content
 
 ` + moduleUsage + `
 
-Without VERSION, the packages of all its versions are removed.`,
+--all removes the packages of all its versions.`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
-			_, err = ask(cmd.Context(), env, admin.PackagesRemove, admin.NameOf(v), printer(env, removedText))
+			if in.All == (len(args) > 1) {
+				return misuse{errors.New("want a VERSION, or --all for the packages of all versions")}
+			}
+			in.Name = admin.NameOf(v)
+			_, err = ask(cmd.Context(), env, admin.PackagesRemove, in, printer(env, func(p admin.Removed) string { return removedText(p, in.DryRun) }))
 			return err
 		},
 	}, `print JSON, one package in a line: {"module": …, "version": …, "there": …, …}`)
+	cmd.Flags().BoolVar(&in.All, "all", false, "remove the packages of all versions")
+	cmd.Flags().BoolVar(&in.DryRun, "dry-run", false, "remove nothing, and print what would be removed")
+	return cmd
 }
 
 // removedText is what became of a package, in one line.
-func removedText(p admin.Removed) string {
+func removedText(p admin.Removed, dryRun bool) string {
 	what := "removed " + modproxy.SizeText(p.Size)
 	switch {
+	case dryRun && p.There:
+		return fmt.Sprintf("%s: would remove %s\n", p.Shown(), modproxy.SizeText(p.Size))
 	case !p.There:
 		what = "was not kept"
 	case len(p.Shared) > 0:
@@ -182,14 +196,25 @@ The directory quarantine holds damaged packages and replaced indexes as evidence
 				size = c.Cache.MaxSize
 			}
 			in.MaxSize = int64(size)
-			out, err := ask(cmd.Context(), env, admin.PackagesTidy, in, nil)
+			found := []admin.Removable{}
+			out, err := ask(cmd.Context(), env, admin.PackagesTidy, in, func(r admin.Removable) error {
+				if env.json() {
+					found = append(found, r)
+					return nil
+				}
+				return env.printf("would remove %s, %s\n", cmp.Or(r.Shown(), "a package without a record, sha256:"+r.Digest.String()), modproxy.SizeText(r.Size))
+			})
 			if err != nil {
 				return err
 			}
+			if out.Remark != "" {
+				env.remark(errors.New(out.Remark))
+			}
 			return env.print(struct {
-				store.Collected
-				DryRun bool `json:"dry_run,omitempty"`
-			}{out, in.DryRun}, "  ", collectedText(out, in.DryRun))
+				admin.Tidied
+				DryRun bool              `json:"dry_run,omitempty"`
+				Found  []admin.Removable `json:"found,omitempty"`
+			}{out, in.DryRun, found}, "  ", collectedText(out.Collected, in.DryRun))
 		},
 	}, `print one JSON document: {"orphans": …, "evicted": …, "quarantine": …, "kept_bytes": …}`)
 	addFlag(cmd, &size, "max-size", "total `size` of the packages to keep, such as 50GiB (cache.max_size)", parseSize)

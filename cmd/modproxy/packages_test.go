@@ -16,7 +16,7 @@ func TestRemovedText(t *testing.T) {
 		"removed; its 5B stay for m0, m1, m2, which have the same content", "removed; its 5B stay for m0, m1, m2 and 1 more, which have the same content",
 		"removed; its 5B stay for m0, m1, m2 and 2 more, which have the same content",
 	} {
-		if got := removedText(p); !strings.Contains(got, ": "+want+"; when") {
+		if got := removedText(p, false); !strings.Contains(got, ": "+want+"; when") {
 			t.Errorf("%d others: %q; want %q", i, got, want)
 		}
 		p.Shared = append(p.Shared, fmt.Sprint("m", i))

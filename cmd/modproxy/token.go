@@ -59,7 +59,7 @@ publishes them. --admin allows all verbs that have --server, for every module; w
 a scope they see names, versions and sums, but no content: nothing is exported, no
 package is sent, and calls in packages are not followed.
 
-The data directory is created if it does not exist, unless --data names it.`,
+The data directory must exist: "modproxy serve" makes it.`,
 		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
   modproxy token create me --scope '*' --expires never
   modproxy token create publish --refresh --scope registry.example.com/acme
@@ -101,21 +101,22 @@ func parseExpiry(s string) (time.Time, error) {
 	return time.Now().Add(d).Truncate(time.Second), nil
 }
 
-// createToken makes the data directory, too: the first token may be made before modproxy has served. A directory
-// that --data names must exist, because its name may be a mistake.
+// createToken makes a token in the data directory, which must exist: in another one, no proxy would know the token.
 func (env *environment) createToken(ctx context.Context, spec auth.Token) error {
 	c, err := env.settings()
 	if err != nil {
 		return err
 	}
-	if c.Source("data") == "--data" {
-		if err := admin.HaveDir(c.Data, "data directory"); err != nil {
-			q := clean.ShellQuote(c.Data)
-			return hint.With(err, fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q))
+	if err := admin.HaveData(c.Data); err != nil {
+		q := clean.ShellQuote(c.Data)
+		hints := []string{fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q)}
+		if c.Source("data") != "--data" {
+			hints = append(hints, "a token counts for the proxy that serves from the same directory: --data names it")
 		}
+		return hint.With(err, hints...)
 	}
-	if err := admin.MakeData(c.Data); err != nil {
-		return err
+	if _, err := os.Stat(filepath.Join(c.Data, "index.db")); errors.Is(err, fs.ErrNotExist) {
+		env.remark(fmt.Errorf("no proxy has served from %s yet: the token counts for one that does", c.Data))
 	}
 	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
 		return err

@@ -17,7 +17,7 @@ var tokenText = regexp.MustCompile(`^mp_[a-z2-7]{16}_[a-z2-7]{52}\n$`)
 // A token is the one thing on standard output, and nowhere else: neither beside it,
 // nor in a file, nor in a list.
 func TestTokenCreate(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
+	data := t.TempDir()
 	variables := []string{"MODPROXY_DATA=" + data, "MODPROXY_PUBLIC_URL=https://modules.example.com",
 		"MODPROXY_UPSTREAMS=[{host: registry.acme-corp.example}, {host: 'registry.example.com:8443'}]"}
 	made := command(t, variables, "token", "create", "ci", "--scope", "Registry.Acme-Corp.Example:443/acme", "--scope", "registry.example.com:8443/*", "--scope", "other.example/x", "--admin")
@@ -64,7 +64,7 @@ func TestTokenCreate(t *testing.T) {
 }
 
 func TestTokenMisused(t *testing.T) {
-	data := filepath.Join(t.TempDir(), "data")
+	data := t.TempDir()
 	if out := command(t, []string{"MODPROXY_DATA=" + data}, "token", "create", "first", "--scope", "*"); out.code != exitDone {
 		t.Fatal(out)
 	}
@@ -101,13 +101,16 @@ func TestTokenMisused(t *testing.T) {
 func TestTokensOfAnyConfiguration(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	variables := []string{"MODPROXY_DATA=" + data}
-	for _, args := range [][]string{{"token", "list"}, {"token", "revoke", "ci"}, {"key", "rotate"}} {
+	for _, args := range [][]string{{"token", "list"}, {"token", "create", "ci", "--scope", "*"}, {"token", "revoke", "ci"}, {"key", "rotate"}} {
 		if out := command(t, variables, args...); out.code != exitFailed || !strings.Contains(out.stderr, "there is no data directory") {
 			t.Errorf("%v: %+v", args, out)
 		}
 	}
 	if _, err := os.Stat(data); err == nil {
 		t.Error("the directory was made")
+	}
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	variables = append(variables, "MODPROXY_UPSTREAMS=[]", "MODPROXY_LISTEN=nowhere")
 	for _, args := range [][]string{{"token", "create", "ci", "--scope", "*"}, {"token", "revoke", "ci"}} {
