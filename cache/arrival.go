@@ -17,15 +17,27 @@ type arrival struct {
 	*call[*Kept]
 }
 
-// open opens it for a question in ctx.
-func (a *arrival) open(ctx context.Context) (*modproxy.Package, error) {
+// open opens it for a question in ctx. leave is called when the package is closed, and with an error.
+func (a *arrival) open(ctx context.Context, leave func()) (*modproxy.Package, error) {
 	body, err := a.Open(ctx)
 	if err != nil {
+		leave()
 		return nil, err
 	}
-	p := a.coming.opened(body)
+	p := a.coming.opened(&awaited{body, leave})
 	p.Arrival = a
 	return p, nil
+}
+
+// awaited is what a caller waits for until it closes it.
+type awaited struct {
+	io.ReadSeekCloser
+	leave func()
+}
+
+func (a *awaited) Close() error {
+	a.leave()
+	return a.ReadSeekCloser.Close()
 }
 
 // Arrived implements [modproxy.Arrival]. The package is kept by then.

@@ -139,7 +139,7 @@ func TestFailedInTheBackground(t *testing.T) {
 		}, nil},
 		"package": {func(n *next) { n.pack = modproxy.ErrUnavailable }, fetch, nil},
 		"late": {func(n *next) {
-			n.receive = func(ctx context.Context) error {
+			n.receive = func(ctx context.Context, _ modproxy.ModuleVersion) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
@@ -56,19 +57,22 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 		if err := f.failure(ctx, k); err != nil {
 			return v, err
 		}
-		give, err := f.turn(ctx, k)
+		turn, err := f.turn(ctx, k)
 		if err != nil {
 			return v, k.wrap("package", err)
 		}
-		defer give()
+		defer turn.Give()
 		remember := f.failed.Begin(k)
-		if v, err = f.inTurn(ctx, k); err == nil {
+		switch v, err = f.inTurn(ctx, k, turn); {
+		case err == nil:
 			f.failed.Drop(k)
 			return v, nil
+		case err == errUnwanted:
+			return v, k.wrap("package", retrySoon(err))
 		}
 		err = f.fail(k, err)
 		if failed, ok := errors.AsType[*modproxy.FetchFailed](err); ok && !(modproxy.IsBackground(ctx) && passing(failed)) {
-			remember(failed, failed.Again.Sub(failed.Time), 0)
+			remember(failed, max(failed.Again.Sub(failed.Time), f.pause), 0)
 		}
 		return v, err
 	})
@@ -78,7 +82,7 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 	failed, ok := f.failed.Get(k)
 	switch {
-	case !ok:
+	case !ok, !time.Now().Before(failed.Again):
 		return nil
 	case !f.source.holds(ctx, k, failed):
 		f.failed.Drop(k)
@@ -87,26 +91,28 @@ func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 	return failed
 }
 
-// turn waits for a turn to fetch k, which may be refused by then. give gives it back.
-func (f *fetches[K, V]) turn(ctx context.Context, k K) (give func(), err error) {
+// turn waits for a turn to fetch k, which may be refused by then.
+func (f *fetches[K, V]) turn(ctx context.Context, k K) (*fair.Turn, error) {
 	waiting, cancel := f.work.untilEnd(ctx)
 	defer cancel()
-	give, err = f.turns.take(waiting, k.publisher())
+	waiting, stop := wanted(waiting)
+	defer stop()
+	turn, err := f.turns.take(waiting, k.publisher())
 	if err != nil {
 		return nil, err
 	}
 	if err := f.source.refused(ctx, k); err != nil {
-		give()
+		turn.Give()
 		return nil, settle(err)
 	}
-	return give, nil
+	return turn, nil
 }
 
 // inTurn fetches k.
-func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
+func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *fair.Turn) (v V, err error) {
 	ctx, cancel := f.work.detach(ctx, f.timeout)
 	defer cancel()
-	ctx, release := f.turns.hold(ctx)
+	ctx, release := f.turns.hold(ctx, turn)
 	defer release()
 	f.observe(k.event(FetchStarted, 0, nil))
 	started := time.Now()
@@ -124,6 +130,8 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K) (v V, err error) {
 	switch {
 	case err != nil && context.Cause(ctx) == errDrips:
 		return v, errDrips
+	case err != nil && context.Cause(ctx) == errUnwanted:
+		return v, errUnwanted
 	case err != nil && f.work.ends(ctx):
 		return v, k.wrap("package", errClosing)
 	}

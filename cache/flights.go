@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -142,6 +143,7 @@ type flights[K comparable, V any] struct {
 
 // call is one call under way; value and err are there when done is closed.
 type call[V any] struct {
+	waiters
 	ctx   context.Context // of the work
 	began time.Time
 	met   modproxy.Trouble
@@ -164,12 +166,12 @@ func (f *flights[K, V]) join(
 		c.waitedForBy(ctx)
 		return c, nil
 	}
-	c := &call[V]{began: time.Now(), told: make(chan struct{}), done: make(chan struct{})}
+	c := &call[V]{waiters: waiters{left: time.Now()}, began: time.Now(), told: make(chan struct{}), done: make(chan struct{})}
 	by := ctx
 	if ctx = context.WithoutCancel(ctx); modproxy.IsBackground(by) {
 		ctx = modproxy.InBackground(ctx) // until a client joins, or by is brought forward
 	}
-	c.ctx = modproxy.WithTrouble(ctx, &c.met)
+	c.ctx = context.WithValue(modproxy.WithTrouble(ctx, &c.met), waitersKey{}, &c.waiters)
 	err := b.start(asker, func() {
 		defer close(c.done)
 		defer func() {
@@ -191,6 +193,46 @@ func (f *flights[K, V]) join(
 	}
 	f.calls[k] = c
 	return c, nil
+}
+
+// waiters are those that wait for a call.
+type waiters struct {
+	mu   sync.Mutex
+	all  []context.Context // of each
+	left time.Time         // when the last one left, or the call began
+}
+
+type waitersKey struct{}
+
+// wait counts the caller of ctx until leave is called, which does nothing the second time.
+func (w *waiters) wait(ctx context.Context) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, ctx)
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		i := slices.Index(w.all, ctx)
+		w.all = slices.Delete(w.all, i, i+1)
+		w.left = time.Now()
+	})
+}
+
+// unwantedFor returns for how long nobody has waited for the call that ctx is of. Where a client did once, only clients count.
+func unwantedFor(ctx context.Context) time.Duration {
+	w, ok := ctx.Value(waitersKey{}).(*waiters)
+	if !ok {
+		return 0
+	}
+	behind := modproxy.IsBackground(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, by := range w.all {
+		if behind || !modproxy.IsBackground(by) {
+			return 0
+		}
+	}
+	return time.Since(w.left)
 }
 
 // waitedForBy has c brought forward when it is in the background and ctx is not, now or later.
@@ -233,6 +275,7 @@ func (f *flights[K, V]) has(k K) bool {
 
 // within waits for the call until limit has passed, or ctx ends. The error is then a [modproxy.RetryLater].
 func (c *call[V]) within(ctx context.Context, limit time.Duration) (V, error) {
+	defer c.wait(ctx)()
 	var why error
 	select {
 	case <-c.done:

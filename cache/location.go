@@ -69,7 +69,8 @@ func (r *Registry) refused(k key) error {
 }
 
 // fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns where k is kept, or why it
-// could not be fetched, or loc meanwhile; or why the package was refused for its content, which it most often still is.
+// could not be fetched, or loc meanwhile; or why it could not be the time before, if that was its content, which it most often
+// still is, or trouble that goes on.
 func (r *Registry) fetchSoon(
 	ctx context.Context, k key, loc modproxy.Location, asked time.Time,
 ) (modproxy.Location, error) {
@@ -77,6 +78,7 @@ func (r *Registry) fetchSoon(
 	if err != nil {
 		return modproxy.Location{}, err
 	}
+	defer call.wait(ctx)()
 	select {
 	case <-call.done:
 		if call.err != nil {
@@ -88,7 +90,7 @@ func (r *Registry) fetchSoon(
 	case <-ctx.Done():
 	}
 	failed, _ := r.packages.failed.Get(k) // or the time before
-	if failed != nil && (errors.Is(failed, modproxy.ErrInvalid) || errors.Is(failed, modproxy.ErrChanged)) {
+	if failed != nil && (errors.Is(failed, modproxy.ErrInvalid) || errors.Is(failed, modproxy.ErrChanged) || temporary(failed)) {
 		return modproxy.Location{}, failed
 	}
 	return loc, nil

@@ -36,12 +36,12 @@ type script struct {
 	err     error         // for all three questions
 	delay   time.Duration // before an answer, unless the context ends
 	subdir  string
-	content []byte                          // of every package
-	sum     modproxy.Sum                    // empty: made from content
-	fetched func()                          // in the middle of every package
-	pack    error                           // for Package
-	receive func(ctx context.Context) error // a package; nil: it is there at once
-	at      error                           // for PackageAt; nil: content is there
+	content []byte                                                    // of every package
+	sum     modproxy.Sum                                              // empty: made from content
+	fetched func()                                                    // in the middle of every package
+	pack    error                                                     // for Package
+	receive func(ctx context.Context, v modproxy.ModuleVersion) error // a package; nil: it is there at once
+	at      error                                                     // for PackageAt; nil: content is there
 }
 
 func (n *next) change(f func(n *next)) {
@@ -121,7 +121,7 @@ func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 	version := v.Version
 	now, err := n.ask(ctx, "package")
 	if err == nil && now.receive != nil {
-		err = now.receive(ctx)
+		err = now.receive(ctx, v)
 	}
 	if err != nil || now.pack != nil {
 		return nil, errors.Join(err, now.pack)

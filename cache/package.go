@@ -49,15 +49,18 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 		if modproxy.MayArrive(ctx) {
 			told = call.told
 		}
+		leave := call.wait(ctx)
 		select {
 		case <-call.done:
+			leave()
 		case <-told:
-			p, err := (&arrival{r.Store, call}).open(ctx)
+			p, err := (&arrival{r.Store, call}).open(ctx, leave)
 			if err != nil {
 				return nil, k.wrap("package", settleIn(ctx, err))
 			}
 			return p, nil
 		case <-ctx.Done():
+			leave()
 			if last := call.met.Last(); last != nil {
 				modproxy.Troubled(ctx, last)
 			}

@@ -204,17 +204,23 @@ func TestZipsHaveTheirOwnTurns(t *testing.T) {
 		f.inMemory(t)
 		f.ZipTimeout = time.Hour
 		f.next.pieces = 20 * 60
+		var all sync.WaitGroup
 		for i := range 20 {
-			if _, err := f.Location(t.Context(), toy.At(fmt.Sprintf("2.%d.0", i)).OfPlatform(linux)); err != nil {
-				t.Fatal(err)
-			}
+			all.Go(func() {
+				p, err := f.Package(t.Context(), toy.At(fmt.Sprintf("2.%d.0", i)).OfPlatform(linux))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				p.Close()
+			})
 		}
 		synctest.Wait()
 		start := time.Now()
 		f.fetch(t, "1.0.0")
 		equal(t, "a release takes", time.Since(start), 0)
 		equal(t, "zips asked for", f.next.asked("zip"), 6) // three quarters of eight: they have one publisher
-		time.Sleep(3 * time.Hour)
+		all.Wait()
 		equal(t, "zips asked for", f.next.asked("zip"), 20)
 		if l, err := f.Location(t.Context(), toy.At("2.19.0").OfPlatform(linux)); err != nil || !l.Kept {
 			t.Errorf("%v, %v", l, err)

@@ -20,13 +20,13 @@ func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
 			return p, nil
 		}
 		defer r.looked.Add(k, true, renewPause, 0)
-		give, err := r.packages.turn(ctx, k)
+		turn, err := r.packages.turn(ctx, k)
 		if err != nil {
 			return nil, err
 		}
-		defer give()
+		defer turn.Give()
 		defer r.records.Drop(k)
-		return r.packages.inTurn(ctx, k)
+		return r.packages.inTurn(ctx, k, turn)
 	})
 	if err != nil {
 		return p
@@ -93,6 +93,7 @@ func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) 
 			return
 		}
 		if call, err := r.packages.begin(ctx, key{of}); err == nil {
+			defer call.wait(ctx)()
 			select { // an error is told to who asks for it next, and to Observe
 			case <-call.done:
 			case <-ctx.Done():

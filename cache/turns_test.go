@@ -47,7 +47,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		drip := func(ctx context.Context) error {
+		drip := func(ctx context.Context, _ modproxy.ModuleVersion) error {
 			meter := modproxy.MeterOf(ctx)
 			defer meter.Begin()()
 			for range 14 * 60 {
@@ -85,6 +85,79 @@ func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 		}
 		mustClose(t, f.Registry)
 		dripping.Wait()
+	})
+}
+
+// hang waits for bytes that never come of the modules dead….
+func hang(ctx context.Context, v modproxy.ModuleVersion) error {
+	if !strings.HasPrefix(v.Name, "dead") {
+		return nil
+	}
+	defer modproxy.MeterOf(ctx).Begin()()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Packages that do not come leave the turns of their publisher to others of it, and end when their clients have left; those that
+// wait for a turn then are never asked for.
+func TestClientsLeaveWhatDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.FetchTimeout = time.Hour
+		f.next.change(func(n *next) { n.receive = hang })
+		var clients sync.WaitGroup
+		for i := range 200 {
+			clients.Go(func() {
+				ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
+				defer leave()
+				m := modproxy.Module{Host: vpc.Host, Namespace: vpc.Namespace, Name: fmt.Sprint("dead", i), System: "aws"}
+				if p, err := f.Package(ctx, m.At("1.0.0")); err == nil {
+					p.Close()
+					t.Errorf("%v came", m)
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		f.fetch(t, "1.0.0")
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("another package of the publisher took %v", took)
+		}
+		clients.Wait()
+		time.Sleep(30 * time.Second)
+		if n := len(f.Fetching()); n > 0 {
+			t.Errorf("%d fetches are under way that nobody waits for", n)
+		}
+		if n := f.next.asked("package"); n > 100 {
+			t.Errorf("%d packages were asked for", n)
+		}
+	})
+}
+
+// A package that comes is fetched to its end, although its client has left.
+func TestWhatComesIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.next.change(func(n *next) {
+			n.receive = func(ctx context.Context, _ modproxy.ModuleVersion) error {
+				meter := modproxy.MeterOf(ctx)
+				defer meter.Begin()()
+				for range 20 {
+					time.Sleep(5 * time.Second)
+					meter.Add(1)
+				}
+				return ctx.Err()
+			}
+		})
+		ctx, leave := context.WithTimeout(t.Context(), time.Second)
+		defer leave()
+		if _, err := f.Package(ctx, vpc.At("1.0.0")); err == nil {
+			t.Error("it came at once")
+		}
+		time.Sleep(2 * time.Minute)
+		if l, err := f.Location(t.Context(), vpc.At("1.0.0")); err != nil || !l.Kept {
+			t.Errorf("%v, %v", l, err)
+		}
 	})
 }
 

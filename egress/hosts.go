@@ -60,12 +60,12 @@ func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), er
 		defer hs.mu.Unlock()
 		h.users--
 	}
-	give, err := h.turns.Await(ctx, "")
+	turn, err := h.turns.Await(ctx, "")
 	if err != nil {
 		gone()
 		return nil, nil, err
 	}
-	return h, sync.OnceFunc(func() { give(); gone() }), nil
+	return h, sync.OnceFunc(func() { turn.Give(); gone() }), nil
 }
 
 // get returns the host where t is. It is called with mu held.

@@ -17,13 +17,13 @@ import (
 func asks(t *testing.T, turns *fair.Turns, ctx context.Context, name string, n int, served *atomic.Int64) {
 	for range n {
 		go func() {
-			give, err := turns.Await(ctx, name)
+			turn, err := turns.Await(ctx, name)
 			if err != nil {
 				return
 			}
 			served.Add(1)
 			time.Sleep(time.Minute)
-			give()
+			turn.Give()
 		}()
 		synctest.Wait()
 	}
@@ -112,12 +112,12 @@ func TestBackgroundIsNotStarved(t *testing.T) {
 			var counted struct{ ahead, behind atomic.Int64 }
 			work := func(ctx context.Context, name string, served *atomic.Int64) {
 				for {
-					give, err := turns.Await(ctx, name)
+					turn, err := turns.Await(ctx, name)
 					if err != nil {
 						return
 					}
 					time.Sleep(10 * time.Millisecond)
-					give()
+					turn.Give()
 					served.Add(1)
 				}
 			}
@@ -175,7 +175,7 @@ func TestBackgroundIsSentAwayFirst(t *testing.T) {
 func TestSentAwayIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(1, 1, 0, 1)
-		give, err := turns.Await(t.Context(), "one")
+		turn, err := turns.Await(t.Context(), "one")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,17 +186,17 @@ func TestSentAwayIsForgotten(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() {
-			give, err := turns.Await(t.Context(), "one")
+			turn, err := turns.Await(t.Context(), "one")
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			give()
+			turn.Give()
 		}()
 		if err := <-sent; !errors.Is(err, fair.ErrCrowded) {
 			t.Errorf("error %v", err)
 		}
-		give()
+		turn.Give()
 		synctest.Wait()
 		if n := turns.Known(); n != 0 {
 			t.Errorf("%d owners are known that want nothing", n)

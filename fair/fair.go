@@ -21,13 +21,15 @@ var ErrCrowded = errors.New("too many wait for their turn")
 
 // Turns are the turns that are shared. They are safe for concurrent use.
 type Turns struct {
+	turns int // all of them
 	share int // of one owner, at most
 	spare int // turns that go only to owners that have none
 	queue int // of those that wait, at most
 	ahead int // turns that are not for the background, unless it is its turn
 
 	mu     sync.Mutex
-	free   int
+	free   int // negative while turns that were paused go on beside those that were given meanwhile
+	paused int
 	behind int // turns that were taken in the background
 	passed int // turns that others took since one went to the background, which waits
 
@@ -38,7 +40,8 @@ type Turns struct {
 
 // owner has turns, or waits for some.
 type owner struct {
-	held  int
+	held, paused int
+
 	last  uint64  // when it was given a turn; of those with as many turns it was longest ago for the next
 	queue []*want // those in the background come last
 }
@@ -54,7 +57,7 @@ const passes = 7 // turns that others take before one is for the background
 // New returns n turns, of which one owner has share at most, and the last spare are for owners that have none. No more
 // than queue wait.
 func New(n, share, spare, queue int) *Turns {
-	return &Turns{share: share, spare: spare, queue: queue, ahead: n / 4, free: n, owners: map[string]*owner{}}
+	return &Turns{turns: n, share: share, spare: spare, queue: queue, ahead: n / 4, free: n, owners: map[string]*owner{}}
 }
 
 // Take waits for a turn of the named owner, which is to be given back by Give. The error is [ErrCrowded], or the cause
@@ -63,14 +66,78 @@ func (t *Turns) Take(ctx context.Context, name string) error {
 	return t.wait(ctx, name, &want{turn: make(chan error, 1)})
 }
 
+// Turn is a turn that was taken by [Turns.Await]. Its methods are not called concurrently.
+type Turn struct {
+	of     *Turns
+	owner  string
+	behind bool
+	paused bool
+}
+
 // Await is Take for what may be in the background: its turn comes after those of all others then, until it is brought
-// forward. give gives the turn back.
-func (t *Turns) Await(ctx context.Context, name string) (give func(), err error) {
+// forward.
+func (t *Turns) Await(ctx context.Context, name string) (*Turn, error) {
 	w := &want{turn: make(chan error, 1), behind: modproxy.IsBackground(ctx)}
 	if err := t.wait(ctx, name, w); err != nil {
 		return nil, err
 	}
-	return func() { t.give(name, w) }, nil
+	return &Turn{of: t, owner: name, behind: w.behind}, nil
+}
+
+// Give gives the turn back.
+func (u *Turn) Give() {
+	if u.paused {
+		u.of.change(u, -1)
+		return
+	}
+	u.of.give(u.owner, u.behind)
+}
+
+// mostPaused bounds the turns that are paused: for each turn that there is, those of an owner; twice as many in all.
+const mostPaused = 8
+
+// Pause lends the turn to others while what it is for does not go on by itself, until Resume. It does nothing if too many are.
+func (u *Turn) Pause() {
+	t := u.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.owners[u.owner]; u.paused || t.paused >= 2*mostPaused*t.turns || o.paused >= mostPaused*t.turns {
+		return
+	}
+	t.changeLocked(u, 1)
+	t.giveLocked(u.owner, u.behind)
+}
+
+// Resume takes a turn that was paused at once, beside all others that have one.
+func (u *Turn) Resume() {
+	t := u.of
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !u.paused {
+		return
+	}
+	o := t.owners[u.owner]
+	o.held++
+	t.free--
+	if u.behind {
+		t.behind++
+	}
+	t.changeLocked(u, -1)
+}
+
+func (t *Turns) change(u *Turn, by int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.changeLocked(u, by)
+}
+
+// changeLocked changes whether u is paused.
+func (t *Turns) changeLocked(u *Turn, by int) {
+	o := t.owners[u.owner]
+	u.paused = by > 0
+	o.paused += by
+	t.paused += by
+	t.forget(u.owner, o)
 }
 
 func (t *Turns) wait(ctx context.Context, name string, w *want) error {
@@ -150,16 +217,20 @@ func (t *Turns) bringForward(name string, w *want) {
 	}
 }
 
-// Give gives back a turn of the named owner that was not taken in the background.
-func (t *Turns) Give(name string) { t.give(name, &want{}) }
+// Give gives back a turn of the named owner that Take or Try took.
+func (t *Turns) Give(name string) { t.give(name, false) }
 
-func (t *Turns) give(name string, w *want) {
+func (t *Turns) give(name string, behind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.giveLocked(name, behind)
+}
+
+func (t *Turns) giveLocked(name string, behind bool) {
 	o := t.owners[name]
 	o.held--
 	t.free++
-	if w.behind {
+	if behind {
 		t.behind--
 	}
 	t.forget(name, o)
@@ -203,9 +274,9 @@ func (t *Turns) owner(name string) *owner {
 	return o
 }
 
-// forget forgets an owner that neither has a turn nor waits.
+// forget forgets an owner that neither has a turn, or a paused one, nor waits.
 func (t *Turns) forget(name string, o *owner) {
-	if o.held == 0 && len(o.queue) == 0 {
+	if o.held == 0 && o.paused == 0 && len(o.queue) == 0 {
 		delete(t.owners, name)
 	}
 }
@@ -269,7 +340,7 @@ func (t *Turns) dequeue(o *owner, w *want) bool {
 // next returns the owner whose turn it is, and for what, in the background or not; nil if none of those that wait may
 // have one.
 func (t *Turns) next(behind bool) (best *owner, w *want) {
-	if behind && t.waitingBehind == 0 || t.waiting == 0 || t.free == 0 {
+	if behind && t.waitingBehind == 0 || t.waiting == 0 || t.free <= 0 {
 		return nil, nil
 	}
 	for _, o := range t.owners {

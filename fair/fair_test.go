@@ -122,3 +122,58 @@ func TestQueue(t *testing.T) {
 		}
 	})
 }
+
+// A turn that is paused is for others meanwhile, and is there again at once.
+func TestPausedTurns(t *testing.T) {
+	turns := fair.New(1, 1, 0, 10)
+	first, err := turns.Await(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turns.Try("two") {
+		t.Fatal("there was a second turn")
+	}
+	first.Pause()
+	first.Pause()
+	second, err := turns.Await(t.Context(), "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Resume()
+	first.Resume()
+	if turns.Try("three") {
+		t.Fatal("there was a third turn")
+	}
+	first.Give()
+	if turns.Try("three") {
+		t.Fatal("the second turn was given twice")
+	}
+	second.Pause()
+	second.Give()
+	if !turns.Try("three") {
+		t.Fatal("no turn is left")
+	}
+	if turns.Try("four") {
+		t.Fatal("there are more turns than before")
+	}
+}
+
+// No owner has any number of paused turns.
+func TestPausedTurnsAreBounded(t *testing.T) {
+	turns := fair.New(2, 2, 0, 10)
+	n := 0
+	for ; n < 1000; n++ {
+		if !turns.Try("one") {
+			break
+		}
+		turns.Give("one")
+		turn, err := turns.Await(t.Context(), "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn.Pause()
+	}
+	if n < 10 || n > 20 {
+		t.Errorf("%d turns were paused or taken; want some for each, and not any number", n)
+	}
+}

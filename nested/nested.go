@@ -278,12 +278,12 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan
 		defer cancel()
 		defer context.AfterFunc(r.ending, cancel)()
 		publisher := v.Host + "/" + v.Namespace
-		give, err := r.turns.Await(ctx, publisher)
+		turn, err := r.turns.Await(ctx, publisher)
 		if err != nil {
 			why := fmt.Errorf("the nested sources of too many versions are being fetched: %w", err)
 			return nil, failed("package", v, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: why})
 		}
-		defer give()
+		defer turn.Give()
 		return r.prepared(ctx, v)
 	})
 }

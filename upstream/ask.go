@@ -143,9 +143,9 @@ func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave fun
 		if err := g.wait(ctx, t, deadline); err != nil {
 			return nil, err
 		}
-		leave, err := g.turns.Await(waiting, asker)
+		turn, err := g.turns.Await(waiting, asker)
 		if err == nil {
-			leave = sync.OnceFunc(leave)
+			leave := sync.OnceFunc(turn.Give)
 			if err = g.pace(waiting); err == nil && g.pass(t) {
 				return leave, nil
 			}

@@ -83,11 +83,11 @@ func (c *Client) gate(s serviceOf) *gate {
 
 // beside waits until a question beside the protocol may be asked. leave is called when it is answered.
 func (g *gate) beside(ctx context.Context) (leave func(), err error) {
-	leave, err = g.slots.Await(ctx, "")
+	turn, err := g.slots.Await(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, err)
 	}
-	return leave, nil
+	return turn.Give, nil
 }
 
 // pace waits as the rate demands. What is asked in the background leaves a quarter of what may be asked at once.

@@ -116,6 +116,7 @@ const fileRedirects = 10 // as the clients follow them
 // asked for. Servers are shown no credential but the registry's, at its own origins. Again reports whether another try may
 // do better.
 func (c *Client) getFile(ctx context.Context, host string, u *url.URL, r egress.Request) (res *http.Response, again bool, err error) {
+	defer modproxy.MeterOf(ctx).Begin()()
 	r.URL, r.Credentials, r.Redirects = u.String(), c.credentials(host), fileRedirects
 	if res, err = c.cfg.Egress.Get(ctx, r); err != nil {
 		return nil, egress.MayPass(err), fetch.Outgoing(err)

@@ -158,6 +158,8 @@ func (v *visit) download(ctx context.Context) (file *os.File, size int64, err er
 
 // downloadOnce is download with one try. With an error, size is what was received of the body.
 func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, size int64, again bool, err error) {
+	meter := modproxy.MeterOf(ctx)
+	defer meter.Begin()()
 	res, again, err := v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 2, MaxBytes: most, Archive: true})
 	if err != nil {
 		return nil, 0, again, err
@@ -166,8 +168,6 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 	if file, err = pack.UnnamedFile(v.Scratch); err != nil {
 		return nil, 0, false, err
 	}
-	meter := modproxy.MeterOf(ctx)
-	defer meter.Begin()()
 	if size, err = io.Copy(io.MultiWriter(file, counter{meter}), res.Body); err != nil {
 		file.Close()
 		local := errors.As(err, new(*fs.PathError)) // the file, and not what is received
