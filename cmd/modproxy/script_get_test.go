@@ -41,7 +41,7 @@ type question struct {
 	times       int
 	take        int64          // bytes of the body, after which it goes away; 0 for all of it
 	output      string         // a file for the body
-	until       string         // the beginning of the status that is waited for
+	until       *regexp.Regexp // of the answer that is waited for
 	variable    string         // is set to
 	part        *regexp.Regexp // its first group in what is printed
 }
@@ -69,7 +69,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		case "-take":
 			q.take, err = strconv.ParseInt(args[1], 10, 64)
 		case "-until":
-			q.until = args[1]
+			q.until, err = regexp.Compile("(?s)^" + args[1])
 		case "-e":
 			var part string
 			q.variable, part, _ = strings.Cut(args[1], "=")
@@ -89,7 +89,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return
 	case len(args) != 1 || slow:
-		ts.Fatalf("usage: get [-slow|-once] [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until STATUS] URL [&], or get -wait")
+		ts.Fatalf("usage: get [-slow|-once] [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until REGEXP] URL [&], or get -wait")
 	case args[0] == "-wait":
 		select {
 		case <-w.read:
@@ -111,14 +111,14 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(time.Second)
 		text, body, err = ask()
 	}
-	for q.until != "" && !strings.HasPrefix(text, q.until) {
+	for q.until != nil && !q.until.MatchString(text) {
 		if time.Now().After(end) {
 			ts.Fatalf("%s still answers %s", q.url, text)
 		}
 		time.Sleep(50 * time.Millisecond)
 		text, body, err = ask()
 	}
-	if q.until != "" {
+	if q.until != nil {
 		err = nil
 	}
 	fmt.Fprint(ts.Stdout(), text)

@@ -38,7 +38,7 @@ that something is wrong.`,
 func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 	progress := newProgress(env.rawErr)
 	defer progress.clear()
-	ledger, index := 0, 0
+	ledger, index, wrong := 0, 0, 0 // that are left
 	done, err := ask(ctx, env, admin.PackagesVerify, in, func(line admin.VerifyLine) error {
 		if line.Progress != nil {
 			progress.show(verifyText(*line.Progress))
@@ -49,6 +49,8 @@ func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 			ledger++
 		case line.Damage.Kind == store.DamagedIndex:
 			index++
+		case line.Damage.Kind == store.WrongRecord && !line.Damage.Repaired:
+			wrong++
 		}
 		progress.clear()
 		return env.print(line, "", damageText(line.Damage))
@@ -68,7 +70,10 @@ func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 		if index > 0 {
 			hints = append(hints, `stop modproxy and run "modproxy rebuild", which makes the index anew; --repair does not mend it`)
 		}
-		if left > ledger+index {
+		if wrong > 0 {
+			hints = append(hints, `modproxy records what the ledger lacks when it serves it, and fetches again what the ledger contradicts; if the ledger is an older copy, put a newer one of the directory "ledger" back`)
+		}
+		if left > ledger+index+wrong {
 			hints = append(hints, `"modproxy verify --read-data --repair" sets damaged packages aside, to be fetched again, and mends records`)
 		}
 		return hint.With(fmt.Errorf("damage found: %d", left), hints...)
