@@ -21,6 +21,7 @@ type client struct {
 	run     func(context.Context, *session) error
 	without string // the kind of request that it sends without its token, and does without an answer to
 	kept    bool   // it gets the same of what is kept, where no registry describes modules
+	open    bool   // its section has a token, and it gets the same without one where clients need none
 }
 
 // clients are all that are run, in the order of the table.
@@ -44,7 +45,7 @@ var clients = func() []*client {
 	}
 	return append(all,
 		&client{name: "Terragrunt", version: "1.1.3", program: "terragrunt", run: terragrunt},
-		&client{name: "Renovate", version: "44.121.2", program: "renovate", always: true, made: npm{"renovate"}, run: renovate, kept: true},
+		&client{name: "Renovate", version: "44.121.2", program: "renovate", always: true, made: npm{"renovate"}, run: renovate, kept: true, open: true},
 		&client{
 			name: "terraform-ls", version: "0.39.0", program: "terraform-ls", always: true,
 			made: goModule{path: "github.com/hashicorp/terraform-ls", main: "."}, run: completes, kept: true,
@@ -59,6 +60,14 @@ var clients = func() []*client {
 		&client{name: "Updatecli", version: "0.120.1", program: "updatecli", run: updatecli},
 	)
 }()
+
+// ways returns whether the client is run without a token, for each of its runs.
+func (c *client) ways() []bool {
+	if c.open {
+		return []bool{false, true}
+	}
+	return []bool{false}
+}
 
 // tools returns the directory of programs that were made.
 func tools() (string, error) {

@@ -34,10 +34,12 @@ func runAll(t *testing.T, kept bool) {
 			if err != nil {
 				rig.Missing(t, "%s %s: %v", c.name, c.version, err)
 			}
-			asked, err := w.run(t.Context(), c, program)
-			t.Log("asked:", asked)
-			if err != nil {
-				t.Error(err)
+			for _, anonymous := range c.ways() {
+				asked, err := w.run(t.Context(), c, program, anonymous)
+				t.Logf("anonymous: %v, asked: %s", anonymous, asked)
+				if err != nil {
+					t.Errorf("anonymous: %v: %v", anonymous, err)
+				}
 			}
 		})
 	}

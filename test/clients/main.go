@@ -75,17 +75,22 @@ func run(ctx context.Context, making bool, names []string) error {
 			if kept && !c.kept {
 				continue
 			}
-			asked, verdict := "", "ok"
-			program, version, err := c.find()
-			if err != nil {
-				verdict = "not run: " + err.Error()
-			} else if asked, err = w.run(ctx, c, program); err != nil {
-				verdict = strings.Join(strings.Fields(err.Error()), " ")
+			for _, anonymous := range c.ways() {
+				asked, verdict := "", "ok"
+				program, version, err := c.find()
+				if err != nil {
+					verdict = "not run: " + err.Error()
+				} else if asked, err = w.run(ctx, c, program, anonymous); err != nil {
+					verdict = strings.Join(strings.Fields(err.Error()), " ")
+				}
+				if err != nil && (program != "" || len(names) > 0) {
+					wrong++
+				}
+				if anonymous {
+					version += ", anonymous"
+				}
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.name, version, w, asked, verdict)
 			}
-			if err != nil && (program != "" || len(names) > 0) {
-				wrong++
-			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", c.name, version, w, asked, verdict)
 		}
 	}
 	if err := table.Flush(); err != nil {

@@ -44,7 +44,11 @@ func renovate(ctx context.Context, s *session) error {
 		{"dns": dated, "tofu": dated, "own": undated, "written": dated, "tfr": dated, "provider": provider, "tofu-provider": provider},
 		{"dns": undated, "own": undated, "written": undated, "tfr": dated}, // what names another registry is found there
 	} {
-		config, err := s.write(fmt.Sprintf("renovate%d.json", n), s.block("json", n))
+		settings := s.block("json", n)
+		if s.token == "" {
+			settings = withoutTokens.ReplaceAllString(settings, "")
+		}
+		config, err := s.write(fmt.Sprintf("renovate%d.json", n), settings)
 		if err != nil {
 			return err
 		}
@@ -67,6 +71,9 @@ func renovate(ctx context.Context, s *session) error {
 	}
 	return nil
 }
+
+// withoutTokens finds the rules of the section that have a token.
+var withoutTokens = regexp.MustCompile(`(?s)\s*"hostRules": \[.*?\](,\n)?`)
 
 var date = regexp.MustCompile(`\d+-\d\d-\d\dT[0-9:.]+Z`)
 

@@ -108,15 +108,15 @@ func (w *world) close() error {
 }
 
 // run runs a client beside a modproxy that has nothing kept, and returns what it has
-// asked of that.
-func (w *world) run(ctx context.Context, c *client, program string) (asked string, err error) {
+// asked of that. An anonymous one has no token, also if its section has one.
+func (w *world) run(ctx context.Context, c *client, program string, anonymous bool) (asked string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s := &session{world: w, client: c, program: program}
 	if s.dir, err = os.MkdirTemp(w.dir, "run-"); err != nil {
 		return "", err
 	}
-	private := w.document.has(c.name, token)
+	private := w.document.has(c.name, token) && !anonymous
 	proxy, err := rig.Start(w.modproxy(s.dir, private, "serve"), filepath.Join(s.dir, "modproxy.log"))
 	if err != nil {
 		return "", err
