@@ -56,12 +56,16 @@ func (h *Handler) isOwn(path string) bool {
 	return strings.HasPrefix(path, "/-/") || h.protocol(path) != nil
 }
 
+// policiesPath is where the public registry has its libraries of policies, which are neither modules nor providers. Its discovery
+// document does not name it.
+const policiesPath = "/v2/policies"
+
 // serveOther serves a document of a service of the upstream whose name r was sent to. Of r the path and the query are passed
 // on, and nothing else.
 func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	host, path := h.cfg.Upstreams.byName(r.Host), r.URL.EscapedPath()
-	below := false
 	r, all := h.others(r, e, host)
+	below := all != nil && (path == policiesPath || strings.HasPrefix(path, policiesPath+"/"))
 	for _, at := range all {
 		below = below || path == at || strings.HasPrefix(path, strings.TrimSuffix(at, "/")+"/")
 	}
