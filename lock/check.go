@@ -115,13 +115,40 @@ func compare(want Entry, calls []Call) (Entry, error) {
 	want.Sum = sums[whole]
 	for i, c := range calls {
 		if sums[i] != want.Sum && sums[i] != copied {
-			return want, different(v, "on disk it is %s, in %s; it is %s in %s", sums[i], c.Package, want.Sum, calls[whole].Package)
+			return want, different(v, "on disk it is %s, in %s; it is %s in %s%s", sums[i], c.Package, want.Sum, calls[whole].Package,
+				difference(c.Package, calls[whole].Package))
 		}
 		if c.Subdir != want.Subdir {
 			return want, different(v, "module %s is in the directory %q of its package; want %q", c.Key, c.Subdir, want.Subdir)
 		}
 	}
 	return want, nil
+}
+
+// difference names the files that differ in two copies of a package. Files that begin with a dot may be missing in one.
+func difference(a, b string) string {
+	these, _, errA := files(a)
+	those, _, errB := files(b)
+	if errA != nil || errB != nil {
+		return ""
+	}
+	var names []string
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(these, those)))) {
+		sumA, errA := hash(a, []string{name})
+		sumB, errB := hash(b, []string{name})
+		hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
+		if (errA == nil && errB == nil || !hidden) && sumA != sumB {
+			names = append(names, fmt.Sprintf("%q", name))
+		}
+	}
+	const most = 3
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; they differ in " + strings.Join(names, ", ")
 }
 
 const maxFiles = 1_000_000 // of one package

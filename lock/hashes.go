@@ -56,7 +56,7 @@ func MissingHashes(ctx context.Context, p lockfile.Provider, platforms []modprox
 		}
 	}
 	if len(absent) > 0 {
-		errs = append(errs, different(p.ModuleVersion, "%s", lacks(p, absent)))
+		errs = append(errs, lacks(p, "", absent))
 	}
 	missing = slices.DeleteFunc(missing, func(hash string) bool { return slices.Contains(p.Hashes, hash) })
 	slices.Sort(missing)
@@ -127,7 +127,7 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 		switch {
 		case k.has(hash):
 		case len(k.absent) > 0 && k.wonders(hash):
-			unsure = append(unsure, different(p.ModuleVersion, "%s is locked; %s", hash, lacks(p, k.absent)))
+			unsure = append(unsure, lacks(p, hash+" is locked; ", k.absent))
 		default:
 			wrong = append(wrong, different(p.ModuleVersion, "%s is locked, and it is none of those in the ledger", hash))
 		}
@@ -135,12 +135,22 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 	return wrong, unsure
 }
 
-// lacks says that a ledger has no h1 of p for platforms, and what gives it one.
-func lacks(p lockfile.Provider, platforms []modproxy.Platform) string {
+// NoHash is the error when a ledger has no h1 of a version of a provider for some platforms, because their packages were not fetched.
+// It is [modproxy.ErrChanged].
+type NoHash struct {
+	error
+	modproxy.ModuleVersion
+	Platforms []modproxy.Platform
+}
+
+func (e *NoHash) Unwrap() error { return e.error }
+
+// lacks returns the error when a ledger has no h1 of p for platforms.
+func lacks(p lockfile.Provider, before string, platforms []modproxy.Platform) error {
 	var names []string
 	for _, platform := range platforms {
 		names = append(names, platform.String())
 	}
-	return fmt.Sprintf("the ledger has no h1 for %s, which \"modproxy mirror %s@%s --platform %s\" fetches",
-		strings.Join(names, ", "), p.Module, p.Version, strings.Join(names, " --platform "))
+	err := different(p.ModuleVersion, "%sthe ledger has no h1 for %s", before, strings.Join(names, ", "))
+	return &NoHash{err, p.ModuleVersion, slices.Clone(platforms)}
 }

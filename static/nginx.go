@@ -16,8 +16,11 @@ var nginxText = template.Must(template.New("").Funcs(template.FuncMap{"location"
 #     listen 443 ssl;
 #     server_name modules.example.com;
 #     ssl_certificate …; ssl_certificate_key …;
+#     root {{.Dir}};
 #     include {{.Dir}}/nginx.conf;
 #   }
+#
+# root is the directory in which this file is, where nginx runs.
 #
 # and in the configuration of the clients, ~/.terraformrc or ~/.tofurc:
 #
@@ -36,7 +39,6 @@ var nginxText = template.Must(template.New("").Funcs(template.FuncMap{"location"
 #
 # "modproxy mirror --to-dir" writes this file anew: reload nginx then.
 
-root "{{.Dir}}";
 autoindex off;
 
 location = /.well-known/terraform.json {

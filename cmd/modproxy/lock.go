@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -231,6 +232,28 @@ type lockLedger interface {
 	lock.Deprecations
 }
 
+// withMirror adds to the last error the one command that fetches what the ledger lacks, if it lacks something.
+func withMirror(wrong []error) []error {
+	var providers, platforms []string
+	for _, err := range wrong {
+		if lacking, ok := errors.AsType[*lock.NoHash](err); ok {
+			providers = append(providers, clean.ShellQuote(lacking.Module.String()+"@"+lacking.Version))
+			for _, p := range lacking.Platforms {
+				platforms = append(platforms, "--platform "+p.String())
+			}
+		}
+	}
+	if len(providers) == 0 {
+		return wrong
+	}
+	slices.Sort(providers)
+	slices.Sort(platforms)
+	last := len(wrong) - 1
+	wrong[last] = hint.With(wrong[last], fmt.Sprintf("what the ledger lacks, this fetches: modproxy mirror %s %s",
+		strings.Join(slices.Compact(providers), " "), strings.Join(slices.Compact(platforms), " ")))
+	return wrong
+}
+
 // askLedger calls ask with the ledger that f names, whose errors are problems. asked says which one that is, and is empty when
 // there is none.
 func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(lockLedger) []error) (asked string, err error) {
@@ -261,7 +284,7 @@ func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(loc
 		book, asked = local, c.LedgerDir()
 	}
 	if wrong := ask(book); len(wrong) > 0 {
-		return asked, problems(wrong)
+		return asked, problems(withMirror(wrong))
 	}
 	return asked, nil
 }

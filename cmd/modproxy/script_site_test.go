@@ -31,7 +31,7 @@ func runSite(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	address, err := freeAddress()
 	ts.Check(err)
-	nginx, err := startNginx(dir, address, fmt.Sprintf("server { listen %s%s; include %s/nginx.conf; }", address, tls, site))
+	nginx, err := startNginx(dir, address, fmt.Sprintf("server { listen %s%s; root %s; include %s/nginx.conf; }", address, tls, site, site))
 	ts.Check(err)
 	ts.Defer(nginx.Kill)
 	ts.Setenv("SITE", scheme+"://"+address)
