@@ -16,7 +16,8 @@ type Selection struct {
 	reserved *Reserve // refuses the module
 	deny     []*Rule
 	allow    []*Rule
-	locked   bool // some version may be locked for the client
+	locked   bool   // some version may be locked for the client
+	allowed  string // the versions that rules allow, in words
 	groups   []string
 	anybody  bool // the client has every group of a rule that allows, and none of one that denies
 }
@@ -46,7 +47,38 @@ func (s *Selection) find() *Selection {
 			s.deny = append(s.deny, rule)
 		}
 	})
+	s.allowed = s.allowedVersions()
 	return s
+}
+
+// maxAllows is how many constraints and versions a refusal names.
+const maxAllows = 3
+
+// allowedVersions returns the versions that rules allow, in words.
+func (s *Selection) allowedVersions() string {
+	var list []string
+	add := func(text string) {
+		if len(list) <= maxAllows && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	for _, rule := range s.allow {
+		if rule.Versions.IsZero() {
+			return ""
+		}
+		add(rule.Versions.String())
+	}
+	if s.locked {
+		for _, l := range s.rules.lockedVersions[s.module.Folded()] {
+			if s.concerns(l.rule) {
+				add(l.version)
+			}
+		}
+	}
+	if len(list) > maxAllows {
+		list[maxAllows] = "others"
+	}
+	return strings.Join(list, " or ")
 }
 
 // concerns reports whether a rule is for the client.
@@ -140,7 +172,7 @@ func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now
 	if approved != nil && ended(approved, now) {
 		approved = nil
 	}
-	best := Verdict{Outcome: NotAllowed}
+	best := Verdict{Outcome: NotAllowed, Allows: s.allowed}
 	for _, rule := range s.allow {
 		if rule.Versions.Selects(v) {
 			best = better(best, s.allows(rule, facts, approved, now))
@@ -183,7 +215,7 @@ func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision,
 // allowsLocked returns the verdict by the lock files. A version whose content is not known yet is allowed, and compared
 // when it is.
 func (s *Selection) allowsLocked(v modproxy.Version, sum modproxy.Sum) Verdict {
-	verdict := Verdict{Outcome: NotAllowed}
+	verdict := Verdict{Outcome: NotAllowed, Allows: s.allowed}
 	for _, l := range s.rules.locked[fold(s.module.At(v.String()))] {
 		switch {
 		case !s.concerns(l.rule):

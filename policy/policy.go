@@ -38,6 +38,7 @@ type Verdict struct {
 	Rule     *Rule              // that allows or refuses; nil for the default and for decisions
 	Decision *modproxy.Decision // that refuses, or approves; may be nil
 	Until    time.Time          // when what is TooYoung is old enough, or an approval ends; zero if that is not known, or never
+	Allows   string             // the versions of the module that rules allow, in words, if they do not allow this one; or empty
 	Pending  bool               // what is TooYoung may be old enough: its registry is being asked when it was published
 }
 

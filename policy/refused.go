@@ -55,6 +55,9 @@ func (r *Refusal) why(ask string) string {
 	case NotLocked:
 		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.place(), ask)
 	}
+	if r.Allows != "" {
+		return fmt.Sprintf("no rule allows it (allowed: %s): choose one of these, or %s to have it allowed", r.Allows, ask)
+	}
 	return "no rule allows it: " + ask + " to have it allowed"
 }
 

@@ -61,6 +61,8 @@ type Rules struct {
 	index   node[*Rule]
 	locked  map[modproxy.ModuleVersion][]lockedBy // by folded address
 	trivial bool                                  // everything is allowed
+
+	lockedVersions map[modproxy.Module][]lockedVersion // by folded module
 }
 
 type lockedBy struct {
@@ -68,9 +70,14 @@ type lockedBy struct {
 	rule *Rule
 }
 
+type lockedVersion struct {
+	version string
+	rule    *Rule
+}
+
 // Compile checks rules and makes them fast to ask. All errors are joined, each with the place of its rule.
 func Compile(c Config) (*Rules, error) {
-	r := &Rules{Config: c, locked: map[modproxy.ModuleVersion][]lockedBy{}}
+	r := &Rules{Config: c, locked: map[modproxy.ModuleVersion][]lockedBy{}, lockedVersions: map[modproxy.Module][]lockedVersion{}}
 	r.Rules = slices.Clone(c.Rules)
 	var errs []error
 	for i := range r.Rules {
@@ -83,6 +90,7 @@ func Compile(c Config) (*Rules, error) {
 			for _, l := range rule.Locked {
 				key := fold(l.ModuleVersion)
 				r.locked[key] = append(r.locked[key], lockedBy{l.Sum, rule})
+				r.lockedVersions[key.Module] = append(r.lockedVersions[key.Module], lockedVersion{l.Version, rule})
 				key = key.At("")
 				r.locked[key] = append(r.locked[key], lockedBy{rule: rule}) // for whom some version may be used
 			}
