@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,12 +162,16 @@ func runFronts(ts *testscript.TestScript, neg bool, args []string) {
 // runRow has the client fail behind both fronts, and wants to see the reason: in what the client prints, unless a cure says what
 // shows it instead, and in modproxy's log.
 func runRow(ts *testscript.TestScript, neg bool, args []string) {
-	const usage = "usage: row [-http1 CURE|-words CURE] [-unlogged] [-varies] TITLE get|init DIR REASON"
+	const usage = "usage: row [-http1 CURE|-words CURE] [-unlogged] [-varies] [-mirror] TITLE get|init DIR REASON"
+	var through []string
 	lost, cure, inLog, varies := 2, "", true, false // the first protocol by which the reason is lost
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		switch args[0] {
 		case "-unlogged":
 			inLog, args = false, args[1:]
+			continue
+		case "-mirror":
+			through, args = args[:1], args[1:]
 			continue
 		case "-varies":
 			varies, args = true, args[1:]
@@ -188,7 +193,7 @@ func runRow(ts *testscript.TestScript, neg bool, args []string) {
 	for i, protocol := range []string{"http1", "http2"} {
 		ts.Check(w.configureClient(ts, ts.Getenv("FRONT_"+protocol)))
 		begin := len(w.log())
-		runClient(ts, true, args[1:3])
+		runClient(ts, true, slices.Concat(through, args[1:3]))
 		said := oneLine(ts)
 		if shows := strings.Contains(said, want); shows != (i < lost) {
 			ts.Fatalf("%s by %s: the client prints %q: %v\n%s", title, protocol, want, shows, said)

@@ -57,7 +57,7 @@
 //	front http1|http2 [ADDRESS]             put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
 //	front address VARIABLE                  set VARIABLE to an address for it that is free
 //	fronts                                  put both before modproxy, for row
-//	row [-http1 CURE|-words CURE] [-unlogged] [-varies] TITLE get|init DIR REASON
+//	row [-http1 CURE|-words CURE] [-unlogged] [-varies] [-mirror] TITLE get|init DIR REASON
 //	                                        the client fails behind both fronts and prints REASON, which the log has, too; with
 //	                                        -http1 only by HTTP/1.1, with -words not at all; -varies is for what else it prints:
 //	                                        see TestReasons
