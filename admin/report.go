@@ -27,6 +27,8 @@ type Reported struct {
 	Place   string         `json:"place,omitempty"` // where the rule stands that decides
 	Why     string         `json:"why,omitempty"`   // what users would be told
 	Audit   bool           `json:"audit,omitempty"` // refused or not, it would be served
+	// Conditions are those of the rules that allow it to some client, unless one of these has none.
+	Conditions []policy.Conditions `json:"conditions,omitempty"`
 }
 
 // report lists the verdicts by module and version.
@@ -65,6 +67,7 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 		}
 		out := Reported{
 			Name: NameOf(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
+			Conditions: rules.ConditionsOf(v),
 		}
 		if verdict.Rule != nil {
 			out.Place = verdict.Rule.Place

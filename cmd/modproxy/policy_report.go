@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
@@ -77,8 +76,9 @@ get instead, and which calls go past modproxy. What is not kept is fetched for t
 DIR is read by this command, and its modules by the proxy.
 
 --suggest prints rules instead, as a file for policy.files: they allow the modules
-and providers that were served, each by its name. What is denied, blocked or rejected,
-or waits for approval, is left out.`,
+and providers that were served, each by its name, on the conditions of the rules in
+force: groups, min_age and approval. What is denied, blocked or rejected, or waits for
+approval and was therefore not served, is left out.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			switch changed := env.flags.Changed; {
@@ -197,7 +197,7 @@ func countsText(versions string, refused int, by map[policy.Outcome]int) string 
 // suggest prints rules that allow what was served. What an operator or a rule said no to, or did not say yes to yet, is left
 // out; in audit mode it was served all the same.
 func (env *environment) suggest(all []admin.Reported, bounds bool) error {
-	var served []modproxy.ModuleVersion
+	var served []app.Served
 	left := 0
 	for _, r := range all {
 		switch {
@@ -210,7 +210,7 @@ func (env *environment) suggest(all []admin.Reported, bounds bool) error {
 		if err != nil {
 			return err
 		}
-		served = append(served, v)
+		served = append(served, app.Served{ModuleVersion: v, Conditions: r.Conditions})
 	}
 	text, err := app.Suggest(served, bounds)
 	if err != nil {
