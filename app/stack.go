@@ -162,7 +162,7 @@ func (a *App) newTable(scratch string) *fetch.Table {
 	archives := &web.Getter{Egress: a.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
 	repositories := &git.Getter{
 		Dir: scratch, Network: a.egress, CAFile: c.Egress.CAFile, Credentials: credentials,
-		Limits: git.Limits{Time: c.Fetch.Timeout, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
+		Limits: git.Limits{Time: c.Fetch.Timeout, CPU: c.Fetch.MaxCPU, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
 	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},

@@ -20,6 +20,7 @@ type command struct {
 	args   []string              // nothing secret: every user of the machine can read them
 	stdin  io.Reader             // nil for nothing; closed once git has ended, if it is an io.Closer
 	stdout func(io.Reader) error // reads what git prints; nil if that is not wanted
+	cpu    time.Duration         // bound of the processor time of each process; 0 for none
 }
 
 // exitError tells that git ended with another status than 0.
@@ -36,7 +37,7 @@ const (
 )
 
 // run runs c to its end, and to the end of every process that it started. The error is the cause of ctx when that
-// ended, what c.stdout returned, or an *exitError, in this order.
+// ended, what c.stdout returned, [modproxy.ErrInvalid] for too much processor time, or an *exitError, in this order.
 func (c command) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -48,6 +49,9 @@ func (c command) run(ctx context.Context) error {
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
+	}
+	if err == nil && c.cpu > 0 {
+		boundCPU(cmd, c.cpu)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		err = errors.New("git is not installed where modproxy runs (operator: install it, or put it in PATH)")
@@ -76,6 +80,8 @@ func (c command) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	case readErr != nil:
 		return readErr
+	case errors.As(err, &exit) && c.cpu > 0 && exit.UserTime()+exit.SystemTime() >= c.cpu: // with those that it has started
+		return invalid("git needs more than %v of processor time for it (operator: fetch.max_cpu)", c.cpu)
 	case errors.As(err, &exit):
 		return &exitError{code: exit.ExitCode(), stderr: stderr.String()}
 	case err != nil:

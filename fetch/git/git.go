@@ -61,6 +61,7 @@ type Network interface {
 // Limits bound one fetch, submodules included. A zero field stands for its default.
 type Limits struct {
 	Time       time.Duration // default 10 minutes
+	CPU        time.Duration // processor time of one process of git, on Linux; rounded up to seconds; default 5 minutes
 	Received   int64         // bytes that come in, and bytes of a repository on disk; default 1 GiB
 	Entries    int           // files, links and submodules of one tree; default 100,000
 	Path       int           // bytes of one path of a tree; default 1024
@@ -72,7 +73,7 @@ type Limits struct {
 
 func (l Limits) orDefault() Limits {
 	return Limits{
-		Time:     cmp.Or(l.Time, 10*time.Minute),
+		Time: cmp.Or(l.Time, 10*time.Minute), CPU: cmp.Or(l.CPU, 5*time.Minute),
 		Received: cmp.Or(l.Received, 1<<30), Content: cmp.Or(l.Content, 1<<30),
 		Entries: cmp.Or(l.Entries, 100_000), Path: cmp.Or(l.Path, 1024), Paths: cmp.Or(l.Paths, 16<<20),
 		Submodules: cmp.Or(l.Submodules, 64), Depth: cmp.Or(l.Depth, 8),

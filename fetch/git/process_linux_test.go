@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy"
 )
 
 // What git has started, and does not wait for, ends with it.
@@ -33,6 +36,17 @@ func TestWhatGitLeaves(t *testing.T) {
 			syscall.Kill(pid, syscall.SIGKILL)
 			t.Fatalf("process %d still runs", pid)
 		}
+	}
+}
+
+// A process that git starts, and that goes on computing, ends, and that is said.
+func TestProcessorTime(t *testing.T) {
+	c := command{
+		dir: t.TempDir(), env: os.Environ(), cpu: time.Second,
+		args: []string{"-c", "alias.spin=!sleep 1; while :; do :; done #", "spin"}, // it may be limited a moment after it has begun
+	}
+	if err := c.run(t.Context()); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "fetch.max_cpu") {
+		t.Error(err)
 	}
 }
 

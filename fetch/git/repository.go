@@ -129,7 +129,7 @@ func (u *use) close(r *repository) (err error) {
 
 // git returns a command that connects to nothing.
 func (r *repository) git(args ...string) command {
-	return command{dir: r.top, env: r.local, args: args}
+	return command{dir: r.top, env: r.local, args: args, cpu: r.use.limits.CPU}
 }
 
 // connect runs a git that may connect to r.at, and ends it when the repository, with what git notes of the answers,
