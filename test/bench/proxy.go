@@ -63,6 +63,9 @@ func (b *bench) startBeside(ctx context.Context, name, more string) (s server, e
 		if _, err := b.writeConfig(dir, more); err != nil {
 			return s, err
 		}
+		if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
+			return s, err
+		}
 		out, err := b.verb(ctx, dir, "token", "create", "bench", "--scope", "*", "--expires", "never")
 		if err != nil {
 			return s, err

@@ -49,6 +49,9 @@ func (w *world) newProxy(ctx context.Context, atOnce int, more string) (*proxy, 
 		return nil, err
 	}
 	p := &proxy{program: w.program, dir: dir, data: filepath.Join(dir, "data")}
+	if err := os.Mkdir(p.data, 0o700); err != nil { // for the tokens
+		return nil, err
+	}
 	if p.address, err = freeAddress(); err != nil {
 		return nil, err
 	}
