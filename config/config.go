@@ -295,7 +295,7 @@ type Fetch struct {
 	// AtOnce is how many packages are fetched at the same time; further ones wait. One namespace of a registry
 	// gets three quarters at most, and an eighth is reserved for namespaces that have none.
 	AtOnce int `yaml:"at_once" default:"8" check:"positive"`
-	// MaxCPU is how much processor time one process of git may use for one package, on Linux.
+	// MaxCPU is how much processor time one process of git may use for one package; not on Windows.
 	MaxCPU time.Duration `yaml:"max_cpu" default:"5m" check:"positive"`
 	// MaxReceived is how many bytes may arrive for one package, before decompression.
 	MaxReceived ByteSize `yaml:"max_received" default:"1GiB" check:"positive"`

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,7 +43,11 @@ const (
 func (c command) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(running, "git", c.args...)
+	name, args := "git", c.args
+	if c.cpu > 0 {
+		name, args = bounded(c.cpu, args)
+	}
+	cmd := exec.CommandContext(running, name, args...)
 	inGroup(cmd)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.env, waitDelay
 	stderr := &head{max: maxStderr}
@@ -49,9 +55,6 @@ func (c command) run(ctx context.Context) error {
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
-	}
-	if err == nil && c.cpu > 0 {
-		boundCPU(cmd, c.cpu)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		err = errors.New("git is not installed where modproxy runs (operator: install it, or put it in PATH)")
@@ -80,7 +83,7 @@ func (c command) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	case readErr != nil:
 		return readErr
-	case errors.As(err, &exit) && c.cpu > 0 && exit.UserTime()+exit.SystemTime() >= c.cpu: // with those that it has started
+	case errors.As(err, &exit) && c.cpu > 0 && exit.UserTime()+exit.SystemTime() >= c.cpu-c.cpu/10: // as counted, with those that it has started
 		return invalid("git needs more than %v of processor time for it (operator: fetch.max_cpu)", c.cpu)
 	case errors.As(err, &exit):
 		return &exitError{code: exit.ExitCode(), stderr: stderr.String()}
@@ -88,6 +91,17 @@ func (c command) run(ctx context.Context) error {
 		return fmt.Errorf("%w: git: %w", modproxy.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// bounded returns the program and the arguments that run git with a bound on the processor time of each of its processes. A shell
+// sets it: git may have started others before one could from here.
+func bounded(most time.Duration, args []string) (name string, with []string) {
+	git, err := exec.LookPath("git")
+	if runtime.GOOS == "windows" || err != nil {
+		return "git", args
+	}
+	seconds := strconv.Itoa(int((most + time.Second - 1) / time.Second))
+	return "/bin/sh", append([]string{"-c", `ulimit -t "$0" && exec "$@"`, seconds, git}, args...)
 }
 
 // take lets c.stdout read what git prints. That may panic, about what a stranger wrote.

@@ -61,7 +61,7 @@ type Network interface {
 // Limits bound one fetch, submodules included. A zero field stands for its default.
 type Limits struct {
 	Time       time.Duration // default 10 minutes
-	CPU        time.Duration // processor time of one process of git, on Linux; rounded up to seconds; default 5 minutes
+	CPU        time.Duration // processor time of one process of git, in whole seconds, not on Windows; default 5 minutes
 	Received   int64         // bytes that come in, and bytes of a repository on disk; default 1 GiB
 	Entries    int           // files, links and submodules of one tree; default 100,000
 	Path       int           // bytes of one path of a tree; default 1024

@@ -3,7 +3,6 @@ package git
 import (
 	"os/exec"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,10 +18,4 @@ func endGroup(c *exec.Cmd) {
 	for unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // no such group: nothing was left
-}
-
-// boundCPU ends c, and each process that it starts from now on, when that has used so much processor time.
-func boundCPU(c *exec.Cmd, most time.Duration) {
-	seconds := uint64((most + time.Second - 1) / time.Second)
-	_ = unix.Prlimit(c.Process.Pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds + 1}, nil) // it may have ended
 }

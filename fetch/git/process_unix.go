@@ -5,7 +5,6 @@ package git
 import (
 	"os/exec"
 	"syscall"
-	"time"
 )
 
 func inGroup(c *exec.Cmd) {
@@ -15,6 +14,3 @@ func inGroup(c *exec.Cmd) {
 
 // endGroup leaves alone what outlives git: without waitid nothing tells whether the group's number is still its own.
 func endGroup(*exec.Cmd) {}
-
-// boundCPU does nothing: only Linux bounds another process.
-func boundCPU(*exec.Cmd, time.Duration) {}

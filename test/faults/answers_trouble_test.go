@@ -247,7 +247,8 @@ func (r *proxy) coldRefused(x *trouble) {
 			bad := a.Status < 502 || a.Status > 504
 			if a.Status == http.StatusFailedDependency { // the registry did answer, or another try is in vain
 				answered := strings.HasSuffix(path, "/download") && x.serve != nil
-				bad = !answered && !strings.Contains(a.Said(), "modproxy is offline")
+				lasts := x.cert != nil || x.code == dnsmessage.RCodeNameError
+				bad = !answered && !lasts && !strings.Contains(a.Said(), "modproxy is offline")
 			}
 			if bad || rig.Late(a.Took, soonEnough) || a.Said() == "" {
 				r.t.Errorf("%s: %s: %v", x.name, path, a)

@@ -122,7 +122,6 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		"long-name":         {"x.tar.gz", tarGz(t, plainFile, entry{name: strings.Repeat("a/", 2048) + "a"})},
 		"long-part":         {"x.tar.gz", tarGz(t, plainFile, entry{name: strings.Repeat("a", 300)})},
 		"control":           {"x.tar.gz", tarGz(t, plainFile, entry{name: "a\nb"})},
-		"not-utf8":          {"x.tar.gz", tarGz(t, plainFile, entry{name: "\xff\xfe"})},
 		"many":              {"x.tar.gz", tarGz(t, many...)},
 		"empty":             {"x.tar.gz", tarGz(t)},
 		"no-bytes":          {"x.tar.gz", nil},
