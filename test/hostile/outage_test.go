@@ -88,7 +88,11 @@ func TestRegistriesThatComeAndGo(t *testing.T) {
 			down.Store(true)
 			whileDown.Store(0)
 			clients(2*rounds, new(atomic.Int64))
-			if n := whileDown.Load(); n > int64(40+2*rounds*5) {
+			mostAsked := 40 + 2*rounds*5
+			if !rig.Long() { // a busy machine notices late that it is down
+				mostAsked = 4 * 2 * rounds * perSecond
+			}
+			if n := whileDown.Load(); n > int64(mostAsked) {
 				t.Errorf("%d questions in the %d seconds that it was down", n, 2*rounds)
 			}
 			group.Wait()
