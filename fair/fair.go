@@ -86,11 +86,13 @@ func (t *Turns) Await(ctx context.Context, name string) (*Turn, error) {
 
 // Give gives the turn back.
 func (u *Turn) Give() {
+	u.of.mu.Lock()
+	defer u.of.mu.Unlock()
 	if u.paused {
-		u.of.change(u, -1)
+		u.count(-1)
 		return
 	}
-	u.of.give(u.owner, u.behind)
+	u.of.giveLocked(u.owner, u.behind)
 }
 
 // mostPaused bounds the turns that are paused: for each turn that there is, those of an owner; twice as many in all.
@@ -104,7 +106,7 @@ func (u *Turn) Pause() {
 	if o := t.owners[u.owner]; u.paused || t.paused >= 2*mostPaused*t.turns || o.paused >= mostPaused*t.turns {
 		return
 	}
-	t.changeLocked(u, 1)
+	u.count(1)
 	t.giveLocked(u.owner, u.behind)
 }
 
@@ -122,22 +124,16 @@ func (u *Turn) Resume() {
 	if u.behind {
 		t.behind++
 	}
-	t.changeLocked(u, -1)
+	u.count(-1)
 }
 
-func (t *Turns) change(u *Turn, by int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.changeLocked(u, by)
-}
-
-// changeLocked changes whether u is paused.
-func (t *Turns) changeLocked(u *Turn, by int) {
-	o := t.owners[u.owner]
+// count counts one more turn that is paused, u, or one less. Its Turns are locked.
+func (u *Turn) count(by int) {
+	o := u.of.owners[u.owner]
 	u.paused = by > 0
 	o.paused += by
-	t.paused += by
-	t.forget(u.owner, o)
+	u.of.paused += by
+	u.of.forget(u.owner, o)
 }
 
 func (t *Turns) wait(ctx context.Context, name string, w *want) error {
