@@ -21,7 +21,8 @@ import (
 
 const (
 	lateAfter = 1500 * time.Millisecond // on average
-	maxHedges = 2                       // of one request; the second takes the place of the first
+	maxHedges = 4                       // of one request; each takes the place of the one before
+	failPause = 100 * time.Millisecond  // the shortest after a hedge that fails
 )
 
 // Late returns after what time an answer that has not begun is late: 1.1 to 1.9 s.
@@ -35,7 +36,7 @@ type Request[T any] struct {
 	// May reports whether the request may be hedged now; nil never hedges.
 	May func() bool
 	// Failed tells what follows an error of Send. If final is set, Do returns the error. Otherwise Do sends the request
-	// again after wait, unless that is negative, and returns the last error when nothing is under way.
+	// again after wait. If wait is negative, it hedges what is late, and returns the last error when nothing is under way.
 	Failed func(err error) (wait time.Duration, final bool)
 	// Drop releases a value that is not returned; nil does nothing.
 	Drop func(T)
@@ -44,6 +45,7 @@ type Request[T any] struct {
 // send is one send of a request.
 type send[T any] struct {
 	cancel context.CancelFunc
+	late   bool
 	value  T
 	err    error
 }
@@ -59,16 +61,21 @@ func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 		}
 	}()
 	d.start()
-	var next <-chan time.Time // of the next send after a failure
-	var failed *send[T]       // the last
+	var next <-chan time.Time      // of the next send after a failure
+	var nextHedge <-chan time.Time // of the next hedge after one that failed
+	var failed *send[T]            // the last
 	defer func() { d.drop(failed) }()
 	for {
 		select {
 		case <-next:
 			next = nil
 			d.start()
+		case <-nextHedge:
+			if nextHedge = nil; next == nil && slices.ContainsFunc(d.underWay, isLate[T]) {
+				d.hedge()
+			}
 		case s := <-d.late:
-			if next == nil && slices.Contains(d.underWay, s) {
+			if s.late = true; next == nil && slices.Contains(d.underWay, s) {
 				d.hedge()
 			}
 		case s := <-d.ended:
@@ -81,8 +88,12 @@ func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 			}
 			wait, final := r.Failed(s.err)
 			d.drop(failed)
-			if failed = s; !final && wait >= 0 && next == nil {
+			switch failed = s; {
+			case final, next != nil:
+			case wait >= 0:
 				next = time.After(wait)
+			case nextHedge == nil && slices.ContainsFunc(d.underWay, isLate[T]):
+				nextHedge = time.After(failPause + rand.N(failPause))
 			}
 			if final || next == nil && len(d.underWay) == 0 {
 				failed = nil
@@ -93,6 +104,8 @@ func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 		}
 	}
 }
+
+func isLate[T any](s *send[T]) bool { return s.late }
 
 // doing is a request that is being sent.
 type doing[T any] struct {

@@ -3,6 +3,7 @@ package hedge_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -90,12 +91,14 @@ func TestDo(t *testing.T) {
 		"fails at once":                     {[]answer{{1, errPasses}}, 1, errPasses, 1, time.Second},
 		"hangs once":                        {[]answer{{never, nil}, {1, nil}}, 2, nil, 2, 2 * time.Second},
 		"hangs twice":                       {[]answer{{never, nil}, {never, nil}, {1, nil}}, 3, nil, 3, 4 * time.Second},
-		"is slow":                           {[]answer{{minute, nil}, {never, nil}}, 1, nil, 3, 2 * minute},
-		"is slow each time":                 {[]answer{{20 * time.Second, nil}}, 1, nil, 3, 21 * time.Second},
-		"is slow, and fails beside it":      {[]answer{{minute, nil}, {1, errPasses}}, 1, nil, 2, 2 * minute},
+		"hangs, and fails beside it once":   {[]answer{{never, nil}, {1, errPasses}, {1, nil}}, 3, nil, 3, 3 * time.Second},
+		"hangs, fails and hangs beside it":  {[]answer{{never, nil}, {1, errPasses}, {never, nil}, {1, nil}}, 4, nil, 4, 5 * time.Second},
+		"is slow":                           {[]answer{{minute, nil}, {never, nil}}, 1, nil, 5, 2 * minute},
+		"is slow each time":                 {[]answer{{20 * time.Second, nil}}, 1, nil, 5, 21 * time.Second},
+		"is slow, and fails beside it":      {[]answer{{minute, nil}, {1, errPasses}}, 1, nil, 5, 2 * minute},
 		"fails late, and hangs beside it":   {[]answer{{2 * time.Second, errPasses}, {never, nil}, {1, nil}}, 3, nil, 3, 4 * time.Second},
-		"fails late, and is slow beside it": {[]answer{{2 * time.Second, errPasses}, {3 * time.Second, nil}, {minute, nil}}, 2, nil, 3, 2 * minute},
-		"hangs, and all others fail":        {[]answer{{minute, errPasses}, {1, errPasses}}, 1, errPasses, 2, 2 * minute},
+		"fails late, and is slow beside it": {[]answer{{2 * time.Second, errPasses}, {2100 * time.Millisecond, nil}, {minute, nil}}, 2, nil, 3, 2 * minute},
+		"hangs, and all others fail":        {[]answer{{minute, errPasses}, {1, errPasses}}, 1, errPasses, 5, 2 * minute},
 		"hangs, and is refused beside it":   {[]answer{{never, nil}, {1, errFinal}}, 2, errFinal, 2, 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +143,8 @@ func TestDrop(t *testing.T) {
 			t.Fatalf("%d, %v", got, err)
 		}
 		synctest.Wait()
-		if len(s.dropped) != 1 || s.dropped[0] != 2 {
-			t.Errorf("dropped: %v; want 2", s.dropped)
+		if slices.Sort(s.dropped); !slices.Equal(s.dropped, []int{2, 3, 4, 5}) {
+			t.Errorf("dropped: %v; want 2 to 5", s.dropped)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // Command load holds the built program to what it promises under load, on one machine:
 //
-//	go run ./test/load                      L1 to L7, about half an hour on a quiet machine
+//	go run ./test/load                      all levels but L8, about half an hour on a quiet machine
 //	go run ./test/load -levels L8 -soak 8h  the soak
 //	go run ./test/load -quick               every level for a few seconds, to see that it works
 //	go run ./test/load -h                   the flags
@@ -88,7 +88,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{args: args}
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	names := flags.String("levels", "", "what to run, with commas between: L1 to L7 if it is not set, L8 too with -quick")
+	names := flags.String("levels", "", "what to run, with commas between: all but L8 if it is not set, L8 too with -quick")
 	flags.Float64Var(&s.scale, "scale", 1, "how long each level takes, of its full length")
 	flags.BoolVar(&s.quick, "quick", false, "all levels in small and for a few seconds; what they measure means nothing")
 	flags.DurationVar(&s.soak, "soak", 8*time.Hour, "how long the soak takes, up to 23h, for which certificates are good")

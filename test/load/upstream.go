@@ -36,6 +36,7 @@ type registry struct {
 	trouble  atomic.Pointer[trouble]
 	archives sync.Map // how often each was asked for, by its path
 	asked    atomic.Int64
+	git      atomic.Pointer[http.Handler] // nil until serveGit
 }
 
 // trouble is how a registry answers that is not well.
@@ -44,6 +45,7 @@ type trouble struct {
 	slow   time.Duration // wait before every answer
 	status int           // answer this, and nothing else
 	cut    bool          // break off within bodies
+	share  float64       // of requests that are answered 502, as many whose connections break, and as many that are never answered
 }
 
 // startRegistry starts one that answers atOnce questions at the same time.
@@ -99,9 +101,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 func (u *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.asked.Add(1)
+	now := u.trouble.Load()
+	switch chance := rand.Float64(); {
+	case chance < now.share:
+		http.Error(w, "not now", http.StatusBadGateway)
+		return
+	case chance < 2*now.share:
+		panic(http.ErrAbortHandler)
+	case chance < 3*now.share:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	}
 	u.turns <- struct{}{}
 	defer func() { <-u.turns }()
-	now := u.trouble.Load()
 	pause(r.Context(), now.slow)
 	switch {
 	case now.refuse:
@@ -132,7 +144,7 @@ func (u *registry) answer(w http.ResponseWriter, r *http.Request, cut bool) erro
 		if _, _, err := likeness(path.Dir(path.Dir(rest))); err != nil {
 			return err
 		}
-		w.Header().Set("X-Terraform-Get", u.url+"/archives/"+strings.TrimSuffix(rest, "/download")+".tar.gz")
+		w.Header().Set("X-Terraform-Get", u.source(strings.TrimSuffix(rest, "/download")))
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasPrefix(r.URL.Path, "/archives/"):
 		size, _, err := likeness(path.Dir(strings.TrimPrefix(r.URL.Path, "/archives/")))
@@ -149,6 +161,10 @@ func (u *registry) answer(w http.ResponseWriter, r *http.Request, cut bool) erro
 			panic(http.ErrAbortHandler)
 		}
 		w.Write(body)
+	case strings.HasPrefix(r.URL.Path, gitPath):
+		return u.answerGit(w, r)
+	case strings.HasPrefix(r.URL.Path, providersPath), strings.HasPrefix(r.URL.Path, "/releases/"):
+		return u.answerProvider(w, r)
 	default:
 		return errors.New("no such thing")
 	}
