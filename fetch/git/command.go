@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -83,7 +81,7 @@ func (c command) run(ctx context.Context) error {
 		return context.Cause(ctx)
 	case readErr != nil:
 		return readErr
-	case errors.As(err, &exit) && c.cpu > 0 && exit.UserTime()+exit.SystemTime() >= c.cpu-c.cpu/10: // as counted, with those that it has started
+	case errors.As(err, &exit) && c.cpu > 0 && isOverCPU(exit, c.cpu):
 		return invalid("git needs more than %v of processor time for it (operator: fetch.max_cpu)", c.cpu)
 	case errors.As(err, &exit):
 		return &exitError{code: exit.ExitCode(), stderr: stderr.String()}
@@ -91,17 +89,6 @@ func (c command) run(ctx context.Context) error {
 		return fmt.Errorf("%w: git: %w", modproxy.ErrUnavailable, err)
 	}
 	return nil
-}
-
-// bounded returns the program and the arguments that run git with a bound on the processor time of each of its processes. A shell
-// sets it: git may have started others before one could from here.
-func bounded(most time.Duration, args []string) (name string, with []string) {
-	git, err := exec.LookPath("git")
-	if runtime.GOOS == "windows" || err != nil {
-		return "git", args
-	}
-	seconds := strconv.Itoa(int((most + time.Second - 1) / time.Second))
-	return "/bin/sh", append([]string{"-c", `ulimit -t "$0" && exec "$@"`, seconds, git}, args...)
 }
 
 // take lets c.stdout read what git prints. That may panic, about what a stranger wrote.
