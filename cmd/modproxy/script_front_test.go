@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -52,7 +51,7 @@ func startNginx(dir, address, servers string) (*rig.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err = nginx.Until(ctx, func() bool {
 		conn, err := net.Dial("tcp", address)
@@ -69,9 +68,12 @@ func startNginx(dir, address, servers string) (*rig.Process, error) {
 	return nginx, nil
 }
 
+// frontHost is the address of every nginx. Connections have 127.0.0.1 as theirs, so that none takes a port of this one.
+const frontHost = "127.0.0.9"
+
 // freeAddress returns an address of this machine with a port that nothing listens on.
 func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", frontHost+":0")
 	if err != nil {
 		return "", err
 	}

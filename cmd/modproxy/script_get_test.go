@@ -171,13 +171,15 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 	if err := group.Wait(); err != nil {
 		return "", nil, err
 	}
+	// One that is to be asked again is printed, if there is one.
+	shown := max(0, slices.IndexFunc(bodies, func(body []byte) bool { return bytes.Contains(body, []byte(comeAgain)) }))
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", answers[0].Status)
-	for _, name := range slices.Sorted(maps.Keys(answers[0].Header)) {
-		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(answers[0].Header[name], ", "))
+	fmt.Fprintf(&b, "%s\n", answers[shown].Status)
+	for _, name := range slices.Sorted(maps.Keys(answers[shown].Header)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.Join(answers[shown].Header[name], ", "))
 	}
 	if q.output == "" {
-		fmt.Fprintf(&b, "\n%s\n", bodies[0])
+		fmt.Fprintf(&b, "\n%s\n", bodies[shown])
 	}
 	if n := cut.Load(); n > 0 {
 		fmt.Fprintf(&b, "cut off: %d of %d, whole: %d\n", n, q.times, whole.Load())

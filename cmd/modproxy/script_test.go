@@ -290,6 +290,6 @@ func setup(env *testscript.Env, name, program string) error {
 	return errors.Join(
 		os.Mkdir(w.path("home"), 0o700),
 		w.writeConfigs(),
-		registrytest.CA().WriteFiles(env.WorkDir, "127.0.0.1", "localhost", "registry.terraform.io"),
+		registrytest.CA().WriteFiles(env.WorkDir, "127.0.0.1", frontHost, "localhost", "registry.terraform.io"),
 	)
 }
