@@ -29,7 +29,7 @@ import (
 const seedVariable = "FAULTS_SEED"
 
 // verbTime is how long a verb, a start or an end may take, whatever the files are.
-const verbTime = 30 * time.Second
+const verbTime = 2 * time.Minute
 
 // corruptions are what can happen to a file. Each returns the new content.
 var corruptions = []struct {
@@ -399,7 +399,7 @@ func (r *proxy) tear(to string) {
 	if _, err := index.ReadAt(content, 0); err != nil {
 		r.t.Fatal(err)
 	}
-	for before, started := r.acked(), time.Now(); r.acked() < before+2 && time.Since(started) < 20*time.Second; time.Sleep(time.Millisecond) {
+	for before, started := r.acked(), time.Now(); r.acked() < before+2 && time.Since(started) < 2*time.Minute; time.Sleep(time.Millisecond) {
 	}
 	rest, err := os.ReadFile(index.Name())
 	if err == nil {

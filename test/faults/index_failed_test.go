@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The index is damaged while modproxy serves, so that bbolt panics in a write and again while it rolls back: readiness fails and
@@ -53,7 +52,7 @@ func TestIndexFailsWhileServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError // it says that it could not record when packages were last used
-	if err := d.server.Wait(30 * time.Second); err != nil && (!errors.As(err, &exit) || !exit.Exited()) {
+	if err := d.server.Wait(verbTime); err != nil && (!errors.As(err, &exit) || !exit.Exited()) {
 		t.Error(err)
 	}
 	d.output("rebuild")

@@ -55,10 +55,12 @@ func tooFast(t *testing.T, p *proxy, loud string) {
 	served := p.ask(http.MethodGet, path, "Authorization", loud).Status
 	answers := make(chan rig.Answer, 120)
 	var group sync.WaitGroup
+	began := time.Now()
 	for range cap(answers) {
 		group.Go(func() { answers <- p.ask(http.MethodGet, path, "Authorization", loud) })
 	}
 	group.Wait()
+	most := 20 + int(20*time.Since(began).Seconds()) // may be answered in the time that the machine took to ask
 	close(answers)
 	refused, wait := 0, time.Duration(0)
 	for a := range answers {
@@ -67,7 +69,7 @@ func tooFast(t *testing.T, p *proxy, loud string) {
 			refused++
 		}
 	}
-	if refused < 20 || refused == cap(answers) {
+	if refused < min(20, cap(answers)-most) || refused == cap(answers) {
 		t.Errorf("%d of %d were told to come back", refused, cap(answers))
 	}
 	time.Sleep(wait)
@@ -88,7 +90,12 @@ func tooMany(t *testing.T, p *proxy, quiet string) {
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
-			if a := p.ask(http.MethodGet, m.archive("1.0.0"), "Authorization", quiet); a.Status != http.StatusOK {
+			var a rig.Answer
+			eventually(func() bool { // who comes after one that looks whether all are there comes back
+				a = p.ask(http.MethodGet, m.archive("1.0.0"), "Authorization", quiet)
+				return a.Status != http.StatusServiceUnavailable
+			})
+			if a.Status != http.StatusOK {
 				t.Errorf("who waited for the package: %d %s", a.Status, a.Said())
 			}
 		})

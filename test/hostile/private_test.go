@@ -246,7 +246,7 @@ func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
 // expiry: a path is good to the second. One that ends soon is signed here, with the
 // program's own key, as it would have been some minutes ago.
 func expiry(t *testing.T, p *proxy, ours, path string) {
-	end, life := endsSoon()
+	end, life := endsSoon(brief(t, 3*time.Second))
 	signer, err := auth.OpenSigner(t.Context(), filepath.Join(p.data, "auth", "key"), auth.SignerConfig{Life: life})
 	if err != nil {
 		t.Fatal(err)
@@ -283,10 +283,10 @@ func expiry(t *testing.T, p *proxy, ours, path string) {
 	refusedAlike(t, p, map[string]string{"a second over": soon})
 }
 
-// endsSoon is a time in some seconds, and a life of paths that end then: their ends
+// endsSoon is a time in so many seconds, or some more, and a life of paths that end then: their ends
 // are multiples of their life, counted from 1970.
-func endsSoon() (end time.Time, life time.Duration) {
-	for end = time.Now().Add(3 * time.Second).Truncate(time.Second); ; end = end.Add(time.Second) {
+func endsSoon(after time.Duration) (end time.Time, life time.Duration) {
+	for end = time.Now().Add(after).Truncate(time.Second); ; end = end.Add(time.Second) {
 		for seconds := int64(60); seconds <= 3600; seconds++ {
 			if end.Unix()%seconds == 0 {
 				return end, time.Duration(seconds) * time.Second

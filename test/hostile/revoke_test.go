@@ -20,6 +20,7 @@ type questioner struct {
 	refused             int       // since then
 	back                bool      // it succeeded after it had been refused
 	other               int       // an answer that is neither
+	had                 func()    // called when it has succeeded, or has ended
 }
 
 // untilRefused asks until it has been refused often enough, or over is closed.
@@ -35,6 +36,9 @@ func (q *questioner) untilRefused(p *proxy, over <-chan struct{}) {
 		case a.Status < 300:
 			q.back = q.back || q.refused > 0
 			q.last, q.refused = asked, 0
+			if q.had != nil {
+				q.had()
+			}
 		case a.Status == http.StatusUnauthorized:
 			q.refused++
 		default:
@@ -59,17 +63,26 @@ func crowdOf(t *testing.T, p *proxy, many int, shown string) []*questioner {
 	return crowd
 }
 
-// ends has a crowd ask until it is refused, some time after end, and returns how long
-// after what end returns the last of them succeeded.
+// ends has a crowd ask until it is refused, some time after end, which is called when each has succeeded once, and returns how
+// long after what end returns the last of them succeeded.
 func ends(t *testing.T, p *proxy, crowd []*questioner, end func() time.Time) time.Duration {
 	t.Helper()
 	over := make(chan struct{})
-	var group sync.WaitGroup
+	tooLong := time.AfterFunc(2*time.Minute, func() { close(over) })
+	var group, had sync.WaitGroup
 	for _, q := range crowd {
-		group.Go(func() { q.untilRefused(p, over) })
+		had.Add(1)
+		q.had = sync.OnceFunc(had.Done)
+		group.Go(func() {
+			defer q.had()
+			q.untilRefused(p, over)
+		})
 	}
+	had.Wait()
 	ended := end()
-	tooLong := time.AfterFunc(time.Until(ended)+2*time.Minute, func() { close(over) })
+	if tooLong.Stop() {
+		tooLong.Reset(time.Until(ended) + 2*time.Minute)
+	}
 	group.Wait()
 	tooLong.Stop()
 	last := slices.MaxFunc(crowd, func(a, b *questioner) int { return a.last.Compare(b.last) }).last
@@ -98,16 +111,17 @@ func TestRevocationCounts(t *testing.T) {
 		many = 25
 	}
 	bystander := p.token("bystander", "--scope", "corp.test/corp")
+	var succeed time.Duration // which a crowd needs to succeed
 	p.run("revoked", func(t *testing.T) {
 		ci := p.token("ci", "--scope", "corp.test/corp")
-		over := make(chan struct{})
+		over, began := make(chan struct{}), time.Now()
 		others := crowdOf(t, p, 5, bystander)
 		var group sync.WaitGroup
 		for _, q := range others {
 			group.Go(func() { q.untilRefused(p, over) })
 		}
 		took := ends(t, p, crowdOf(t, p, many, ci), func() time.Time {
-			time.Sleep(300 * time.Millisecond)
+			succeed = time.Since(began)
 			p.verb("token", "revoke", "ci")
 			return time.Now()
 		})
@@ -131,10 +145,11 @@ func TestRevocationCounts(t *testing.T) {
 		}
 	})
 	p.run("expired", func(t *testing.T) {
+		life := max(4*time.Second, 10*succeed).Round(time.Second)
 		made := time.Now()
-		brief := p.token("brief", "--scope", "corp.test/corp", "--expires", "4s")
+		brief := p.token("brief", "--scope", "corp.test/corp", "--expires", life.String())
 		late := time.Since(made) // the token was made at some time in between
-		took := ends(t, p, crowdOf(t, p, many, brief), func() time.Time { return made.Add(4 * time.Second) })
+		took := ends(t, p, crowdOf(t, p, many, brief), func() time.Time { return made.Add(life) })
 		t.Logf("the last of %d clients succeeded %v after the token expired, or %v less", many, took, late)
 		if took > late+time.Second {
 			t.Errorf("a client succeeded %v after the token expired", took)
@@ -144,7 +159,6 @@ func TestRevocationCounts(t *testing.T) {
 		segment, path := p.signed(t, bystander, private, "1.0.0")
 		crowd := []*questioner{{method: http.MethodGet, path: "/" + segment + path}}
 		took := ends(t, p, crowd, func() time.Time {
-			time.Sleep(300 * time.Millisecond)
 			p.verb("key", "rotate")
 			p.verb("key", "rotate")
 			return time.Now()

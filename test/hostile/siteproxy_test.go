@@ -139,7 +139,7 @@ func TestProxiesThatAreNone(t *testing.T) {
 		"HTTPS_PROXY=ftp://site:" + secretPassword + "@127.0.0.1:21", "ALL_PROXY=socks4://127.0.0.1:1080",
 		"HTTPS_PROXY=http://site:" + secretPassword + "@[", "HTTP_PROXY=https://127.0.0.1/" + secretPassword,
 	} {
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer stop()
 		cmd := exec.CommandContext(ctx, os.Getenv(rig.ProgramVariable), "serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"))
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), setting}
