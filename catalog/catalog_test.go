@@ -330,7 +330,9 @@ func TestDetailsAreReadOnce(t *testing.T) {
 }
 
 // Where a registry describes versions, but not their history, both say the same of a version.
-func TestHistoryOfDescriptions(t *testing.T) {
+func TestHistoryOfDescriptions(t *testing.T) { synctest.Test(t, testHistoryOfDescriptions) }
+
+func testHistoryOfDescriptions(t *testing.T) {
 	var many []string
 	for i := range 20 {
 		many = append(many, fmt.Sprintf("1.%d.0", i))
