@@ -2,23 +2,16 @@ package bundle_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/release"
-	"github.com/modproxy/modproxy/test/rig"
 )
 
 // keepRelease records a release that nobody has signed with a zip archive for each platform, and stores all of them. A release
@@ -59,7 +52,7 @@ func (s *side) keepShared(version, beside string) {
 	s.keepRelease(modproxy.NewProvider("registry.beta.example", "acme", "toy").At(version), map[modproxy.Platform]string{linux: "PK shared", darwin: beside})
 }
 
-// shuffled returns a bundle with its packages in another order.
+// shuffled returns a bundle with its packages, and the versions of each, in another order.
 func shuffled(t testing.TB, a *side, b []byte, shuffle func(n int, swap func(i, j int))) []byte {
 	return forge(t, a, b, func(l *lie) {
 		shuffle(len(l.facts), func(i, j int) {
@@ -67,6 +60,12 @@ func shuffled(t testing.TB, a *side, b []byte, shuffle func(n int, swap func(i, 
 			l.packages[i], l.packages[j] = l.packages[j], l.packages[i]
 			l.index.Packages[i], l.index.Packages[j] = l.index.Packages[j], l.index.Packages[i]
 		})
+		for i, p := range l.index.Packages {
+			shuffle(len(p.Versions), func(j, k int) {
+				p.Versions[j], p.Versions[k] = p.Versions[k], p.Versions[j]
+				l.facts[i].Versions[j], l.facts[i].Versions[k] = l.facts[i].Versions[k], l.facts[i].Versions[j]
+			})
+		}
 	})
 }
 
@@ -106,160 +105,5 @@ func TestReleasesFirst(t *testing.T) {
 	}
 	if !slices.Equal(order, []bool{false, false, true, true}) {
 		t.Errorf("zips are at %v", order)
-	}
-}
-
-// A world is what a connected side has by chance: modules and providers of three registries, of which many share packages.
-type world struct {
-	*rand.Rand
-	near     *side
-	releases map[modproxy.ModuleVersion]map[modproxy.Platform]string
-}
-
-var worldPlatforms = []modproxy.Platform{{OS: "darwin", Arch: "arm64"}, {OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}}
-
-func (w *world) grow() {
-	content := func() string { return fmt.Sprint("PK ", w.IntN(4)) }
-	for range 2 + w.IntN(6) {
-		host := fmt.Sprintf("registry%d.example.com", w.IntN(3))
-		name, version := fmt.Sprint("n", w.IntN(2)), fmt.Sprintf("1.%d.0", w.IntN(3))
-		if w.IntN(3) == 0 {
-			v := modproxy.Module{Host: host, Namespace: "acme", Name: name, System: "aws"}.At(version)
-			if _, err := w.near.log.Lookup(w.near.t.Context(), v); err != nil {
-				w.near.keep(v, content())
-			}
-			continue
-		}
-		v := modproxy.NewProvider(host, "acme", name).At(version)
-		zips := w.releases[v]
-		if zips == nil {
-			zips = map[modproxy.Platform]string{}
-			w.releases[v] = zips
-		}
-		for _, p := range worldPlatforms {
-			if zips[p] == "" && w.IntN(2) == 0 {
-				zips[p] = content()
-			}
-		}
-		if len(zips) > 0 {
-			w.near.keepRelease(v, zips)
-		}
-	}
-}
-
-// shuffled shuffles a bundle, or leaves it as it was exported.
-func (w *world) shuffled(b []byte) []byte {
-	if w.IntN(3) == 0 {
-		return b
-	}
-	return shuffled(w.near.t, w.near, b, w.Shuffle)
-}
-
-// dyingCache ends an import after so many packages.
-type dyingCache struct {
-	bundle.Cache
-	left atomic.Int64
-	die  func()
-}
-
-func (c *dyingCache) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
-	if c.left.Add(-1) == 0 {
-		c.die()
-	}
-	return c.Cache.Keep(ctx, v, p)
-}
-
-// interrupt imports a part of a bundle.
-func (w *world) interrupt(far *side, b []byte) {
-	ctx, cancel := context.WithCancel(w.near.t.Context())
-	defer cancel()
-	x, c := far.importer(w.near), &dyingCache{Cache: far.cache, die: cancel}
-	c.left.Store(int64(w.IntN(8)))
-	x.Cache = c
-	if w.IntN(2) == 0 {
-		b = b[:w.IntN(len(b))]
-	}
-	states(x, ctx, b)
-}
-
-var importAgain = regexp.MustCompile(`bundle ([0-9]+) .*import that again`)
-
-// complete imports a bundle and follows the advice of what it says. chain has the bundle and those before it.
-func (w *world) complete(far *side, chain [][]byte) {
-	t := w.near.t
-	t.Helper()
-	for try, again := 1, []int{len(chain)}; len(again) > 0; try++ {
-		number := again[0]
-		again = again[1:]
-		_, items, err := far.importer(w.near).Import(t.Context(), bytes.NewReader(chain[number-1]))
-		if err != nil || try > 4*len(chain) {
-			t.Fatalf("import of bundle %d, try %d: %v", number, try, err)
-		}
-		for _, i := range items {
-			advice := importAgain.FindStringSubmatch(i.Reason)
-			switch {
-			case i.State != bundle.Refused && i.State != bundle.Absent:
-			case advice == nil:
-				t.Fatalf("bundle %d: no advice: %+v", number, i)
-			default:
-				n, _ := strconv.Atoi(advice[1])
-				again = append(slices.DeleteFunc(again, func(m int) bool { return m == n || m == number }), n, number)
-			}
-		}
-	}
-}
-
-// has lists what counts and can be read on a side.
-func (s *side) has() (list []string) {
-	s.t.Helper()
-	for l, err := range s.cache.List(s.t.Context(), modproxy.Module{}) {
-		must(s.t, err)
-		if !l.Superseded && s.cache.Holds(s.t.Context(), l.ModuleVersion, l.Sum) {
-			list = append(list, l.String()+" "+string(l.Sum))
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// The outcome of imports does not depend on the order of what is in bundles, nor on where imports were interrupted, and what
-// messages advise leads to all that the other side has.
-func TestAnyOrder(t *testing.T) {
-	rounds := uint64(5)
-	if rig.Long() {
-		rounds = 100
-	}
-	for seed := range rounds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := &world{rand.New(rand.NewPCG(seed, 1)), newSide(t), map[modproxy.ModuleVersion]map[modproxy.Platform]string{}}
-			far := newSide(t)
-			var chain [][]byte
-			for range 3 {
-				w.grow()
-				var since *bundle.Head
-				if len(chain) > 0 {
-					since = w.near.head(chain[len(chain)-1])
-				}
-				if len(w.near.kept()) == 0 {
-					continue
-				}
-				chain = append(chain, w.shuffled(w.near.export(since)))
-				for range w.IntN(3) {
-					w.interrupt(far, chain[len(chain)-1])
-				}
-				w.complete(far, chain)
-				if near, far := w.near.has(), far.has(); !slices.Equal(near, far) {
-					t.Fatalf("after bundle %d: %s\nwant\n%s", len(chain), strings.Join(far, "\n"), strings.Join(near, "\n"))
-				}
-				for _, v := range far.kept() { // what is lost is named by the next import, with what brings it back
-					if w.IntN(6) == 0 {
-						_, err := far.cache.Discard(t.Context(), v)
-						must(t, err)
-						break
-					}
-				}
-			}
-			temps(t, far.dir)
-		})
 	}
 }

@@ -1,7 +1,12 @@
 package bundle
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"slices"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ledger"
@@ -39,4 +44,51 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 		return r.CheckNames(rec.ModuleVersion)
 	}
 	return nil
+}
+
+// checkRelease returns an error if a record is about a package for one platform and the recorded release does not have it, or no
+// release is recorded. The error names what brings the release.
+func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
+	of, platform, isZip := rec.Platform()
+	if !isZip {
+		return nil
+	}
+	recorded, err := x.Ledger.Lookup(ctx, of)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, why := x.findRelease(of)
+		return wrong("%s", why)
+	}
+	if err != nil {
+		return nil // the comparison with the ledger returns it
+	}
+	changed := ledger.CheckArchive(recorded, platform, rec.Sum)
+	if changed == nil {
+		return nil
+	}
+	sum, why := x.findRelease(of)
+	if sum != "" {
+		switch newer, err := x.superseded(ctx, modproxy.Record{ModuleVersion: of, Sum: sum}); {
+		case err != nil:
+			return err
+		case newer != "", sum == recorded.Sum: // to import it does not help
+			return changed
+		}
+	}
+	return fmt.Errorf("%w: %s", changed, why)
+}
+
+// findRelease returns the content of a release as the chain has it, if it has it, and why that is not recorded.
+func (x *imports) findRelease(release modproxy.ModuleVersion) (sum modproxy.Sum, why string) {
+	is := func(v Version) bool { return v.ModuleVersion == release }
+	for _, p := range x.Index.Packages {
+		if slices.ContainsFunc(p.Versions, is) {
+			return p.Sum, "its release was refused"
+		}
+	}
+	for _, b := range x.Index.Before {
+		if is(b.Version) {
+			return b.Sum, fmt.Sprintf("its release came in bundle %d (%s) and is not recorded: import that again, and then this one", b.Bundle, x.Head.Before[b.Bundle-1])
+		}
+	}
+	return "", fmt.Sprintf("its release is not in the bundle: export %s@%s, and import that", release.Module, release.Version)
 }

@@ -266,10 +266,8 @@ func (x *imports) publish(ctx context.Context, m member) error {
 	t, v := m.taking, m.version()
 	rec, p := t.Records[m.i], t.pack(m.i)
 	rec.Subdir, rec.Reason = cmp.Or(p.Subdir, "."), ""
-	if release, _, isZip := v.Platform(); isZip {
-		if _, err := x.Ledger.Lookup(ctx, release); errors.Is(err, fs.ErrNotExist) {
-			return x.noRelease(release)
-		}
+	if err := x.checkRelease(ctx, rec); err != nil {
+		return err
 	}
 	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
 	if err := book.Compare(ctx, rec); err != nil {
@@ -282,20 +280,4 @@ func (x *imports) publish(ctx context.Context, m member) error {
 	defer f.Close()
 	p.ReadSeekCloser = part{io.NewSectionReader(f, 0, p.Size)}
 	return x.Cache.Keep(ctx, v, &p)
-}
-
-// noRelease returns the error for a package whose release is not recorded.
-func (x *imports) noRelease(release modproxy.ModuleVersion) error {
-	is := func(v Version) bool { return v.ModuleVersion == release }
-	for _, p := range x.Index.Packages {
-		if slices.ContainsFunc(p.Versions, is) {
-			return wrong("its release was refused")
-		}
-	}
-	for _, b := range x.Index.Before {
-		if is(b.Version) {
-			return wrong("its release came in bundle %d (%s) and is not recorded: import that again, and then this one", b.Bundle, x.Head.Before[b.Bundle-1])
-		}
-	}
-	return wrong("its release is not in the bundle: export %s@%s, and import that", release.Module, release.Version)
 }
