@@ -18,17 +18,14 @@ const (
 	datesRate   = 4    // requests a second to one host for the dates of versions, of those that no client waits for
 	datesTurns  = 4    // of them at a time
 	datesQueue  = 1024 // that wait for a turn
-	maxUnsigned = 5    // versions of a provider that are asked for before it counts as one without dates
+	maxDateless = 5    // versions of one address that are asked for, the newest first, before it counts as one without dates
 )
 
 // Published asks m's registry when versions were published. One that has no /v2/ beside its /v1/, and every registry about a
 // provider, is asked about one version after the other: about rest it was not asked, and [Client.PublishedOf] does. What a
 // registry does not say is not in the answer. Errors: [modproxy.ErrUnavailable].
 func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error) {
-	tries := 1 // where the newest version has no date, others have none, either, as far as that can be guessed
-	if m.IsProvider() {
-		tries = maxUnsigned
-	} else {
+	if !m.IsProvider() {
 		h, err := c.history(ctx, m)
 		switch {
 		case err == nil:
@@ -37,7 +34,7 @@ func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []st
 			return nil, nil, failed("dates", m.At(""), err)
 		}
 	}
-	for i, version := range versions[:min(len(versions), tries)] {
+	for i, version := range versions[:min(len(versions), maxDateless)] {
 		at, err := c.PublishedOf(ctx, m.At(version))
 		switch {
 		case err != nil:

@@ -70,10 +70,11 @@ func TestPublished(t *testing.T) {
 	}{
 		{"v2", module + v2 + docs, "", nil, "1.0.0 2020-02-06T06:26:08Z, 2.0.0 2021-08-04T22:26:33Z", 1},
 		{"documents", module + docs, "", nil, "1.0.0 2019-01-02T03:04:05Z, 2.0.0 2021-01-02T03:04:05Z", 3},
-		{"neither", module, "", nil, "", 2},
-		{"a page for everything", module + "-- v2/modules/acme/network/aws --\n<html>\n-- v1/modules/acme/network/aws/v2.0 --\n<html>\n", "", nil, "", 2},
-		{"the latest for everything", module + "-- v1/modules/acme/network/aws/v2.0 --\n{\"version\":\"1.0.0\",\"published_at\":\"2019-01-02T03:04:05Z\"}\n", "", nil, "", 2},
-		{"elsewhere", module + v2, "/api/modules/", nil, "", 2}, // also how it spells versions, which is not known
+		{"none of the newest", module + "-- v1/modules/acme/network/aws/1.0.0 --\n{\"version\":\"1.0.0\",\"published_at\":\"2019-01-02T03:04:05Z\"}\n", "", nil, "1.0.0 2019-01-02T03:04:05Z", 4},
+		{"neither", module, "", nil, "", 3},
+		{"a page for everything", module + "-- v2/modules/acme/network/aws --\n<html>\n-- v1/modules/acme/network/aws/v2.0 --\n<html>\n", "", nil, "", 3},
+		{"the latest for everything", module + "-- v1/modules/acme/network/aws/v2.0 --\n{\"version\":\"1.0.0\",\"published_at\":\"2019-01-02T03:04:05Z\"}\n", "", nil, "", 3},
+		{"elsewhere", module + v2, "/api/modules/", nil, "", 4}, // also how it spells versions, which is not known
 		{"nothing to ask for", module, "", []string{}, "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
