@@ -57,7 +57,7 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 		Send: func(ctx context.Context, late func()) (T, error) {
 			return sendOnce(ctx, g, namespace, deadline, send, late)
 		},
-		May: func() bool { return g.hedges && time.Now().Before(deadline) },
+		May: func() bool { return g.hedges && !isPaced(ctx) && time.Now().Before(deadline) },
 		Failed: func(err error) (wait time.Duration, final bool) {
 			if _, unsent := errors.AsType[*notSent](err); unsent {
 				return -1, false

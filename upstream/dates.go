@@ -53,7 +53,7 @@ func (c *Client) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (at 
 	leave, err := c.pace(v.Module).wait(ctx, v.Module)
 	if err == nil {
 		defer leave()
-		at, err = c.publishedOf(ctx, v)
+		at, err = c.publishedOf(paced(ctx), v)
 	}
 	if err != nil && inTrouble(ctx, err) {
 		return time.Time{}, failed("dates", v, err)
@@ -100,6 +100,16 @@ func (c *Client) pace(m modproxy.Module) *pace {
 		return have
 	}
 	return made
+}
+
+type pacedKey struct{}
+
+// paced returns a context for a question that has waited for its pace.
+func paced(ctx context.Context) context.Context { return context.WithValue(ctx, pacedKey{}, true) }
+
+// isPaced reports whether a question keeps to a pace, which a second request beside it would exceed.
+func isPaced(ctx context.Context) bool {
+	return modproxy.IsBackground(ctx) && ctx.Value(pacedKey{}) != nil
 }
 
 // wait waits until a question about m may be sent, which for a provider is two requests to the host that has its files.
