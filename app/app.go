@@ -95,6 +95,8 @@ type App struct {
 	tls      *certificate // nil without TLS
 	url      string
 	draining atomic.Bool
+
+	frontWarned sync.Once
 }
 
 // New opens what c describes, and listens for clients. The log has what does not keep it from working.

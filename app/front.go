@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,11 +40,54 @@ func (a *App) checkFront(ctx context.Context) {
 			continue // it cannot be reached from here, or not yet
 		}
 		if problem != "" {
-			a.log.Warn("reasons_lost", zap.String("public_url", a.BaseURL()), zap.String("problem", problem), zap.String("note",
-				`clients print numbers instead of reasons: let the front speak HTTP/1.1 to clients, see "Behind a reverse proxy" in the README`))
+			a.warnOfFront(problem)
 		}
 		return
 	}
+}
+
+// warnOfFront logs, the first time, what keeps reasons from clients.
+func (a *App) warnOfFront(problem string) {
+	a.frontWarned.Do(func() {
+		a.log.Warn("reasons_lost", zap.String("public_url", a.BaseURL()), zap.String("problem", problem), zap.String("note",
+			`clients print numbers instead of reasons: let the front speak HTTP/1.1 to clients, see "Behind a reverse proxy" in the README`))
+	})
+}
+
+// watchFront returns h, with a warning if a trusted proxy says that a request came to it by HTTP/2 or later. It holds also where
+// the public URL is not known, or cannot be reached from here.
+func (a *App) watchFront(h http.Handler) http.Handler {
+	trusted := a.config.TrustedProxies
+	if len(trusted) == 0 {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if protocol := receivedBy(r.Header["Via"]); protocol >= "2" {
+			from, err := netip.ParseAddrPort(r.RemoteAddr)
+			if err == nil && slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap()) }) {
+				a.warnOfFront("the front speaks HTTP/" + protocol + " to clients, which has no reason phrases")
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// receivedBy returns the major version of HTTP by which the nearest proxy was sent a request, as its Via header says (RFC 9110,
+// 7.6.3): 1, 2 or 3, or nothing if that is not known.
+func receivedBy(via []string) string {
+	if len(via) == 0 {
+		return ""
+	}
+	elements := strings.Split(via[len(via)-1], ",")
+	protocol, _, named := strings.Cut(strings.TrimSpace(elements[len(elements)-1]), " ")
+	if name, version, ok := strings.Cut(protocol, "/"); ok {
+		named = named && strings.EqualFold(name, "HTTP")
+		protocol = version
+	}
+	if major, _, _ := strings.Cut(protocol, "."); named && (major == "1" || major == "2" || major == "3") {
+		return major
+	}
+	return ""
 }
 
 // askFront returns what keeps reasons from the clients at a URL, or "". Its error is that this modproxy does not answer there.

@@ -52,3 +52,28 @@ func TestAskFront(t *testing.T) {
 		t.Error(problem)
 	}
 }
+
+// The nearest proxy says by what it was sent a request. What a client has written before that does not count.
+func TestReceivedBy(t *testing.T) {
+	for via, want := range map[string]string{
+		"2.0 Caddy":                      "2",
+		"2 front":                        "2",
+		"HTTP/3 front":                   "3",
+		"http/2.0 front (CloudFront)":    "2",
+		"1.1 front":                      "1",
+		"1.0 fred, 2.0 front":            "2",
+		"2.0 written by a client, 1.1 x": "1",
+		"TLS/2 front":                    "",
+		"2":                              "",
+		"22 front":                       "",
+		"-2 front":                       "",
+		"":                               "",
+	} {
+		if got := receivedBy([]string{"2.0 other line", via}); got != want {
+			t.Errorf("%q: %q; want %q", via, got, want)
+		}
+	}
+	if got := receivedBy(nil); got != "" {
+		t.Errorf("none: %q", got)
+	}
+}

@@ -98,7 +98,7 @@ func (a *App) handler() http.Handler {
 	for _, r := range a.api().Routes() {
 		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Handle: r.Handle})
 	}
-	return proxy.New(proxy.Config{
+	return a.watchFront(proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Catalog:        a.catalog,
 		Documents:      a.said,
@@ -118,7 +118,7 @@ func (a *App) handler() http.Handler {
 		Log:            a.log,
 		Metrics:        a.metrics,
 		Mounts:         mounts,
-	})
+	}))
 }
 
 // connections returns how many clients may be connected: as many as are configured, unless what is kept and fetched
