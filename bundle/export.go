@@ -37,10 +37,17 @@ type Export struct {
 	index    Index
 	facts    []*Facts
 	texts    [][]byte                               // of facts
-	groups   map[modproxy.Digest]int                // in facts, by the package
+	groups   map[content]int                        // in facts, by the package
 	before   map[Version]*Before                    // what the chain has carried
 	lists    map[modproxy.Module]*modproxy.Versions // of the module that is being collected
 	has      map[modproxy.ModuleVersion]bool        // what is in the bundle, or was in one before
+}
+
+// content is what versions share that are one package of a bundle. The same bytes are one content as a module, and another as the
+// package of a provider for a platform.
+type content struct {
+	modproxy.Digest
+	modproxy.Sum
 }
 
 // Begin collects a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
@@ -52,7 +59,7 @@ type Export struct {
 func (x *Exporter) Begin(
 	ctx context.Context, selected []modproxy.ModuleVersion, decisions []modproxy.Decision, each func(v modproxy.ModuleVersion, why error),
 ) (*Export, error) {
-	e := &Export{Exporter: x, groups: map[modproxy.Digest]int{}, before: map[Version]*Before{}, has: map[modproxy.ModuleVersion]bool{}}
+	e := &Export{Exporter: x, groups: map[content]int{}, before: map[Version]*Before{}, has: map[modproxy.ModuleVersion]bool{}}
 	if err := e.since(); err != nil {
 		return nil, err
 	}
@@ -179,14 +186,15 @@ func (e *Export) add(ctx context.Context, v modproxy.ModuleVersion) error {
 	if seen, ok := sight.Of(v.Version); ok {
 		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Met), seen.Published
 	}
-	i, ok := e.groups[p.Digest]
+	is := content{p.Digest, p.Sum}
+	i, ok := e.groups[is]
 	if !ok {
 		// One that is damaged is not announced.
 		if _, err := io.Copy(io.Discard, p); err != nil {
 			return fmt.Errorf("%w: its package cannot be read: %w", modproxy.ErrNotFound, err)
 		}
 		i = len(e.facts)
-		e.groups[p.Digest] = i
+		e.groups[is] = i
 		e.facts = append(e.facts, &Facts{Notes: p.Notes})
 		e.index.Packages = append(e.index.Packages, Package{Sum: p.Sum, Package: Content{p.Size, p.Digest}})
 	}

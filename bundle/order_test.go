@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -105,5 +106,19 @@ func TestReleasesFirst(t *testing.T) {
 	}
 	if !slices.Equal(order, []bool{false, false, true, true}) {
 		t.Errorf("zips are at %v", order)
+	}
+}
+
+// The package of a provider for a platform may have the bytes of a module's package, and is another content all the same.
+func TestBytesOfBothKinds(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	p := a.packed("module")
+	text, err := io.ReadAll(p)
+	must(t, err)
+	a.keep(network.At("1.0.0"), "module")
+	a.keepRelease(toy.At("1.0.0"), map[modproxy.Platform]string{{OS: "linux", Arch: "amd64"}: string(text)})
+	b.wantTake(a, a.export(nil), "added added added")
+	if near, far := a.has(), b.has(); !slices.Equal(near, far) {
+		t.Errorf("%v; want %v", far, near)
 	}
 }
