@@ -38,15 +38,17 @@ const (
 // errCrowded is about the moment, and not about the package.
 var errCrowded = errors.New("too many packages are being fetched or wait for a turn")
 
-// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache: Fetches bounds all of them.
-// give gives it back. Its error is that ctx ended, or a [modproxy.RetryLater] when too many wait.
-func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (give func(), err error) {
+// Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache: Fetches bounds all of them. The fetch uses
+// held, whose turn is lent while nothing comes, and which ends when hardly anything does while others wait. give gives the turn
+// back. Its error is that ctx ended, or a [modproxy.RetryLater] when too many wait.
+func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (held context.Context, give func(), err error) {
 	r.once.Do(r.start)
 	turn, err := r.turns.take(ctx, keyOf(m).publisher())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return turn.Give, nil
+	held, release := r.turns.hold(ctx, turn)
+	return held, func() { release(); turn.Give() }, nil
 }
 
 // take waits for a turn of a publisher, or until ctx ends.

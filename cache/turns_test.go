@@ -134,6 +134,28 @@ func TestClientsLeaveWhatDoesNotCome(t *testing.T) {
 	})
 }
 
+// A fetch that is not for the cache lends its turn, too, while nothing comes.
+func TestTurnsForOthersAreLent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Fetches = 1
+		held, give, err := f.Turn(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer give()
+		defer modproxy.MeterOf(held).Begin()()
+		start := time.Now()
+		f.fetch(t, "1.0.0")
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("another package took %v", took)
+		}
+		if held.Err() != nil {
+			t.Error(context.Cause(held))
+		}
+	})
+}
+
 // A package that comes is fetched to its end, although its client has left.
 func TestWhatComesIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

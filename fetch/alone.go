@@ -38,6 +38,7 @@ func (a *alone) wait(ctx context.Context, s Source) error {
 		return nil
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Host), ":443")
+	defer modproxy.MeterOf(ctx).Begin()() // a fetch lends its turn to others meanwhile
 	for {
 		wish, held := a.wishes.Get(host)
 		if !held {

@@ -100,3 +100,39 @@ func TestLeftAloneForClients(t *testing.T) {
 		p.Close()
 	})
 }
+
+// While a fetch leaves a server alone, or pauses before another try, its meter reports that bytes are waited for.
+func TestPausesReportThatTheyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := table(t, map[string]fetch.Getter{"git": busy{"main.tf", map[string]int{}}})
+		get := func(ctx context.Context, what string) error {
+			p, err := tb.Package(ctx, at("git", "https://"+what, ""))
+			if err == nil {
+				err = p.Close()
+			}
+			return err
+		}
+		if get(t.Context(), "forge.test/forge.test?wait=8") == nil {
+			t.Fatal("it was answered")
+		}
+		for name, wait := range map[string]func(context.Context) error{
+			"alone": func(ctx context.Context) error { return get(ctx, "forge.test/other") },
+			"pause": func(ctx context.Context) error {
+				err := fetch.Later(modproxy.ErrUnavailable, "7")
+				return fetch.Retry(ctx, func() (bool, error) {
+					defer func() { err = nil }()
+					return true, err
+				})
+			},
+		} {
+			meter := &modproxy.Meter{}
+			ended := make(chan error)
+			go func() { ended <- wait(modproxy.WithMeter(t.Context(), meter)) }()
+			synctest.Wait()
+			if _, receiving := meter.Received(); !receiving {
+				t.Errorf("%s: nothing is waited for", name)
+			}
+			<-ended
+		}
+	})
+}

@@ -116,10 +116,19 @@ func Retry(ctx context.Context, try func() (again bool, err error)) error {
 			return err
 		}
 		modproxy.Troubled(ctx, err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !sleep(ctx, pause) {
 			return err
 		}
+	}
+}
+
+// sleep waits for d, and returns false if ctx ends before. A fetch lends its turn to others meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	defer modproxy.MeterOf(ctx).Begin()()
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

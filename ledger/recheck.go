@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -22,8 +23,8 @@ type Recheck struct {
 
 // Turns bounds how much is fetched at once.
 type Turns interface {
-	// Turn waits for a turn to fetch for a module, until ctx ends. The caller calls done after the fetch.
-	Turn(ctx context.Context, m modproxy.Module) (done func(), err error)
+	// Turn waits for a turn to fetch for a module, until ctx ends. The fetch uses held, and the caller calls done after it.
+	Turn(ctx context.Context, m modproxy.Module) (held context.Context, done func(), err error)
 }
 
 // Gate says what may be asked about.
@@ -86,9 +87,10 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	if ctx.Err() != nil || err == nil && commit == seen {
 		return seen
 	}
+	var held context.Context
 	var done func()
 	if err == nil {
-		done, err = r.Turns.Turn(ctx, rec.Module)
+		held, done, err = r.Turns.Turn(ctx, rec.Module)
 	}
 	if err != nil {
 		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
@@ -98,11 +100,14 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	if r.Gate.Check(ctx, rec.ModuleVersion) != nil { // by now
 		return seen
 	}
-	fetching, cancel := context.WithTimeout(ctx, r.FetchTimeout)
+	fetching, cancel := context.WithTimeout(held, r.FetchTimeout)
 	defer cancel()
 	p, err := r.Registry.Next.Package(fetching, rec.ModuleVersion)
 	if err == nil {
 		err = errors.Join(r.Registry.Compare(fetching, sighted(rec.ModuleVersion, p)), p.Close())
+	}
+	if err != nil && held.Err() != nil { // too little came while others waited
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(held))
 	}
 	if ctx.Err() == nil {
 		r.Registry.observe(Event{Kind: Moved, ModuleVersion: rec.ModuleVersion, Record: rec, Commit: commit, Err: err})

@@ -40,12 +40,12 @@ func (u *mover) Commit(_ context.Context, v modproxy.ModuleVersion) (string, err
 	return u.commits[v.Version], nil
 }
 
-func (u *mover) Turn(context.Context, modproxy.Module) (func(), error) {
+func (u *mover) Turn(ctx context.Context, _ modproxy.Module) (context.Context, func(), error) {
 	u.turn(1)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.refused = cmp.Or(u.refuses, u.refused)
-	return func() { u.turn(-1) }, nil
+	return ctx, func() { u.turn(-1) }, nil
 }
 
 func (u *mover) turn(n int) {

@@ -52,6 +52,7 @@ func (n *notSent) Unwrap() error { return n.error }
 func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer modproxy.MeterOf(ctx).Begin()() // a fetch lends its turn to others meanwhile
 	deadline, pause := time.Now().Add(patience), againAfter
 	answer, err = hedge.Do(within, hedge.Request[T]{
 		Send: func(ctx context.Context, late func()) (T, error) {

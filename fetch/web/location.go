@@ -67,6 +67,7 @@ const maxPage = 1 << 20
 // askPage asks a location that is no archive where the package is: by the header X-Terraform-Get, or by a meta tag
 // named terraform-get in the head of an HTML page (go-getter's get_http.go).
 func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error) {
+	defer modproxy.MeterOf(ctx).Begin()()
 	asked := *v.url
 	if asked.RawQuery != "" {
 		asked.RawQuery += "&"
