@@ -85,13 +85,17 @@ func (e *NotKept) Unwrap() error { return ErrUnavailable }
 
 // NoSpace is an [ErrUnavailable] of storage that has no room for more. What it has is served.
 type NoSpace struct {
-	Err error // what happened; not nil
+	Err    error // what happened; not nil
+	Inodes bool  // no inode is free, while there may be room for bytes
 }
 
 func (e *NoSpace) Error() string {
 	switch {
 	case errors.Is(e.Err, syscall.EROFS):
 		return e.Err.Error() // which says so
+	case e.Inodes:
+		return "the file system has no free inode: " + e.Err.Error() +
+			` (operator: "df -i" shows inodes; "modproxy gc --max-size" or "modproxy rm" removes files)`
 	case errors.Is(e.Err, syscall.ENOSPC):
 		return "the disk is full: " + e.Err.Error() + ` (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`
 	}

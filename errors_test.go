@@ -36,6 +36,11 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 			t.Errorf("%s; want %s", got, c.want)
 		}
 	}
+	inodes := &modproxy.NoSpace{Err: &fs.PathError{Op: "open", Path: "data/tmp/1", Err: syscall.ENOSPC}, Inodes: true}
+	want := `the file system has no free inode: open data/tmp/1: no space left on device (operator: "df -i" shows inodes; "modproxy gc --max-size" or "modproxy rm" removes files)`
+	if got := inodes.Error(); got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
 }
 
 // An error about the package of a provider for a platform does not say what modproxy keeps it as.

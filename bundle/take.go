@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 )
@@ -132,13 +133,19 @@ func (x *imports) spool(ctx context.Context, t *taking) error {
 	}
 	f, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
 	if err != nil {
-		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, noSpace(err))
 	}
 	t.spool = f.Name()
-	if _, err = io.Copy(f, t.Entry); errors.Is(err, syscall.ENOSPC) {
-		err = &modproxy.NoSpace{Err: err}
+	_, err = io.Copy(f, t.Entry)
+	return errors.Join(noSpace(err), f.Close())
+}
+
+// noSpace returns err as a [modproxy.NoSpace] if there is no room for a file.
+func noSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return &modproxy.NoSpace{Err: err, Inodes: durable.NoInodes(err)}
 	}
-	return errors.Join(err, f.Close())
+	return err
 }
 
 // drop removes the file with the package.

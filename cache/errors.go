@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 var errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
@@ -20,7 +21,7 @@ func settle(err error) error {
 	}
 	for _, notWritable := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		if errors.Is(err, notWritable) {
-			return &modproxy.NoSpace{Err: err}
+			return &modproxy.NoSpace{Err: err, Inodes: durable.NoInodes(err)}
 		}
 	}
 	for _, known := range []error{modproxy.ErrInvalid, modproxy.ErrUnauthorized, modproxy.ErrDenied,

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
 )
 
 // Store keeps records and blobs in a storage, as the layers use it. Its fields are not changed after the first use.
@@ -102,7 +103,7 @@ func failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
-		return &modproxy.NoSpace{Err: err}
+		return &modproxy.NoSpace{Err: err, Inodes: durable.NoInodes(err)}
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrConflict), errors.Is(err, ErrDamaged),
 		errors.Is(err, modproxy.ErrInvalid), errors.Is(err, modproxy.ErrUnavailable):
 		return err

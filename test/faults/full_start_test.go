@@ -4,8 +4,11 @@ package faults_test
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -76,5 +79,40 @@ func TestFullStart(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Where no inode is free, a refusal says that, and not that the disk is full. Stored packages are served, and fetches go on when
+// files were removed.
+func TestNoInodes(t *testing.T) {
+	d := newDisk(t, 16, "commit=5")
+	r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
+	r.start()
+	r.ready()
+	r.fill(3)
+	empty := filepath.Join(d.mounted, "empty")
+	err := os.Mkdir(empty, 0o700)
+	for n := 0; err == nil; n++ {
+		err = os.WriteFile(filepath.Join(empty, fmt.Sprint(n)), nil, 0o600)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	a := r.ask("GET", packagePath("another", "1.0.0"))
+	if a.Status != http.StatusInsufficientStorage || !strings.Contains(a.Said(), "the file system has no free inode") {
+		t.Errorf("a new package: %v", a)
+	}
+	for _, path := range r.paths() {
+		if err := r.get(t.Context(), path); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.RemoveAll(empty); err != nil {
+		t.Fatal(err)
+	}
+	r.fill(3)
+	r.stop()
+	if err := r.check(); err != nil {
+		t.Error(err)
 	}
 }
