@@ -263,6 +263,9 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
+	if b, ok := a.listener.(*bounded); ok {
+		server.ConnState = b.changed
+	}
 	served := make(chan error, 1)
 	go func() { served <- a.accept(server) }()
 	if a.socket != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -56,5 +57,43 @@ func TestBounded(t *testing.T) {
 	b.Close()
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept, when there was no place: %v", err)
+	}
+}
+
+// An idle connection makes a place for a new one: the connection that has been idle for longest, and none that has a request.
+func TestBoundedClosesIdle(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBounded(inner.(*net.TCPListener), 3)
+	busy, end := make(chan bool, 1), make(chan bool)
+	server := &http.Server{ConnState: b.changed, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/long" {
+			busy <- true
+			<-end
+		}
+	})}
+	go server.Serve(b)
+	defer server.Close()
+	ask := func(path string) error {
+		client := &http.Client{Transport: &http.Transport{}} // each with a connection of its own, which it keeps
+		answer, err := client.Get("http://" + inner.Addr().String() + path)
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err
+	}
+	long := make(chan error)
+	go func() { long <- ask("/long") }()
+	<-busy
+	for range 20 {
+		if err := ask("/"); err != nil {
+			t.Error(err)
+		}
+	}
+	close(end)
+	if err := <-long; err != nil {
+		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,7 +14,8 @@ import (
 // set when that makes a difference, and what is written between Hold and Release leaves together.
 type conn struct {
 	*net.TCPConn
-	leave         func() // when it is closed
+	leave         func()       // when it is closed
+	idle          atomic.Int64 // since when it waits for a request, in Unix nanoseconds; 0 if it does not
 	reads, writes deadline
 	held          *[]byte // what waits for more; nil if nothing has to
 }

@@ -391,7 +391,7 @@ func (m Mirror) Interval() time.Duration { return cmp.Or(m.Every, 24*time.Hour) 
 
 // Limits are limits on clients. What exceeds a limit waits, or is told to come back.
 type Limits struct {
-	// Connections is how many connections may be open at a time; further ones wait.
+	// Connections is how many connections may be open at a time. Beyond that the longest idle one is closed, or further ones wait.
 	Connections int `yaml:"connections" default:"4096" check:"positive"`
 	// Requests is how many requests are answered at the same time, including those that wait for a package to be
 	// fetched.
