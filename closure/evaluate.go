@@ -7,27 +7,12 @@ import (
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
-	"github.com/zclconf/go-cty/cty/function"
-	"github.com/zclconf/go-cty/cty/function/stdlib"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
-
-// functions are those of the language that are evaluated: what they return depends on their arguments only, is about as
-// large, and is what go-cty returns (OpenTofu internal/lang/functions.go). A call of another one is not known.
-var functions = map[string]function.Function{
-	"can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
-	"compact": stdlib.CompactFunc, "concat": stdlib.ConcatFunc, "contains": stdlib.ContainsFunc,
-	"element": stdlib.ElementFunc, "join": stdlib.JoinFunc, "jsondecode": stdlib.JSONDecodeFunc, "keys": stdlib.KeysFunc,
-	"lower": stdlib.LowerFunc, "max": stdlib.MaxFunc, "merge": stdlib.MergeFunc, "min": stdlib.MinFunc,
-	"regex": stdlib.RegexFunc, "split": stdlib.SplitFunc, "substr": stdlib.SubstrFunc, "trim": stdlib.TrimFunc,
-	"trimprefix": stdlib.TrimPrefixFunc, "trimspace": stdlib.TrimSpaceFunc, "trimsuffix": stdlib.TrimSuffixFunc,
-	"upper": stdlib.UpperFunc, "values": stdlib.ValuesFunc,
-}
 
 // value is what an expression is, or why that is not known, and the variables of the root directory that it is made of.
 type value struct {
