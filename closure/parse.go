@@ -223,7 +223,11 @@ func (p *parser) args(s *scope, c *call) map[string]Arg {
 	}
 	all := map[string]Arg{}
 	for name, a := range c.args {
-		all[name] = s.eval(a.Expr).arg()
+		v := s.eval(a.Expr)
+		if p.Client == Terraform { // it is constant, and may change a source of what is called
+			maps.Copy(p.of, v.of)
+		}
+		all[name] = v.arg()
 	}
 	return all
 }

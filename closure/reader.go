@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,15 +57,19 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	if err != nil || len(given) == 0 {
 		return c, err
 	}
+	// With a value of one variable, others may change a source or a version that was not known without it.
 	o.Vars = map[string]Arg{}
-	for _, name := range c.Variables {
-		if arg, ok := given[name]; ok {
-			o.Vars[name] = Arg{Value: arg.Value, Dynamic: arg.Dynamic}
+	for before := -1; len(o.Vars) > before; {
+		before = len(o.Vars)
+		for _, name := range c.Variables {
+			if arg, ok := given[name]; ok {
+				o.Vars[name] = Arg{Value: arg.Value, Dynamic: arg.Dynamic}
+			}
 		}
-	}
-	if len(o.Vars) > 0 {
-		if c, err = r.one(ctx, t, o); err != nil {
-			return nil, err
+		if len(o.Vars) > before {
+			if c, err = r.one(ctx, t, o); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// What does not change a source or a version here was left out, so that a package is not read again for each of
@@ -74,7 +77,8 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	for _, call := range c.Calls {
 		for name, arg := range call.Args {
 			for _, of := range arg.Of {
-				if _, isGiven := given[of]; isGiven && !slices.Contains(c.Variables, of) {
+				_, isGiven := given[of]
+				if _, counts := o.Vars[of]; isGiven && !counts {
 					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Of: arg.Of}
 				}
 			}
