@@ -28,6 +28,7 @@ var levels = map[any]zapcore.Level{
 	store.BlobDamaged:     zap.ErrorLevel,
 	store.StorageFailed:   zap.ErrorLevel,
 	store.Unrecorded:      zap.WarnLevel,
+	store.Missing:         zap.WarnLevel,
 	ledger.Drifted:        zap.ErrorLevel,
 	ledger.Failed:         zap.ErrorLevel,
 	ledger.Moved:          zap.WarnLevel,
@@ -122,7 +123,8 @@ func (a *App) observeStore(e store.Event) {
 	a.logEvent(e.Kind, string(e.Kind), v, e.Err,
 		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)),
 		unless(e.Count == 0, zap.Int("packages", e.Count)),
-		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" makes their records, "modproxy gc" removes them`)))
+		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" makes their records, "modproxy gc" removes them`)),
+		unless(e.Kind != store.Missing, zap.String("note", `they are downloaded again when clients request them, unless modproxy is offline: "modproxy verify" lists them, with --repair it removes their records`)))
 }
 
 // observeLedger measures and logs what the ledger's layer and its recheck tell.

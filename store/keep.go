@@ -77,6 +77,8 @@ const (
 	StorageFailed EventKind = "storage_failed" // in work that nobody waits for; Err
 	// Unrecorded: no record needs blobs that were there at the start, so they are not served; Count, Bytes
 	Unrecorded EventKind = "packages_without_record"
+	// Missing: records need blobs that are not there, as was found at the start; Count
+	Missing EventKind = "packages_missing"
 )
 
 // Event is something that happened in a [Store].

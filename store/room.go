@@ -124,6 +124,14 @@ func (m *room) use(e *entry) {
 	}
 }
 
+// has reports whether a blob was there when it was last counted, or has come since.
+func (m *room) has(d modproxy.Digest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[d]
+	return e != nil && e.kept
+}
+
 // load completes the account with what was found in the storage, the blob used last first.
 func (m *room) load(found []BlobInfo) {
 	for part := range slices.Chunk(found, 64) { // readers and writers have their turns between them

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"syscall"
 	"time"
 
@@ -31,7 +32,8 @@ func (s *Store) observe(e Event) {
 	}
 }
 
-// Start counts what is kept and evicts what is over MaxSize, in the background. Observe is told of blobs that no record needs.
+// Start counts what is kept and evicts what is over MaxSize, in the background. Observe is told of blobs that no record needs, and
+// of those that are not there although records need them.
 func (s *Store) Start() {
 	s.init()
 	s.background(func(ctx context.Context) error {
@@ -39,8 +41,39 @@ func (s *Store) Start() {
 		if n := s.unrecorded; err == nil && n.Blobs > 0 {
 			s.observe(Event{Kind: Unrecorded, Count: n.Blobs, Bytes: n.Bytes})
 		}
+		if err != nil {
+			return err
+		}
+		n, err := s.missing(ctx)
+		if n > 0 {
+			s.observe(Event{Kind: Missing, Count: n})
+		}
 		return err
 	})
+}
+
+// missing returns how many blobs are not there that records need, if that is known without reading the records. The blobs were
+// counted.
+func (s *Store) missing(ctx context.Context) (n int, err error) {
+	inspector, ok := s.Records.(Inspector)
+	if !ok {
+		return 0, nil
+	}
+	for d, err := range inspector.Needed(ctx) {
+		if err != nil {
+			return n, failure(ctx, err)
+		}
+		if s.room.has(d) {
+			continue
+		}
+		if _, err := s.Blobs.Stat(ctx, d); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if by, err := s.Records.Needing(ctx, d); err == nil && len(by) > 0 { // else it was evicted meanwhile
+			n++
+		}
+	}
+	return n, nil
 }
 
 // Close ends work in the background and writes down when blobs were last used. Readers read on.

@@ -84,6 +84,8 @@ type Inspector interface {
 	Inspect(ctx context.Context) (Inspection, error)
 	// Mend makes what the storage has noted beside records agree with them.
 	Mend(ctx context.Context, list []Loss) error
+	// Needed yields the blobs that records need, each once, without reading records. An error ends the sequence.
+	Needed(ctx context.Context) iter.Seq2[modproxy.Digest, error]
 }
 
 // Inspection is what [Inspector.Inspect] has found.

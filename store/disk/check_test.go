@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -123,5 +126,30 @@ func TestOpenEnds(t *testing.T) {
 	cancel()
 	if _, err := disk.Open(ctx, dir); !errors.Is(err, context.Canceled) {
 		t.Errorf("Open = %v", err)
+	}
+}
+
+// Each blob that records need is found once, however many records need it, and however many blobs there are.
+func TestNeeded(t *testing.T) {
+	dir := t.TempDir()
+	want := map[modproxy.Digest]int{fill(t, dir): 1}
+	edit(t, dir, func(tx *bbolt.Tx) (err error) {
+		for i := range 5000 {
+			digest := modproxy.Digest{byte(i), byte(i >> 8 % 8)}
+			want[digest] = 1
+			err = errors.Join(err, tx.Bucket([]byte("v1/needs")).Put(fmt.Appendf(digest[:], "k\x00%d", i), nil))
+		}
+		return err
+	})
+	d, err := disk.OpenWith(t.Context(), dir, disk.Options{Damaged: true})
+	must(t, err)
+	got := map[modproxy.Digest]int{}
+	for digest, err := range d.Records().(store.Inspector).Needed(t.Context()) {
+		must(t, err)
+		got[digest]++
+	}
+	must(t, d.Close())
+	if !maps.Equal(got, want) || len(got) != 2049 {
+		t.Errorf("%d blobs; want %d", len(got), len(want))
 	}
 }

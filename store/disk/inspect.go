@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -244,6 +246,47 @@ func (x records) Mend(ctx context.Context, list []store.Loss) error {
 		}
 		return nil
 	})
+}
+
+// Needed implements [store.Inspector].
+func (x records) Needed(ctx context.Context) iter.Seq2[modproxy.Digest, error] {
+	return func(yield func(modproxy.Digest, error) bool) {
+		const most = 1024 // digests of a transaction
+		var err error
+		for from := []byte{}; from != nil && err == nil; {
+			var list []modproxy.Digest
+			err = x.d.view(ctx, func(tx *bbolt.Tx) error {
+				list, from = neededFrom(tx.Bucket(needsBucket).Cursor(), from, most)
+				return nil
+			})
+			for i, d := range list {
+				if i%turnAfter == 0 {
+					runtime.Gosched()
+				}
+				if !yield(d, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(modproxy.Digest{}, err)
+		}
+	}
+}
+
+// neededFrom returns different digests from a key on, and the key of the next one, or nil.
+func neededFrom(c *bbolt.Cursor, from []byte, most int) (list []modproxy.Digest, next []byte) {
+	for k, _ := c.Seek(from); k != nil; k, _ = c.Next() {
+		_, d, ok := needOf(k)
+		switch {
+		case !ok, len(list) > 0 && list[len(list)-1] == d:
+		case len(list) == most:
+			return list, bytes.Clone(k)
+		default:
+			list = append(list, d)
+		}
+	}
+	return list, nil
 }
 
 // needOf is the inverse of needKey.
