@@ -14,6 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // ErrShuttingDown is the cause of the context of a request that ends because the proxy does. Clients that wait are told.
@@ -159,14 +160,18 @@ func (h *Handler) explain(r *http.Request, err error) error {
 	return err
 }
 
-// oneLine returns s without secrets, line breaks and other control characters.
+// oneLine returns s without secrets, with blanks in the place of line breaks and other control characters, and with escapes in the place
+// of others that a terminal would obey or not show. Of a text in which a token is hidden it repeats nothing.
 func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
+	if hidesToken(s) {
+		return "there is a token in the request, whose text is not repeated"
+	}
+	return clean.Text(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, auth.Redact(s))
+	}, auth.Redact(s)))
 }
 
 const (

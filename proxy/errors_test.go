@@ -65,7 +65,7 @@ func TestStatusOf(t *testing.T) {
 }
 
 func TestOneLine(t *testing.T) {
-	if got := oneLine("a\nb\x1b[31m\r\x00c"); got != "a b [31m  c" {
+	if got := oneLine("a\nb\x1b[31m\r\x00c\u202e\u009bé"); got != `a b [31m  c\u202e\u009bé` {
 		t.Errorf("%q", got)
 	}
 }

@@ -1,14 +1,19 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"time"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/modproxy/modproxy/internal/clean"
 )
 
 // LogEncoder returns zap's encoder for JSON, but for the fields of requests, which it writes in one go: there are as many
@@ -38,9 +43,9 @@ func (e lineEncoder) EncodeEntry(entry zapcore.Entry, all []zapcore.Field) (*buf
 		l, _ = all[0].Interface.(*line)
 	}
 	if l == nil {
-		return e.Encoder.EncodeEntry(entry, all)
+		return e.encodeOther(entry, all)
 	}
-	begin, err := e.Encoder.EncodeEntry(entry, nil)
+	begin, err := e.encodeOther(entry, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +55,21 @@ func (e lineEncoder) EncodeEntry(entry zapcore.Entry, all []zapcore.Field) (*buf
 	l.addTo((*jsonFields)(to))
 	to.AppendString(e.end)
 	return to, nil
+}
+
+// encodeOther encodes an entry that is not of a request. Strangers have written some of it.
+func (e lineEncoder) encodeOther(entry zapcore.Entry, all []zapcore.Field) (*buffer.Buffer, error) {
+	b, err := e.Encoder.EncodeEntry(entry, all)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.TrimSuffix(b.Bytes(), []byte(e.end))
+	if harmless := clean.JSON(text); len(harmless) != len(text) {
+		b.Reset()
+		b.Write(harmless)
+		b.AppendString(e.end)
+	}
+	return b, nil
 }
 
 // line has the fields of the entry of a request.
@@ -116,7 +136,7 @@ func appendJSON(b *buffer.Buffer, s string) {
 		if c >= utf8.RuneSelf {
 			c, size = utf8.DecodeRuneInString(s[i:])
 		}
-		if c >= ' ' && c != '"' && c != '\\' && (c != utf8.RuneError || size > 1) {
+		if c >= ' ' && c != '"' && c != '\\' && (c < 0x7f || c > 0x7f && unicode.IsPrint(c) && (c != utf8.RuneError || size > 1)) {
 			i += size
 			continue
 		}
@@ -133,14 +153,25 @@ func appendJSON(b *buffer.Buffer, s string) {
 			b.AppendString(`\r`)
 		case '\t':
 			b.AppendString(`\t`)
-		default:
-			const digits = "0123456789abcdef"
-			b.AppendString(`\u`)
-			for shift := 12; shift >= 0; shift -= 4 {
-				b.AppendByte(digits[c>>shift&0xf])
+		default: // what is no character, and what a terminal obeys or does not show
+			high, low := utf16.EncodeRune(c)
+			if high == unicode.ReplacementChar {
+				appendEscape(b, c)
+				break
 			}
+			appendEscape(b, high)
+			appendEscape(b, low)
 		}
 	}
 	b.AppendString(s[plain:])
 	b.AppendByte('"')
+}
+
+// appendEscape appends a character that has 16 bits as JSON escapes it.
+func appendEscape(b *buffer.Buffer, c rune) {
+	const digits = "0123456789abcdef"
+	b.AppendString(`\u`)
+	for shift := 12; shift >= 0; shift -= 4 {
+		b.AppendByte(digits[c>>shift&0xf])
+	}
 }

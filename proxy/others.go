@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"github.com/modproxy/modproxy/auth"
 )
@@ -100,8 +99,8 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 
 var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
-// quoted matches control characters as Go quotes them in errors.
-var quoted = regexp.MustCompile(`\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[abfnrtv])`)
+// quoted matches characters that are not shown as Go quotes them in errors.
+var quoted = regexp.MustCompile(`\\+(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[abfnrtv])`)
 
 // maxEscaped is how many times a text may be percent-encoded: one that is more often is taken for one with a token.
 const maxEscaped = 8
@@ -109,15 +108,18 @@ const maxEscaped = 8
 // hasToken reports whether there is a token in text, as it is or hidden.
 func hasToken(text string) bool { return auth.Redact(text) != text || hidesToken(text) }
 
-// hidesToken reports whether text has characters that may hide a token, and a token is there when control characters are left out, or percent-encoding
-// is decoded, any number of times.
+// isVisible reports whether r is a character of ASCII that is shown, or a blank: tokens have no others.
+func isVisible(r rune) bool { return ' ' <= r && r <= '~' }
+
+// hidesToken reports whether text has characters that may hide a token, and a token is there when those that tokens do not have are left
+// out, or percent-encoding is decoded, any number of times.
 func hidesToken(text string) bool {
-	if !strings.ContainsAny(text, `%\`) && !strings.ContainsFunc(text, unicode.IsControl) {
+	if !strings.ContainsAny(text, `%\`) && !strings.ContainsFunc(text, func(r rune) bool { return !isVisible(r) }) {
 		return false
 	}
 	for range maxEscaped {
 		plain := strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
+			if !isVisible(r) {
 				return -1
 			}
 			return r

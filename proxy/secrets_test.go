@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bytes"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -11,6 +12,14 @@ import (
 
 	"github.com/modproxy/modproxy/proxy"
 )
+
+// agentOf returns a credential as a client has it in a header.
+func agentOf(credential string) string {
+	if text, err := url.PathUnescape(credential); err == nil && !strings.Contains(text, "\x00") {
+		return text
+	}
+	return credential
+}
 
 // A credential in the place of a part of an address is neither in the log nor in the answer, which others may be shown.
 func TestCredentialInAnAddress(t *testing.T) {
@@ -26,6 +35,14 @@ func TestCredentialInAnAddress(t *testing.T) {
 		"most of a token":  "mp_" + id + "_" + secret[:44],
 		"behind something": strings.Repeat("9", 40) + "mp_" + id + "_" + secret, // which is cut off behind
 		"escaped":          "mp%5f" + id + "%5F" + secret,
+		"escaped twice":    "mp%255f" + id + "_" + secret,
+		"three times":      "mp%25255F" + id + "_" + secret,
+		"with a NUL":       "mp_" + id + "%00_" + secret,
+		"with a space":     "mp_" + id + "%E2%80%8B_" + secret, // of no width
+		"with a mark":      "mp_" + id[:8] + "%E2%80%AE" + id[8:] + "_" + secret,
+		"with a bad byte":  "mp_" + id[:8] + "%ff" + id[8:] + "_" + secret,
+		"with another":     "mp_" + id + "%C2%85_" + secret,
+		"escaped mark":     "mp_" + id + "%25E2%2580%258B_" + secret,
 		"JWT":              "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJodHRwczovL2lkcCJ9." + secret,
 	} {
 		for _, path := range []string{
@@ -35,7 +52,7 @@ func TestCredentialInAnAddress(t *testing.T) {
 			"/v1/modules/HERE/network/aws/1.0.0/download", "/HERE", "/-/HERE", "/x/HERE/v1/modules/",
 		} {
 			out.Reset()
-			res := get(h, strings.ReplaceAll(path, "HERE", credential), "User-Agent", "x/"+strings.NewReplacer("%5f", "_", "%5F", "_").Replace(credential))
+			res := get(h, strings.ReplaceAll(path, "HERE", credential), "User-Agent", "x/"+agentOf(credential))
 			if text := body(t, res); strings.Contains(text, secret[:8]) || res.StatusCode == http.StatusOK {
 				t.Errorf("%s at %s: answered %s %s", what, path, res.Status, text)
 			}
