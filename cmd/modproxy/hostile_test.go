@@ -3,6 +3,10 @@ package main
 import (
 	"encoding"
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -179,19 +183,29 @@ var askVerbs = map[string][][]string{
 
 // otherVerbs ask no API. They are tried by the tests of their own that are named, or print nothing that a stranger wrote.
 var otherVerbs = map[string]string{
+	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
 	"config": "the operator's own", "config check": "the operator's own", "client-config": "the operator's own",
 	"conformance": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
 	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
-	"serve": "the log is JSON", "token create": "the operator's own", "token list": "the operator's own",
+	"serve": "TestLogIsHarmless of package proxy", "token create": "the operator's own", "token list": "the operator's own",
 	"token revoke": "the operator's own", "version": "",
 }
 
 // What a verb prints has no character that a terminal obeys and no line that a stranger wrote, whatever is in the answers of
 // the API: neither as text nor in JSON, neither on the standard output nor beside it, neither of what is done nor of an error.
 func TestHostileAnswers(t *testing.T) {
-	for _, verb := range leaves(newRootCommand(&environment{}), "") {
-		if _, other := otherVerbs[verb]; !other && askVerbs[verb] == nil {
-			t.Errorf("the verb %q is not tried with hostile text", verb)
+	root := newRootCommand(&environment{})
+	root.InitDefaultHelpCmd() // as when it runs
+	root.InitDefaultCompletionCmd()
+	all := verbs(root, "")
+	for _, verb := range all {
+		if _, other := otherVerbs[verb]; other == (askVerbs[verb] != nil) {
+			t.Errorf("the verb %q is not tried with hostile text, or listed twice", verb)
+		}
+	}
+	for _, verb := range slices.Concat(slices.Collect(maps.Keys(askVerbs)), slices.Collect(maps.Keys(otherVerbs))) {
+		if !slices.Contains(all, verb) {
+			t.Errorf("there is no verb %q", verb)
 		}
 	}
 	for verb, all := range askVerbs {
@@ -253,16 +267,67 @@ func isHarmless(t *testing.T, what, text string) {
 	}
 }
 
-// leaves returns the verbs below a command.
-func leaves(cmd *cobra.Command, above string) (all []string) {
+// verbs returns all that can be run below a command.
+func verbs(cmd *cobra.Command, above string) (all []string) {
 	for _, c := range cmd.Commands() {
 		name := strings.TrimSpace(above + " " + c.Name())
-		if c.RunE != nil && !strings.HasPrefix(c.Long, "group") && (!c.HasSubCommands() || c.Name() == "config" || c.Name() == "lock") {
+		if _, group := c.Annotations[isGroup]; c.Runnable() && !group {
 			all = append(all, name)
 		}
-		all = append(all, leaves(c, name)...)
+		all = append(all, verbs(c, name)...)
 	}
 	return all
+}
+
+// rawWriters are the places that do not write through package clean: why, by file and expression.
+var rawWriters = map[string]string{
+	"main.go os.Stdout": "what the writers that clean write to", "main.go os.Stderr": "what the writers that clean write to",
+	"bundle.go env.rawOut": "a signed bundle", "ledger.go env.rawOut": "a signed ledger",
+	"bundle.go env.rawErr": "TestProgress", "import.go env.rawErr": "TestProgress", "mirror_print.go env.rawErr": "TestProgress", "verify.go env.rawErr": "TestProgress",
+	"serve.go env.rawErr": "TestLogIsHarmless of package proxy",
+}
+
+// Nothing that a verb prints goes past the writers that clean it, but for what is listed.
+func TestRawWriters(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	found := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			x, _ := s.X.(*ast.Ident)
+			switch text := s.Sel.Name; {
+			case x == nil:
+			case x.Name == "os" && (text == "Stdout" || text == "Stderr"), text == "rawOut", text == "rawErr":
+				found[name+" "+x.Name+"."+text] = true
+			case x.Name == "fmt" && strings.HasPrefix(text, "Print"), x.Name == "log":
+				t.Errorf("%s uses %s.%s", name, x.Name, text)
+			}
+			return true
+		})
+	}
+	for place := range found {
+		if rawWriters[place] == "" {
+			t.Errorf("%s is not listed", place)
+		}
+	}
+	for place := range rawWriters {
+		if !found[place] {
+			t.Errorf("%s is listed, and is not there any more", place)
+		}
+	}
 }
 
 func hasJSON(t *testing.T, verb string) bool {

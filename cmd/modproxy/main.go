@@ -111,11 +111,15 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	return root
 }
 
+// isGroup is the annotation of commands that only have verbs.
+const isGroup = "group"
+
 // newGroup makes a command that only has verbs.
 func newGroup(name, short, long string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Long: long,
-		Args: unknownVerb,
+		Annotations: map[string]string{isGroup: ""},
+		Args:        unknownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return misuse{hint.With(errors.New("no verb given"), fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath()))}
 		},

@@ -29,9 +29,9 @@ func TestProgress(t *testing.T) {
 	out.Reset()
 	p = &progress{w: &out, terminal: true}
 	p.show("one")
-	p.show("two")
+	p.show("t\x1b]0;w\n\u202eo")
 	p.clear()
-	if got := out.String(); got != "\r\x1b[Kone\r\x1b[Ktwo\r\x1b[K" {
+	if got := out.String(); got != "\r\x1b[Kone\r\x1b[Kt\\x1b]0;w\\n\\u202eo\r\x1b[K" {
 		t.Errorf("on a terminal: %q", got)
 	}
 }
