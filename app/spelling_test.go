@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,9 +24,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/test/rig"
 )
@@ -39,18 +43,34 @@ type spellings struct {
 	served   map[modproxy.ModuleVersion]string // by the address that all spellings have in common
 	accepted map[modproxy.ModuleVersion]bool   // since the last answer
 	blocked  map[modproxy.Module]bool
+	config   *config.Config
+	end      func() // ends the proxy
+	met      bool   // the module aged, of which 1.1.0 is listed since then
 	oks      int
 	refusals int
 }
 
-func (s *spellings) namespace() string { return []string{"team", "Team", "TEAM", "teaM"}[s.IntN(4)] }
+var namespaces, names = []string{"team", "Team", "TEAM", "teaM"}, []string{"net", "Net", "neT"}
+
+func (s *spellings) namespace() string { return namespaces[s.IntN(len(namespaces))] }
+
+// net returns a spelling of a module.
+func (s *spellings) net() modproxy.Module {
+	return modproxy.Module{Host: s.registry.Host, Namespace: s.namespace(), Name: names[s.IntN(len(names))], System: "aws"}
+}
 
 // change gives the registry other content for some spellings.
 func (s *spellings) change() {
 	var b strings.Builder
 	content := func() string { return fmt.Sprintf("# content %d\n", s.IntN(3)) }
-	for _, namespace := range []string{"team", "Team", "TEAM", "teaM"} {
-		fmt.Fprintf(&b, "-- modules/%s/net/aws/1.0.0/main.tf --\n%s", namespace, content())
+	for _, namespace := range namespaces {
+		for _, name := range names {
+			fmt.Fprintf(&b, "-- modules/%s/%s/aws/1.0.0/main.tf --\n%s", namespace, name, content())
+		}
+		fmt.Fprintf(&b, "-- modules/%s/aged/aws/1.0.0/main.tf --\n%s", namespace, content())
+		if s.met && s.IntN(3) > 0 {
+			fmt.Fprintf(&b, "-- modules/%s/aged/aws/1.1.0/main.tf --\n%s", namespace, content())
+		}
 		fmt.Fprintf(&b, "-- modules/%s/sub/aws/1.0.0 --\ngit::%s/sub.git//dir%d?ref=v1\n", namespace, s.registry.URL, s.IntN(2))
 	}
 	fmt.Fprintf(&b, "-- repos/sub.git@v1/dir0/main.tf --\n# content 0\n-- repos/sub.git@v1/dir1/main.tf --\n# content 1\n")
@@ -78,44 +98,49 @@ func (s *spellings) ask(path string) (http.Header, []byte) {
 	return answer.Header, body
 }
 
-// install does what clients do to install a version.
+// install does what clients do to install a version, or the verb mirror.
 func (s *spellings) install() {
 	s.t.Helper()
-	kind := []string{"net", "sub", "toy"}[s.IntN(3)]
-	namespace := s.namespace()
-	m, content := modproxy.Module{Host: s.registry.Host, Namespace: namespace, Name: kind, System: "aws"}, ""
-	if kind == "toy" {
-		m = modproxy.NewProvider(s.registry.Host, namespace, kind)
-		var told struct {
-			Shasum, Download_URL string
-		}
-		if _, body := s.ask(fmt.Sprintf("/%s/v1/providers/%s/toy/1.0.0/download/linux/amd64", s.registry.Host, namespace)); body == nil {
-			return
+	m, version := s.net(), "1.0.0"
+	var content string
+	switch s.IntN(4) {
+	case 0:
+		m.Name = "sub"
+	case 1:
+		m.Name = "aged"
+		version = []string{"1.0.0", "1.1.0"}[s.IntN(2)]
+	case 2:
+		m = modproxy.NewProvider(s.registry.Host, m.Namespace, "toy")
+		if s.IntN(2) == 0 {
+			content = s.zip(m)
 		} else {
-			must(s.t, json.Unmarshal(body, &told))
+			content = s.zipOfMirror(m)
 		}
-		_, zip := s.ask(strings.TrimPrefix(told.Download_URL, s.a.URL()))
-		if zip == nil {
-			return
-		}
-		if content = fmt.Sprintf("%x", sha256.Sum256(zip)); content != told.Shasum {
-			s.t.Errorf("%s: the package is %s, and was announced as %s", m, content, told.Shasum)
-		}
-	} else {
-		h, _ := s.ask(fmt.Sprintf("/%s/v1/modules/%s/%s/aws/1.0.0/download", s.registry.Host, namespace, kind))
+	}
+	switch {
+	case m.IsProvider():
+	case s.IntN(4) == 0:
+		content = s.mirrored(m, version)
+	default:
+		spelled := []string{version, "v" + version, strings.TrimSuffix(version, ".0")}[s.IntN(3)]
+		h, _ := s.ask(fmt.Sprintf("/%s/v1/modules/%s/%s/aws/%s/download", s.registry.Host, m.Namespace, m.Name, spelled))
 		if h == nil {
 			return
 		}
 		location, dir, _ := strings.Cut(strings.TrimPrefix(h.Get("X-Terraform-Get"), s.a.URL()), "//")
-		_, pkg := s.ask(location)
-		if pkg == nil {
-			return
+		if _, pkg := s.ask(location); pkg != nil {
+			content = main(s.t, pkg, dir)
 		}
-		content = main(s.t, pkg, dir)
 	}
-	v := m.Folded().At("1.0.0")
+	if content == "" {
+		return
+	}
+	v := m.Folded().At(version)
 	if s.blocked[v.Module] {
 		s.t.Errorf("%s is blocked, and is served", m)
+	}
+	if m.Name == "aged" && version == "1.1.0" {
+		s.t.Errorf("%s %s is too young, and is served", m, version)
 	}
 	if was := s.served[v]; was != "" && was != content && !s.accepted[v] {
 		s.t.Errorf("%s is %q, and was served as %q in another spelling or before", m, content, was)
@@ -123,6 +148,80 @@ func (s *spellings) install() {
 	s.oks++
 	s.served[v] = content
 	delete(s.accepted, v)
+}
+
+// zip returns the digest of the package of a provider, or nothing if it is refused.
+func (s *spellings) zip(m modproxy.Module) string {
+	s.t.Helper()
+	var told struct {
+		Shasum, Download_URL string
+	}
+	_, body := s.ask(fmt.Sprintf("/%s/v1/providers/%s/toy/1.0.0/download/linux/amd64", s.registry.Host, s.namespace()))
+	if body == nil {
+		return ""
+	}
+	must(s.t, json.Unmarshal(body, &told))
+	_, zip := s.ask(strings.TrimPrefix(told.Download_URL, s.a.URL()))
+	if zip == nil {
+		return ""
+	}
+	digest := fmt.Sprintf("%x", sha256.Sum256(zip))
+	if digest != told.Shasum {
+		s.t.Errorf("%s: the package is %s, and was announced as %s", m, digest, told.Shasum)
+	}
+	return digest
+}
+
+// zipOfMirror is zip for a client that has the proxy as its provider mirror.
+func (s *spellings) zipOfMirror(m modproxy.Module) string {
+	s.t.Helper()
+	var told struct {
+		Archives map[string]struct {
+			URL    string
+			Hashes []string
+		}
+	}
+	_, body := s.ask(fmt.Sprintf("/-/mirror/%s/%s/toy/1.0.0.json", s.registry.Host, s.namespace()))
+	if body == nil {
+		return ""
+	}
+	must(s.t, json.Unmarshal(body, &told))
+	archive := told.Archives["linux_amd64"]
+	_, zip := s.ask(strings.TrimPrefix(archive.URL, s.a.URL()))
+	if zip == nil {
+		return ""
+	}
+	digest := fmt.Sprintf("%x", sha256.Sum256(zip))
+	if !slices.Contains(archive.Hashes, "zh:"+digest) {
+		s.t.Errorf("%s: the package is %s, and was announced as %s", m, digest, archive.Hashes)
+	}
+	return digest
+}
+
+// mirrored has the verb mirror fetch a version and send it, and returns its content, or nothing if it is refused.
+func (s *spellings) mirrored(m modproxy.Module, version string) (content string) {
+	s.t.Helper()
+	client, claim, err := admin.Reach(s.t.Context(), s.config.Data)
+	must(s.t, err)
+	if claim != nil {
+		s.t.Fatal("the proxy does not serve")
+	}
+	in := admin.Mirror{Content: true, Starts: []closure.Start{{Client: closure.OpenTofu, Call: closure.Call{Source: m.String(), Version: version}}}}
+	var sent *admin.MirroredPackage
+	var data bytes.Buffer
+	_, err = admin.MirrorFetch.Ask(s.t.Context(), client, in, func(l admin.MirrorLine) error {
+		if l.Package != nil {
+			sent = l.Package
+		}
+		data.Write(l.Data)
+		return nil
+	})
+	must(s.t, err)
+	if sent == nil || data.Len() == 0 {
+		s.refusals++
+		return ""
+	}
+	return main(s.t, data.Bytes(), sent.Subdir)
 }
 
 // main returns the file main.tf in a directory of a package.
@@ -165,7 +264,7 @@ func (s *spellings) accept() {
 
 // decide blocks a module in one spelling, or ends that in another.
 func (s *spellings) decide() {
-	m := modproxy.Module{Host: s.registry.Host, Namespace: s.namespace(), Name: "net", System: "aws"}
+	m := s.net()
 	action := modproxy.Block
 	if s.blocked[m.Folded()] {
 		action = modproxy.Unblock
@@ -180,6 +279,7 @@ func (s *spellings) decide() {
 func (s *spellings) carry() {
 	s.t.Helper()
 	far := newSpellings(s.t, s.registry, s.Rand)
+	far.met = true // so nothing is told of what it has got of the module aged
 	for range 4 {
 		far.install()
 	}
@@ -211,21 +311,58 @@ func newSpellings(t *testing.T, u *registrytest.Upstream, r *rand.Rand) *spellin
 	c.Listen, c.Data = "127.0.0.1:0", t.TempDir()
 	c.Upstreams = []config.Upstream{{Host: u.Host}}
 	c.Egress.Allow, c.Egress.CAFile = []string{"127.0.0.0/8"}, u.CAFile
-	a, err := New(t.Context(), c, Options{Log: io.Discard})
+	c.Policy.FirstContact = "allow"
+	aged, err := policy.ParsePattern("*/*/aged/*")
 	must(t, err)
+	all, err := policy.ParsePattern("*/*/net/*")
+	must(t, err)
+	sub, err := policy.ParsePattern("*/*/sub/*")
+	must(t, err)
+	toy, err := policy.ParsePattern("*/*/toy")
+	must(t, err)
+	c.Policy.Default = "deny"
+	c.Policy.Rules = []config.PolicyRule{{Allow: aged, MinAge: 24 * time.Hour}, {Allow: all}, {Allow: sub}, {Allow: toy}}
+	s := &spellings{
+		Rand: r, t: t, registry: u, config: c, served: map[modproxy.ModuleVersion]string{},
+		accepted: map[modproxy.ModuleVersion]bool{}, blocked: map[modproxy.Module]bool{},
+	}
+	s.start()
+	t.Cleanup(func() { s.end() })
+	return s
+}
+
+// start starts the proxy.
+func (s *spellings) start() {
+	s.t.Helper()
+	a, err := New(s.t.Context(), s.config, Options{Log: io.Discard})
+	must(s.t, err)
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Serve(ctx, nil) }()
-	t.Cleanup(func() {
+	s.a = a
+	s.end = func() {
 		end()
 		if err := errors.Join(<-ended, a.Close()); err != nil {
-			t.Error(err)
+			s.t.Error(err)
 		}
-	})
-	return &spellings{
-		Rand: r, t: t, registry: u, a: a, served: map[modproxy.ModuleVersion]string{},
-		accepted: map[modproxy.ModuleVersion]bool{}, blocked: map[modproxy.Module]bool{},
 	}
+	for { // until it serves
+		if _, claim, err := admin.Reach(s.t.Context(), s.config.Data); err != nil || claim == nil {
+			must(s.t, err)
+			return
+		} else {
+			must(s.t, claim.Close())
+		}
+	}
+}
+
+// meet has the proxy meet the module aged in some spelling.
+func (s *spellings) meet() {
+	s.change()
+	if h, _ := s.ask(fmt.Sprintf("/%s/v1/modules/%s/aged/aws/versions", s.registry.Host, s.namespace())); h == nil {
+		s.t.Fatal("the module is not listed")
+	}
+	s.met = true
 }
 
 // No spelling of an address gets content that another spelling was refused, whatever the registry answers to each, what is imported,
@@ -239,9 +376,9 @@ func TestSpellingsOfOneAddress(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			s := newSpellings(t, registrytest.New(t, txtar.Parse(nil)), r)
-			s.change()
+			s.meet()
 			for range steps {
-				switch n := r.IntN(30); {
+				switch n := r.IntN(31); {
 				case n < 20:
 					s.install()
 				case n < 24:
@@ -252,9 +389,11 @@ func TestSpellingsOfOneAddress(t *testing.T) {
 					s.decide()
 				case n < 28:
 					s.carry()
+				case n < 29:
+					s.end()
+					s.start()
 				default:
-					m := modproxy.Module{Host: s.registry.Host, Namespace: s.namespace(), Name: "net", System: "aws"}
-					s.a.Cache.Discard(t.Context(), m.At(""))
+					s.a.Cache.Discard(t.Context(), s.net().At(""))
 				}
 			}
 			if s.oks < steps/10 || s.refusals < steps/10 {
