@@ -32,13 +32,19 @@ func TestBounds(t *testing.T) {
 	for i := range 200 {
 		chain[fmt.Sprintf("examples/%d/main.tf", i)] = fmt.Sprintf(`module "m" { source = "git::https://a//examples/%d" }`, i+1)
 	}
+	many := map[string]files{"": calls(5, "git::https://a%d")}
+	for i := range 5 {
+		many[fmt.Sprintf("https://a%d", i)] = calls(4900, "git::https://a0//modules/%d")
+	}
 	for name, test := range map[string]struct {
 		all  map[string]files
 		says string
 	}{
 		"directories": {map[string]files{"": calls(101, "git::https://a//examples/%d"), "https://a": empty},
 			"more than 100 directories of examples and tests are called"},
-		"rounds": {map[string]files{"": chain, "https://a": chain}, "call each other in more than 10 steps"},
+		"sources": {map[string]files{"": calls(101, "git::https://a%d")}, "more than 100 nested sources"},
+		"calls":   {many, "more than 20000 calls"},
+		"rounds":  {map[string]files{"": chain, "https://a": chain}, "call each other in more than 10 steps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, test.all)
