@@ -33,11 +33,10 @@ func (a *alone) note(err error) {
 // wait waits until the host of s may be asked, in the background for twice as long. When that is too long it returns a
 // [modproxy.RetryLater].
 func (a *alone) wait(ctx context.Context, s Source) error {
-	u, err := url.Parse(s.URL)
-	if err != nil || u.Host == "" { // in the form user@host:path, which is for ssh
+	host := hostOf(s)
+	if host == "" {
 		return nil
 	}
-	host := strings.TrimSuffix(strings.ToLower(u.Host), ":443")
 	defer modproxy.MeterOf(ctx).Begin()() // a fetch lends its turn to others meanwhile
 	for {
 		wish, held := a.wishes.Get(host)
@@ -63,4 +62,13 @@ func (a *alone) wait(ctx context.Context, s Source) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// hostOf returns the host that s names, or nothing for the form user@host:path, which is for ssh.
+func hostOf(s Source) string {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(strings.ToLower(u.Host), ":443")
 }

@@ -17,7 +17,8 @@ type Table struct {
 	Scratch string            // the directory for packages while they are fetched and packed
 	Limits  pack.Limits       // of a package
 
-	alone alone
+	alone  alone
+	silent silent
 }
 
 const (
@@ -101,7 +102,12 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		if err := t.alone.wait(ctx, s); err != nil {
 			return Result{}, "", err
 		}
+		leave, err := t.silent.enter(ctx, s)
+		if err != nil {
+			return Result{}, "", err
+		}
 		got, err = g.Fetch(ctx, s, tree)
+		leave()
 		t.alone.note(err)
 		got.Pinned = got.Pinned && hops == 0 // a hop could lead elsewhere
 		if err != nil || got.Next == nil {

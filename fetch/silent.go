@@ -1,0 +1,74 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+const (
+	// A fetch is silent if it has waited so long for the first byte of a host.
+	silentAfter = 10 * time.Second
+	// maxSilent is how many silent fetches one host has. Further ones are refused for as long: fetches from other hosts, of the
+	// same namespace too, need their slots.
+	maxSilent = 16
+)
+
+// silent bounds the fetches that wait for a host that does not answer.
+type silent struct {
+	mu sync.Mutex
+	of map[string]map[*waiting]bool // by host
+}
+
+// waiting is a fetch under way.
+type waiting struct {
+	began time.Time
+	meter *modproxy.Meter
+	had   int64 // bytes before it began
+}
+
+// isSilent reports whether w waits for its first byte, and has for long.
+func (w *waiting) isSilent() bool {
+	received, receiving := w.meter.Received()
+	return receiving && received == w.had && time.Since(w.began) >= silentAfter
+}
+
+// enter begins a fetch from the host of s, until leave is called. Its error is a [modproxy.RetryLater].
+func (q *silent) enter(ctx context.Context, s Source) (leave func(), err error) {
+	host := hostOf(s)
+	if host == "" {
+		return func() {}, nil
+	}
+	w := &waiting{began: time.Now(), meter: modproxy.MeterOf(ctx)}
+	w.had, _ = w.meter.Received()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for other := range q.of[host] {
+		if other.isSilent() {
+			n++
+		}
+	}
+	if n >= maxSilent {
+		why := fmt.Errorf("%w: %s has not answered %d other requests for %v", modproxy.ErrUnavailable, host, n, silentAfter)
+		return nil, &modproxy.RetryLater{After: time.Now().Add(silentAfter), Err: why}
+	}
+	if q.of == nil {
+		q.of = map[string]map[*waiting]bool{}
+	}
+	if q.of[host] == nil {
+		q.of[host] = map[*waiting]bool{}
+	}
+	q.of[host][w] = true
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.of[host], w)
+		if len(q.of[host]) == 0 {
+			delete(q.of, host)
+		}
+	}, nil
+}
