@@ -139,7 +139,7 @@ func (s *spellings) install() {
 	if s.blocked[v.Module] {
 		s.t.Errorf("%s is blocked, and is served", m)
 	}
-	if m.Name == "aged" && version == "1.1.0" {
+	if s.met && m.Name == "aged" && version == "1.1.0" { // a proxy that meets the module with it serves it
 		s.t.Errorf("%s %s is too young, and is served", m, version)
 	}
 	if was := s.served[v]; was != "" && was != content && !s.accepted[v] {
@@ -279,7 +279,6 @@ func (s *spellings) decide() {
 func (s *spellings) carry() {
 	s.t.Helper()
 	far := newSpellings(s.t, s.registry, s.Rand)
-	far.met = true // so nothing is told of what it has got of the module aged
 	for range 4 {
 		far.install()
 	}
