@@ -195,20 +195,23 @@ func TestAskedByGit(t *testing.T) {
 	}
 }
 
-// Where a pack is refused, and git finds no repository, the pack is the reason.
+// Where a pack is refused, and git finds no repository or is not let in, the pack is the reason.
 func TestRefusedPack(t *testing.T) {
 	t.Parallel()
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			http.NotFound(w, r)
-			return
+	for _, status := range []int{401, 403, 404, 410} {
+		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodPost {
+				http.Error(w, "no", status)
+				return
+			}
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+			io.WriteString(w, line("packfile\n")+banded("PACK nonsense")+"0000")
+		}))
+		_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git?ref="+strings.Repeat("1", 40), files{})
+		if !errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrNotFound) || errors.Is(err, modproxy.ErrDenied) ||
+			!strings.Contains(err.Error(), "a pack that git refuses") {
+			t.Errorf("%d: %v", status, err)
 		}
-		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-		io.WriteString(w, line("packfile\n")+banded("PACK nonsense")+"0000")
-	}))
-	_, err := newFetcher(t).FetchURL(t.Context(), s.URL+"/a.git?ref="+strings.Repeat("1", 40), files{})
-	if !errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrNotFound) || !strings.Contains(err.Error(), "a pack that git refuses") {
-		t.Error(err)
 	}
 }
 

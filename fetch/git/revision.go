@@ -27,7 +27,8 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 		return commit, errDirect
 	}
 	commit, err := r.resolveByGit(ctx, ref)
-	if o, _ := errors.AsType[*otherwise](errDirect); o.refused && errors.Is(err, modproxy.ErrNotFound) && !errors.Is(err, errNoSuchRef) {
+	absent := errors.Is(err, modproxy.ErrNotFound) && !errors.Is(err, errNoSuchRef) || errors.Is(err, modproxy.ErrDenied)
+	if o, _ := errors.AsType[*otherwise](errDirect); o.refused && absent {
 		return "", invalid("the server sends %s", o.says) // so there is a repository
 	}
 	return commit, err
