@@ -12,16 +12,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
@@ -400,42 +397,4 @@ func TestSpellingsOfOneAddress(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A ledger in which an earlier version recorded two contents of one address is opened, and what is served is what was recorded first.
-func TestContradictoryLedger(t *testing.T) {
-	c := newOffline(t)
-	book, err := ledger.Open(c.LedgerDir())
-	must(t, err)
-	must(t, book.Add(t.Context(), recordOf("1.0.0", "a")))
-	must(t, book.Close())
-	other := recordOf("1.0.0", "b")
-	other.Namespace = "ACME"
-	text, err := ledger.FormatRecord(other)
-	must(t, err)
-	log, err := os.OpenFile(filepath.Join(c.LedgerDir(), "log"), os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
-	_, err = fmt.Fprintf(log, "1 %d %v\n%s\n", len(text), tlog.RecordHash(text), text)
-	must(t, errors.Join(err, log.Close()))
-	keepIn(t, c, "a", "1.0.0")
-
-	a, err := New(t.Context(), c, Options{Log: io.Discard})
-	must(t, err)
-	defer a.Close()
-	if n := a.Ledger.Tree().N; n != 2 {
-		t.Fatalf("%d records", n)
-	}
-	if rec, err := a.Ledger.Lookup(t.Context(), other.ModuleVersion); err != nil || rec != recordOf("1.0.0", "a") {
-		t.Errorf("%+v, %v", rec, err)
-	}
-	if _, err := a.Cache.Held(t.Context(), vpc.At("1.0.0")); err != nil {
-		t.Errorf("what was recorded first: %v", err)
-	}
-	for d, err := range a.Ledger.Drifts(t.Context()) {
-		if err != nil || d.ModuleVersion != other.ModuleVersion || d.Offered != other.Sum {
-			t.Errorf("%+v, %v", d, err)
-		}
-		return
-	}
-	t.Error("there is no drift")
 }
