@@ -49,6 +49,7 @@ type Server struct {
 	Listing        modproxy.Catalog // what registries list; nil when offline
 	Offline        bool             // by the configuration: nothing brings back what is removed
 	Sights         Sights
+	Programs       Programs
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
 }
@@ -72,6 +73,11 @@ type Operators interface {
 	Decided(d modproxy.Decision)
 	// Imported is told of a bundle that was imported, and what became of all that is in it.
 	Imported(b BundleHead, items []bundle.Item)
+}
+
+// Programs count the installations of Terraform and OpenTofu, by these names.
+type Programs interface {
+	Programs(ctx context.Context) (map[string]int64, error)
 }
 
 // Upstreams are the registries that may be asked.
@@ -116,6 +122,7 @@ type Question[In, Item, End any] struct {
 var (
 	BundlesExport  = Question[Export, Exported, BundleHead]{Verdicts, "POST", "bundles/export", (*Server).exportBundle}
 	BundlesImport  = Question[BundleImport, bundle.Item, BundleHead]{Registries, "POST", "bundles/import", (*Server).importBundle}
+	ClientsUsual   = Question[none, none, closure.Client]{Packages, "GET", "clients/usual", (*Server).usualClient}
 	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
 	DecisionsMake  = Question[Decide, none, Decided]{Registries, "POST", "decisions/make", (*Server).decide}
 	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
@@ -145,7 +152,7 @@ func (s *Server) Routes() []Route {
 	refresh := ModulesRefresh.route(s)
 	refresh.Refresh = true
 	return []Route{
-		BundlesExport.route(s), BundlesImport.route(s), DecisionsList.route(s), DecisionsMake.route(s),
+		BundlesExport.route(s), BundlesImport.route(s), ClientsUsual.route(s), DecisionsList.route(s), DecisionsMake.route(s),
 		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
 		LedgerImport.route(s), MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
 		refresh, PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),

@@ -106,6 +106,11 @@ func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wro
 	switch {
 	case m.Dir != "":
 		roots.Dirs = []string{m.Dir}
+		if roots.Clients = ParseClient(m.Client); roots.Clients == nil {
+			roots.Clients, _ = ClientsOf(m.Dir, func() (closure.Client, error) {
+				return admin.ClientsUsual.Ask(ctx, admin.Inside(a.api()), struct{}{}, nil)
+			})
+		}
 		in.Starts, wrong, err = new(closure.Reader).Starts(ctx, roots)
 	case m.Lock != "":
 		in.Locked, err = ReadLock(m.Lock)

@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/sights"
@@ -37,6 +38,10 @@ func (a *App) api() *admin.Server {
 		server.Nested = a.nested
 	}
 	if a.Store != nil {
+		server.Programs = &downloads.Registry{Records: a.Store.Records}
+		if a.counts != nil {
+			server.Programs = a.counts
+		}
 		server.Sights = &sights.Registry{Records: a.Store.Records} // which asks no registry for dates
 	}
 	if a.Cache != nil {

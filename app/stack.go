@@ -252,7 +252,7 @@ func (a *App) openStore(ctx context.Context, o disk.Options) (err error) {
 		Kinds: map[store.Kind]store.Keeper{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
 			cache.PackageKind: keeperOf(nil), sights.Kind: nil,
-			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil, downloads.Kind: nil,
+			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil, downloads.Kind: nil, downloads.ProgramsKind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}

@@ -84,6 +84,10 @@ func (c *Config) check() Error {
 		at := fmt.Sprintf("mirror[%d]", i)
 		set := slices.DeleteFunc([]string{m.Dir, m.List, m.Lock}, func(s string) bool { return s == "" })
 		k.failIf(len(set) != 1, at, "want one of dir, list and lock")
+		if m.Client != "" {
+			k.word(at+".client", m.Client, "terraform", "tofu", "both")
+			k.failIf(m.Dir == "", at+".client", "goes with dir")
+		}
 		k.failIf(m.Every != 0 && m.Every < time.Minute, at+".every", "must be at least 1m")
 	}
 	k.reach()

@@ -373,6 +373,9 @@ type Bundle struct {
 type Mirror struct {
 	// Dir is the directory of a configuration, of which all that it installs is fetched.
 	Dir string `yaml:"dir" example:"/srv/infrastructure/live"`
+	// Client is the client that the configuration in dir is read for: terraform, tofu or both. Without it, the lock file or
+	// the names of the files in dir show the client, or else it is the one that installs most through this proxy.
+	Client string `yaml:"client" example:"tofu"`
 	// List is a file with a module address in each line, or one with a version constraint: ADDRESS@CONSTRAINT.
 	List string `yaml:"list"`
 	// Lock is a file that "modproxy lock" wrote. What it lists is fetched, and nothing else.

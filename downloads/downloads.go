@@ -36,6 +36,8 @@ type Registry struct {
 	waiting map[modproxy.Module]map[string]int64 // by folded module and version: what is not recorded yet
 	held    int                                  // versions in waiting
 
+	programs map[string]int64 // installations by program that are not recorded yet
+
 	recording sync.RWMutex // held while a record and what waits for it may not be added up
 }
 
@@ -65,13 +67,18 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	l, err := r.Next.Location(ctx, v)
 	if err == nil && !v.IsProvider() {
 		r.count(v)
+		r.countProgram(ctx)
 	}
 	return l, err
 }
 
-// Package returns the answer of Next.
+// Package returns the answer of Next. A release of a provider counts for the program that requests it.
 func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return r.Next.Package(ctx, v)
+	p, err := r.Next.Package(ctx, v)
+	if err == nil && v.IsProvider() {
+		r.countProgram(ctx)
+	}
+	return p, err
 }
 
 // count counts a download. It does not wait for the store.
@@ -131,6 +138,9 @@ func (r *Registry) write(ctx context.Context, most int) {
 			}
 			return
 		}
+	}
+	if err := r.recordPrograms(ctx); err != nil && r.Observer != nil {
+		r.Observer.ObserveDownloads(fmt.Errorf("the programs that install: %w", err))
 	}
 }
 

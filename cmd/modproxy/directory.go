@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/closure"
 )
 
@@ -15,12 +17,14 @@ import (
 type directoryFlags struct{ closure.Roots }
 
 func (d *directoryFlags) add(cmd *cobra.Command) {
-	addFlag(cmd, &d.Clients, "client", "read DIR as `terraform or tofu` does (as both do)", func(s string) ([]closure.Client, error) {
-		if closure.Hosts[closure.Client(s)] == "" {
-			return nil, fmt.Errorf("want terraform or tofu, not %.80q", s)
-		}
-		return []closure.Client{closure.Client(s)}, nil
-	})
+	addFlag(cmd, &d.Clients, "client", "read DIR as `terraform, tofu or both` do (as its files show, or the client that installs most)",
+		func(s string) ([]closure.Client, error) {
+			clients := app.ParseClient(s)
+			if clients == nil {
+				return nil, fmt.Errorf("want terraform, tofu or both, not %.80q", s)
+			}
+			return clients, nil
+		})
 	addFlag(cmd, &d.Given, "var", "`NAME=VALUE` of a variable of DIR, on which sources and versions depend", func(s string) (map[string]string, error) {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" {
@@ -39,17 +43,34 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 func (d *directoryFlags) given() bool { return len(d.Clients)+len(d.Given)+len(d.VarFiles) > 0 }
 
 // starts reads what directories call. What is wrong there may be only a part of it: the rest is read all the same.
-// Variables have the values that clients would know here, which those of TF_VAR_… belong to.
+// Variables have the values that clients would know here, which those of TF_VAR_… belong to. Without --client a directory is
+// read for the clients that [app.ClientsOf] returns.
 func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...string) (starts []closure.Start, failed problems, err error) {
-	d.Dirs, d.Environment = dirs, map[string]string{}
+	d.Environment = map[string]string{}
 	for _, variable := range env.variables {
 		if name, value, ok := strings.Cut(strings.TrimPrefix(variable, "TF_VAR_"), "="); ok && strings.HasPrefix(variable, "TF_VAR_") {
 			d.Environment[name] = value
 		}
 	}
-	starts, wrong, err := new(closure.Reader).Starts(ctx, d.Roots)
-	for _, p := range wrong {
-		failed = append(failed, errors.New(printable(p.String())))
+	usual := app.UsualClient(func() (closure.Client, error) {
+		return ask(ctx, env, admin.ClientsUsual, struct{}{}, func(struct{}) error { return nil })
+	})
+	for _, dir := range dirs {
+		roots, why := d.Roots, ""
+		if roots.Dirs = []string{dir}; len(roots.Clients) == 0 {
+			roots.Clients, why = app.ClientsOf(dir, usual)
+		}
+		if why != "" && !env.json() {
+			env.remark(fmt.Errorf("%s is read as %s: %s; --client says otherwise", dir, app.ClientNames(roots.Clients), why))
+		}
+		some, wrong, err := new(closure.Reader).Starts(ctx, roots)
+		if err != nil {
+			return nil, nil, err
+		}
+		starts = append(starts, some...)
+		for _, p := range wrong {
+			failed = append(failed, errors.New(printable(p.String())))
+		}
 	}
-	return starts, failed, err
+	return starts, failed, nil
 }

@@ -101,6 +101,7 @@ func items[T any](n int64) []any { return []any{filled[T](n)} }
 var answers = map[string]func(n int64) (items []any, end any){
 	"bundles/export":  func(n int64) ([]any, any) { return oneEach[admin.Exported](n), filled[admin.BundleHead](n) },
 	"bundles/import":  func(n int64) ([]any, any) { return items[bundle.Item](n), filled[admin.BundleHead](n) },
+	"clients/usual":   func(n int64) ([]any, any) { return nil, hostile },
 	"decisions":       func(n int64) ([]any, any) { return items[admin.Decision](n), struct{}{} },
 	"decisions/make":  func(n int64) ([]any, any) { return nil, filled[admin.Decided](n) },
 	"ledger/records":  func(n int64) ([]any, any) { return items[admin.Record](n), struct{}{} },

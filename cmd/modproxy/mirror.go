@@ -52,6 +52,11 @@ what "modproxy missing --list" has printed on the other side. Behind a provider 
 platforms. Lines that begin with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and nothing
 else. It must be what the file says.
 
+DIR is read as Terraform or OpenTofu reads it: as the registries in its
+.terraform.lock.hcl show, a .terraform-version or .opentofu-version, or files that
+only OpenTofu reads; else as the client that installs most through this proxy, and if
+that is not known, as both. --client chooses.
+
 --newest and --all-versions fetch more of the versions that a constraint in DIR, or
 CONSTRAINT, selects, and --since those that are listed since a date.
 
