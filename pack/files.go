@@ -100,6 +100,9 @@ func (w *walk) noteAlike() error {
 				}
 				w.notes.add("%+.200q is not UTF-8, and some file systems have no such name", name)
 			}
+			if !utf8.ValidString(name) {
+				continue // which folding would change
+			}
 			key := fold(name)
 			other, ok := names[key]
 			if !ok {

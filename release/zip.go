@@ -13,7 +13,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/klauspost/compress/flate"
 
@@ -147,7 +146,8 @@ func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ZipFacts, erro
 	return facts, nil
 }
 
-// checkTree checks that the names are those of one tree on any system, with the program of the provider.
+// checkTree checks that the names are those of one tree, with the program of the provider. A name may be any bytes: clients
+// unpack it as it is.
 func checkTree(files []*zip.File, typ string) error {
 	names, program := make(map[string]bool, len(files)), false // true for a directory
 	for _, f := range files {
@@ -158,8 +158,6 @@ func checkTree(files []*zip.File, typ string) error {
 			return fmt.Errorf("%.80q…: a name of more than the %d bytes that are allowed", f.Name, maxName)
 		case pack.CheckName(name) != nil:
 			return pack.CheckName(name)
-		case !utf8.ValidString(name):
-			return fmt.Errorf("%.200q: the name is not UTF-8", name)
 		case twice:
 			return fmt.Errorf("%.200q: is there twice", name)
 		case f.Flags&1 != 0:

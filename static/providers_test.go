@@ -112,12 +112,23 @@ func TestUnpacked(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	latin := zipOf(t, "caf\xe9/x", 0o644) // a name that is not UTF-8
+	if err := s.AddProvider(toy.At("4.0.0").OfPlatform(linux), digest(latin), "", strings.NewReader(latin)); err != nil {
+		t.Error(err)
+	}
+	known := s.HasDirectories()
+	if err := s.AddProvider(toy.At("5.0.0").OfPlatform(linux), digest(latin), modproxy.Hashes(known[0]+" "+known[1]), nil); err != nil {
+		t.Error(err)
+	}
+	if text := read(t, dir, "providers/bücher.example/acme/toy/5.0.0/linux_amd64/caf\xe9/x"); text != "caf\xe9/x" {
+		t.Errorf("5.0.0 has %q", text)
+	}
 	link := zipOf(t, "link", fs.ModeSymlink|0o777)
 	if err := s.AddProvider(toy.At("3.0.0").OfPlatform(linux), digest(link), "", strings.NewReader(link)); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a link: %v", err)
 	}
 	held, err := s.Finish("")
-	if err != nil || held.Packages != 2 || held.NetworkInstallation("https://example.com") != "" {
+	if err != nil || held.Packages != 4 || held.NetworkInstallation("https://example.com") != "" {
 		t.Errorf("Finish: %+v, %v", held, err)
 	}
 	if found, _ := filepath.Glob(filepath.Join(dir, "providers/*/acme/toy/3.0.0*")); len(found) > 0 {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
@@ -16,7 +17,7 @@ import (
 
 // unpack has the files of a package in a directory, all or none. Without content they are those of another directory.
 func (s *Site) unpack(v modproxy.ModuleVersion, tree string, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
-	var files fs.FS
+	var files func(to string) error // writes them
 	var sum modproxy.Sum
 	temp, target := filepath.Join(s.dir, scratch), filepath.Join(s.dir, tree)
 	if err := os.MkdirAll(temp, 0o755); err != nil {
@@ -34,21 +35,23 @@ func (s *Site) unpack(v modproxy.ModuleVersion, tree string, digest modproxy.Dig
 			return err
 		}
 		defer archive.Close()
-		files, sum = archive, facts.Dir
+		files = func(to string) error { return copyZip(to, archive.File) }
+		sum = facts.Dir
 	} else {
 		for _, known := range hashes.All() {
 			if s.trees[known] == tree {
 				return nil
 			}
 			if from := s.trees[known]; from != "" {
-				files, sum = os.DirFS(filepath.Join(s.dir, from)), known
+				files = func(to string) error { return copyTree(to, filepath.Join(s.dir, from)) }
+				sum = known
 			}
 		}
 	}
 	if files == nil {
 		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
 	}
-	if err := copyTree(filepath.Join(temp, "files"), files); err != nil {
+	if err := files(filepath.Join(temp, "files")); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
@@ -86,33 +89,70 @@ func openZip(name, typ string) (*zip.ReadCloser, release.ZipFacts, error) {
 	return archive, facts, err
 }
 
-// copyTree writes files with their modes.
-func copyTree(to string, files fs.FS) error {
-	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+// copyZip writes the files of an archive with their modes. The names of its entries were checked. No [fs.FS] has those that are
+// not UTF-8.
+func copyZip(to string, entries []*zip.File) error {
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		target := filepath.Join(to, filepath.FromSlash(entry.Name))
+		dir, isDir := filepath.Dir(target), strings.HasSuffix(entry.Name, "/")
+		if isDir {
+			dir = target
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if isDir {
+			continue
+		}
+		from, err := entry.Open()
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, filepath.FromSlash(name))
+		if err := errors.Join(copyFile(target, from, entry.Mode()), from.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTree writes the files of a directory with their modes.
+func copyTree(to, from string) error {
+	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, below)
 		if entry.IsDir() {
 			return os.Mkdir(target, 0o755)
 		}
-		info, err := entry.Info()
+		f, err := durable.OpenRegular(name, os.O_RDONLY)
 		if err != nil {
 			return err
 		}
-		from, err := files.Open(name)
+		defer f.Close()
+		info, err := f.Stat()
 		if err != nil {
 			return err
 		}
-		defer from.Close()
-		f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return err
-		}
-		_, err = durable.Disk{}.FinishTemp(f, func(f *os.File) error {
-			_, err := io.Copy(f, from)
-			return errors.Join(err, f.Chmod(info.Mode().Perm()|0o400)) // which clients read
-		})
-		return err
+		return copyFile(target, f, info.Mode())
 	})
+}
+
+func copyFile(target string, from io.Reader, mode fs.FileMode) error {
+	f, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = durable.Disk{}.FinishTemp(f, func(f *os.File) error {
+		_, err := io.Copy(f, from)
+		return errors.Join(err, f.Chmod(mode.Perm()|0o400)) // which clients read
+	})
+	return err
 }

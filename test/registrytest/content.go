@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ func parseFile(name string, data []byte) (file, error) {
 	} else if before, ok := strings.CutSuffix(name, "="); ok {
 		f.name, f.commit, f.data = before, strings.TrimSpace(string(data)), nil
 	}
-	if !fs.ValidPath(f.name) {
+	if !filepath.IsLocal(f.name) || path.Clean(f.name) != f.name {
 		return file{}, fmt.Errorf("fixture: file name %q: want a clean relative path", name)
 	}
 	return f, nil
@@ -188,12 +189,11 @@ func fromPath(name string) ([]file, error) {
 		return fromArchive(ar)
 	}
 	var files []file
-	root := os.DirFS(name)
-	err = fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS(name), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := fs.ReadFile(root, p)
+		data, err := os.ReadFile(filepath.Join(name, filepath.FromSlash(p))) // an fs.FS has no names that are not UTF-8
 		if err != nil {
 			return err
 		}
