@@ -28,9 +28,10 @@ var clientConfigText = template.Must(template.New("").Parse(
 #
 {{- if .Mirror}}
 # Providers come from a network mirror, one URL for all hosts. Clients verify no
-# signature then, and lock the checksum for their own platform; the host blocks are
-# for modules, and for "providers lock". Where that is no reason to have a mirror,
-# "--providers registry" is the better choice.
+# signature then, and lock the checksum for their own platform; with trust_all_hashes
+# OpenTofu 1.12 and newer locks those of all platforms for providers of
+# registry.opentofu.org. The host blocks are for modules, and for "providers lock".
+# Where that is no reason to have a mirror, "--providers registry" is the better choice.
 {{- else}}
 # Providers come by the registry protocol: clients verify signatures themselves, and
 # lock the checksums for all platforms. That is the better choice, unless providers
@@ -81,6 +82,7 @@ host "{{.Name}}" {
 provider_installation {
   network_mirror {
     url     = "{{.}}"
+    # trust_all_hashes = true # OpenTofu 1.12 and newer
     {{- if $.Any}}{{with $.Ports}}
     exclude = [{{range $i, $h := .}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]{{end}}
     {{- else}}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/release"
 )
 
 // serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
@@ -49,20 +51,26 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 		if err != nil {
 			return err
 		}
-		archives[a.Platform.String()] = mirrored{url, h.hashes(r.Context(), v, a.Digest)}
+		archives[a.Platform.String()] = mirrored{url, h.hashes(r.Context(), v, a.Digest, o.Packages[a.Platform.String()])}
 	}
 	return h.writeAnswer(w, r, map[string]any{"archives": archives})
 }
 
-// hashes returns what is known of the package v, which is d: the hashes of its files only if it was fetched.
-func (h *Handler) hashes(ctx context.Context, v modproxy.ModuleVersion, d modproxy.Digest) []string {
+// hashes returns what is known of the package v, which is d: the hashes of its files as recorded if it was fetched, and else as its
+// registry states them.
+func (h *Handler) hashes(ctx context.Context, v modproxy.ModuleVersion, d modproxy.Digest, stated release.Facts) []string {
 	known := []string{"zh:" + d.String()}
-	if h.cfg.Records == nil {
-		return known
+	if h.cfg.Records != nil {
+		if rec, err := h.cfg.Records.Lookup(ctx, v); err == nil && rec.Sum == modproxy.NewSum(d) {
+			for _, sum := range rec.Hashes.All() {
+				known = append(known, string(sum))
+			}
+			return known
+		}
 	}
-	if rec, err := h.cfg.Records.Lookup(ctx, v); err == nil && rec.Sum == modproxy.NewSum(d) {
-		for _, sum := range rec.Hashes.All() {
-			known = append(known, string(sum))
+	for _, hash := range stated.Hashes {
+		if strings.HasPrefix(hash, "h1:") {
+			known = append(known, hash)
 		}
 	}
 	return known

@@ -255,6 +255,24 @@ func TestMirror(t *testing.T) {
 	if len(p.located) > 0 {
 		t.Errorf("packages are fetched that nobody wants: %v", p.located)
 	}
+
+	// The registry states the hashes of packages that were not fetched. For others the record counts.
+	const stated = "h1:uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="
+	p.release.Packages = map[string]release.Facts{
+		"darwin_arm64": {Hashes: []string{"zh:" + mac, stated}, Size: 3}, "linux_amd64": {Hashes: []string{"zh:" + digest, stated}, Size: 9},
+	}
+	for records, want := range map[bool]int{true: 1, false: 2} {
+		h = p.handler(func(c *proxy.Config) {
+			if records {
+				c.Records = known
+			}
+		})
+		got := body(t, get(h, mirrors+"/1.0.0.json"))
+		if strings.Count(got, stated) != want || strings.Contains(got, string(known.Hashes)) != records || strings.Count(got, "zh:"+mac) != 1 {
+			t.Errorf("hashes that the registry states, with records %v: %s", records, got)
+		}
+	}
+	p.release.Packages = nil
 	h = p.handler(func(c *proxy.Config) { c.Offline = true })
 	p.release.Archives = append(p.release.Archives, release.Archive{Platform: modproxy.Platform{OS: "plan9", Arch: "arm"}, File: "toy_linux.zip", Digest: p.release.Archives[1].Digest})
 	if got := body(t, get(h, mirrors+"/1.0.0.json")); strings.Contains(got, "plan9") || !strings.Contains(got, "darwin") {
