@@ -3,6 +3,7 @@ package modproxy_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	goversion "github.com/hashicorp/go-version"
@@ -94,4 +95,13 @@ func ExampleCanonicalVersion() {
 	// 1.2.3
 	// 1.2.0
 	// 1.2.0+build5
+}
+
+// The longest version is documented.
+func TestLongestVersion(t *testing.T) {
+	for n, ok := range map[int]bool{255: true, 256: false} {
+		if _, err := modproxy.ParseVersion("1.0.0-" + strings.Repeat("x", n-len("1.0.0-"))); (err == nil) != ok {
+			t.Errorf("a version of %d bytes: %v", n, err)
+		}
+	}
 }

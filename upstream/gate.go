@@ -30,6 +30,7 @@ type gate struct {
 	heavy  chan struct{} // of those that have a turn, the ones with a large answer
 	slots  *fair.Turns   // of modules.v1 and providers.v1, for the questions beside the protocol
 	rate   *rate.Limiter
+	next   *fair.Turns // by client: who waits for the rate; there is one turn
 
 	mu      sync.Mutex
 	whole   outage
@@ -60,11 +61,12 @@ func newGate(perSecond int) *gate {
 		heavy:  make(chan struct{}, gateHeavy),
 		slots:  fair.New(gateBeside, gateBeside, 0, gateQueue),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
+		next:   fair.New(1, 1, 0, gateQueue),
 		spaces: map[string]*outage{},
 	}
 }
 
-// gate returns the one of a service. The services of a host share turns and rate, but not outages.
+// gate returns the one of a service. The services of a host share turns, rate and the wait for it, but not outages.
 func (c *Client) gate(s serviceOf) *gate {
 	if g, ok := c.gates.Get(s); ok {
 		return g
@@ -73,7 +75,7 @@ func (c *Client) gate(s serviceOf) *gate {
 	g.host, g.hedges = s.host, c.cfg.Egress.Hedges()
 	if s.service != modulesV1 {
 		modules := c.gate(serviceOf{s.host, modulesV1})
-		g.turns, g.rate = modules.turns, modules.rate
+		g.turns, g.rate, g.next = modules.turns, modules.rate, modules.next
 	}
 	if have, ok, _ := c.gates.PeekOrAdd(s, g); ok {
 		return have
@@ -90,7 +92,8 @@ func (g *gate) beside(ctx context.Context) (leave func(), err error) {
 	return turn.Give, nil
 }
 
-// pace waits as the rate demands. What is asked in the background leaves a quarter of what may be asked at once.
+// pace waits as the rate demands, for one client after the other: a client with many questions does not hold up the few of another.
+// What is asked in the background leaves a quarter of what may be asked at once.
 func (g *gate) pace(ctx context.Context) error {
 	for modproxy.IsBackground(ctx) {
 		lack := 1 + float64(g.rate.Burst()/4) - g.rate.Tokens()
@@ -104,6 +107,11 @@ func (g *gate) pace(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+	turn, err := g.next.Await(ctx, modproxy.AskerOf(ctx).Name)
+	if err != nil {
+		return err
+	}
+	defer turn.Give()
 	return g.rate.Wait(ctx)
 }
 

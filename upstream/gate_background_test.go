@@ -86,3 +86,23 @@ func equalTime(t *testing.T, what string, began time.Time, want time.Duration) {
 		t.Errorf("%s took %v; want %v", what, took, want)
 	}
 }
+
+// A client that asks for more than the rate allows has its share of it, and another one does not wait behind its questions.
+func TestGateSharesTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(0)
+		flood := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"})
+		var run sync.WaitGroup
+		run.Go(func() { answersAfter(flood, t, g, 400, time.Millisecond) }) // 100 at once, and then as the rate allows
+		time.Sleep(time.Second)
+		other := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "other"})
+		for range 20 {
+			began := time.Now()
+			answersAfter(other, t, g, 1, time.Millisecond)
+			if waited := time.Since(began); waited > 30*time.Millisecond { // for two questions, that of the flood that was next and its own
+				t.Errorf("the other client waited %v", waited)
+			}
+		}
+		run.Wait()
+	})
+}
