@@ -201,10 +201,35 @@ func (r *Registry) read(ctx context.Context, m modproxy.Module) (modproxy.Sight,
 		return known.sight, nil
 	}
 	s, _, _, err := r.load(ctx, m)
-	if err == nil {
-		r.remember(m, s)
+	if err != nil {
+		return s, err
 	}
-	return s, err
+	if now := time.Now(); clamp(&s, now) { // else the time would be that of each reading
+		if err := r.change(ctx, m, func(s *modproxy.Sight) { clamp(s, now) }); err != nil {
+			r.observe(m, err)
+		}
+	}
+	r.remember(m, s)
+	return s, nil
+}
+
+// maxAhead is how far the clock of another process may be ahead.
+const maxAhead = 5 * time.Minute
+
+// clamp replaces times that are later than now, which a clock that was ahead has recorded, and reports whether there were any.
+// Otherwise these versions would be too young until that time, and for min_age after it.
+func clamp(s *modproxy.Sight, now time.Time) (changed bool) {
+	latest, now := now.Add(maxAhead), now.UTC()
+	if s.Met.After(latest) {
+		s.Met, changed = now, true
+	}
+	for name, v := range s.Versions {
+		if v.Seen.After(latest) {
+			v.Seen = now
+			s.Versions[name], changed = v, true
+		}
+	}
+	return changed
 }
 
 func (r *Registry) remember(m modproxy.Module, s modproxy.Sight) {

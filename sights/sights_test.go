@@ -271,3 +271,22 @@ func TestManyVersions(t *testing.T) {
 		t.Errorf("%d versions, %+v", len(s.Versions), v)
 	}
 }
+
+// Versions that were first seen by a clock that was ahead are as old as if they were seen when it was set right, and no younger
+// later, by this process or another.
+func TestSeenInTheFuture(t *testing.T) {
+	later(t, func(t *testing.T, f *fixture) {
+		text := `{"met": "2036-01-01T00:00:00Z", "versions": {"1.0.0": {}, "2.0.0": {"seen": "2036-01-01T00:00:00Z"}}}`
+		if _, err := f.storage.Records().Put(t.Context(), store.Record{Ref: refOf(vpc), Value: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		f.list(t, "1.0.0 2.0.0 3.0.0")
+		time.Sleep(10 * time.Hour)
+		f.restart()
+		s := sight(t, f.Registry, vpc)
+		equal(t, "since", since(s, "2.0.0", "3.0.0"), "10.0 10.0")
+		if age := time.Since(s.Met); age != 10*time.Hour {
+			t.Errorf("the module was met %v ago", age)
+		}
+	})
+}
