@@ -297,21 +297,27 @@ func (r *tokenRecord) ended() time.Time {
 }
 
 // Revoke ends the token with an id, or the live one with a name, for good, with all the package paths that were signed
-// for it. To revoke again does nothing. Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
+// for it. Several live tokens have one name if it was given again while the clock was ahead: Revoke ends all of them, and
+// returns the first. To revoke again does nothing. Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
-		records := slices.Clone(old.Tokens)
-		i := slices.IndexFunc(records, func(r tokenRecord) bool {
-			return r.ID == idOrName || r.Name == idOrName && r.Live(now)
-		})
-		if i < 0 {
+		records, found := slices.Clone(old.Tokens), false
+		for i := range records {
+			r := &records[i]
+			if r.ID != idOrName && (r.Name != idOrName || !r.Live(now)) {
+				continue
+			}
+			if r.Revoked.IsZero() {
+				r.Revoked = now
+			}
+			if !found {
+				revoked, found = r.Token, true
+			}
+		}
+		if !found {
 			return nil, fmt.Errorf("%w: no token has the id, and no live one the name, %.80q", modproxy.ErrNotFound, idOrName)
 		}
-		if records[i].Revoked.IsZero() {
-			records[i].Revoked = now
-		}
-		revoked = records[i].Token
 		return &tokenSet{Tokens: records}, nil
 	})
 	return revoked, err

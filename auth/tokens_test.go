@@ -236,6 +236,28 @@ func TestCreateWithTheClockAhead(t *testing.T) {
 	})
 }
 
+// A name that was given again while the clock was ahead is revoked with all its tokens.
+func TestRevokeWithTheClockAhead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	var texts [2]string
+	synctest.Test(t, func(t *testing.T) {
+		texts[0], _ = create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme, Expires: time.Now().Add(24 * time.Hour)})
+		time.Sleep(5 * 365 * 24 * time.Hour)
+		texts[1], _ = create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme})
+	})
+	synctest.Test(t, func(t *testing.T) { // which begins at the same time
+		tokens := open(t, path)
+		if _, err := tokens.Revoke(t.Context(), "ci"); err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range texts {
+			if p, err := tokens.Verify(text, time.Now()); !errors.Is(err, modproxy.ErrUnauthorized) {
+				t.Errorf("%v still counts: %v", p, err)
+			}
+		}
+	})
+}
+
 // Where there is no room for another token, the one that ended first goes.
 func TestRoomForTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
