@@ -224,20 +224,35 @@ func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (don
 	return done, nil
 }
 
-// discardable returns the packages that would be removed with v. Whether other versions share their bytes is not looked up.
+// discardable returns the packages that would be removed with v, as Discard returns them.
 func (s *Server) discardable(ctx context.Context, v modproxy.ModuleVersion) (all []cache.Discarded, err error) {
 	for l, err := range s.Cache.List(ctx, v.Module) {
 		if err != nil && l.Version == "" {
 			return nil, err
 		}
-		if of, _ := l.Origin(); !l.Lost && l.Module == v.Module && (v.Version == "" || l.ModuleVersion == v || of == v) {
+		of, _, _ := l.Platform()
+		if !l.Lost && l.Module == v.Module && (v.Version == "" || l.Version == v.Version || of.Version == v.Version) {
 			all = append(all, cache.Discarded{Kept: l.Kept})
 		}
 	}
 	if len(all) == 0 {
-		err = absent(v.Shown() + ": no package of it is kept")
+		return nil, absent(v.Shown() + ": no package of it is kept")
 	}
-	return all, err
+	goes := func(v modproxy.ModuleVersion) bool {
+		return slices.ContainsFunc(all, func(d cache.Discarded) bool { return d.ModuleVersion == v })
+	}
+	for i := range all {
+		needing, err := s.Store.Records.Needing(ctx, all[i].Digest)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range needing {
+			if other, ok := cache.VersionOf(rec.Ref); ok && !goes(other) {
+				all[i].Shared = append(all[i].Shared, other.Shown())
+			}
+		}
+	}
+	return all, nil
 }
 
 // Removable is what a dry run would remove.

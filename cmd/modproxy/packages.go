@@ -161,6 +161,8 @@ it, and refuses it if it differs ("modproxy ledger accept" accepts other content
 func removedText(p admin.Removed, dryRun bool) string {
 	what := "removed " + modproxy.SizeText(p.Size)
 	switch {
+	case dryRun && p.There && len(p.Shared) > 0:
+		return fmt.Sprintf("%s: would be removed; its %s stay for %s\n", p.Shown(), modproxy.SizeText(p.Size), firstNames(p.Shared, 3))
 	case dryRun && p.There:
 		return fmt.Sprintf("%s: would remove %s\n", p.Shown(), modproxy.SizeText(p.Size))
 	case !p.There:
