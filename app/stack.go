@@ -358,7 +358,8 @@ func (a *App) newAuth(ctx context.Context) error {
 	}
 	a.auth = clients
 	listOutside := func() bool { return a.gate.Rules().ListDenied && !c.Offline } // offline, a list without a choice is recorded
-	a.Registry = &auth.Registry{Next: a.Registry, Open: c.IsOpen, ListOutside: listOutside}
+	a.Registry = &auth.Registry{Next: a.Registry, Open: c.IsOpen, ListOutside: listOutside,
+		Contact: func() string { return a.gate.Rules().Contact }}
 	a.listing, a.catalog = &auth.Registry{Next: a.listing, Open: c.IsOpen}, &auth.Catalog{Next: a.catalog, Open: c.IsOpen}
 	return nil
 }

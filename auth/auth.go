@@ -10,6 +10,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -144,6 +145,8 @@ type Registry struct {
 	// ListOutside, if not nil, reports whether Versions lists the versions of modules of [Open] registries for principals that may
 	// not read them. Clients that install then request one, and print why Location denies it.
 	ListOutside func() bool
+	// Contact, if not nil, returns whom people ask: warnings name it.
+	Contact func() string
 }
 
 // Versions returns the answer of Next.
@@ -158,7 +161,11 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	}
 	v, errNext := r.Next.Versions(ctx, m)
 	if errNext == nil && m.IsProvider() { // clients print warnings
-		v, errNext = v.Warn(fmt.Sprintf("%s: %v", m, outside))
+		ask := "the operator of this proxy"
+		if r.Contact != nil {
+			ask = cmp.Or(r.Contact(), ask)
+		}
+		v, errNext = v.Warn(fmt.Sprintf("%s: %v; ask %s", m, outside, ask))
 	}
 	if errNext != nil {
 		return nil, err

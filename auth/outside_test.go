@@ -41,7 +41,7 @@ func TestOutside(t *testing.T) {
 	ctx := auth.WithPrincipal(t.Context(), p)
 	next := &listing{}
 	open := auth.Open(func(host string) bool { return host == "open" })
-	reg := &auth.Registry{Next: next, Open: open}
+	reg := &auth.Registry{Next: next, Open: open, Contact: func() string { return "#platform" }}
 	for host, want := range map[string]error{"open": modproxy.ErrDenied, "shut": modproxy.ErrNotFound} {
 		for _, listed := range []bool{false, true} {
 			reg.ListOutside = func() bool { return listed }
@@ -56,7 +56,8 @@ func TestOutside(t *testing.T) {
 				t.Errorf("%s, listed: %t: %v, %v", host, listed, v, err)
 			}
 			v, err = reg.Versions(ctx, modproxy.NewProvider(host, "theirs", "toy"))
-			if isListed := listed && host == "open"; (err == nil) != isListed || isListed && !strings.Contains(string(v.Document), `"warnings":["open/theirs/toy: denied: token ci (abc) may read`) {
+			if isListed := listed && host == "open"; (err == nil) != isListed || isListed && (!strings.Contains(string(v.Document), `"warnings":["open/theirs/toy: denied: token ci (abc) may read`) ||
+				!strings.Contains(string(v.Document), `; ask #platform"]`)) {
 				t.Errorf("provider of %s, listed: %t: %v, %v", host, listed, v, err)
 			}
 			absent := module(host, "theirs")

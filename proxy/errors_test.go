@@ -101,6 +101,8 @@ func testTell(t *testing.T) {
 		{modproxy.ErrUnavailable, "/-/readyz", "unavailable"},
 		{modproxy.ErrDenied, "/-/mirror/a/b/c/index.json", "denied; ask #platform "},
 		{&modproxy.RetryLater{After: time.Now().Add(20 * time.Second), Err: errors.New("busy")}, "/v1/modules/a/b/c/versions", "busy; try again in 20s"},
+		{&modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("busy")}, "/v1/modules/a/b/c/versions",
+			"busy; try again in 1h0m0s, and if that fails, ask #platform "},
 		{failed(modproxy.ErrUnavailable), "/v1/modules/a/b/c/1.0.0/download", "unavailable (to be tried again in 1m0s); ask #platform "},
 		{failed(&modproxy.Fixed{Err: fmt.Errorf("%w: too large", modproxy.ErrDenied)}), "/v1/modules/a/b/c/1.0.0/download", "denied: too large; ask #platform "},
 		{failed(fmt.Errorf("%w: it was another", modproxy.ErrChanged)), "/v1/modules/a/b/c/1.0.0/download",

@@ -48,6 +48,8 @@ func (h *Handler) tell(r *http.Request, err error, status int) told {
 		t.next = "do not work around this: " + ask
 	case status == http.StatusServiceUnavailable:
 		t.next = fmt.Sprintf("try again in %v", inSeconds(retryAfter(err)))
+	case status == http.StatusFailedDependency && as[*modproxy.RetryLater](err) && !as[*modproxy.FetchFailed](err):
+		t.next = fmt.Sprintf("try again in %v, and if that fails, %s", inSeconds(retryAfter(err)), ask)
 	case status == http.StatusUnauthorized:
 		t.next = ask + " for a token"
 	case status >= 500 && status != http.StatusInsufficientStorage:

@@ -228,7 +228,7 @@ var (
 	byOperator = regexp.MustCompile(`by operator [^ :;]+`)
 	tokenID    = regexp.MustCompile(`\(([a-z2-7]{8,})\)`)
 	times      = regexp.MustCompile(`20[0-9]{2}-[0-9]{2}-[0-9]{2}([ T][0-9:]{5,8}(Z| UTC)?)?`)
-	durations  = regexp.MustCompile(`\b([0-9]+m)?[0-9]+(\.[0-9]+)?s\b`)
+	durations  = regexp.MustCompile(`\b([0-9]+h)?([0-9]+m)?[0-9]+(\.[0-9]+)?s\b`)
 	triedAt    = regexp.MustCompile(`tried TIME ago, and again in TIME|tried TIME ago, and being tried again`)
 	triedOnce  = regexp.MustCompile(` \(tried TIME ago\)`)
 	temporary  = regexp.MustCompile(`/tmp/\S+/`)

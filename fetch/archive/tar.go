@@ -67,7 +67,7 @@ func readTar(s *expanded, b *pack.Builder) error {
 		case err != nil:
 			return fmt.Errorf("after %.200q: %w", last, err)
 		case n >= b.Limits().Entries:
-			return refuse("%.200q: more than the %d entries that are allowed", h.Name, b.Limits().Entries)
+			return refuse("%.200q: more than the %d entries that are allowed (operator: fetch.max_files)", h.Name, b.Limits().Entries)
 		}
 		last = h.Name
 		if err := unpackTarEntry(h, tr, b); err != nil {

@@ -18,6 +18,9 @@ import (
 // unpackZip reads a zip archive by archive/zip, as the clients do, unless other programs see other entries in it.
 func unpackZip(in *input, size int64, _ Format, b *pack.Builder) error {
 	entries, directory, err := zipfile.ReadEnd(in, size, b.Limits().Entries)
+	if errors.As(err, new(*zipfile.TooMany)) {
+		err = fmt.Errorf("%w (operator: fetch.max_files)", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -153,6 +153,9 @@ func (v *visit) download(ctx context.Context) (file *os.File, size int64, err er
 		left, trouble = left-size, err
 		return again && left > 0, err
 	})
+	if errors.Is(err, egress.ErrTooLarge) {
+		err = fmt.Errorf("%w (operator: fetch.max_received)", err)
+	}
 	return file, size, err
 }
 

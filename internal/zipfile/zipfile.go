@@ -97,6 +97,16 @@ const (
 
 var little = binary.LittleEndian
 
+// TooMany is the error for an archive with more entries than are allowed.
+type TooMany struct {
+	Entries uint64
+	Most    int
+}
+
+func (t *TooMany) Error() string {
+	return fmt.Sprintf("%d entries, more than the %d that are allowed", t.Entries, t.Most)
+}
+
 // ReadEnd reads the last end that is in the first size bytes of in, as archive/zip does, whatever follows it. It returns how
 // many entries there are, and where their directory begins, or later.
 func ReadEnd(in io.ReaderAt, size int64, maxEntries int) (entries int, directory int64, err error) {
@@ -132,7 +142,7 @@ func ReadEnd(in io.ReaderAt, size int64, maxEntries int) (entries int, directory
 	case parts:
 		return 0, 0, errors.New("part of a zip file in several parts")
 	case count > uint64(maxEntries):
-		return 0, 0, fmt.Errorf("%d entries, more than the %d that are allowed", count, maxEntries)
+		return 0, 0, &TooMany{count, maxEntries}
 	case length > uint64(at):
 		return 0, 0, errors.New("its directory is not where its end says")
 	}
