@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 const (
@@ -35,10 +37,10 @@ func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []st
 		}
 	}
 	for i, version := range versions[:min(len(versions), maxDateless)] {
-		at, err := c.PublishedOf(ctx, m.At(version))
+		at, err := c.dateOf(ctx, m.At(version))
 		switch {
-		case err != nil:
-			return nil, nil, err
+		case err != nil && inTrouble(ctx, err):
+			return nil, nil, failed("dates", m.At(version), err)
 		case !at.IsZero():
 			return map[string]time.Time{version: at}, append(versions[:i:i], versions[i+1:]...), nil
 		}
@@ -48,17 +50,30 @@ func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []st
 
 // PublishedOf asks v's registry when v was published: for the document about it, or of a provider, for what its signer says.
 // The time is zero if it does not say. In the background, a registry is sent [datesRate] requests a second. Errors:
-// [modproxy.ErrUnavailable].
-func (c *Client) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {
+// [modproxy.ErrUnavailable], also if the registry denies an answer.
+func (c *Client) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error) {
+	at, err := c.dateOf(ctx, v)
+	answered, _ := errors.AsType[*fetch.Answered](err)
+	switch {
+	case err == nil:
+		return at, nil
+	case errors.Is(err, modproxy.ErrDenied):
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
+	case inTrouble(ctx, err), answered != nil && answered.Code >= http.StatusInternalServerError:
+	default: // it has nothing with a date
+		return time.Time{}, nil
+	}
+	return time.Time{}, failed("dates", v, err)
+}
+
+// dateOf is PublishedOf with all errors. A registry that describes no versions has many ways to say so.
+func (c *Client) dateOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {
 	leave, err := c.pace(v.Module).wait(ctx, v.Module)
 	if err == nil {
 		defer leave()
 		at, err = c.publishedOf(paced(ctx), v)
 	}
-	if err != nil && inTrouble(ctx, err) {
-		return time.Time{}, failed("dates", v, err)
-	}
-	return at, nil
+	return at, err
 }
 
 func (c *Client) publishedOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {

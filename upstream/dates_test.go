@@ -193,3 +193,22 @@ func TestSlowDatesHoldNothingUp(t *testing.T) {
 		t.Errorf("beside %d questions for dates", n)
 	}
 }
+
+// Only a registry that answers says that a version has no date. What it refuses, or fails to answer, is not known.
+func TestPublishedOfFailed(t *testing.T) {
+	for status, want := range map[int]error{500: modproxy.ErrUnavailable, 501: modproxy.ErrUnavailable, 401: modproxy.ErrUnavailable, 403: modproxy.ErrUnavailable, 404: nil, 410: nil, 204: nil} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			u := registrytest.New(t, txtar.Parse([]byte(module+docs)))
+			client := newClient(t, u, nil)
+			u.Set(registrytest.Dates, registrytest.Knobs{Status: status})
+			v := networkOf(u).At("1.0.0")
+			if at, err := client.PublishedOf(t.Context(), v); !errors.Is(err, want) || !at.IsZero() {
+				t.Errorf("%v, %v; want %v", at, err, want)
+			}
+			u.Set(registrytest.Dates, registrytest.Knobs{})
+			if at, err := client.PublishedOf(t.Context(), v); err != nil || at.IsZero() {
+				t.Errorf("afterwards: %v, %v", at, err)
+			}
+		})
+	}
+}
