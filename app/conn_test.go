@@ -160,12 +160,8 @@ func TestConnHolds(t *testing.T) {
 // Requests are answered one after the other on one connection, small ones and large ones, and its handler learns that a
 // client has gone.
 func TestConnServes(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	gone := make(chan struct{})
-	server := newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, err := strconv.Atoi(r.URL.Path[1:])
 		if err != nil {
 			<-r.Context().Done()
@@ -180,17 +176,23 @@ func TestConnServes(t *testing.T) {
 		h.Hold()
 		w.Write(make([]byte, n))
 		h.Release()
-	}), nil, zap.NewNop())
-	server.ReadTimeout, server.ReadHeaderTimeout = 500*time.Millisecond, 500*time.Millisecond
-	go server.Serve(newBounded(listener.(*net.TCPListener), 1))
-	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
-	for i := range 40 {
-		if i%20 == 9 {
-			time.Sleep(600 * time.Millisecond) // deadlines of earlier requests pass
+	})
+	serve := func(timeout time.Duration) (address string) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
 		}
+		server := newServer(handler, nil, zap.NewNop())
+		server.ReadTimeout, server.ReadHeaderTimeout = timeout, timeout
+		go server.Serve(newBounded(listener.(*net.TCPListener), 1))
+		t.Cleanup(func() { server.Close() })
+		return listener.Addr().String()
+	}
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
+	ask := func(address string, i int) {
+		t.Helper()
 		n := []int{0, 10, 3000, 4096, 5000, 20_000, 200_000}[i%7]
-		answer, err := client.Get("http://" + listener.Addr().String() + "/" + strconv.Itoa(n))
+		answer, err := client.Get("http://" + address + "/" + strconv.Itoa(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,16 +201,30 @@ func TestConnServes(t *testing.T) {
 		}
 		answer.Body.Close()
 	}
+	patient, longest := serve(time.Minute), time.Duration(0)
+	for i := range 20 {
+		began := time.Now()
+		ask(patient, i)
+		longest = max(longest, time.Since(began))
+	}
+	timeout := max(500*time.Millisecond, 10*longest) // which an honest request meets
+	address := serve(timeout)
+	for i := range 40 {
+		if i%20 == 9 {
+			time.Sleep(timeout + 100*time.Millisecond) // deadlines of earlier requests pass
+		}
+		ask(address, i)
+	}
 	client.CloseIdleConnections()
-	c, err := net.Dial("tcp", listener.Addr().String())
+	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	io.WriteString(c, "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-	time.AfterFunc(600*time.Millisecond, func() { c.Close() })
+	time.AfterFunc(timeout+100*time.Millisecond, func() { c.Close() })
 	<-gone
 
-	idle, err := net.Dial("tcp", listener.Addr().String())
+	idle, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

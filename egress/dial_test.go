@@ -41,7 +41,7 @@ func TestRebindingReachesNothing(t *testing.T) {
 		}
 	}()
 	resolver := &rebinding{addrs: []string{"127.0.0.2", "127.0.0.1"}}
-	c := client(t, egress.Config{Allow: []string{"127.0.0.2"}, Ports: []int{good.port}, Resolver: resolver})
+	c := client(t, egress.Config{Allow: []string{"127.0.0.2"}, Ports: []int{good.port}, Resolver: resolver, NoHedging: true})
 	for i := range 10 {
 		before := resolver.asked.Load()
 		resp, err := c.Get(t.Context(), egress.Request{URL: good.at("https", "rebind.test", "/")})

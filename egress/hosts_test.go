@@ -216,7 +216,7 @@ func TestHTTP2ThroughProxies(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		s, p := serve(t, "h2", "127.0.0.1", proto), newSite(t, scheme)
 		t.Setenv("HTTPS_PROXY", scheme+"://u:SECRET@"+p.address)
-		c := client(t, egress.Config{Allow: []string{"far.test"}, Resolver: names{"far.test": {"93.184.215.14"}}})
+		c := client(t, egress.Config{Allow: []string{"far.test"}, Resolver: names{"far.test": {"93.184.215.14"}}, NoHedging: true})
 		answers := askAll(t, c, egress.Request{URL: s.at("https", "far.test", "/")}, 20, 10)
 		if asked := p.Took(); answers["HTTP/2.0"] != 20 || len(asked) != 1 {
 			t.Errorf("%s: answered by %v; asked for %q", scheme, answers, asked)
