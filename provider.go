@@ -193,7 +193,7 @@ func (d providerDocument) parse() (*Versions, error) {
 	if err != nil {
 		return nil, shapeError("%w", err)
 	}
-	return parseVersions(text, true, nil, nil)
+	return parseVersions(text, nil, true, nil, nil)
 }
 
 // Release returns what the entry of a version of a provider says.

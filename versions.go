@@ -35,7 +35,7 @@ type Listed struct {
 //
 // Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
 func ParseVersions(document []byte) (*Versions, error) {
-	return parseVersions(document, false, nil, nil)
+	return parseVersions(document, nil, false, nil, nil)
 }
 
 // ReadVersions is ParseVersions for a module, and ParseProviderVersions for a provider.
@@ -44,6 +44,15 @@ func ReadVersions(m Module, document []byte) (*Versions, error) {
 		return ParseProviderVersions(document)
 	}
 	return ParseVersions(document)
+}
+
+// RestoreVersions returns what ReadVersions does, for a stored document that comes with its gzip form. The caller must have made
+// document from compressed.
+func RestoreVersions(m Module, document, compressed []byte) (*Versions, error) {
+	if m.IsProvider() {
+		return ParseProviderVersions(document)
+	}
+	return parseVersions(document, compressed, false, nil, nil)
 }
 
 // NoVersions returns a document of m that lists nothing, for [Versions.With].
@@ -71,7 +80,7 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	if len(missing) == 0 {
 		return v, nil
 	}
-	merged, err := parseVersions(v.Document, v.ofProvider, missing, nil)
+	merged, err := parseVersions(v.Document, nil, v.ofProvider, missing, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +124,7 @@ func (v *Versions) Only(keep func(Listed) bool) (*Versions, error) {
 	case len(v.List):
 		return v, nil
 	}
-	some, err := parseVersions(v.Document, v.ofProvider, nil, func(l Listed) bool { return kept[l.Spelling] })
+	some, err := parseVersions(v.Document, nil, v.ofProvider, nil, func(l Listed) bool { return kept[l.Spelling] })
 	if err != nil {
 		return nil, err
 	}

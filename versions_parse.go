@@ -18,7 +18,10 @@ const maxListed = 100_000
 // parseVersions returns the document to serve for one of a registry, with the entries that keep wants, or all of them if
 // it is nil, and more. It takes the documents of modules, and those that ParseProviderVersions has written. It copies the document without what clients ignore, and decodes one entry at a time: strangers write
 // documents, and many may be read at once.
-func parseVersions(document []byte, ofProvider bool, more []Listed, keep func(Listed) bool) (*Versions, error) {
+//
+// compressed is the gzip form of document, or nil. It saves compressing a document that is returned unchanged, which takes longer
+// than the rest.
+func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, keep func(Listed) bool) (*Versions, error) {
 	if err := json.Unmarshal(document, &struct{}{}); err != nil { // which checks all of the syntax
 		return nil, shapeError("%w", err)
 	}
@@ -78,10 +81,13 @@ func parseVersions(document []byte, ofProvider bool, more []Listed, keep func(Li
 	case len(list) == 0 || versions == nil:
 		return nil, fmt.Errorf("%w: the versions document lists no version", ErrNotFound)
 	}
+	if compressed == nil || !bytes.Equal(out.Bytes(), document) {
+		compressed = compress(out.Bytes())
+	}
 	sum := sha256.Sum256(out.Bytes())
 	return &Versions{
 		Document:   out.Bytes(),
-		Compressed: compress(out.Bytes()),
+		Compressed: compressed,
 		ETag:       `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`,
 		List:       list,
 		ofProvider: ofProvider,

@@ -169,3 +169,27 @@ func FuzzParseVersions(f *testing.F) {
 		}
 	})
 }
+
+// A stored document that is served unchanged comes with its gzip form, any other one with its own.
+func TestRestoreVersions(t *testing.T) {
+	m := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	stored, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := modproxy.RestoreVersions(m, stored.Document, stored.Compressed)
+	if err != nil || &v.Compressed[0] != &stored.Compressed[0] || len(v.List) != 2 || v.ETag != stored.ETag {
+		t.Errorf("unchanged: %+v, %v", v, err)
+	}
+	spaced := append([]byte(" "), bytes.ReplaceAll(stored.Document, []byte(","), []byte(" , "))...)
+	if v, err = modproxy.RestoreVersions(m, spaced, []byte("other")); err != nil || !bytes.Equal(v.Document, stored.Document) {
+		t.Fatalf("with spaces: %+v, %v", v, err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(v.Compressed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, err := io.ReadAll(z); err != nil || !bytes.Equal(plain, v.Document) {
+		t.Errorf("with spaces, compressed: %q, %v", plain, err)
+	}
+}

@@ -3,8 +3,11 @@ package cache_test
 import (
 	"fmt"
 	"io"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/store/disk"
@@ -163,4 +166,32 @@ func BenchmarkDetailsHit(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkVersionsFromStore reads the documents of many modules, each for the first time.
+func BenchmarkVersionsFromStore(b *testing.B) {
+	var listed []string
+	for i := range 10 {
+		listed = append(listed, fmt.Sprintf("1.%d.0", i))
+	}
+	n := &next{script: script{listed: strings.Join(listed, " ")}}
+	r := onDisk(b, n)
+	modules := make([]modproxy.Module, 1000)
+	for i := range modules {
+		modules[i] = vpc
+		modules[i].Name = fmt.Sprintf("vpc-%d", i)
+		if _, err := r.Versions(b.Context(), modules[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	again := &cache.Registry{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%len(modules) == 0 {
+			again = &cache.Registry{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour}
+		}
+		if v, err := again.Versions(b.Context(), modules[i%len(modules)]); err != nil || !v.Hit {
+			b.Fatal(err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -103,12 +104,15 @@ func inflate(document []byte) ([]byte, error) {
 	if err := z.Reset(bytes.NewReader(document)); err != nil {
 		return nil, err
 	}
-	plain, err := io.ReadAll(io.LimitReader(z, maxDocument+1))
-	switch {
+	var plain bytes.Buffer
+	if n := len(document); n > 4 { // it ends with its size, and gzip makes nothing smaller than a thousandth
+		plain.Grow(int(min(int64(binary.LittleEndian.Uint32(document[n-4:])), int64(n)*1032, maxDocument)) + bytes.MinRead)
+	}
+	switch _, err := plain.ReadFrom(io.LimitReader(z, maxDocument+1)); {
 	case err != nil:
 		return nil, err
-	case len(plain) > maxDocument: // nothing that was kept is: somebody has changed the store
+	case plain.Len() > maxDocument: // nothing that was kept is: somebody has changed the store
 		return nil, fmt.Errorf("%w: a kept document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
 	}
-	return plain, nil
+	return plain.Bytes(), nil
 }

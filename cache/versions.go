@@ -392,7 +392,7 @@ func (listings) decode(k key, text []byte) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := modproxy.ReadVersions(k.Module, plain)
+	v, err := modproxy.RestoreVersions(k.Module, plain, document)
 	if err != nil {
 		return nil, err
 	}
