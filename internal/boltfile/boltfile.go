@@ -8,6 +8,8 @@
 // page and beside the one before, keys are in order, and every page is in one bucket, in the list of free pages, or of the file's
 // own. Buckets hold no buckets.
 //
+// A [Cursor] looks keys up while bbolt has the file open.
+//
 // The format is that of go.etcd.io/bbolt v1.5.0: internal/common/page.go, meta.go, inode.go and bucket.go.
 package boltfile
 

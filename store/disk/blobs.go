@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -159,17 +160,30 @@ func blobInfo(digest modproxy.Digest, file fs.FileInfo) store.BlobInfo {
 // addUses adds what the index has of when blobs were used, and whether they are needed.
 func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
 	return x.d.view(ctx, func(tx *bbolt.Tx) error {
-		uses, needs := tx.Bucket(usesBucket), tx.Bucket(needsBucket).Cursor()
-		for i, info := range list {
-			need, _ := needs.Seek(info.Digest[:])
-			list[i].Needed = bytes.HasPrefix(need, info.Digest[:])
-			if b := uses.Get(info.Digest[:]); len(b) == 8 {
-				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(b))); at.After(info.Time) {
-					list[i].Used = at
+		each := func(bucket []byte, add func(b *store.BlobInfo, value []byte)) error {
+			return x.d.read(tx, bucket, func(c cursor) error {
+				for i := range list {
+					b := &list[i]
+					k, v, err := c.seek(b.Digest[:])
+					if err != nil {
+						return err
+					}
+					if bytes.HasPrefix(k, b.Digest[:]) {
+						add(b, v)
+					}
 				}
-			}
+				return nil
+			})
 		}
-		return nil
+		return cmp.Or(
+			each(needsBucket, func(b *store.BlobInfo, _ []byte) { b.Needed = true }),
+			each(usesBucket, func(b *store.BlobInfo, value []byte) {
+				if len(value) == 8 {
+					if at := time.UnixMilli(int64(binary.BigEndian.Uint64(value))); at.After(b.Time) {
+						b.Used = at
+					}
+				}
+			}))
 	})
 }
 

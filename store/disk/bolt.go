@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/modproxy/modproxy/internal/boltfile"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/filelock"
 )
@@ -99,7 +100,7 @@ func (d *Directory) checkIndex(ctx context.Context, kept bool) error {
 
 // openBolt opens d.index, and makes the buckets if it is new.
 func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
-	options.Timeout = lockTimeout
+	options.Timeout, options.OpenFile = lockTimeout, d.openFile
 	err := d.contain(func() (err error) {
 		switch d.db, err = bbolt.Open(d.index, 0o600, &options); {
 		case errors.Is(err, bolterrors.ErrTimeout):
@@ -129,7 +130,7 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 	})
 	if err != nil && d.db != nil {
 		d.db.Close()
-		d.db = nil
+		d.db, d.file = nil, nil
 	}
 	return err
 }
@@ -139,7 +140,11 @@ func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return d.contain(func() error { return d.db.View(f) })
+	err := d.contain(func() error { return d.db.View(f) })
+	if errors.Is(err, boltfile.ErrDamaged) && !isIndexError(err) {
+		err = d.health.note(d.refuse("is %w", err))
+	}
+	return err
 }
 
 // update is a change of the index that waits to be committed.

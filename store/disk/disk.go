@@ -53,6 +53,7 @@ type Directory struct {
 	dir   string
 	index string // the path of the index
 	db    *bbolt.DB
+	file  *os.File // the index, for reading; of db
 	disk  durable.Disk
 
 	layout   int   // the version that layout.json says; zero if there is none

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/boltfile"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -21,19 +23,37 @@ type records struct{ d *Directory }
 
 func (x records) Get(ctx context.Context, ref store.Ref) (r store.Record, err error) {
 	err = x.d.view(ctx, func(tx *bbolt.Tx) error {
-		r, err = get(tx, ref)
-		r.Value = bytes.Clone(r.Value)
+		r, err = x.d.get(tx, ref)
 		return err
 	})
 	return r, err
 }
 
-// get returns a record whose value must not be used after the transaction.
+// get returns a record in a transaction that only reads.
+func (d *Directory) get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
+	r, problem := unsealed(ref, nil)
+	name := []byte(ref.Key)
+	err := d.read(tx, bucketName(ref.Kind), func(c cursor) error {
+		k, v, err := c.seek(name)
+		if err == nil && bytes.Equal(k, name) {
+			r, problem = unsealed(ref, bytes.Clone(v))
+		}
+		return err
+	})
+	return r, cmp.Or(err, problem)
+}
+
+// get returns a record in a transaction that may write, after which its value must not be used.
 func get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
 	var value []byte
 	if b := tx.Bucket(bucketName(ref.Kind)); b != nil {
 		value = b.Get([]byte(ref.Key))
 	}
+	return unsealed(ref, value)
+}
+
+// unsealed is unseal for what may not be there.
+func unsealed(ref store.Ref, value []byte) (store.Record, error) {
 	if value == nil {
 		return store.Record{Ref: ref}, fmt.Errorf("record %s %.80q: %w", ref.Kind, ref.Key, fs.ErrNotExist)
 	}
@@ -138,12 +158,33 @@ func (x records) Delete(ctx context.Context, ref store.Ref, revision uint64) err
 
 func (x records) Needing(ctx context.Context, d modproxy.Digest) (list []store.Record, err error) {
 	err = x.d.view(ctx, func(tx *bbolt.Tx) error {
-		list = needing(tx, d)
-		return nil
+		list, err = x.d.needing(tx, d)
+		return err
 	})
 	return list, err
 }
 
+// needing returns what [records.Needing] does, in a transaction that only reads.
+func (d *Directory) needing(tx *bbolt.Tx, digest modproxy.Digest) (list []store.Record, err error) {
+	err = d.read(tx, needsBucket, func(c cursor) error {
+		k, _, err := c.seek(digest[:])
+		for ; err == nil && bytes.HasPrefix(k, digest[:]); k, _, err = c.next() {
+			kind, key, _ := bytes.Cut(k[len(digest):], []byte{0})
+			r, err := d.get(tx, store.Ref{Kind: store.Kind(kind), Key: string(key)})
+			switch {
+			case errors.Is(err, boltfile.ErrDamaged):
+				return err
+			case err == nil && slices.Contains(r.Needs, digest), errors.Is(err, store.ErrDamaged):
+				r.Value = nil
+				list = append(list, r)
+			}
+		}
+		return err
+	})
+	return list, err
+}
+
+// needing is the same in a transaction that may write.
 func needing(tx *bbolt.Tx, d modproxy.Digest) (list []store.Record) {
 	c := tx.Bucket(needsBucket).Cursor()
 	for k, _ := c.Seek(d[:]); bytes.HasPrefix(k, d[:]); k, _ = c.Next() {
@@ -166,9 +207,13 @@ func (x records) List(ctx context.Context, kind store.Kind, prefix string) iter.
 		for _, kind := range kinds {
 			for from := []byte(prefix); from != nil && err == nil; {
 				var list []listed
+				start := from
+				from = nil
 				err = x.d.view(ctx, func(tx *bbolt.Tx) error {
-					list, from = batch(tx, kind, []byte(prefix), from)
-					return nil
+					return x.d.read(tx, bucketName(kind), func(c cursor) (err error) {
+						list, from, err = batch(c, kind, []byte(prefix), start)
+						return err
+					})
 				})
 				for i, r := range list {
 					if i%turnAfter == 0 {
@@ -195,23 +240,19 @@ type listed struct {
 
 // batch returns records whose keys begin with prefix, and where the next batch begins. Records are yielded between
 // transactions, so that their consumer may change some.
-func batch(tx *bbolt.Tx, kind store.Kind, prefix, from []byte) (list []listed, next []byte) {
+func batch(c cursor, kind store.Kind, prefix, from []byte) (list []listed, next []byte, err error) {
 	const most, mostBytes = 64, 4 << 20
-	bucket := tx.Bucket(bucketName(kind))
-	if bucket == nil {
-		return nil, nil
-	}
 	size := 0
-	c := bucket.Cursor()
-	for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+	k, v, err := c.seek(from)
+	for ; err == nil && k != nil && bytes.HasPrefix(k, prefix); k, v, err = c.next() {
 		if len(list) == most || size > mostBytes {
-			return list, bytes.Clone(k)
+			return list, bytes.Clone(k), nil
 		}
 		size += len(v)
 		r, err := unseal(store.Ref{Kind: kind, Key: string(k)}, bytes.Clone(v))
 		list = append(list, listed{r, err})
 	}
-	return list, nil
+	return list, nil, err
 }
 
 // kinds returns the kinds of which there are records, or have been.
