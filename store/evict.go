@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -46,17 +47,20 @@ func (s *Store) count(ctx context.Context) error {
 	loaded, aside := m.loaded, m.aside
 	m.mu.Unlock()
 	if !loaded {
-		list, err := s.list(ctx)
+		var found []counted
+		var unrecorded Amount
+		err := s.eachBlob(ctx, func(b BlobInfo) {
+			found = append(found, counted{b.Digest, b.Size, b.Used.UnixMicro()})
+			if !b.Needed && b.Time.Before(s.started) { // a newer one is about to have a record
+				unrecorded.add(b.Size)
+			}
+		})
 		if err != nil {
 			return err
 		}
-		for _, b := range list {
-			if !b.Needed && b.Time.Before(s.started) { // a newer one is about to have a record
-				s.unrecorded.add(b.Size)
-			}
-		}
-		slices.SortFunc(list, func(a, b BlobInfo) int { return b.Used.Compare(a.Used) })
-		m.load(list)
+		s.unrecorded = unrecorded
+		slices.SortFunc(found, func(a, b counted) int { return cmp.Compare(b.used, a.used) })
+		m.load(found)
 	}
 	all, err := s.Aside.Aside(ctx, 0)
 	m.mu.Lock()

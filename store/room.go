@@ -30,7 +30,7 @@ type room struct {
 	aside    int64                         // bytes that were set aside
 	writers  int                           // reservations that have not ended
 	used     map[modproxy.Digest]time.Time // blobs that were used since that was last written down
-	changed  chan struct{}                 // closed when there may be room, or a removal has ended
+	changed  chan struct{}                 // closed when there may be room, or a removal has ended; nil: nobody waits for that
 }
 
 // entry is what is known of a blob that is kept or worked on.
@@ -51,7 +51,7 @@ type entry struct {
 func newRoom(limit int64) *room {
 	return &room{
 		limit: limit, turn: semaphore.NewWeighted(1),
-		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{}, changed: make(chan struct{}),
+		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{},
 	}
 }
 
@@ -132,14 +132,21 @@ func (m *room) has(d modproxy.Digest) bool {
 	return e != nil && e.kept
 }
 
+// counted is a blob that was found in the storage. There may be very many: it is half as large as [BlobInfo].
+type counted struct {
+	digest modproxy.Digest
+	size   int64 // in bytes
+	used   int64 // when it was last used, in Unix microseconds
+}
+
 // load completes the account with what was found in the storage, the blob used last first.
-func (m *room) load(found []BlobInfo) {
+func (m *room) load(found []counted) {
 	for part := range slices.Chunk(found, 64) { // readers and writers have their turns between them
 		m.mu.Lock()
 		for _, b := range part {
-			if e := m.entries[b.Digest]; e == nil || !e.kept && !e.removed {
-				m.update(b.Digest, func(e *entry) { e.kept, e.size = true, b.Size })
-				m.order.MoveToBack(m.entries[b.Digest].place)
+			if e := m.entries[b.digest]; e == nil || !e.kept && !e.removed {
+				m.update(b.digest, func(e *entry) { e.kept, e.size = true, b.size })
+				m.order.MoveToBack(m.entries[b.digest].place)
 			}
 		}
 		m.mu.Unlock()
@@ -159,7 +166,7 @@ func (m *room) beginKeep(ctx context.Context, d modproxy.Digest) error {
 		var ended <-chan struct{}
 		m.edit(d, func(e *entry) {
 			if e.removals > 0 {
-				ended = m.changed
+				ended = m.change()
 			} else {
 				e.keeps++
 			}
@@ -179,8 +186,18 @@ func (m *room) endKeep(d modproxy.Digest) { m.edit(d, func(e *entry) { e.keeps--
 
 // wake is called with mu held.
 func (m *room) wake() {
-	close(m.changed)
-	m.changed = make(chan struct{})
+	if m.changed != nil { // else nobody waits
+		close(m.changed)
+		m.changed = nil
+	}
+}
+
+// change returns a channel that wake closes. It is called with mu held.
+func (m *room) change() <-chan struct{} {
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	return m.changed
 }
 
 // beginRemoval marks blobs as being removed until endRemoval, and reports false if one of them is being kept.
@@ -235,9 +252,9 @@ func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.
 	case m.idle >= over:
 		return 0, m.victims(over, len(m.entries)), nil, waitNot
 	case m.writers > 0:
-		return 0, nil, m.changed, waitWriters
+		return 0, nil, m.change(), waitWriters
 	case m.movable >= over:
-		return 0, nil, m.changed, waitReaders
+		return 0, nil, m.change(), waitReaders
 	}
 	return 0, nil, nil, waitNever
 }

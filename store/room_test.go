@@ -12,7 +12,7 @@ import (
 // full is a room of 1000 bytes with one blob, which has them all.
 func full() (*room, modproxy.Digest) {
 	m := newRoom(1000)
-	m.load([]BlobInfo{{Digest: modproxy.Digest{1}, Size: 1000}})
+	m.load([]counted{{digest: modproxy.Digest{1}, size: 1000}})
 	return m, modproxy.Digest{1}
 }
 
@@ -80,7 +80,7 @@ func TestVictimInUse(t *testing.T) {
 func TestRemovedWhileCounting(t *testing.T) {
 	m := newRoom(1000)
 	a, b, c := modproxy.Digest{1}, modproxy.Digest{2}, modproxy.Digest{3}
-	found := []BlobInfo{{Digest: a, Size: 100}, {Digest: b, Size: 100}, {Digest: c, Size: 100}}
+	found := []counted{{digest: a, size: 100}, {digest: b, size: 100}, {digest: c, size: 100}}
 	m.beginRemoval(a)
 	m.endRemoval(a, true, false)
 	m.keep(b, 100, new(int64))
@@ -110,13 +110,13 @@ func TestLostBlobHasItsRoom(t *testing.T) {
 func BenchmarkReserveInVain(b *testing.B) {
 	const blobs = 100_000
 	m := newRoom(blobs)
-	var list []BlobInfo
+	var list []counted
 	for i := range blobs {
-		list = append(list, BlobInfo{Digest: modproxy.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, Size: 1})
+		list = append(list, counted{digest: modproxy.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, size: 1})
 	}
 	m.load(list)
 	for _, blob := range list {
-		m.beginRead(blob.Digest)
+		m.beginRead(blob.digest)
 	}
 	b.ReportAllocs()
 	one := []Content{{Digest: modproxy.Digest{31: 1}, Size: 1}}
@@ -124,5 +124,17 @@ func BenchmarkReserveInVain(b *testing.B) {
 		if _, victims, _, waiting := m.reserve(one, true); victims != nil || waiting != waitReaders {
 			b.Fatalf("%d victims, waiting %d", len(victims), waiting)
 		}
+	}
+}
+
+// BenchmarkLoad counts 100,000 blobs, as at every start.
+func BenchmarkLoad(b *testing.B) {
+	var list []counted
+	for i := range 100_000 {
+		list = append(list, counted{digest: modproxy.Digest{byte(i), byte(i >> 8), byte(i >> 16)}, size: 1})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		newRoom(0).load(list)
 	}
 }
