@@ -61,11 +61,22 @@ func (c Constraint) String() string { return c.text }
 
 // Canonical returns the constraint in the one spelling that constraints with the same terms, in the same order, have. What
 // makes no difference when versions are compared is not in it.
-func (c Constraint) Canonical() string {
+func (c Constraint) Canonical() string { return c.canonical("") }
+
+// CanonicalAllow is Canonical for [Constraint.Allows]: a version that has to be equal has its build metadata.
+func (c Constraint) CanonicalAllow() string { return c.canonical("=") }
+
+// CanonicalDeny is Canonical for [Constraint.Covers]: a version that is excluded has its build metadata.
+func (c Constraint) CanonicalDeny() string { return c.canonical("!=") }
+
+// canonical returns the canonical text in which terms with the operator builds have their build metadata.
+func (c Constraint) canonical(builds string) string {
 	var terms []string
 	for _, t := range c.terms {
 		with := t.with
-		with.metadata = ""
+		if t.op != builds {
+			with.metadata = ""
+		}
 		if t.op == "~>" { // how many numbers there are makes a difference
 			with.segments = with.segments[:t.given]
 		} else {
@@ -96,11 +107,20 @@ func (c Constraint) Selects(v Version) bool {
 	})
 }
 
+// Allows is Selects for rules that allow: of the builds of a version, which differ in their build metadata only, a term that is
+// one version selects the build that it names. Other builds may be published later, with other content.
+func (c Constraint) Allows(v Version) bool {
+	return c.Selects(v) && !slices.ContainsFunc(c.terms, func(t term) bool { return t.op == "=" && t.with.metadata != v.metadata })
+}
+
 // Covers reports whether v, or the release that it is a pre-release of, is in the range of the constraint. It is for
-// rules that refuse: what a client may choose is covered, and so is every pre-release at the edges of the range.
+// rules that deny: it covers every version that a client may choose, every build of these versions, and every pre-release at
+// the edges of the range. A != excludes only the build that it names.
 func (c Constraint) Covers(v Version) bool {
 	all := func(v Version) bool {
-		return !slices.ContainsFunc(c.terms, func(t term) bool { return !t.holds(v) })
+		return !slices.ContainsFunc(c.terms, func(t term) bool {
+			return !t.holds(v) && (t.op != "!=" || t.with.metadata == v.metadata)
+		})
 	}
 	return all(v) || v.Prerelease() && all(v.Release())
 }

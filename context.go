@@ -3,7 +3,6 @@ package modproxy
 import (
 	"cmp"
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -48,11 +47,8 @@ func WithDateOf(ctx context.Context, version string) context.Context {
 	return with(ctx, dateOf(version))
 }
 
-// DateOf returns the version of WithDateOf without build metadata, or an empty string.
-func DateOf(ctx context.Context) string {
-	version, _, _ := strings.Cut(string(of[dateOf](ctx)), "+")
-	return version
-}
+// DateOf returns the version of WithDateOf, or an empty string.
+func DateOf(ctx context.Context) string { return string(of[dateOf](ctx)) }
 
 // WithDates returns a context for an operator's questions: dates of publication that are not known are requested at once, and
 // waited for.

@@ -1,14 +1,11 @@
 package modproxy
 
-import (
-	"strings"
-	"time"
-)
+import "time"
 
 // Sight says since when the versions of a module are listed. The zero Sight is nothing. It is not changed.
 type Sight struct {
 	Met      time.Time               `json:"met,omitzero"`   // when the module was met
-	Versions map[string]VersionSight `json:"versions"`       // by canonical version without build metadata
+	Versions map[string]VersionSight `json:"versions"`       // by canonical version
 	Dated    time.Time               `json:"dated,omitzero"` // when its registry was last asked for all dates
 	// Dateless are the versions, named as in Versions, about which the registry was asked one by one and gave no date.
 	Dateless map[string]bool `json:"dateless,omitempty"`
@@ -22,9 +19,9 @@ type VersionSight struct {
 	Published time.Time `json:"published,omitzero"` // the date that the registry's API gives; zero if it gives none
 }
 
-// Of returns what is known of a canonical version, and whether it was seen. Build metadata does not count.
+// Of returns what is known of a canonical version, and whether it was seen. Versions that differ in their build metadata are
+// different ones: one may be published long after another.
 func (s Sight) Of(version string) (v VersionSight, seen bool) {
-	version, _, _ = strings.Cut(version, "+")
 	v, seen = s.Versions[version]
 	return v, seen
 }

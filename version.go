@@ -111,6 +111,10 @@ func (v Version) Rank() string {
 	return v.String()
 }
 
+// Build returns a text that just those versions have in common that are the same by [Version.Compare] and have the same build
+// metadata.
+func (v Version) Build() string { return v.Rank() + "+" + v.metadata }
+
 // Compare orders versions by precedence, as semantic versioning does. Build metadata does not count.
 func (v Version) Compare(w Version) int {
 	if c := slices.Compare(v.significant(), w.significant()); c != 0 {

@@ -76,7 +76,7 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 		if err != nil {
 			return out, err
 		}
-		d.Versions = versions.Canonical()
+		d.Versions = policy.CanonicalVersions(d.Action, versions)
 	}
 	if s.Operators != nil {
 		d.By = s.Operators.Operator(ctx)

@@ -27,7 +27,7 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 	defer cancel()
 	x := existence{Server: s, about: d.Module, names: map[modproxy.Module]bool{}}
 	if exact, err := modproxy.ParseVersion(d.Versions); err == nil {
-		x.version = &exact
+		x.version, x.isExact = &exact, d.Action == modproxy.Approve
 	}
 	if err := x.recorded(ctx); err != nil {
 		return nil, err
@@ -63,6 +63,7 @@ type existence struct {
 	*Server
 	about    modproxy.Module // or a glob
 	version  *modproxy.Version
+	isExact  bool                     // the decision is about the build that version names, and not about all builds
 	names    map[modproxy.Module]bool // every module that is known
 	versions []string                 // known ones of modules that about matches
 	module   bool                     // about matches a module that is known
@@ -80,7 +81,7 @@ func (x *existence) see(v modproxy.ModuleVersion) {
 	}
 	x.module = true
 	if version, err := modproxy.ParseVersion(v.Version); err == nil {
-		x.exact = x.exact || x.version != nil && version.Rank() == x.version.Rank()
+		x.exact = x.exact || x.version != nil && version.Rank() == x.version.Rank() && (!x.isExact || version.Build() == x.version.Build())
 		x.versions = append(x.versions, v.Version)
 	}
 }
@@ -166,7 +167,15 @@ func (x *existence) listed(ctx context.Context, m modproxy.Module) {
 func (x *existence) near(ctx context.Context) []string {
 	if x.module && x.version != nil {
 		slices.Sort(x.versions)
-		return hint.Few(x.version.String(), slices.Compact(x.versions), maxNear)
+		all := slices.Compact(x.versions)
+		near := slices.DeleteFunc(slices.Clone(all), func(s string) bool { // other builds of the version
+			v, err := modproxy.ParseVersion(s)
+			return err != nil || v.Rank() != x.version.Rank()
+		})
+		if len(near) == 0 {
+			near = hint.Few(x.version.String(), all, maxNear)
+		}
+		return near[:min(len(near), maxNear)]
 	}
 	if about := x.about; x.Listing != nil && !strings.Contains(about.Host+about.Namespace, "*") && !about.IsProvider() &&
 		x.Upstreams != nil && x.Upstreams.HasUpstream(about.Host) && x.Gate.CheckNamespace(ctx, about.Host, about.Namespace) == nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,37 +119,38 @@ func ageText(d time.Duration) string {
 
 // exactly returns a constraint for each version.
 func exactly(versions []modproxy.Version) (list []string) {
-	slices.SortFunc(versions, modproxy.Version.Compare)
+	slices.SortFunc(versions, inOrder)
 	for _, v := range versions {
-		name, _, _ := strings.Cut(v.String(), "+")
-		list = append(list, name)
+		list = append(list, v.String())
 	}
 	return slices.Compact(list)
+}
+
+// inOrder orders the builds of one version by their texts.
+func inOrder(a, b modproxy.Version) int {
+	return cmp.Or(a.Compare(b), strings.Compare(a.String(), b.String()))
 }
 
 // spans returns constraints that select versions: one from the lowest to the highest, and one for each pre-release, which
 // nothing else selects.
 func spans(versions []modproxy.Version) (list []string) {
-	slices.SortFunc(versions, modproxy.Version.Compare)
-	name := func(v modproxy.Version) string {
-		name, _, _ := strings.Cut(v.String(), "+")
-		return name
-	}
-	var released []string
+	var released, pre []modproxy.Version
 	for _, v := range versions {
 		if v.Prerelease() {
-			list = append(list, name(v))
+			pre = append(pre, v)
 		} else {
-			released = append(released, name(v))
+			released = append(released, v)
 		}
 	}
-	list = slices.Compact(list)
-	switch released = slices.Compact(released); len(released) {
-	case 0:
-	case 1:
-		list = slices.Insert(list, 0, released[0])
-	default:
-		list = slices.Insert(list, 0, fmt.Sprintf(">= %s, <= %s", released[0], released[len(released)-1]))
+	list = exactly(released)
+	if len(released) > 0 && released[0].Compare(released[len(released)-1]) < 0 {
+		list = []string{fmt.Sprintf(">= %s, <= %s", number(released[0]), number(released[len(released)-1]))}
 	}
-	return list
+	return append(list, exactly(pre)...)
+}
+
+// number returns v without its build metadata, which makes no difference in a span.
+func number(v modproxy.Version) string {
+	name, _, _ := strings.Cut(v.String(), "+")
+	return name
 }

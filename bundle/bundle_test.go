@@ -40,7 +40,7 @@ func TestImport(t *testing.T) {
 	if err != nil || !rec.Time.Equal(long) || rec.Source.URL != "https://git.example.com/acme.git" {
 		t.Errorf("record %v, %v", rec, err)
 	}
-	if s, err := b.sights.Sight(t.Context(), network); err != nil || !s.Since("1.1.0").Equal(long) {
+	if s, err := b.sights.Sight(t.Context(), network); err != nil || !s.Since("1.1.0+b1").Equal(long) {
 		t.Errorf("sight %v, %v", s, err)
 	}
 	v, err := b.cache.Versions(t.Context(), network)

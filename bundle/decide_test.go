@@ -77,7 +77,8 @@ func TestImportOverrulesNothing(t *testing.T) {
 		"unblock of a module":       {[]made{{glob, block, ""}}, []made{{one, block, ""}, {one, unblock, ""}}, ""},
 		"block, then unblock":       {nil, []made{{glob, block, ""}, {one, unblock, ""}}, "block unblock"},
 		"reject, then approve":      {[]made{{one, reject, "1.0.0"}}, []made{{wide, reject, "1.0.0"}, {one, approve, "1.0.0"}}, "reject"},
-		"what was ended here":       {[]made{{one, reject, "1.0.0"}, {glob, approve, "1.0.0"}}, []made{{one, approve, "< 2"}}, "approve"},
+		"what was ended here":       {[]made{{one, reject, "< 1.1"}, {glob, approve, "< 1.1"}}, []made{{one, approve, "< 2"}}, "approve"},
+		"other builds, rejected":    {[]made{{one, reject, "1.0.0"}, {one, approve, "1.0.0"}}, []made{{one, approve, "< 2"}}, ""},
 	} {
 		here, there := newSide(t), newSide(t)
 		for _, m := range []modproxy.Module{network, subnet} {

@@ -133,8 +133,7 @@ func (r *Registry) add(e *Entry, i int, open func() io.ReadSeekCloser, check fun
 	if !ok {
 		sight.Versions = map[string]modproxy.VersionSight{}
 	}
-	name, _, _ := strings.Cut(v.Version, "+")
-	sight.Versions[name] = e.sight(i)
+	sight.Versions[v.Version] = e.sight(i)
 	r.sights[m] = sight
 }
 

@@ -160,8 +160,7 @@ func listedAs(sight modproxy.Sight, s modproxy.Summary) modproxy.Sight {
 	} else {
 		is.Seen = time.Now()
 	}
-	version, _, _ := strings.Cut(s.Version, "+")
-	sight.Versions = map[string]modproxy.VersionSight{version: is}
+	sight.Versions = map[string]modproxy.VersionSight{s.Version: is}
 	return sight
 }
 

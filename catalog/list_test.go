@@ -65,7 +65,7 @@ func TestListJudgesByItsDates(t *testing.T) {
 		}
 		for _, sight := range s.sights {
 			_, seen := sight.Of("1.1.0")
-			version, want := "3.0.0", met.Add(-time.Hour)
+			version, want := "3.0.0+x", met.Add(-time.Hour)
 			if seen {
 				version, want = "1.1.0", met.Add(time.Hour)
 			}

@@ -276,7 +276,8 @@ type PolicyRule struct {
 	// name of a file * stands for anything but a slash; there has to be one.
 	AllowLocked []string `yaml:"allow_locked"`
 	// Versions is a version constraint as in a module call. A pre-release is allowed only by its exact version, and
-	// denied with its release.
+	// denied with its release. An exact version allows the one build that it names, which for 1.0.0 is not 1.0.0+2, and
+	// denies all builds.
 	Versions modproxy.Constraint `yaml:"versions" example:"\">= 5.0.0, != 5.1.2\""`
 	// MinAge is how long a version was listed before it may be used.
 	MinAge time.Duration `yaml:"min_age" example:"7d"`

@@ -17,12 +17,13 @@ type Conditions struct {
 // ConditionsOf returns the conditions of each rule that allows a version, each once, for whatever client. It is empty if one of
 // these rules has no condition, if a lock file lists the version, or if there is no such rule.
 func (r *Rules) ConditionsOf(v modproxy.ModuleVersion) (all []Conditions) {
+	v, _ = v.Origin()
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil || len(r.locked[fold(v)]) > 0 {
 		return nil
 	}
 	for _, rule := range r.forAnybody(v.Module).allow {
-		if !rule.Versions.Selects(version) {
+		if !rule.Versions.Allows(version) {
 			continue
 		}
 		c := Conditions{rule.Groups, rule.MinAge, rule.Approval}

@@ -174,7 +174,7 @@ func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now
 	}
 	best := Verdict{Outcome: NotAllowed, Allows: s.allowed}
 	for _, rule := range s.allow {
-		if rule.Versions.Selects(v) {
+		if rule.Versions.Allows(v) {
 			best = better(best, s.allows(rule, facts, approved, now))
 		}
 	}

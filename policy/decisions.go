@@ -32,97 +32,6 @@ type moduleDecisions struct {
 	blocks, reviews, deprecations kept
 }
 
-// kept are the last decisions of one kind about the same versions, also those that only end others.
-type kept struct {
-	exact  map[string]standing // those about one version, by its [modproxy.Version.Rank]
-	ranges map[string]standing // the others, by the one spelling of their versions
-}
-
-// standing is a decision that no later one about the same address and versions has replaced.
-type standing struct {
-	*modproxy.Decision
-	versions modproxy.Constraint
-	exact    *modproxy.Version // if it is about one version
-	key      string            // in kept
-	number   int               // its position among all decisions
-}
-
-func newStanding(d *modproxy.Decision) standing {
-	s := standing{Decision: d}
-	if d.Versions != "" {
-		s.versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked it
-		s.key = s.versions.Canonical()
-		if v, err := modproxy.ParseVersion(s.key); err == nil {
-			s.exact, s.key = &v, v.Rank()
-		}
-	}
-	return s
-}
-
-// about reports whether the decision is about a version.
-func (s standing) about(v modproxy.Version) bool {
-	if s.Action == modproxy.Approve {
-		return s.versions.Selects(v)
-	}
-	return s.versions.Covers(v)
-}
-
-// list returns where s belongs.
-func (k *kept) list(s standing) *map[string]standing {
-	if s.exact != nil {
-		return &k.exact
-	}
-	return &k.ranges
-}
-
-// put adds s, unless there is a later decision about the same versions.
-func (k *kept) put(s standing) {
-	list := k.list(s)
-	if (*list)[s.key].number > s.number {
-		return
-	}
-	if *list == nil {
-		*list = map[string]standing{}
-	}
-	(*list)[s.key] = s
-}
-
-// get returns the last decision about the versions of s, or a zero one.
-func (k *kept) get(s standing) standing { return (*k.list(s))[s.key] }
-
-// all returns every decision that does not only end others, in the order in which they were made.
-func (k *kept) all() []standing {
-	return slices.SortedFunc(func(yield func(standing) bool) {
-		for _, list := range []map[string]standing{k.exact, k.ranges} {
-			for _, s := range list {
-				if !Ends(*s.Decision) && !yield(s) {
-					return
-				}
-			}
-		}
-	}, inOrder)
-}
-
-func inOrder(a, b standing) int { return a.number - b.number }
-
-// of returns the last decision that is about a version, which has ranks.
-func (k *kept) of(v modproxy.Version, ranks []string) *modproxy.Decision {
-	var last standing
-	see := func(s standing, ok bool) {
-		if ok && s.number > last.number && !Ends(*s.Decision) && s.about(v) {
-			last = s
-		}
-	}
-	for _, rank := range ranks {
-		s, ok := k.exact[rank]
-		see(s, ok)
-	}
-	for _, s := range k.ranges {
-		see(s, true)
-	}
-	return last.Decision
-}
-
 // with returns all with more decisions, in the order in which they were made.
 func (all *decisions) with(more []modproxy.Decision) *decisions {
 	grown := &decisions{byAddress: maps.Clone(all.byAddress), globs: all.globs, made: all.made}
@@ -180,6 +89,11 @@ func Ends(d modproxy.Decision) bool {
 	return d.Action == modproxy.Unblock || d.Action == modproxy.Deprecate && d.Reason == ""
 }
 
+// Reviews reports whether a decision approves or rejects.
+func Reviews(d modproxy.Decision) bool {
+	return d.Action == modproxy.Approve || d.Action == modproxy.Reject
+}
+
 // kind returns the decisions of the kind of an action.
 func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 	switch a {
@@ -216,7 +130,7 @@ func Standing(list []modproxy.Decision, now time.Time) []bool {
 type Place struct {
 	// Was is of the same kind, and about the same versions of every module that the new decision is about; it may be nil.
 	Was *modproxy.Decision
-	// Partly says that later decisions have replaced Was for some of these modules.
+	// Partly says that later decisions have replaced Was for some of these modules or versions.
 	Partly bool
 	// Same are the others that are about the same versions of some of these modules, and Others those about other versions.
 	Same, Others []modproxy.Decision
@@ -229,14 +143,16 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err err
 		return p, err
 	}
 	now, made := time.Now(), newStanding(&d)
-	whole := s.decisions.about(d.Module).kind(d.Action).get(made)
+	kind := s.decisions.about(d.Module).kind(d.Action)
+	whole := kind.get(made)
+	p.Partly = Reviews(d) && kind.opposed(made, whole.number)
 	for _, s := range s.decisions.overlapping(d.Module, d.Action) {
 		switch {
 		case ended(s.Decision, now):
-		case s.key != made.key:
-			p.Others = append(p.Others, *s.Decision)
 		case s.Decision == whole.Decision:
 			p.Was = s.Decision
+		case s.key != made.key:
+			p.Others = append(p.Others, *s.Decision)
 		default:
 			p.Same = append(p.Same, *s.Decision)
 		}
@@ -282,6 +198,7 @@ func (g *Gate) Decisions(ctx context.Context, v modproxy.ModuleVersion) (Decided
 	if err != nil {
 		return Decided{}, err
 	}
+	v, _ = v.Origin()
 	version, err := modproxy.ParseVersion(v.Version)
 	return s.decisions.about(v.Module).of(version), err
 }
@@ -295,6 +212,7 @@ func IsAbout(d modproxy.Decision, m modproxy.Module) bool {
 
 // Covers reports whether d is about a version, in any spelling of its address.
 func Covers(d modproxy.Decision, v modproxy.ModuleVersion) bool {
+	v, _ = v.Origin()
 	version, err := modproxy.ParseVersion(v.Version)
 	return err == nil && IsAbout(d, v.Module) && newStanding(&d).about(version)
 }
@@ -350,11 +268,11 @@ func (m *moduleDecisions) of(v modproxy.Version) Decided {
 	if m == noDecisions {
 		return Decided{}
 	}
-	ranks := []string{v.Rank()} // of what a decision about it may be about
+	keys := []string{v.Rank(), v.Build()} // of what a decision about it may be about
 	if v.Prerelease() {
-		ranks = append(ranks, v.Release().Rank())
+		keys = append(keys, v.Release().Rank())
 	}
-	return Decided{m.blocks.of(v, ranks), m.reviews.of(v, ranks), m.deprecations.of(v, ranks)}
+	return Decided{m.blocks.of(v, keys), m.reviews.of(v, keys), m.deprecations.of(v, keys)}
 }
 
 // blocked returns the block of every version, or nil.

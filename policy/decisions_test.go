@@ -176,8 +176,12 @@ func TestStanding(t *testing.T) {
 	}{
 		{modproxy.Decision{Module: vpc, Action: modproxy.Block, Versions: "1.0.0"}, false}, // unblocked
 		{modproxy.Decision{Module: vpc, Action: modproxy.Block, Versions: "< 2"}, true},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Reject, Versions: "1.0.0"}, false},   // approved
-		{modproxy.Decision{Module: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false}, // only ends
+		{modproxy.Decision{Module: vpc, Action: modproxy.Reject, Versions: "1.0.0"}, true},     // for other builds than the approved one
+		{modproxy.Decision{Module: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false},  // only ends
+		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "4.0.0"}, false},   // rejected, with all builds
+		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "4.0.0+x"}, false}, // rejected
+		{modproxy.Decision{Module: vpc, Action: modproxy.Reject, Versions: "4.0.0+y"}, true},
+		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "4.0.0+z"}, true},
 		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "3.0.0", Until: day}, false},
 		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "3.1.0", Until: day.Add(1)}, true},
 		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate, Reason: "old"}, false},
@@ -214,7 +218,7 @@ func TestReservedAndBlocked(t *testing.T) {
 }
 
 // The decisions about a version are the last ones that none about the same versions has taken the place of, whatever there
-// are. The order of Compare says what the same version is.
+// are. The order of Compare says what the same version is, and an approval is about one build of it.
 func TestDecisionsProperty(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	versions := []string{"", "1.0.0", "v1.0", "1.0.0.0+x", "1.0.0-1", "1.0.0-01+y", "1.0.0-rc1", "1.1.0", "0", "< 2", "<2.0.0", ">= 1.0, < 2", "~> 1.0", "!= 1.0.0"}
@@ -230,7 +234,8 @@ func TestDecisionsProperty(t *testing.T) {
 		v, errA := modproxy.ParseVersion(a.Versions)
 		w, errB := modproxy.ParseVersion(b.Versions)
 		if errA == nil && errB == nil {
-			return v.Compare(w) == 0
+			build := b.Action == modproxy.Approve // which replaces an earlier approval of that build only
+			return v.Compare(w) == 0 && (!build || a.Action == modproxy.Approve && v.Build() == w.Build())
 		}
 		return parse(a.Versions).Canonical() == parse(b.Versions).Canonical()
 	}
@@ -248,12 +253,12 @@ func TestDecisionsProperty(t *testing.T) {
 				left = append(left, d)
 			}
 		}
-		for _, text := range []string{"1.0.0", "1.0.0-1", "1.0.0-01", "1.0.0-rc1", "1.1.0", "0.0.0", "3.0.0-rc1"} {
+		for _, text := range []string{"1.0.0", "1.0.0-1", "1.0.0-01", "1.0.0-01+y", "1.0.0+x", "1.0.0+y", "1.0.0-rc1", "1.1.0", "0.0.0", "3.0.0-rc1"} {
 			v := version(t, text)
 			got, err := (&policy.Gate{Ledger: b}).Decisions(t.Context(), vpc.At(text))
 			var want [3]string
 			for _, d := range left {
-				if c := parse(d.Versions); d.Action == modproxy.Approve && c.Selects(v) || d.Action != modproxy.Approve && c.Covers(v) {
+				if c := parse(d.Versions); d.Action == modproxy.Approve && c.Allows(v) || d.Action != modproxy.Approve && c.Covers(v) {
 					want[kinds[d.Action]] = d.Link
 				}
 			}

@@ -25,6 +25,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, 
 	if err != nil {
 		return Verdict{}, nil, err
 	}
+	v, _ = v.Origin()
 	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
 	if v.Version == "" {
 		verdict, err := g.decide(ctx, s, sel, v, "", g.Sights)
@@ -79,7 +80,7 @@ func (j *judge) explain(v modproxy.Version, facts Facts) []Step {
 			step.Says = forOthers(rule)
 		case !rule.Deny.IsZero() && rule.Versions.Covers(v):
 			step.Outcome, step.Says = Denied, "denies it"
-		case !rule.Deny.IsZero() || !rule.Versions.Selects(v):
+		case !rule.Deny.IsZero() || !rule.Versions.Allows(v):
 			step.Says = "is about other versions"
 		default:
 			verdict := j.allows(rule, facts, approved, j.now)

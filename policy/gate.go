@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -383,8 +382,7 @@ func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, erro
 		return Verdict{}, err
 	}
 	verdict = j.Decide(v, facts, decided, j.now)
-	name, _, _ := strings.Cut(v.String(), "+")
-	verdict.Pending = verdict.Outcome == TooYoung && j.sight.Pending[name]
+	verdict.Pending = verdict.Outcome == TooYoung && j.sight.Pending[v.String()]
 	if verdict.Outcome == TooYoung && j.errSight != nil {
 		return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
 	}

@@ -35,7 +35,7 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 	}
 	if d.Action == modproxy.Approve || d.Action == modproxy.Reject {
 		for _, other := range s.decisions.overlapping(d.Module, d.Action) {
-			if other.Action != d.Action && made.within(other) && !ended(other.Decision, time.Now()) {
+			if other.Action != d.Action && (made.within(other) || made.rejectsBuild(other)) && !ended(other.Decision, time.Now()) {
 				say("an earlier decision no longer counts: %s", other.inWords(d))
 			}
 		}
@@ -62,7 +62,7 @@ func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
 		pattern := rule.pattern().Module()
 		switch {
 		case rule.Locked != nil || !overlap(pattern, m):
-		case rule.Deny.IsZero() && (made.exact == nil || rule.Versions.Selects(*made.exact)):
+		case rule.Deny.IsZero() && (made.exact == nil || rule.Versions.Allows(*made.exact)):
 			allowed, waits = true, waits || rule.Approval || rule.MinAge > 0
 		case !rule.Deny.IsZero() && len(rule.Groups) == 0 && made.covered(rule.Versions):
 			say("it stays refused: %s denies %s%s", rule.Place, rule.Deny, versionsOf(rule))
@@ -81,9 +81,14 @@ func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
 // within reports whether it is certain that other is about every version that s is about.
 func (s standing) within(other standing) bool {
 	if other.Action == modproxy.Approve {
-		return other.key == s.key || s.exact != nil && other.versions.Selects(*s.exact)
+		return other.key == s.key || s.exact != nil && other.versions.Allows(*s.exact)
 	}
 	return other.key == s.key || s.covered(other.versions)
+}
+
+// rejectsBuild reports whether s rejects all builds of a version, and other approves one of them.
+func (s standing) rejectsBuild(other standing) bool {
+	return s.exact != nil && other.exact != nil && s.Action == modproxy.Reject && s.exact.Rank() == other.exact.Rank()
 }
 
 // covered reports whether it is certain that a constraint covers every version that s is about.

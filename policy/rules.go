@@ -23,7 +23,7 @@ type Rule struct {
 	Deny   Pattern
 	Locked []Locked // of an allow_locked; not nil there, and may be empty
 
-	// Versions are allowed as clients select them, and denied as [modproxy.Constraint.Covers] has it.
+	// Versions are allowed as [modproxy.Constraint.Allows] has it, and denied as [modproxy.Constraint.Covers] has it.
 	Versions modproxy.Constraint `json:",omitzero"`
 	Groups   []string            // for whom the rule is; for everybody when it is empty
 	MinAge   time.Duration       // of an allow: how long a version was listed before it may be used
@@ -236,8 +236,9 @@ func checkReserve(r Reserve) error {
 	return nil
 }
 
-// fold returns the one spelling by which verdicts know a version: names in lower case, no build metadata.
+// fold returns the one spelling by which verdicts know a version: names in lower case, and of what modproxy has made the version
+// that it was made of.
 func fold(v modproxy.ModuleVersion) modproxy.ModuleVersion {
-	version, _, _ := strings.Cut(v.Version, "+")
-	return v.Folded().At(version)
+	v, _ = v.Origin()
+	return v.Folded().At(v.Version)
 }

@@ -116,7 +116,7 @@ func TestClear(t *testing.T) {
 		v    modproxy.ModuleVersion
 		n    int
 		left int
-	}{{odd.At("1.0.0+b"), 1, 4}, {odd.At(""), 2, 2}, {odd.At(""), 0, 2}, {modproxy.ModuleVersion{}, 2, 0}} {
+	}{{odd.At("1.0.0+b"), 0, 5}, {odd.At("1.0.0"), 1, 4}, {odd.At(""), 2, 2}, {odd.At(""), 0, 2}, {modproxy.ModuleVersion{}, 2, 0}} {
 		n, err := l.Clear(t.Context(), c.v)
 		if err != nil || n != c.n || len(requested(t, l)) != c.left {
 			t.Errorf("cleared %s: %d, %v; %d are left", c.v, n, err, len(requested(t, l)))

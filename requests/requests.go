@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -291,8 +290,9 @@ func (r *Request) Of(v modproxy.ModuleVersion) bool {
 	return r.Module.Folded() == v.Module.Folded() && (v.Version == "" || fold(r.ModuleVersion) == fold(v))
 }
 
-// fold returns the one spelling under which v is remembered: names in lower case, no build metadata.
+// fold returns the one spelling under which v is remembered: names in lower case, and of what modproxy has made the version that
+// it was made of.
 func fold(v modproxy.ModuleVersion) modproxy.ModuleVersion {
-	version, _, _ := strings.Cut(v.Version, "+")
-	return v.Folded().At(version)
+	v, _ = v.Origin()
+	return v.Folded().At(v.Version)
 }

@@ -90,7 +90,7 @@ func TestRequests(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		odd := vpc
 		odd.Namespace = "ACME"
-		r.See(odd.At("1.0.0+build"), asker("a", "infra"))
+		r.See(odd.At("1.0.0+modproxy.derived.x"), asker("a", "infra"))
 		r.See(vpc.At("0.9.0"), asker(strings.Repeat("x", 1000)))
 		stop()
 		run.Wait()

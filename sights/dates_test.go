@@ -26,7 +26,7 @@ func TestDates(t *testing.T) {
 		for range 3 {
 			equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0", "9.0.0"), "100.0 met ?")
 		}
-		equal(t, "asked", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0 1.0.0")
+		equal(t, "asked", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0+a 1.0.0")
 		f.restart()
 		time.Sleep(59 * time.Minute)
 		sight(t, f.Registry, vpc)
@@ -39,7 +39,7 @@ func TestDates(t *testing.T) {
 		for range 3 {
 			equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "101.0 10.0")
 		}
-		equal(t, "asked after an hour", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0")
+		equal(t, "asked after an hour", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0+a")
 		time.Sleep(time.Minute)
 		f.list(t, "1.0.0 3.0.0")
 		f.dates.give["3.0.0"] = ago(2 * time.Minute)
@@ -48,7 +48,7 @@ func TestDates(t *testing.T) {
 		if at := time.Since(s.Since("3.0.0")); at != 2*time.Minute+6*time.Second {
 			t.Errorf("the new version is listed since %v", at)
 		}
-		equal(t, "asked for the new one", f.dates.asks(), "10.0.0 3.0.0 2.0.0-rc1 1.9.0")
+		equal(t, "asked for the new one", f.dates.asks(), "10.0.0 3.0.0 2.0.0-rc1 1.9.0+a")
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,8 +31,8 @@ const Kind store.Kind = "module-sights"
 
 // Dates are the dates that a registry gives for versions.
 type Dates interface {
-	// Published returns when versions of a module were published, as far as its registry says. Versions are canonical
-	// and without build metadata; those whose dates are wanted, the newest first. The registry was not asked about
+	// Published returns when versions of a module were published, as far as its registry says. Versions are canonical:
+	// those whose dates are wanted, the newest first. The registry was not asked about
 	// rest, which PublishedOf does. There may be an answer beside an error, which is that of a registry.
 	Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error)
 	// PublishedOf returns when one version was published. The time is zero if its registry does not say. Questions in
@@ -152,7 +151,7 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 		}
 		for _, l := range v.List {
 			if isNew(*s, l) {
-				s.Versions[nameOf(l.Version)] = seen
+				s.Versions[l.Version.String()] = seen
 			}
 		}
 	})
@@ -176,8 +175,7 @@ func (r *Registry) metBefore(ctx context.Context, m modproxy.Module, v *modproxy
 func (r *Registry) Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error {
 	r.init()
 	return r.change(ctx, m, func(s *modproxy.Sight) {
-		for version, v := range seen {
-			name, _, _ := strings.Cut(version, "+")
+		for name, v := range seen {
 			is, known := s.Versions[name]
 			at := cmp.Or(is.Seen, s.Met)
 			if !known || v.Seen.Before(at) {
@@ -293,9 +291,3 @@ func (r *Registry) observe(m modproxy.Module, err error) {
 
 // refOf names the record of m, and of what differs from it in case only.
 func refOf(m modproxy.Module) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }
-
-// nameOf returns the name of a version in a record.
-func nameOf(v modproxy.Version) string {
-	name, _, _ := strings.Cut(v.String(), "+")
-	return name
-}

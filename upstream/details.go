@@ -59,7 +59,7 @@ func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.
 
 // isAbout returns an error if a document with that version says nothing about v.
 func isAbout(version string, v modproxy.ModuleVersion) error {
-	if plain(canonical(version)) == plain(v.Version) {
+	if canonical(version) == v.Version {
 		return nil
 	}
 	return fmt.Errorf("%w: the registry describes version %.80q in its place", modproxy.ErrNotFound, version)

@@ -86,12 +86,12 @@ func (d dated) list() []modproxy.DatedVersion {
 	return list
 }
 
-// datesOf returns the dates in h by version without build metadata. Of several dates of one version the latest counts.
+// datesOf returns the dates in h by version. Of several dates of one version the latest counts.
 func datesOf(h *modproxy.History) map[string]time.Time {
 	dates := map[string]time.Time{}
 	for _, v := range h.Versions {
-		if version := plain(v.Version); v.Published.After(dates[version]) {
-			dates[version] = v.Published
+		if v.Published.After(dates[v.Version]) {
+			dates[v.Version] = v.Published
 		}
 	}
 	return dates

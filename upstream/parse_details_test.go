@@ -261,7 +261,7 @@ func TestOddDetails(t *testing.T) {
 	}
 	for document, want := range map[string]error{
 		``: modproxy.ErrInvalid, `[]`: modproxy.ErrInvalid, `null`: modproxy.ErrInvalid, `<html>`: modproxy.ErrInvalid, `{"version": "1.0.0"`: modproxy.ErrInvalid,
-		`{}`: modproxy.ErrNotFound, `{"version": 1}`: modproxy.ErrNotFound, `{"version": "1.0.1"}`: modproxy.ErrNotFound, `{"version": "1.0.0+x"}`: nil,
+		`{}`: modproxy.ErrNotFound, `{"version": 1}`: modproxy.ErrNotFound, `{"version": "1.0.1"}`: modproxy.ErrNotFound, `{"version": "1.0.0+x"}`: modproxy.ErrNotFound, `{"version": "v1.0"}`: nil,
 		`{"version": "1.0.0", "root": {"inputs": [` + strings.Repeat("1,", maxElements) + `1]}}`:                                           modproxy.ErrInvalid,
 		`{"version": "1.0.0", "examples": [` + strings.Repeat(`{"path":"x","outputs":[1,1,1,1,1,1,1]},`, maxElements/8) + `{"path":"x"}]}`: modproxy.ErrInvalid,
 	} {

@@ -22,9 +22,10 @@ func TestDates(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"included": [` + good + `]}`: "1.0.0 2020-02-06T06:26:08Z",
 		// Of several dates of one version the latest counts, whatever their order.
-		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "v1.0", "published-at": "2021-02-06T06:26:08Z"}}]}`:    "1.0.0 2021-02-06T06:26:08Z",
-		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}, ` + good + `]}`: "1.0.0 2021-02-06T06:26:08Z",
-		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "1.0.0"}}]}`:                                           "1.0.0 2020-02-06T06:26:08Z",
+		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "v1.0", "published-at": "2021-02-06T06:26:08Z"}}]}`: "1.0.0 2021-02-06T06:26:08Z",
+		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0", "published-at": "2021-02-06T06:26:08Z"}}, ` + good + `]}`:  "1.0.0 2021-02-06T06:26:08Z",
+		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}]}`:            "1.0.0+x 2021-02-06T06:26:08Z", // which is not 1.0.0
+		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "1.0.0"}}]}`:                                        "1.0.0 2020-02-06T06:26:08Z",
 		// What is wrong with one entry harms no other.
 		`{"data": 1, "included": [` + strings.Join([]string{
 			`null`, `1`, `"x"`, `[]`, `{}`, `{"type": 1}`, `{"type": "module-versions"}`, `{"type": "module-versions", "attributes": []}`,

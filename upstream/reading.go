@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -99,12 +98,6 @@ func canonical(s string) string {
 	if _, made := (modproxy.Module{}).At(version).Origin(); err != nil || made != "" {
 		return ""
 	}
-	return version
-}
-
-// plain returns a canonical version without its build metadata.
-func plain(version string) string {
-	version, _, _ = strings.Cut(version, "+")
 	return version
 }
 
