@@ -75,7 +75,7 @@ func versionOf(r modproxy.Record) modproxy.ModuleVersion {
 
 // contentOf returns what two records have in common if they are about the same content.
 func contentOf(r modproxy.Record) (all []string) {
-	if r.IsRecordOnly() {
+	if _, variant := r.Origin(); r.IsRecordOnly() || variant != "" && !r.IsProvider() { // such as a source that a package calls
 		return nil
 	}
 	subdir := cmp.Or(r.Subdir, ".")
