@@ -2,7 +2,7 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz bench load clients real hostile faults mutants tools clean
+.PHONY: build test check race fuzz nightly bench load clients real hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
@@ -22,6 +22,9 @@ race: tools ## all tests, with the real clients, under the race detector
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
+
+nightly: tools ## all tests of packages in full length: the property tests of bundles and addresses, with the real clients
+	RIG_LONG=1 RIG_CLIENTS=both go test -count 1 -timeout 120m $$(go list ./... | grep -v /test/)
 
 bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/main.go; BENCH has its flags
 	go test -run '^$$' -bench . -benchmem ./...
