@@ -153,13 +153,16 @@ func (a *App) openLedgerAlone(part admin.Part) (err error) {
 	return err
 }
 
-// openPackages opens what is kept. A ledger that cannot be read is damage, which verifying tells.
+// openPackages opens what is kept. A ledger that cannot be read is damage, which verifying tells. One that was not created completely
+// is as if it were not there.
 func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 	if err := a.openStore(ctx, o); err != nil {
 		return err
 	}
 	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
-		a.damage = a.openLedgerAlone(admin.LedgerNow)
+		if err := a.openLedgerAlone(admin.LedgerNow); !errors.Is(err, ledger.ErrNotCreated) {
+			a.damage = err
+		}
 	}
 	a.Cache = &cache.Registry{Store: a.Store}
 	if a.Ledger != nil {

@@ -307,6 +307,11 @@ func TestCreationInterrupted(t *testing.T) {
 			write(t, read(t, whole, name), dir, name)
 		}
 		write(t, []byte("half"), dir, "key.tmp")
+		if l, err := ledger.OpenReadOnly(dir); errors.Is(err, ledger.ErrNotCreated) != (len(there) < 3) {
+			t.Errorf("with %v, for reading: %v", there, err)
+		} else if err == nil {
+			l.Close()
+		}
 		mustAdd(t, mustOpen(t, dir), record("1.0.0", "a"))
 		if _, err := os.Stat(filepath.Join(dir, "key.tmp")); err == nil {
 			t.Errorf("with %v: a temporary file is left", there)

@@ -83,4 +83,7 @@ const MaxDrifts = 64
 // ErrDamaged means that a ledger is not what was written. It is not opened. The text of the error names the remedy.
 var ErrDamaged = errors.New("the ledger is damaged")
 
+// ErrNotCreated means that a ledger has no files, or only those of a creation that was interrupted. [Open] creates it.
+var ErrNotCreated = errors.New("the ledger has no record, and was not created completely")
+
 var _ Ledger = (*Log)(nil)

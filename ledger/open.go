@@ -28,10 +28,14 @@ import (
 func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 
 // OpenReadOnly opens the log in a directory for reading, with what a process that has it open had acknowledged at the
-// time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it.
+// time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it. The error is [ErrNotCreated] besides
+// if there is nothing, or nothing but what a creation that was interrupted left.
 func OpenReadOnly(dir string) (*Log, error) {
 	l := readOnly(dir)
 	if err := l.load(); err != nil {
+		if isNew, errNew := l.isNew(); errNew == nil && isNew {
+			err = fmt.Errorf("%w: %w", ErrNotCreated, err)
+		}
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -63,21 +67,28 @@ func open(dir string, disk durable.Disk) (*Log, error) {
 	return l, nil
 }
 
-// createIfNew makes the files where there is nothing, or nothing but what a creation that was interrupted left. The head
-// is first and the log last: without either, a log that has lost them is not taken for a new one.
-func (l *Log) createIfNew() error {
+// isNew reports whether there is nothing, or nothing but what a creation that was interrupted left.
+func (l *Log) isNew() (bool, error) {
 	there := func(name string) bool {
 		_, err := os.Lstat(l.path(name))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
 	if there(logName) || there(keyName) && !there(headName) {
-		return nil // load refuses what is missing
+		return false, nil
 	}
-	if there(headName) {
-		text, err := l.read(headName)
-		if tree, bad := tlog.ParseTree(text); err != nil || bad != nil || tree.N > 0 {
-			return err // likewise
-		}
+	if !there(headName) {
+		return true, nil
+	}
+	text, err := l.read(headName)
+	tree, bad := tlog.ParseTree(text)
+	return err == nil && bad == nil && tree.N == 0, err
+}
+
+// createIfNew makes the files where l is new. The head is first and the log last: without either, a log that has lost them is not
+// taken for a new one, and load refuses what is missing.
+func (l *Log) createIfNew() error {
+	if isNew, err := l.isNew(); err != nil || !isNew {
+		return err
 	}
 	private, _, err := note.GenerateKey(rand.Reader, "modproxy")
 	if err == nil {
