@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// How long clients wait for an answer, and for a package, for which they have no limit.
+// How long clients wait for an answer, and for a package. Real clients wait for a package without a limit.
 const (
 	answerTime  = 10 * time.Second
 	packageTime = 5 * time.Minute
@@ -71,10 +71,10 @@ func (w *world) failing(ctx context.Context, r *row) error {
 
 func percent(part, whole int64) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
-// groups are the kinds of what is installed, in turns.
+// groups are the kinds of items, in the order in which clients install them.
 var groups = []string{"archive", fromGit, fromProvider}
 
-// failures is the load of failing.
+// failures is the load of the level failing.
 type failures struct {
 	*world
 	p      *proxy
@@ -83,16 +83,16 @@ type failures struct {
 	cached []*item
 }
 
-// tally counts installations: of what is cached, and of the others.
+// tally counts installations, each first of cached items, then of the others.
 type tally struct {
 	all, good [2]atomic.Int64
-	took      [2]histogram // of good ones
+	took      [2]histogram // of successful installations
 	of        map[string]*struct{ all, good atomic.Int64 }
-	problems  problems // why others could not be installed
-	wrong     problems // other bytes
+	problems  problems // why installations failed
+	wrong     problems // other bytes than before
 }
 
-// item returns what no client has had yet.
+// item returns a module or a provider that no client has requested.
 func (f *failures) item() *item {
 	n := int(f.next.Add(1)) - 1
 	group := groups[n%len(groups)]
@@ -103,7 +103,7 @@ func (f *failures) item() *item {
 	return it
 }
 
-// run has clients install for a while: nine of ten times what is cached.
+// run has clients install for a while. Nine of ten installations are of cached items.
 func (f *failures) run(ctx context.Context, length time.Duration) *tally {
 	t := &tally{of: map[string]*struct{ all, good atomic.Int64 }{}}
 	for _, group := range groups {
@@ -163,7 +163,7 @@ type item struct {
 	token       string
 
 	mu     sync.Mutex
-	digest string // of the package, once a client has it
+	digest string // of the package that a client has received
 }
 
 // install installs it as an empty client does, on a connection of its own.
@@ -174,10 +174,10 @@ func (it *item) install(ctx context.Context, p *proxy) error {
 		return it.installProvider(ctx, c)
 	}
 	base := "/" + registryHost + "/v1/modules/" + it.name
-	if _, err := insist(ctx, c, base+"/versions", it.token); err != nil {
+	if _, err := askTwice(ctx, c, base+"/versions", it.token); err != nil {
 		return err
 	}
-	r, err := insist(ctx, c, base+"/1.0.0/download", it.token)
+	r, err := askTwice(ctx, c, base+"/1.0.0/download", it.token)
 	if err != nil {
 		return err
 	}
@@ -190,10 +190,10 @@ func (it *item) install(ctx context.Context, p *proxy) error {
 
 func (it *item) installProvider(ctx context.Context, c *conn) error {
 	base := "/" + registryHost + providersPath + it.name
-	if _, err := insist(ctx, c, base+"/versions", it.token); err != nil {
+	if _, err := askTwice(ctx, c, base+"/versions", it.token); err != nil {
 		return err
 	}
-	r, err := insist(ctx, c, base+"/1.0.0/download/linux/amd64", it.token)
+	r, err := askTwice(ctx, c, base+"/1.0.0/download/linux/amd64", it.token)
 	if err != nil {
 		return err
 	}
@@ -218,14 +218,14 @@ func (it *item) installProvider(ctx context.Context, c *conn) error {
 		paths[i] = u.RequestURI()
 	}
 	for _, path := range paths[:2] {
-		if _, err := insist(ctx, c, path, ""); err != nil {
+		if _, err := askTwice(ctx, c, path, ""); err != nil {
 			return err
 		}
 	}
 	return it.fetch(ctx, c, paths[2])
 }
 
-// fetch has the package, for which no client asks twice. It is the same one every time.
+// fetch downloads the package, which clients request once. It must have the same bytes every time.
 func (it *item) fetch(ctx context.Context, c *conn, path string) error {
 	c.timeout = packageTime
 	r := c.ask(ctx, path, "", true)
@@ -242,11 +242,11 @@ func (it *item) fetch(ctx context.Context, c *conn, path string) error {
 	return nil
 }
 
-// insist asks as clients ask a registry: once more after a failure that may pass, when the answer says.
-func insist(ctx context.Context, c *conn, path, token string) (reply, error) {
+// askTwice sends a request as clients send one to a registry: after a temporary failure once more, when the answer says so.
+func askTwice(ctx context.Context, c *conn, path, token string) (reply, error) {
 	c.timeout = answerTime
 	r := c.ask(ctx, path, token, true)
-	if mayPass := r.err != nil || r.status == http.StatusTooManyRequests || r.status >= 500 && r.status != http.StatusNotImplemented; mayPass {
+	if isTemporary := r.err != nil || r.status == http.StatusTooManyRequests || r.status >= 500 && r.status != http.StatusNotImplemented; isTemporary {
 		wait := time.Second
 		if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil && seconds > 0 {
 			wait = time.Duration(seconds) * time.Second

@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// Groups of modules and providers with sources of other kinds than archives. Their names begin so.
+// The groups of modules from git, and of providers. Names of modules and providers begin with their group.
 const (
 	fromGit      = "git"      // modules whose locations name tags of one repository
 	fromProvider = "provider" // providers

@@ -26,7 +26,7 @@ var levels = []level{
 	{"L6", "catalogue: 10,000 modules of 10 versions, under the load of L1 for 1 min", "pages of the index that are not in memory; one file for each package", (*world).catalogue},
 	{"L7", "ingest: 16 clients install modules of 100 KiB that nobody has had, for 1 min; then it is killed", "flushes to the disk: of the package, the ledger and the index", (*world).ingest},
 	{"L8", "soak: the mix of L1 at 500/s on 64 connections and a new module each second, with a fault every five minutes", "what is leaked", (*world).soakFor},
-	{"L9", "failing sources: 200 clients for 3 min install modules by archive and by git, and providers, every tenth of them one that nobody has had, from sources 80 ms away; 10 % of the requests for them are answered 502, 10 % reset and 10 % never answered", "requests that are never answered: they are sent again after about 1.5 s", (*world).failing},
+	{"L9", "failing sources: 200 clients for 3 min install modules by archive and by git, and providers, one of ten not cached, from sources 80 ms away; of the requests to the sources 10 % are answered 502, 10 % are reset and 10 % are never answered", "requests without an answer, which are sent again after about 1.5 s", (*world).failing},
 }
 
 // each calls do for all of the targets, by so many clients at once, until one fails. It returns how long that took.
