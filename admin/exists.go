@@ -20,8 +20,8 @@ const (
 	nearListed   = 500              // how many modules of a namespace a registry is asked for, to compare their names
 )
 
-// exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If no
-// registry can be asked, it returns remarks that say so, or an error if the ledger or the store has modules with similar names.
+// exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If that
+// cannot be found out, it returns remarks that say so.
 func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, existsWithin)
 	defer cancel()
@@ -42,13 +42,6 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 		}
 	}
 	if len(x.unasked) > 0 {
-		if x.module { // the version may be there
-			return x.unasked, nil
-		}
-		if near := x.near(ctx); len(near) > 0 {
-			text := strings.Join(x.unasked, "; ") + "; it is neither in the ledger nor in the store; similar: " + strings.Join(near, ", ")
-			return nil, absent(text + "; --force decides all the same")
-		}
 		return x.unasked, nil
 	}
 	what := d.Module.String()
