@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,7 +60,7 @@ func (w *world) failing(ctx context.Context, r *row) error {
 			r.note("%s, not cached: %d of %d", group, ill.of[group].good.Load(), ill.of[group].all.Load())
 		}
 		for _, problem := range append(well.problems.list(), ill.problems.list()...) {
-			r.note("%s", problem)
+			r.note("%s", strings.Join(strings.Fields(problem), " "))
 		}
 		if n := well.all[1].Load(); !w.quick && (n == 0 || well.good[1].Load() != n) {
 			r.wrong(fmt.Sprintf("without faults %d of %d were installed", well.good[1].Load(), n))
