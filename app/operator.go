@@ -153,8 +153,8 @@ func (a *App) openLedgerAlone(part admin.Part) (err error) {
 	return err
 }
 
-// openPackages opens what is kept. A ledger that cannot be read is damage, which verifying tells. One that was not created completely
-// is as if it were not there.
+// openPackages opens the stored packages and the ledger. If the ledger cannot be read, verify reports that as damage. A ledger that
+// was not created completely is treated as missing.
 func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 	if err := a.openStore(ctx, o); err != nil {
 		return err

@@ -185,7 +185,7 @@ var (
 	acceptAdvice = `"modproxy ledger drift" shows it, and the command that accepts it`
 )
 
-// complete imports the last bundle and follows the advice of what the import says, until that has none.
+// complete imports the last bundle and follows the advice of each message, until an import gives none.
 func (w *world) complete(far *side) {
 	t := w.near.t
 	t.Helper()

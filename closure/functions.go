@@ -206,7 +206,7 @@ var lookupFunc = function.New(&function.Spec{
 	},
 })
 
-// oneFunc returns the only element, or null if there is none.
+// oneFunc returns the only element, or null if the list is empty.
 var oneFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
 	Type: func(args []cty.Value) (cty.Type, error) {

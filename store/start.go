@@ -32,8 +32,8 @@ func (s *Store) observe(e Event) {
 	}
 }
 
-// Start counts what is kept and evicts what is over MaxSize, in the background. Observe is told of blobs that no record needs, and
-// of those that are not there although records need them.
+// Start counts the stored blobs and evicts those that exceed MaxSize, in the background. It notifies Observe of blobs that no record
+// needs, and of missing blobs that records need.
 func (s *Store) Start() {
 	s.init()
 	s.background(func(ctx context.Context) error {
