@@ -307,7 +307,7 @@ func TestCreationInterrupted(t *testing.T) {
 			write(t, read(t, whole, name), dir, name)
 		}
 		write(t, []byte("half"), dir, "key.tmp")
-		if l, err := ledger.OpenReadOnly(dir); errors.Is(err, ledger.ErrNotCreated) != (len(there) < 3) {
+		if l, err := ledger.OpenReadOnly(dir); errors.Is(err, ledger.ErrNotCreated) != (len(there) < 3) || errors.Is(err, ledger.ErrDamaged) {
 			t.Errorf("with %v, for reading: %v", there, err)
 		} else if err == nil {
 			l.Close()

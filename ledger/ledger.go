@@ -84,6 +84,6 @@ const MaxDrifts = 64
 var ErrDamaged = errors.New("the ledger is damaged")
 
 // ErrNotCreated means that a ledger has no files, or only those of a creation that was interrupted. [Open] creates it.
-var ErrNotCreated = errors.New("the ledger has no record, and was not created completely")
+var ErrNotCreated = errors.New("the ledger has no record, and was not created completely; the next start of modproxy serve creates it")
 
 var _ Ledger = (*Log)(nil)

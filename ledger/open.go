@@ -28,13 +28,13 @@ import (
 func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 
 // OpenReadOnly opens the log in a directory for reading, with what a process that has it open had acknowledged at the
-// time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it. The error is [ErrNotCreated] besides
+// time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it. The error is [ErrNotCreated]
 // if there is nothing, or nothing but what a creation that was interrupted left.
 func OpenReadOnly(dir string) (*Log, error) {
 	l := readOnly(dir)
 	if err := l.load(); err != nil {
 		if isNew, errNew := l.isNew(); errNew == nil && isNew {
-			err = fmt.Errorf("%w: %w", ErrNotCreated, err)
+			err = fmt.Errorf("%s: %w", dir, ErrNotCreated) // no damage, whatever load says
 		}
 		return nil, errors.Join(err, l.Close())
 	}

@@ -43,3 +43,20 @@ func TestKill(t *testing.T) {
 	r.residue()
 	t.Logf("%d kills, %d packages acknowledged and there, ready after %v at most; answers by status: %v", n, r.acked(), slowest, r.counts())
 }
+
+// modproxy is killed at any moment of its first start, which makes the data directory: readers find no damage, and the next start
+// goes on.
+func TestKillInFirstStart(t *testing.T) {
+	for round := range rounds(20, 300) {
+		r := newProxy(t, with{})
+		r.start()
+		time.Sleep(time.Duration(rand.Int64N(int64(120 * time.Millisecond))))
+		r.kill()
+		if err := r.check(); err != nil {
+			t.Errorf("round %d: %v", round+1, err)
+		}
+		r.start()
+		r.ready()
+		r.stop()
+	}
+}

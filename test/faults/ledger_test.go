@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/modproxy/modproxy/ledger"
 )
 
 // named is what modproxy names a package by.
@@ -135,6 +137,14 @@ func (r *proxy) printed(each func(n named, sum string), args ...string) error {
 // record, records stay what they were, and what was told to be another is in it.
 // It is called with mu held.
 func (r *proxy) checkLedger() error {
+	if len(r.acks) == 0 && len(r.pins) == 0 {
+		l, err := ledger.OpenReadOnly(filepath.Join(r.data, "ledger"))
+		if errors.Is(err, ledger.ErrNotCreated) {
+			return nil // it was ended while it made the ledger, which the next start goes on with
+		} else if err == nil {
+			l.Close()
+		}
+	}
 	is := map[string]string{}
 	err := r.printed(func(n named, sum string) { is[n.path()] = sum }, "ledger", "show")
 	if err != nil {
