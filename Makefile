@@ -2,13 +2,12 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race fuzz nightly bench load clients real hostile faults mutants tools clean
+.PHONY: build test check race scripts fuzz nightly bench load clients real hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
 
-test: build check race ## everything: static checks, all tests under -race, a short fuzz of every parser
-	FUZZTIME=$${FUZZTIME:-3s} tools/fuzz.sh
+test: build check race scripts ## everything: static checks, all tests under -race, the scripts with the real clients
 
 check: ## gofmt, vet, staticcheck, govulncheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
@@ -16,15 +15,20 @@ check: ## gofmt, vet, staticcheck, govulncheck
 	$(STATICCHECK) ./...
 	tools/vulncheck.sh
 
-race: tools ## all tests, with the real clients, under the race detector
-	RIG_CLIENTS=both go test -race -timeout 60m ./...
+race: tools ## all tests but the scripts, under the race detector
+	go test -race -timeout 60m -skip '^TestScripts$$' ./...
 	go test -run '^TestHostile$$/^memory$$' ./closure # takes gigabytes under the race detector, and is left out there
+
+scripts: tools ## what users see: every script with Terraform or OpenTofu, as its name chooses
+	go test -timeout 60m -run '^TestScripts$$' ./cmd/modproxy
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
 
-nightly: tools ## all tests of packages in full length: the property tests of bundles and addresses, with the real clients
-	RIG_LONG=1 RIG_CLIENTS=both go test -count 1 -timeout 120m $$(go list ./... | grep -v /test/)
+nightly: tools ## what "make test" runs in part, in full: property tests, every script with both clients under the race detector, 10 s of every fuzz target
+	RIG_LONG=1 go test -count 1 -timeout 120m -skip '^TestScripts$$' $$(go list ./... | grep -v /test/)
+	RIG_CLIENTS=both go test -race -count 1 -timeout 120m -run '^TestScripts$$' ./cmd/modproxy
+	tools/fuzz.sh
 
 bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/main.go; BENCH has its flags
 	go test -run '^$$' -bench . -benchmem ./...

@@ -82,6 +82,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"os/exec"
@@ -148,7 +149,7 @@ func TestScripts(t *testing.T) {
 	}
 	clients := rig.Clients(t)
 	scripts := map[string][]string{}
-	for i, script := range all {
+	for _, script := range all {
 		text, err := os.ReadFile(script)
 		if err != nil {
 			t.Fatal(err)
@@ -156,7 +157,7 @@ func TestScripts(t *testing.T) {
 		if stopLine.Match(text) {
 			t.Errorf("%s: \"stop\" would end the script", script)
 		}
-		for _, client := range clientsOf(text, clients, i) {
+		for _, client := range clientsOf(script, text, clients) {
 			scripts[client] = append(scripts[client], script)
 		}
 	}
@@ -165,18 +166,18 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// clientsOf returns the names of the clients that a script runs with: "" if it has none.
-// Both run what tells them apart, and everything if RIG_CLIENTS is "both" or no client may
-// be missing; else they take turns by the number of the script.
-func clientsOf(script []byte, clients map[string]string, number int) []string {
+// clientsOf returns the names of the clients that a script runs with: "" if it has none. Both run a script that tells them apart, and
+// every script if RIG_CLIENTS is "both"; else the name of the script chooses one of them.
+func clientsOf(name string, script []byte, clients map[string]string) []string {
 	names := slices.Sorted(maps.Keys(clients))
 	switch {
 	case !clientLine.Match(script):
 		return []string{""}
-	case len(names) < 2 || rig.Required() || os.Getenv("RIG_CLIENTS") == "both" || clientCondition.Match(script):
+	case len(names) < 2 || os.Getenv("RIG_CLIENTS") == "both" || clientCondition.Match(script):
 		return names
 	}
-	return names[number%2 : number%2+1]
+	i := crc32.ChecksumIEEE([]byte(filepath.Base(name))) % 2
+	return names[i : i+1]
 }
 
 func runScripts(t *testing.T, scripts []string, name, program string) {
