@@ -18,7 +18,7 @@ import (
 const verb = "read-configuration"
 
 // edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
-const edition = 9
+const edition = 10
 
 // Bounds of a child.
 const (

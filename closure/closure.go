@@ -84,6 +84,8 @@ type Arg struct {
 	Dynamic string          `json:"dynamic,omitempty"`
 	// Of are the variables of the directory that the value is made of, sorted.
 	Of []string `json:"of,omitempty"`
+
+	left bool // Reader.Read did not evaluate it, as a variable of it is not among Options.Passed
 }
 
 // Requirement is a provider that a module requires, or uses without saying so.
@@ -140,6 +142,9 @@ type Options struct {
 	Submodules bool `json:"submodules,omitempty"`
 	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
 	Vars map[string]Arg `json:"vars,omitempty"`
+	// Passed names variables among Vars that change something in the packages that Dir calls. The others of Vars count only if
+	// they change a source or a version in Dir.
+	Passed map[string]bool `json:"-"`
 	// Environment and Given are texts that are given to a root module by TF_VAR_… and by -var. Files count more than Environment,
 	// and Given counts most.
 	Environment map[string]string `json:"environment,omitempty"`

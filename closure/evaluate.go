@@ -63,6 +63,9 @@ func (s *scope) eval(e hcl.Expression) value {
 		v := s.reference(root, name)
 		maps.Copy(out.of, v.of)
 		out.variable = out.variable || v.variable
+		if out.why != "" {
+			continue
+		}
 		if v.why != "" {
 			why := "refers to " + refText(ref) + ", which " + v.why
 			if len(why) > maxReason {
@@ -70,7 +73,7 @@ func (s *scope) eval(e hcl.Expression) value {
 			}
 			if s.client == OpenTofu || v.wrong {
 				out.why, out.wrong = why, v.wrong
-				return out
+				continue // the variables of other references are of interest
 			}
 			unknown = cmp.Or(unknown, why)
 			if v.Value == cty.NilVal {
@@ -85,6 +88,9 @@ func (s *scope) eval(e hcl.Expression) value {
 			roots[root] = map[string]cty.Value{}
 		}
 		roots[root][name] = v.Value
+	}
+	if out.why != "" {
+		return out
 	}
 	for root, members := range roots {
 		if _, whole := ctx.Variables[root]; !whole {

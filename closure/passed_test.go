@@ -22,7 +22,8 @@ func TestConstantsInPackages(t *testing.T) {
 	modules := txtar.Parse([]byte(`
 -- modules/acme/outer/aws/1.0.0/main.tf --
 variable "name" {
-  const = true
+  const   = true
+  default = "inner"
 }
 variable "want" {
   const   = true
@@ -74,6 +75,39 @@ module "hands" {
   other  = var.other
 }
 -- modules/acme/only/aws/1.0.0/main.tf --
+-- modules/acme/other/aws/1.0.0/main.tf --
+-- modules/acme/far/aws/1.0.0/main.tf --
+variable "settings" {
+  const   = true
+  type    = object({ on = optional(string, "inner"), more = optional(string) })
+  default = {}
+}
+module "below" {
+  source = "./below"
+  name   = join("", [var.settings.on])
+}
+-- modules/acme/far/aws/1.0.0/below/main.tf --
+variable "name" {
+  const = true
+}
+module "hands" {
+  source = "registry.acme.example/acme/hands/aws"
+  on     = var.name
+  other  = "far"
+}
+-- modules/acme/farther/aws/1.0.0/main.tf --
+variable "first" {
+  const   = true
+  default = ""
+}
+variable "second" {
+  const   = true
+  default = "other"
+}
+module "far" {
+  source   = "registry.acme.example/acme/far/aws"
+  settings = { on = "${var.first}${var.second}", more = null }
+}
 -- modules/acme/handed/aws/1.0.0/main.tf --
 variable "name" {
   const = true
@@ -96,11 +130,13 @@ module "handed" {
 				Calls: map[string]string{
 					"default": `source = "registry.acme.example/acme/outer/aws"` + "\nname = \"inner\"",
 					"given":   `source = "registry.acme.example/acme/outer/aws"` + "\nname = trimsuffix(\"inner-x\", \"-x\")\nwant = { version = \"2.0.0\" }",
+					"hands":   `source = "registry.acme.example/acme/hands/aws"`,
+					"handsOn": `source = "registry.acme.example/acme/hands/aws"` + "\non = \"only\"",
+					"far":     `source = "registry.acme.example/acme/far/aws"`,
+					"farOn":   `source = "registry.acme.example/acme/far/aws"` + "\nsettings = { on = \"innermost\" }",
+					"farther": `source = "registry.acme.example/acme/farther/aws"`,
+					"farBoth": `source = "registry.acme.example/acme/farther/aws"` + "\nfirst = \"out\"\nsecond = \"er\"",
 				},
-			}
-			if client == "terraform" { // for OpenTofu, which knows every variable, values are followed one package far
-				i.Calls["hands"] = `source = "registry.acme.example/acme/hands/aws"`
-				i.Calls["handsOn"] = `source = "registry.acme.example/acme/hands/aws"` + "\non = \"only\""
 			}
 			installed, err := i.Get(t.Context(), program)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,8 +52,8 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	if t.digest.IsZero() { // and nothing is kept
 		return r.one(ctx, t, o)
 	}
-	given := o.Vars
-	o.Vars = nil
+	given, passed := o.Vars, o.Passed
+	o.Vars, o.Passed = nil, nil
 	c, err := r.one(ctx, t, o)
 	if err != nil || len(given) == 0 {
 		return c, err
@@ -61,8 +62,8 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	o.Vars = map[string]Arg{}
 	for before := -1; len(o.Vars) > before; {
 		before = len(o.Vars)
-		for _, name := range c.Variables {
-			if arg, ok := given[name]; ok {
+		for name, arg := range given {
+			if passed[name] || slices.Contains(c.Variables, name) {
 				o.Vars[name] = Arg{Value: arg.Value, Dynamic: arg.Dynamic}
 			}
 		}
@@ -79,7 +80,7 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 			for _, of := range arg.Of {
 				_, isGiven := given[of]
 				if _, counts := o.Vars[of]; isGiven && !counts {
-					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Of: arg.Of}
+					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Of: arg.Of, left: true}
 				}
 			}
 		}

@@ -101,6 +101,7 @@ const (
 	maxStarts = 20_000  // of a walk
 	maxFollow = 100_000 // calls that a walk follows
 	maxWays   = 16      // of calling one directory with other arguments
+	maxRounds = 16      // of a walk
 )
 
 // Walk finds the closure of starts, and calls each with what it finds, one at a time. What cannot be had is told, and the
@@ -111,12 +112,13 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	if len(starts) > maxStarts {
 		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
 	}
-	run := &walk{Walker: w, each: each, places: map[place]*ways{}, told: map[string]bool{}}
+	run := &walk{Walker: w, each: each, passed: map[place]map[string]bool{}, told: map[string]bool{}}
 	type name struct {
 		Client
 		root string
 	}
 	named := map[name]*root{}
+	var tasks []task
 	for _, s := range starts {
 		of := named[name{s.Client, s.Root}]
 		if of == nil || s.Root == "" {
@@ -132,10 +134,12 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 			}
 		}
 		if s.IsCall() {
-			run.follow(ctx, task{client: s.Client, from: of.node, call: s.Call})
+			tasks = append(tasks, task{client: s.Client, from: of.node, call: s.Call})
 		}
 	}
-	run.workers.Wait()
+	for round := 1; round == 1 || run.grown && round <= maxRounds && ctx.Err() == nil; round++ {
+		run.round(ctx, tasks, round == maxRounds)
+	}
 	if w.Providers {
 		run.providers(ctx)
 	}
@@ -144,4 +148,17 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	}
 	run.tellCycles()
 	return nil
+}
+
+// round follows all calls. Which variables a package passes on to others that make a difference there is known only when these were
+// read. The next round goes by it, and reads and tells only what is new.
+func (r *walk) round(ctx context.Context, tasks []task, last bool) {
+	r.places, r.count, r.grown, r.last = map[place]*ways{}, 0, false, last
+	for _, root := range r.roots {
+		root.node.edges = nil
+	}
+	for _, t := range tasks {
+		r.follow(ctx, t)
+	}
+	r.workers.Wait()
 }

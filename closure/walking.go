@@ -27,6 +27,9 @@ type walk struct {
 	workers sync.WaitGroup
 	roots   []*root
 	places  map[place]*ways
+	passed  map[place]map[string]bool // variables that change something in what the directory calls, see Options.Passed
+	grown   bool                      // there are more in passed than at the beginning of the round
+	last    bool                      // no round follows
 	told    map[string]bool
 	each    func(Found)
 }
@@ -59,6 +62,11 @@ type node struct {
 	chain     []Step // the first calls that led to it
 	edges     []edge
 	providers []Requirement
+
+	at        place
+	variables []string       // that change sources and versions in it
+	from      *node          // which has the first call that led to it
+	args      map[string]Arg // of that call
 }
 
 // edge is a call of a node, with those of directories that lead to it.
@@ -218,8 +226,11 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 		}
 	}
 	to, err := r.enter(ctx, t, f, p)
-	if err != nil {
+	switch {
+	case err != nil:
 		tell(Trouble, fmt.Errorf("%s: %w", f.Module, err))
+		return
+	case to == nil:
 		return
 	}
 	r.mu.Lock()

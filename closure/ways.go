@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"sync"
@@ -22,8 +23,9 @@ type place struct {
 
 // ways are the ways in which a directory was called. It is read again only if that may make a difference.
 type ways struct {
-	mu  sync.Mutex
-	all []way
+	mu        sync.Mutex
+	all       []way
+	variables map[string]bool // that make a difference in some way, there or in what the directory calls
 }
 
 // way is what a directory calls if it is called with some arguments.
@@ -34,15 +36,22 @@ type way struct {
 	err error
 }
 
-// fits reports whether it makes no difference to call with args.
-func (w way) fits(args map[string]Arg) bool {
-	return !slices.ContainsFunc(w.variables, func(name string) bool {
+// fits reports whether it makes no difference to call with args, in the directory and in what it passes variables on to.
+func (w way) fits(args map[string]Arg, passed map[string]bool) bool {
+	differs := func(name string) bool {
 		a, b := w.args[name], args[name]
 		return string(a.Value) != string(b.Value) || a.Dynamic != b.Dynamic
-	})
+	}
+	for name := range passed {
+		if differs(name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(w.variables, differs)
 }
 
-// enter returns the node of the directory that f has, and has the calls in it followed if it is new.
+// enter returns the node of the directory that f has, and has the calls in it followed if it is new. It returns nil if the next
+// round knows more of the arguments.
 func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
 	at := place{t.client, f.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
 	r.mu.Lock()
@@ -53,8 +62,16 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 	r.mu.Unlock()
 	here.mu.Lock()
 	defer here.mu.Unlock()
+	passed := r.passedOn(at)
+	if here.variables == nil {
+		here.variables = map[string]bool{}
+	}
+	maps.Copy(here.variables, passed)
+	if r.passOn(t, here.variables) {
+		return nil, nil
+	}
 	for _, w := range here.all {
-		if w.fits(t.call.Args) {
+		if w.fits(t.call.Args, passed) {
 			return w.node, w.err
 		}
 	}
@@ -63,7 +80,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 	}
 	tree := Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
 	c, err := r.Reader.Read(ctx, tree, Options{
-		Client: t.client, Dir: at.dir, Vars: t.call.Args, Submodules: at.all, CallsOnly: r.CallsOnly,
+		Client: t.client, Dir: at.dir, Vars: t.call.Args, Passed: passed, Submodules: at.all, CallsOnly: r.CallsOnly,
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -72,7 +89,15 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		here.all = append(here.all, way{args: t.call.Args, err: err})
 		return nil, err
 	}
-	w := way{c.Variables, t.call.Args, &node{module: f.Module, chain: f.Chain, providers: c.Providers}, nil}
+	for _, name := range c.Variables {
+		here.variables[name] = true
+	}
+	if r.passOn(t, here.variables) {
+		return nil, nil
+	}
+	w := way{c.Variables, t.call.Args, &node{
+		module: f.Module, chain: f.Chain, providers: c.Providers, at: at, variables: c.Variables, from: t.from, args: t.call.Args,
+	}, nil}
 	here.all = append(here.all, w)
 	for _, problem := range c.Problems {
 		r.tell(problem.Place(), Found{
@@ -84,6 +109,50 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		r.follow(ctx, task{client: t.client, from: w.node, call: call})
 	}
 	return w.node, nil
+}
+
+// passedOn returns the variables that change something in what the directory at calls, as far as that is known.
+func (r *walk) passedOn(at place) map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.passed[at])
+}
+
+// passOn adds to r.passed the variables of the caller that the arguments of t for variables are made of. It does so for the first
+// caller of the caller, too, and so on. It reports whether the call has to wait for the next round, because such an argument was not
+// evaluated in this one.
+func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
+	for name, arg := range t.call.Args {
+		later = later || arg.left && variables[name] && !r.last
+	}
+	r.mu.Lock()
+	grown := false
+	for n, args := t.from, t.call.Args; n.from != nil && len(variables) > 0; n, args = n.from, n.args {
+		added := map[string]bool{}
+		for name, arg := range args {
+			if !variables[name] {
+				continue
+			}
+			for _, of := range arg.Of {
+				if _, counts := slices.BinarySearch(n.variables, of); !counts && !r.passed[n.at][of] {
+					added[of] = true
+				}
+			}
+		}
+		if len(added) > 0 && r.passed[n.at] == nil {
+			r.passed[n.at] = map[string]bool{}
+		}
+		maps.Copy(r.passed[n.at], added)
+		variables, grown = added, grown || len(added) > 0
+	}
+	r.grown = r.grown || grown
+	r.mu.Unlock()
+	if grown && r.last {
+		r.tell("", Found{Kind: Trouble, Client: t.client, Chain: t.from.chain, Module: t.from.module, Subdir: t.from.at.dir, Err: fmt.Errorf(
+			"%s: its variables are passed on through more packages than %d rounds follow; modules that depend on them may be missing",
+			t.from.module, maxRounds)})
+	}
+	return later
 }
 
 // tellCycles tells which modules call themselves, with others between.
