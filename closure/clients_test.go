@@ -1,6 +1,8 @@
 package closure_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,6 +126,27 @@ func TestConstants(t *testing.T) {
 					t.Errorf("-asked for by %s +read\n%s\n%s\n%+v", client, diff, output, c)
 				}
 			})
+		}
+	}
+}
+
+// Every function that a client has is evaluated, or known not to be: a call of one that is not there looks like an error, which "try"
+// passes over.
+func TestFunctions(t *testing.T) {
+	for client, program := range rig.Evaluating(t) {
+		cmd := exec.CommandContext(t.Context(), program, "metadata", "functions", "-json")
+		cmd.Env = []string{"HOME=" + t.TempDir(), "CHECKPOINT_DISABLE=1"}
+		text, err := cmd.Output()
+		var has struct {
+			Signatures map[string]any `json:"function_signatures"`
+		}
+		if err := errors.Join(err, json.Unmarshal(text, &has)); err != nil || len(has.Signatures) < 100 {
+			t.Fatalf("%s: %v, %d functions", client, err, len(has.Signatures))
+		}
+		for name := range has.Signatures {
+			if !closure.IsFunction(closure.Client(client), name) {
+				t.Errorf("%s has a function %s", client, name)
+			}
 		}
 	}
 }

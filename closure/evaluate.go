@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+	"github.com/zclconf/go-cty/cty/function"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
@@ -36,6 +37,9 @@ type scope struct {
 	// values are those of variables and locals that were evaluated, by reference. One that is being evaluated has
 	// neither a value nor a reason.
 	values map[string]value
+
+	callable map[string]function.Function // see functions
+	called   string                       // a function that was called and is not evaluated
 }
 
 // eval returns the value of e.
@@ -55,7 +59,7 @@ func (s *scope) eval(e hcl.Expression) value {
 		return out
 	}
 	roots := map[string]map[string]cty.Value{"var": {}, "local": {}}
-	ctx := &hcl.EvalContext{Functions: functions, Variables: map[string]cty.Value{}}
+	ctx := &hcl.EvalContext{Functions: s.functions(), Variables: map[string]cty.Value{}}
 	unknown := ""
 	for _, ref := range refs {
 		root := ref.RootName()
@@ -97,8 +101,12 @@ func (s *scope) eval(e hcl.Expression) value {
 			ctx.Variables[root] = cty.ObjectVal(members)
 		}
 	}
+	s.called = ""
 	v, diags := e.Value(ctx)
 	if out.Value, out.why, out.wrong = known(v, diags); out.why != "" && !out.wrong {
+		if s.called != "" {
+			out.why = notCalled(s.called)
+		}
 		out.why = cmp.Or(unknown, out.why)
 	}
 	return out
@@ -121,6 +129,10 @@ func refText(ref hcl.Traversal) string {
 	return fmt.Sprintf("%.80s", name)
 }
 
+func notCalled(name string) string {
+	return fmt.Sprintf("calls the function %.80s, which is not evaluated", name)
+}
+
 // known returns a value that was evaluated, or why it is not known, and whether that is because it cannot be evaluated.
 func known(v cty.Value, diags hcl.Diagnostics) (_ cty.Value, why string, wrong bool) {
 	for _, d := range diags {
@@ -128,7 +140,7 @@ func known(v cty.Value, diags hcl.Diagnostics) (_ cty.Value, why string, wrong b
 		switch {
 		case d.Severity != hcl.DiagError:
 		case ok:
-			return cty.NilVal, fmt.Sprintf("calls the function %.80s, which is not evaluated", call.CalledFunctionName()), false
+			return cty.NilVal, notCalled(call.CalledFunctionName()), false
 		default:
 			return cty.NilVal, "cannot be evaluated: " + d.Summary, true
 		}

@@ -7,3 +7,9 @@ var (
 	MayCall  = mayCall
 	Describe = describe
 )
+
+// IsFunction reports whether calls of a function of a client are evaluated, or are known not to be.
+func IsFunction(c Client, name string) bool {
+	_, ok := (&scope{client: c}).functions()[name]
+	return ok
+}

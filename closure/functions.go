@@ -13,9 +13,9 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions are those of the language that are evaluated, also in the namespace core: what they return depends on their arguments
-// only, and is about as large (internal/lang/functions.go of both clients). A call of another one is not known.
-var functions = func() map[string]function.Function {
+// evaluated are the functions of the language that are evaluated, also in the namespace core: what they return depends on their
+// arguments only, and is about as large (internal/lang/functions.go of both clients).
+var evaluated = func() map[string]function.Function {
 	all := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "can": tryfunc.CanFunc, "ceil": stdlib.CeilFunc, "chomp": stdlib.ChompFunc,
 		"coalescelist": stdlib.CoalesceListFunc, "compact": stdlib.CompactFunc, "concat": stdlib.ConcatFunc,
@@ -35,10 +35,14 @@ var functions = func() map[string]function.Function {
 		"tostring": conversion(cty.String), "tonumber": conversion(cty.Number), "tobool": conversion(cty.Bool),
 		"tolist": conversion(cty.List(cty.DynamicPseudoType)), "toset": conversion(cty.Set(cty.DynamicPseudoType)),
 		"tomap": conversion(cty.Map(cty.DynamicPseudoType)),
+
+		"alltrue": quantifier(false), "anytrue": quantifier(true), "chunklist": stdlib.ChunklistFunc, "csvdecode": stdlib.CSVDecodeFunc,
+		"formatdate": stdlib.FormatDateFunc, "indent": indentFunc, "index": indexFunc, "log": stdlib.LogFunc, "matchkeys": matchkeysFunc,
+		"pow": stdlib.PowFunc, "range": stdlib.RangeFunc, "setproduct": setProductFunc, "sum": sumFunc, "timeadd": stdlib.TimeAddFunc,
+		"transpose": transposeFunc,
 	}
-	for name, f := range maps.Clone(all) {
-		all["core::"+name] = f
-	}
+	maps.Copy(all, textFunctions)
+	maps.Copy(all, cidrFunctions)
 	return all
 }()
 
