@@ -29,6 +29,8 @@ type Reported struct {
 	Audit   bool           `json:"audit,omitempty"` // refused or not, it would be served
 	// Conditions are those of the rules that allow it to some client, unless one of these has none.
 	Conditions []policy.Conditions `json:"conditions,omitempty"`
+	// DistinguishVersions reports whether there are rules about some versions of its module only.
+	DistinguishVersions bool `json:"distinguish_versions,omitempty"`
 }
 
 // report lists the verdicts by module and version.
@@ -67,7 +69,7 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 		}
 		out := Reported{
 			Name: NameOf(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
-			Conditions: rules.ConditionsOf(v),
+			Conditions: rules.ConditionsOf(v), DistinguishVersions: rules.DistinguishVersions(v.Module),
 		}
 		if verdict.Rule != nil {
 			out.Place = verdict.Rule.Place

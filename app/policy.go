@@ -47,6 +47,7 @@ func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 		one := policy.Rule{
 			Place: set.Places[i], Allow: rule.Allow, Deny: rule.Deny, Versions: rule.Versions, Groups: rule.Groups,
 			MinAge: rule.MinAge, Reason: rule.Reason, Approval: rule.Approval != "",
+			LockFiles: rule.AllowLocked,
 		}
 		if err := checkHost(c, rule); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", one.Place, err))

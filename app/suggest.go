@@ -19,34 +19,45 @@ import (
 type Served struct {
 	modproxy.ModuleVersion
 	Conditions []policy.Conditions
+	Exact      bool // a rule about all versions of the module would allow more than the rules in force
 }
 
 // Suggest returns a file for policy.files that allows the modules and providers that were served and no others, on the same
 // conditions; with bounds, from the lowest of the versions to the highest. If the versions of a module have different conditions,
-// each has rules of its own. The error of Suggest is about one that no rule can be about.
+// or one of them is Exact, each has rules of its own. What lock files allow, rules about the same lock files allow. The error of
+// Suggest is about one that no rule can be about.
 func Suggest(served []Served, bounds bool) ([]byte, error) {
-	byModule := map[modproxy.Module][]modproxy.Version{}              // by folded module
 	conditions := map[modproxy.Module]map[string][]modproxy.Version{} // by folded module and the lines of a rule
+	exact := map[modproxy.Module]bool{}                               // by folded module
+	locks := map[string]bool{}                                        // rules about lock files
 	for _, v := range served {
 		version, err := modproxy.ParseVersion(v.Version)
 		if err != nil {
 			return nil, err
 		}
+		var others []policy.Conditions
+		for _, c := range v.Conditions {
+			if len(c.LockFiles) == 0 {
+				others = append(others, c)
+				continue
+			}
+			locks["  - allow_locked: "+listText(c.LockFiles)+"\n"+conditionLines([]policy.Conditions{c})] = true
+		}
 		m := v.Module.Folded()
-		byModule[m] = append(byModule[m], version)
+		locked := len(others) < len(v.Conditions)
+		exact[m] = exact[m] || v.Exact || locked
+		if locked && len(others) == 0 {
+			continue
+		}
 		if conditions[m] == nil {
 			conditions[m] = map[string][]modproxy.Version{}
 		}
-		lines := conditionLines(v.Conditions)
+		lines := conditionLines(others)
 		conditions[m][lines] = append(conditions[m][lines], version)
 	}
-	modules := make([]modproxy.Module, 0, len(byModule))
-	for m := range byModule {
-		modules = append(modules, m)
-	}
-	slices.SortFunc(modules, func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) })
+	modules := slices.SortedFunc(maps.Keys(conditions), func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) })
 	none := ""
-	if len(modules) == 0 {
+	if len(modules)+len(locks) == 0 {
 		none = " []"
 	}
 	var b bytes.Buffer
@@ -54,7 +65,7 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 		"#   policy: {default: deny, files: [this file]}\nrules:%s\n", none)
 	group := ""
 	for _, m := range modules {
-		groups := conditions[m]
+		groups, each := conditions[m], exact[m]
 		m.Host = hostname.Display(m.Host) // which a rule has to have
 		if _, err := policy.ParsePattern(m.String()); err != nil {
 			return nil, err
@@ -66,7 +77,7 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 		for _, rules := range slices.Sorted(maps.Keys(groups)) {
 			constraints := []string{""}
 			switch {
-			case len(groups) > 1: // a span may have versions with other conditions in it
+			case each, len(groups) > 1: // a span may have versions with other conditions in it
 				constraints = exactly(groups[rules])
 			case bounds:
 				constraints = spans(groups[rules])
@@ -82,6 +93,12 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 			}
 		}
 	}
+	for i, rule := range slices.Sorted(maps.Keys(locks)) {
+		if i == 0 {
+			b.WriteString("  # what lock files list\n")
+		}
+		b.WriteString(rule)
+	}
 	return b.Bytes(), nil
 }
 
@@ -91,11 +108,7 @@ func conditionLines(all []policy.Conditions) string {
 	for _, c := range all {
 		var b strings.Builder
 		if len(c.Groups) > 0 {
-			var quoted []string
-			for _, g := range c.Groups {
-				quoted = append(quoted, strconv.Quote(g))
-			}
-			fmt.Fprintf(&b, "    groups: [%s]\n", strings.Join(quoted, ", "))
+			fmt.Fprintf(&b, "    groups: %s\n", listText(c.Groups))
 		}
 		if c.MinAge > 0 {
 			fmt.Fprintf(&b, "    min_age: %s\n", ageText(c.MinAge))
@@ -107,6 +120,15 @@ func conditionLines(all []policy.Conditions) string {
 	}
 	slices.Sort(rules)
 	return strings.Join(rules, "\x00")
+}
+
+// listText returns a list of texts as the configuration has it.
+func listText(list []string) string {
+	quoted := make([]string, len(list))
+	for i, text := range list {
+		quoted[i] = strconv.Quote(text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // ageText returns a duration as the configuration has it, in days if it can be.

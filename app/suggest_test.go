@@ -130,3 +130,93 @@ func TestSuggestReads(t *testing.T) {
 		t.Errorf("%v\n%s", err, again)
 	}
 }
+
+// Rules that are suggested from rules in force allow nothing that those do not allow: neither other content than a lock file
+// lists, nor versions that the rules are not about.
+func TestSuggestLoosensNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	right, wrong := modproxy.Sum("h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="), modproxy.Sum("h1:"+strings.Repeat("A", 43)+"=")
+	locked := func(names ...string) (text string) {
+		for _, name := range names {
+			text += "r.example.com/acme/" + name + "/aws 1.0.0 " + string(right) + "\n"
+		}
+		return text
+	}
+	for name, text := range map[string]string{
+		"all.lock": locked("locked", "both", "plain", "beside"), "infra \"1\".lock": locked("infra"),
+		"force.yaml": `rules:
+  - allow_locked: [all*.lock]
+  - allow_locked: ['infra "1".lock']
+    groups: [infra]
+  - allow: r.example.com/acme/both/aws
+    approval: required
+  - allow: r.example.com/acme/plain/aws
+  - allow: r.example.com/acme/ranged/aws
+    versions: "!= 1.1.0"
+  - allow: r.example.com/acme/holed/aws
+  - deny: r.example.com/acme/holed/aws
+    versions: "1.1.0"
+`} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(file string) *policy.Rules {
+		c := config.Default().WithRules(file)
+		c.Policy.Default = "deny"
+		rules, err := app.PolicyOf(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rules
+	}
+	force := read("force.yaml")
+	served := map[modproxy.ModuleVersion]bool{} // by version; true if audit mode served it
+	var all []app.Served
+	for _, one := range []string{
+		"locked 1.0.0", "both 1.0.0", "both 2.0.0", "plain 1.0.0", "infra 1.0.0", "ranged 1.0.0", "ranged 2.0.0",
+		"holed 1.0.0", "holed 2.0.0", "beside 2.0.0", "free 1.0.0",
+	} {
+		name, version, _ := strings.Cut(one, " ")
+		v := modproxy.Module{Host: "r.example.com", Namespace: "acme", Name: name, System: "aws"}.At(version)
+		served[v] = true
+		all = append(all, app.Served{ModuleVersion: v, Conditions: force.ConditionsOf(v), Exact: force.DistinguishVersions(v.Module)})
+	}
+	for _, bounds := range []bool{false, true} {
+		text, err := app.Suggest(all, bounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile("policy.yaml", text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		suggested := read("policy.yaml")
+		for v := range served {
+			for _, version := range []string{"1.0.0", "1.1.0", "2.0.0", "3.0.0"} {
+				v := v.At(version)
+				for _, groups := range [][]string{nil, {"infra"}} {
+					for _, sum := range []modproxy.Sum{right, wrong} {
+						decide := func(rules *policy.Rules) policy.Outcome {
+							parsed, err := modproxy.ParseVersion(version)
+							if err != nil {
+								t.Fatal(err)
+							}
+							return rules.For(v.Module, groups).Decide(parsed, policy.Facts{Sum: sum}, policy.Decided{}, time.Time{}).Outcome
+						}
+						was, is := decide(force), decide(suggested)
+						free := v.Name == "free" || v.Name == "beside" && version == "2.0.0" // no rule is about it, and it was served
+						if is == policy.Allowed && was != policy.Allowed && !free || served[v] && is != was && !free {
+							t.Errorf("%s for %v, with the content %s: %s, was %s in\n%s", v, groups, sum, is, was, text)
+						}
+						if free && served[v] && is != policy.Allowed {
+							t.Errorf("%s: %s in\n%s", v, is, text)
+						}
+					}
+				}
+			}
+		}
+		if got := strings.Count(string(text), "allow_locked"); got != 2 {
+			t.Errorf("%d rules about lock files in\n%s", got, text)
+		}
+	}
+}

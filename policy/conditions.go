@@ -9,33 +9,58 @@ import (
 
 // Conditions are those of a rule that allows.
 type Conditions struct {
-	Groups   []string      `json:"groups,omitempty"`
-	MinAge   time.Duration `json:"min_age,omitempty"`
-	Approval bool          `json:"approval,omitempty"`
+	Groups    []string      `json:"groups,omitempty"`
+	MinAge    time.Duration `json:"min_age,omitempty"`
+	Approval  bool          `json:"approval,omitempty"`
+	LockFiles []string      `json:"lock_files,omitempty"` // as in [Rule]: the rule allows only what these files list
 }
 
-// ConditionsOf returns the conditions of each rule that allows a version, each once, for whatever client. It is empty if one of
-// these rules has no condition, if a lock file lists the version, or if there is no such rule.
+func (c Conditions) isZero() bool {
+	return len(c.Groups) == 0 && c.MinAge == 0 && !c.Approval && len(c.LockFiles) == 0
+}
+
+func (c Conditions) equal(o Conditions) bool {
+	return slices.Equal(c.Groups, o.Groups) && c.MinAge == o.MinAge && c.Approval == o.Approval && slices.Equal(c.LockFiles, o.LockFiles)
+}
+
+// ConditionsOf returns the conditions of each rule that allows a version, each once, for whatever client. The content of the version
+// does not count. ConditionsOf returns nil if one of these rules has no condition, or if there is no such rule.
 func (r *Rules) ConditionsOf(v modproxy.ModuleVersion) (all []Conditions) {
 	v, _ = v.Origin()
 	version, err := modproxy.ParseVersion(v.Version)
-	if err != nil || len(r.locked[fold(v)]) > 0 {
+	if err != nil {
 		return nil
 	}
+	var rules []*Rule
 	for _, rule := range r.forAnybody(v.Module).allow {
-		if !rule.Versions.Allows(version) {
-			continue
+		if rule.Versions.Allows(version) {
+			rules = append(rules, rule)
 		}
-		c := Conditions{rule.Groups, rule.MinAge, rule.Approval}
-		if len(c.Groups) == 0 && c.MinAge == 0 && !c.Approval {
+	}
+	for _, l := range r.locked[fold(v)] {
+		rules = append(rules, l.rule)
+	}
+	for _, rule := range rules {
+		c := Conditions{rule.Groups, rule.MinAge, rule.Approval, rule.LockFiles}
+		if c.isZero() {
 			return nil
 		}
-		same := func(o Conditions) bool {
-			return slices.Equal(o.Groups, c.Groups) && o.MinAge == c.MinAge && o.Approval == c.Approval
-		}
-		if !slices.ContainsFunc(all, same) {
+		if !slices.ContainsFunc(all, c.equal) {
 			all = append(all, c)
 		}
 	}
 	return all
+}
+
+// DistinguishVersions reports whether there are rules about some versions of m only, so that a rule about all versions may allow more.
+func (r *Rules) DistinguishVersions(m modproxy.Module) bool {
+	s := r.forAnybody(m)
+	some := func(rule *Rule) bool { return !rule.Versions.IsZero() }
+	if slices.ContainsFunc(s.deny, some) {
+		return true
+	}
+	plain := func(rule *Rule) bool {
+		return !some(rule) && Conditions{rule.Groups, rule.MinAge, rule.Approval, nil}.isZero()
+	}
+	return !slices.ContainsFunc(s.allow, plain) && (s.locked || slices.ContainsFunc(s.allow, some))
 }

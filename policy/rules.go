@@ -22,6 +22,8 @@ type Rule struct {
 	Allow  Pattern
 	Deny   Pattern
 	Locked []Locked // of an allow_locked; not nil there, and may be empty
+	// LockFiles are the names of the lock files of an allow_locked, as the configuration has them, in which * stands for anything.
+	LockFiles []string `json:",omitempty"`
 
 	// Versions are allowed as [modproxy.Constraint.Allows] has it, and denied as [modproxy.Constraint.Covers] has it.
 	Versions modproxy.Constraint `json:",omitzero"`

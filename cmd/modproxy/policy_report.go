@@ -77,8 +77,10 @@ DIR is read by this command, and its modules by the proxy.
 
 --suggest prints rules instead, as a file for policy.files: they allow the modules
 and providers that were served, each by its name, on the conditions of the rules in
-force: groups, min_age and approval. What is denied, blocked or rejected, or waits for
-approval and was therefore not served, is left out.`,
+force: groups, min_age and approval. If the rules in force are about some versions of a
+module only, so are these, and what is allowed by lock files stays with allow_locked.
+What is denied, blocked or rejected, or waits for approval and was therefore not served,
+is left out.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			switch changed := env.flags.Changed; {
@@ -210,7 +212,7 @@ func (env *environment) suggest(all []admin.Reported, bounds bool) error {
 		if err != nil {
 			return err
 		}
-		served = append(served, app.Served{ModuleVersion: v, Conditions: r.Conditions})
+		served = append(served, app.Served{ModuleVersion: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
 	}
 	text, err := app.Suggest(served, bounds)
 	if err != nil {
