@@ -49,11 +49,14 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 	if v.IsSigningKeys() {
 		of.Version = of.ShownVersion()
 	}
+	if err != nil {
+		fields = append(fields, zap.String("error", proxy.LogText(err)))
+	}
 	entry.Write(append([]zap.Field{
 		unless(of.Module == "", zap.String("module", of.Module)),
 		unless(of.Version == "", zap.String("version", of.Version)),
 		unless(of.Platform == "", zap.String("platform", of.Platform)),
-	}, append(fields, zap.Error(err))...)...)
+	}, fields...)...)
 }
 
 // Nested implements [nested.Observer].

@@ -83,7 +83,7 @@ func (b *body) fail(err error) error {
 		err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.max)
 	}
 	if err != nil && err != io.EOF {
-		err = fmt.Errorf("body of %s: %w", b.url, err)
+		err = outward(fmt.Errorf("body of %s: %w", b.url, err))
 	}
 	b.err = err
 	return err

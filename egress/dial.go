@@ -37,7 +37,7 @@ func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.Addr
 	defer cancel()
 	addrs, err := c.addresses(ctx, t)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return netip.AddrPort{}, outward(err)
 	}
 	return addrs[0], nil
 }

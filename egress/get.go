@@ -56,7 +56,7 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	told := r.secrets()
 	defer func() {
 		if err != nil {
-			err = hide(fmt.Errorf("%s %s: %w", strings.ToLower(r.method()), Redact(u), err), told)
+			err = outward(hide(fmt.Errorf("%s %s: %w", strings.ToLower(r.method()), Redact(u), err), told))
 		}
 	}()
 	for n := 0; ; n++ {

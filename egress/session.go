@@ -122,7 +122,7 @@ func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		answer = s.connect
 	}
-	if err := answer(w, r); err != nil {
+	if err := outward(answer(w, r)); err != nil {
 		s.fail(err)
 		status := http.StatusBadGateway
 		if errors.Is(err, ErrRefused) {

@@ -78,12 +78,24 @@ func (l *line) addTo(f fields) {
 	}
 	known("cache", l.Cache)
 	if l.Err != nil {
-		why := l.Err.Error()
-		if refused := (*auth.Refused)(nil); errors.As(l.Err, &refused) {
-			why += ": " + refused.Why
-		}
-		known("error", why)
+		known("error", LogText(l.Err))
 	}
+}
+
+// LogText returns the text of err for the log, with details that clients are not shown: why a token is refused, and the addresses in an
+// error of the network.
+func LogText(err error) string {
+	text := err.Error()
+	if refused, ok := errors.AsType[*auth.Refused](err); ok {
+		text += ": " + refused.Why
+	}
+	if network, ok := errors.AsType[interface {
+		error
+		Inside() string
+	}](err); ok {
+		text += " (" + network.Inside() + ")"
+	}
+	return text
 }
 
 // loggable returns s, which a client may have written, without secrets and no longer than maxLogged.

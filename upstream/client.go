@@ -228,7 +228,7 @@ func trouble(err error) (why error, ofAll bool) {
 			return fmt.Errorf("it answered %s", a.Status), a.Code == http.StatusTooManyRequests
 		}
 	case errors.As(err, &dns):
-		return errors.New(dns.Err), true
+		return errors.New(egress.LookupReason(dns)), true
 	case errors.As(err, &cert):
 		return fetch.Untrusted(cert.Err), true
 	case errors.As(err, &conn) && (conn.Op != "dial" || conn.Addr == nil):
