@@ -21,13 +21,17 @@ const (
 )
 
 // exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If that
-// cannot be found out, it returns remarks that say so.
+// cannot be found out, it returns remarks that say so. If no version that is known matches a constraint, a remark says that.
 func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, existsWithin)
 	defer cancel()
 	x := existence{Server: s, about: d.Module, names: map[modproxy.Module]bool{}}
 	if exact, err := modproxy.ParseVersion(d.Versions); err == nil {
 		x.version, x.isExact = &exact, d.Action == modproxy.Approve
+	} else if c, err := modproxy.ParseConstraint(d.Versions); err == nil && d.Versions != "" {
+		if x.selects = c.Covers; d.Action == modproxy.Approve {
+			x.selects = c.Allows
+		}
 	}
 	if err := x.recorded(ctx); err != nil {
 		return nil, err
@@ -40,6 +44,9 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 		if x.found() {
 			return nil, nil
 		}
+	}
+	if x.module && x.selects != nil {
+		return []string{fmt.Sprintf("no version of %s that is known matches %s: the decision is about later ones", d.Module, d.Versions)}, nil
 	}
 	if len(x.unasked) > 0 {
 		return x.unasked, nil
@@ -63,15 +70,19 @@ type existence struct {
 	*Server
 	about    modproxy.Module // or a glob
 	version  *modproxy.Version
-	isExact  bool                     // the decision is about the build that version names, and not about all builds
-	names    map[modproxy.Module]bool // every module that is known
-	versions []string                 // known ones of modules that about matches
-	module   bool                     // about matches a module that is known
-	exact    bool                     // version is known
-	unasked  []string                 // why a registry could not be asked
+	isExact  bool                        // the decision is about the build that version names, and not about all builds
+	selects  func(modproxy.Version) bool // the decision is about a constraint, which selects a version; nil if it is not
+	selected bool                        // a version that is known is one of these
+	names    map[modproxy.Module]bool    // every module that is known
+	versions []string                    // known ones of modules that about matches
+	module   bool                        // about matches a module that is known
+	exact    bool                        // version is known
+	unasked  []string                    // why a registry could not be asked
 }
 
-func (x *existence) found() bool { return x.module && (x.version == nil || x.exact) }
+func (x *existence) found() bool {
+	return x.module && (x.version == nil || x.exact) && (x.selects == nil || x.selected)
+}
 
 // see adds a version that is known; an empty one is a module of which no version is.
 func (x *existence) see(v modproxy.ModuleVersion) {
@@ -82,6 +93,7 @@ func (x *existence) see(v modproxy.ModuleVersion) {
 	x.module = true
 	if version, err := modproxy.ParseVersion(v.Version); err == nil {
 		x.exact = x.exact || x.version != nil && version.Rank() == x.version.Rank() && (!x.isExact || version.Build() == x.version.Build())
+		x.selected = x.selected || x.selects != nil && x.selects(version)
 		x.versions = append(x.versions, v.Version)
 	}
 }
