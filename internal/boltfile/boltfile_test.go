@@ -311,6 +311,12 @@ func TestDamage(t *testing.T) {
 			return b
 		},
 		"branch zero": func(b []byte) []byte { clear(b[branch : branch+size]); return b },
+		"branch key": func(b []byte) []byte { // it is no longer the first one of the page below
+			element := b[branch+16:]
+			key := element[binary.NativeEndian.Uint32(element):][:binary.NativeEndian.Uint32(element[4:])]
+			key[len(key)-1]--
+			return b
+		},
 		"cut":         func(b []byte) []byte { return b[:3*size] },
 		"half a page": func(b []byte) []byte { return b[:branch+100] },
 	} {

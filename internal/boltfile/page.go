@@ -56,8 +56,11 @@ func (p page) element(i int) (e element, ok bool) {
 	return e, true
 }
 
-// check returns what on the page is not as bbolt writes it: elements in the order of their keys, from low on and below high,
+// check returns what on the page is not as bbolt writes it: elements in the order of their keys, low first and all below high,
 // one beside the other, on as many pages as they need. A page inside an element has pages of one byte.
+//
+// Low is the key of the page in the branch above it. bbolt looks for a page that it has changed there by the first key of the
+// page. If the two differ, bbolt adds the changed page and leaves the old one, which is free then and still in the tree.
 func (p page) check(low, high []byte, pageSize int) error {
 	end := pageHeader + p.count*elementSize
 	last := low
@@ -66,7 +69,8 @@ func (p page) check(low, high []byte, pageSize int) error {
 		if !ok || e.at != end {
 			return damaged("page %d: element %d is elsewhere", p.id, i)
 		}
-		if order := bytes.Compare(last, e.key); order > 0 || order == 0 && i > 0 || high != nil && bytes.Compare(e.key, high) >= 0 {
+		order := bytes.Compare(last, e.key)
+		if i == 0 && low != nil && order != 0 || i > 0 && order >= 0 || high != nil && bytes.Compare(e.key, high) >= 0 {
 			return damaged("page %d: key %d is not in its place", p.id, i)
 		}
 		last, end = e.key, e.at+len(e.key)+len(e.value)

@@ -1,0 +1,89 @@
+package boltfile_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/modproxy/modproxy/internal/boltfile"
+)
+
+// grow inserts some keys in one transaction.
+func grow(t *testing.T, db *bbolt.DB, r *rand.Rand) {
+	t.Helper()
+	must(t, db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists([]byte("b"))
+		for range 3 {
+			if err == nil {
+				err = b.Put(fmt.Appendf(nil, "%016x", r.Uint64()), make([]byte, r.IntN(300)))
+			}
+		}
+		return err
+	}))
+}
+
+// versions returns a file after each of some transactions.
+func versions(t *testing.T, r *rand.Rand) (list [][]byte) {
+	t.Helper()
+	db, name := open(t, 0)
+	for range 60 {
+		grow(t, db, r)
+		file, err := os.ReadFile(name)
+		must(t, err)
+		list = append(list, file)
+	}
+	must(t, db.Close())
+	return list
+}
+
+// growCopy writes a file and grows it. The error is a panic of bbolt.
+func growCopy(t *testing.T, file []byte, r *rand.Rand) (err error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "copy")
+	must(t, os.WriteFile(name, file, 0o600))
+	db, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true})
+	must(t, err)
+	defer func() { // after a panic bbolt holds its locks, and Close would wait for them
+		if p := recover(); p != nil {
+			err = fmt.Errorf("bbolt panics: %v", p)
+		}
+	}()
+	for range 20 {
+		grow(t, db, r)
+	}
+	return db.Close()
+}
+
+// A copy of a file that has pages of several transactions is damaged, or bbolt can write to it.
+func TestTornCopies(t *testing.T) {
+	accepted, copies, size := 0, 0, os.Getpagesize()
+	r := rand.New(rand.NewPCG(2, 5))
+	list := versions(t, r)
+	for i := 30; i+1 < len(list); i++ { // earlier versions have few pages
+		old := list[i]
+		for k, now := range list[i+1 : min(i+6, len(list))] {
+			for at := 2 * size; at < len(old); at += size {
+				torn := bytes.Clone(now)
+				copy(torn[at:], old[at:at+size])
+				if bytes.Equal(torn, now) {
+					continue
+				}
+				copies++
+				if _, err := read(t, torn, nil); errors.Is(err, boltfile.ErrDamaged) {
+					continue
+				}
+				accepted++
+				if err := growCopy(t, torn, r); err != nil {
+					t.Errorf("page %d of version %d in version %d: %v", at/size, i, i+1+k, err)
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d copies are accepted", accepted, copies)
+}
