@@ -2,6 +2,7 @@ package boltfile_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -86,4 +87,39 @@ func TestTornCopies(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d copies are accepted", accepted, copies)
+}
+
+// A leaf that is deeper than those beside it is damage. bbolt would merge its branch with a leaf.
+func TestDeeperLeaf(t *testing.T) {
+	file, branch := sample(t)
+	size, u32, u64 := os.Getpagesize(), binary.NativeEndian.Uint32, binary.NativeEndian.Uint64
+	meta := file[16:]
+	if second := file[size+16:]; u64(second[48:]) > u64(meta[48:]) {
+		meta = second
+	}
+	list := file[int(u64(meta[32:]))*size:]
+	n := binary.NativeEndian.Uint16(list[10:])
+	free := u64(list[16+8*(int(n)-1):])
+	binary.NativeEndian.PutUint16(list[10:], n-1)
+	element := file[branch+16+16:] // the second one
+	key, leaf := element[u32(element):][:u32(element[4:])], u64(element[8:])
+	binary.NativeEndian.PutUint64(element[8:], free)
+
+	page := binary.NativeEndian.AppendUint64(nil, free) // a branch with one element
+	page = binary.NativeEndian.AppendUint16(page, 1)
+	page = binary.NativeEndian.AppendUint16(page, 1)
+	page = binary.NativeEndian.AppendUint32(page, 0)
+	page = binary.NativeEndian.AppendUint32(page, 16)
+	page = binary.NativeEndian.AppendUint32(page, uint32(len(key)))
+	page = append(binary.NativeEndian.AppendUint64(page, leaf), key...)
+	copy(file[int(free)*size:], page)
+
+	if _, err := read(t, file, nil); !errors.Is(err, boltfile.ErrDamaged) {
+		t.Errorf("a walk: %v", err)
+	}
+	found, err := read(t, file, func(error) {})
+	must(t, err)
+	if want := 121 + 2 + 3; len(found) != want { // with the buckets
+		t.Errorf("what is whole: %d entries, want %d", len(found), want)
+	}
 }

@@ -46,11 +46,12 @@ func (f *File) Walk(ctx context.Context, v Visitor) error {
 type walk struct {
 	*File
 	Visitor
-	ctx   context.Context
-	end   uint64   // of the pages that are there
-	seen  []uint64 // a bit for each page
-	bufs  [maxDepth][]byte
-	spent int64 // bytes of pages that were read
+	ctx    context.Context
+	end    uint64   // of the pages that are there
+	seen   []uint64 // a bit for each page
+	bufs   [maxDepth][]byte
+	spent  int64 // bytes of pages that were read
+	leaves int   // the depth of the leaves of a bucket, or of the list of buckets; 0 before the first one
 }
 
 // note returns err, or nil if the visitor wants the walk to go on without what is damaged.
@@ -160,12 +161,24 @@ func (w *walk) tree(bucket []byte, id uint64, low, high []byte, depth int) error
 		return w.note(err)
 	}
 	p := page{h, b}
-	if err := p.check(low, high, int(w.pageSize)); err != nil {
+	if err := cmp.Or(p.check(low, high, int(w.pageSize)), w.level(p, depth)); err != nil {
 		if err := w.note(err); err != nil {
 			return err
 		}
 	}
 	return w.elements(bucket, p, high, depth)
+}
+
+// level checks that all leaves of a bucket have the same depth. bbolt merges a page with the one beside it, and loses pages if only
+// one of the two is a leaf.
+func (w *walk) level(p page, depth int) error {
+	if p.flags != leafPage {
+		return nil
+	}
+	if w.leaves = cmp.Or(w.leaves, depth+1); w.leaves != depth+1 {
+		return damaged("page %d is at another depth than other leaves", p.id)
+	}
+	return nil
 }
 
 // elements visits what a page has.
@@ -208,7 +221,11 @@ func (w *walk) bucket(p page, e element, depth int) error {
 				return err
 			}
 		}
-		return w.tree(e.key, root, nil, nil, depth+1)
+		outside := w.leaves
+		w.leaves = 0
+		err := w.tree(e.key, root, nil, nil, depth+1)
+		w.leaves = outside
+		return err
 	}
 	if len(inside) < pageHeader {
 		return w.note(damaged("page %d has a bucket without a page", p.id))
