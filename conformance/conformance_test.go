@@ -143,6 +143,14 @@ func (r registry) forOpenTofu(body string) {
 // verdicts tries a registry and returns the clients that each rule does not pass for, by verdict and rule.
 func verdicts(t *testing.T, r registry, m modproxy.Module, token string) (found map[Verdict]map[string][]string, said string) {
 	t.Helper()
+	return verdictsOf(t, Run, r, m, token)
+}
+
+// verdictsOf is verdicts of the rules that run tries.
+func verdictsOf(
+	t *testing.T, run func(context.Context, Options, func(Finding) error) error, r registry, m modproxy.Module, token string,
+) (found map[Verdict]map[string][]string, said string) {
+	t.Helper()
 	server := httptest.NewServer(r)
 	defer server.Close()
 	u, err := url.Parse(server.URL)
@@ -153,7 +161,7 @@ func verdicts(t *testing.T, r registry, m modproxy.Module, token string) (found 
 		m.Host = u.Host
 	}
 	found = map[Verdict]map[string][]string{Fail: {}, Warn: {}, Without: {}, Pass: {}}
-	if err := Run(t.Context(), Options{URL: u, Modules: []modproxy.Module{m}, Token: token}, func(f Finding) error {
+	if err := run(t.Context(), Options{URL: u, Modules: []modproxy.Module{m}, Token: token}, func(f Finding) error {
 		if strings.Contains(f.Seen, "nothing to look at") {
 			return nil
 		}
@@ -232,7 +240,7 @@ func TestDirect(t *testing.T) {
 
 // Every rule detects a registry that is wrong in just that, and no other rule mistakes it.
 func TestBroken(t *testing.T) {
-	seen := map[string]bool{"auth.token": true, "auth.stranger": true} // see TestToken
+	seen := map[string]bool{"auth.token": true, "auth.stranger": true, "discovery.size": true} // see TestToken and TestLargeDiscovery
 	for _, test := range brokenRegistries {
 		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
@@ -240,20 +248,7 @@ func TestBroken(t *testing.T) {
 			m.Host = test.host
 			test.breaks(r)
 			found, said := verdicts(t, r, m, "")
-			want := map[Verdict]map[string][]string{Fail: {}, Warn: {}, Without: {}}
-			for _, w := range test.want {
-				want[w.verdict][w.rule] = w.clients
-			}
-			for rule, clients := range found[Without] { // what does not go with the rest is not of interest
-				if want[Without][rule] == nil {
-					want[Without][rule] = clients
-				}
-			}
-			for v, rules := range want {
-				if !maps.EqualFunc(found[v], rules, slices.Equal) {
-					t.Errorf("%s: want %q, got %q\n%s", v, rules, found[v], said)
-				}
-			}
+			compare(t, test.want, found, said)
 		})
 		for _, w := range test.want {
 			seen[w.rule] = true
@@ -262,6 +257,25 @@ func TestBroken(t *testing.T) {
 	for _, r := range rules {
 		if !seen[r.id] {
 			t.Errorf("nothing breaks %s", r.id)
+		}
+	}
+}
+
+// compare compares what was found with what should be.
+func compare(t *testing.T, all []expected, found map[Verdict]map[string][]string, said string) {
+	t.Helper()
+	want := map[Verdict]map[string][]string{Fail: {}, Warn: {}, Without: {}}
+	for _, w := range all {
+		want[w.verdict][w.rule] = w.clients
+	}
+	for rule, clients := range found[Without] { // what does not go with the rest is not of interest
+		if want[Without][rule] == nil {
+			want[Without][rule] = clients
+		}
+	}
+	for v, rules := range want {
+		if !maps.EqualFunc(found[v], rules, slices.Equal) {
+			t.Errorf("%s: want %q, got %q\n%s", v, rules, found[v], said)
 		}
 	}
 }
