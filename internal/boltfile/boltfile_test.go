@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/modproxy/modproxy/internal/boltfile"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 func must(t testing.TB, errs ...error) {
@@ -141,7 +142,11 @@ func TestWalkFindsWhatBoltWrites(t *testing.T) {
 		}))
 	}
 	look()
-	for i := range 60 {
+	rounds := 20
+	if rig.Long() {
+		rounds = 60
+	}
+	for i := range rounds {
 		change(t, db, r)
 		look()
 		if i%5 == 0 {
@@ -153,7 +158,7 @@ func TestWalkFindsWhatBoltWrites(t *testing.T) {
 			must(t, readers[0].Rollback())
 			readers, then = readers[1:], then[1:]
 		}
-		if i == 30 {
+		if i == rounds/2 {
 			for _, tx := range readers {
 				must(t, tx.Rollback())
 			}
@@ -239,9 +244,13 @@ func TestAnyBit(t *testing.T) {
 	want, err := read(t, file, nil)
 	must(t, err)
 	noticed, bits := 0, 0
+	zeros, others := 1999, 113 // of so many one is tried
+	if rig.Long() {
+		zeros, others = 499, 29
+	}
 	for at := range file {
 		for _, bit := range []byte{1, 4, 32, 128} {
-			if few := at + int(bit); file[at] == 0 && few%499 > 0 || few%29 > 0 {
+			if few := at + int(bit); file[at] == 0 && few%zeros > 0 || few%others > 0 {
 				continue // there are too many
 			}
 			bits++
