@@ -17,7 +17,7 @@ import (
 func TestDescribeKept(t *testing.T) {
 	s, d := newStore(t)
 	r := closure.Reader{Store: s}
-	tree := packedAs(t, d, file("README.md", "# x"), file("main.tf", good), file("sub/main.tf", "variable \"v\" {}\n"), file("bad/main.tf", strings.Repeat("a {\n", 100_000)))
+	tree := packedAs(t, d, file("README.md", "# x"), file("main.tf", good), file("sub/main.tf", "variable \"v\" {}\n"), file("bad/main.tf", strings.Repeat("a {\n", levels)))
 	for _, tree := range []closure.Tree{tree, closed(d)} {
 		got, err := r.Describe(t.Context(), tree, "")
 		if err != nil || got.Root.Readme != "# x" || fmt.Sprint(got.Root.Calls) != "[{good acme/good/aws }]" {
@@ -57,7 +57,6 @@ func TestDescribeLong(t *testing.T) {
 
 // What ends a child, or is too much, is an error in a line.
 func TestDescribeHostile(t *testing.T) {
-	const n = 100_000
 	var readmes []tar.Header
 	for i := range 20 {
 		readmes = append(readmes, file(fmt.Sprintf("examples/%d/README.md", i), strings.Repeat("x", 500<<10)), file(fmt.Sprintf("examples/%d/main.tf", i), ""))
@@ -66,9 +65,9 @@ func TestDescribeHostile(t *testing.T) {
 		tree []tar.Header
 		want string // of the error
 	}{
-		"blocks":     {[]tar.Header{file("examples/x/main.tf", strings.Repeat("a {\n", n))}, "nested too deeply"},
-		"brackets":   {[]tar.Header{file("main.tf", "locals {\n x = "+strings.Repeat("[", n))}, "nested too deeply"},
-		"JSON":       {[]tar.Header{file("main.tf.json", strings.Repeat("[", n))}, "nested too deeply"},
+		"blocks":     {[]tar.Header{file("examples/x/main.tf", strings.Repeat("a {\n", levels))}, "nested too deeply"},
+		"brackets":   {[]tar.Header{file("main.tf", "locals {\n x = "+strings.Repeat("[", levels))}, "nested too deeply"},
+		"JSON":       {[]tar.Header{file("main.tf.json", strings.Repeat("[", levels))}, "nested too deeply"},
 		"float64":    {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999 }")}, "the configuration in . cannot be described"},
 		"number":     {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999999999 }")}, "the configuration in . cannot be described"},
 		"READMEs":    {readmes, "more than 8 MiB to say"},

@@ -146,7 +146,7 @@ module "net" { source = "../net" }
 -- net/main.tf --
 module "c" { source = "acme/c/aws" }
 -- deep/main.tf --
-`+strings.Repeat("a {\n", 100_000))
+`+strings.Repeat("a {\n", levels))
 	c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: closure.Terraform})
 	if err != nil {
 		t.Fatal(err)
