@@ -89,7 +89,7 @@ func TestNoneTaken(t *testing.T) {
 		}
 
 		// However many ask, what is remembered of them is bounded.
-		for i := range 10_000 {
+		for i := range 4096 + 100 {
 			r.Versions(modproxy.WithAsker(t.Context(), asker(fmt.Sprint(i))), vpc)
 		}
 		time.Sleep(4 * time.Second)
