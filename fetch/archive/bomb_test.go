@@ -57,11 +57,20 @@ func toXz(w io.Writer) (io.WriteCloser, error) {
 // bzip2Zeros is what bzip2 -9 makes of 100 MiB of zeros.
 const bzip2Zeros = "QlpoOTFBWSZTWQ4J4t8BX45AAMAAAAggADCATUZCoCWpCoCXMUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1mKltepAGQGRADAABAAAAggADDMBSmmKARbEoBF4u5IpwoSFdRTLWA="
 
-func bombs(t testing.TB) map[string]struct {
+// bomb is an archive, and why it is refused.
+type bomb struct {
 	data   []byte
 	format archive.Format
 	why    string
-} {
+}
+
+var made map[string]bomb
+
+// bombs returns archives of ten gigabytes, which are made once.
+func bombs(t testing.TB) map[string]bomb {
+	if made != nil {
+		return made
+	}
 	zeros := make([]byte, unit)
 	bz, err := base64.StdEncoding.DecodeString(bzip2Zeros)
 	if err != nil {
@@ -82,21 +91,17 @@ func bombs(t testing.TB) map[string]struct {
 		more   = "bytes that are allowed for its size"
 		larger = "more content than the 12582912 bytes"
 	)
-	gz, x := compressed(t, zeros, toGzip), compressed(t, zeros, toXz)
-	type bomb = struct {
-		data   []byte
-		format archive.Format
-		why    string
-	}
-	return map[string]bomb{
+	gz, x := compressed(t, zeros, toGzip), compressed(t, zeros[:unit/8], toXz) // which takes longest
+	made = map[string]bomb{
 		"gzip":          {join(compressed(t, bigHeader(t, "zeros"), toGzip), bytes.Repeat(gz, ten/unit)), archive.TarGzip, larger},
 		"gzip left out": {join(compressed(t, bigHeader(t, ".git/zeros"), toGzip), bytes.Repeat(gz, ten/unit)), archive.TarGzip, more},
 		"gzip behind":   {gzipped(t, join(tarOf(t, file("a", "")), make([]byte, 16<<20))), archive.TarGzip, more},
-		"xz":            {join(compressed(t, bigHeader(t, "zeros"), toXz), bytes.Repeat(x, ten/unit)), archive.TarXz, larger},
+		"xz":            {join(compressed(t, bigHeader(t, "zeros"), toXz), bytes.Repeat(x, ten/(unit/8))), archive.TarXz, larger},
 		"bzip2":         {bytes.Repeat(bz, ten/(100<<20)), archive.TarBzip2, more},
 		"zip":           {zipBomb(1<<32 - 2), archive.Zip, larger},
 		"zip that lies": {zipBomb(1), archive.Zip, "the content is not what its header says"},
 	}
+	return made
 }
 
 // wantLittle checks that f took no more than so many MiB of memory, all in all.
