@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // socket is a client behind a connection of which the system holds most bytes: copies of what was written, and of files
@@ -97,10 +98,16 @@ func TestWhatIsVerifiedIsWhatArrives(t *testing.T) {
 	complete(0)                                    // is checked
 	for _, at := range []int64{1 << 20, 6 << 20} { // of the wrong byte
 		for _, most := range []int64{128 << 10, 4 << 20} {
+			if !rig.Long() && (at == 1<<20) != (most == 128<<10) {
+				continue // each is tried with one of the others
+			}
 			last := complete(most)
 			arrives := int((at+most)/(64<<10)) + 1
 			for _, wrong := range []int{arrives, last} { // the step before which it is written
 				for _, later := range []int{0, 1, 8} { // until the right one is written back, in steps; 0: it is not
+					if !rig.Long() && later == 8 {
+						continue
+					}
 					s, err := send(most, func(step int) {
 						var err error
 						if step == wrong {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // with returns a fixture with a record that needs data.
@@ -71,7 +72,11 @@ func TestReadersReadAnyhow(t *testing.T) {
 		data, d := random(200_000, 1)
 		f := with(t, memory, data, d)
 		random := rand.New(rand.NewPCG(1, 2))
-		for round := range 100 {
+		rounds := 30
+		if rig.Long() {
+			rounds = 100
+		}
+		for round := range rounds {
 			r, want := f.mustOpenBlob(t, d, len(data)), bytes.NewReader(data)
 			for range 8 {
 				whence := random.IntN(3)
