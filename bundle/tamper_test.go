@@ -15,6 +15,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // twoPackages makes a bundle of two packages.
@@ -56,12 +57,16 @@ func TestEveryByte(t *testing.T) {
 			t.Fatalf("%s at byte %d: it is opened", what, at)
 		}
 	}
-	for at := range whole {
+	step := 13 // shares no factor with the sizes of blocks and bytes
+	if rig.Long() {
+		step = 1
+	}
+	for at := 0; at < len(whole); at += step {
 		flipped := bytes.Clone(whole)
 		flipped[at] ^= 1 << (at % 8)
 		refused("flipped", at, flipped)
 	}
-	for at := range whole {
+	for at := 0; at < len(whole); at += step {
 		refused("cut", at, whole[:at])
 	}
 	refused("more", len(whole), append(bytes.Clone(whole), 0))
