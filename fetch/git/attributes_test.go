@@ -26,11 +26,16 @@ func (s sums) File(name string, executable bool, r io.Reader) error {
 
 func (s sums) Link(name, target string) error { s[name] = target; return nil }
 
-// lines is a file of n bytes, as a commit has it.
-func (a author) lines(name string, n int) {
+// lines adds files of n bytes, as a commit has them. Each conversion changes each line; the lines are long, because git takes
+// its time for each.
+func (a author) lines(n int, names ...string) {
 	a.t.Helper()
-	a.write("content", strings.Repeat("$Id$ \u00e9\n", n/8+1)[:n])
-	a.git("update-index", "--add", "--cacheinfo", "100644,"+a.git("hash-object", "-w", "--no-filters", "content")+","+name)
+	line := "$Id$ \u00e9 " + strings.Repeat("x", 4087) + "\n"
+	a.write("content", strings.Repeat(line, n/len(line)+1)[:n])
+	id := a.git("hash-object", "-w", "--no-filters", "content")
+	for _, name := range names {
+		a.git("update-index", "--add", "--cacheinfo", "100644,"+id+","+name)
+	}
 }
 
 // Large files are converted as small ones are.
@@ -43,12 +48,9 @@ func TestLargeFilesAreThoseOfAClone(t *testing.T) {
 		"*.crlf.bin -text", "*.old -crlf eol=crlf", ""}, "\n"))
 	a.write("deep/.gitattributes", "* eol=crlf\n")
 	a.git("add", "-A")
-	const large = 32<<20 + 8
-	for _, name := range []string{"plain", "dos.crlf", "dos.auto", "an.id", "wide.u16", "not.crlf.bin", "not.old",
-		"deep/-a *[!x]\\?\"\tb\n"} {
-		a.lines(name, large)
-	}
-	a.lines("small.crlf", 8)
+	const large = 32<<20 + 4096
+	a.lines(large, "plain", "dos.crlf", "dos.auto", "an.id", "wide.u16", "not.crlf.bin", "not.old", "deep/-a *[!x]\\?\"\tb\n")
+	a.lines(4096, "small.crlf")
 	a.git("commit", "-q", "-m", "large")
 	url := serve(t, backend(t, root)).URL + "/a.git/.git"
 	want := sums{}
@@ -74,7 +76,7 @@ func TestConversionIsBounded(t *testing.T) {
 	a := newAuthor(t, root, "a.git")
 	a.write(".gitattributes", "wide working-tree-encoding=UTF-32LE\n")
 	a.git("add", "-A")
-	a.lines("wide", 80<<20)
+	a.lines(80<<20, "wide")
 	a.git("commit", "-q", "-m", "wide")
 	_, err := newFetcher(t).FetchURL(t.Context(), serve(t, backend(t, root)).URL+"/a.git/.git", sums{})
 	if err == nil || !strings.Contains(err.Error(), "over limit 268435456") {

@@ -320,7 +320,7 @@ func TestHostileAnswers(t *testing.T) {
 			is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed (operator: fetch.max_received)"},
 		"endless sections": {answer: "", more: shallow},
 		"endless lines":    {answer: line("shallow-info\n"), more: line("x")},
-		"bomb": {answer: zipped(begun, 1) + zipped(line("\x02"+strings.Repeat("x", 9999)), 9999),
+		"bomb": {answer: zipped(begun, 1) + strings.Repeat(zipped(line("\x02"+strings.Repeat("x", 9999)), 99), 101),
 			coding: "gzip", is: modproxy.ErrInvalid, says: "larger than the 1048576 bytes that are allowed (operator: fetch.max_received)"},
 		"not compressed": {answer: whole, coding: "gzip", is: modproxy.ErrUnavailable},
 		"another coding": {answer: whole, coding: "br"},
