@@ -189,6 +189,7 @@ func TestFetchesThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.next.fetched = func() { time.Sleep(10 * time.Millisecond) }
+		f.next.change(func(n *next) { n.content = []byte("small") })
 		refused := 0
 		var mu sync.Mutex
 		var group sync.WaitGroup

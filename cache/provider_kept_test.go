@@ -20,6 +20,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // Packages of providers are verified by their bytes alone, and found again when the index is lost.
@@ -178,6 +179,9 @@ func TestDamageToLarge(t *testing.T) {
 	const size = 1 << 20
 	for name, damage := range damages {
 		for _, ranged := range []string{"", "bytes=0-0", "bytes=500000-500010", "bytes=-1"} {
+			if !rig.Long() && (ranged == "bytes=0-0" || ranged == "bytes=-1") && name != "first byte" && name != "last byte" {
+				continue // each copies a mebibyte many times
+			}
 			for _, verified := range []bool{false, true} {
 				f := newProviders(t, size)
 				synctest.Test(t, func(t *testing.T) {

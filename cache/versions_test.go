@@ -2,7 +2,6 @@ package cache_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -295,8 +294,8 @@ func TestVersionsOffline(t *testing.T) {
 func TestDocumentThatIsABomb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		bomb := append(bytes.Repeat([]byte(" "), 65<<20), `{"modules":[{"versions":[{"version":"3.0.0"}]}]}`...)
-		f.putDocument(t, time.Now(), bomb)
+		spaces := bytes.Repeat(gzipped(strings.Repeat(" ", 1<<20)), 65)
+		f.putZipped(t, time.Now(), append(spaces, gzipped(`{"modules":[{"versions":[{"version":"3.0.0"}]}]}`)...))
 		equal(t, "asked for instead", f.versions(t), "1.0.0 1.1.0")
 		equal(t, "told", f.events.count(cache.StoreFailed), 1)
 	})
@@ -334,15 +333,17 @@ func TestStoreFails(t *testing.T) {
 // putDocument puts a record of a versions document in the place of the one that is kept.
 func (f *fixture) putDocument(t *testing.T, asked time.Time, document []byte) {
 	t.Helper()
+	f.putZipped(t, asked, gzipped(string(document)))
+}
+
+// putZipped is putDocument for a document in gzip form.
+func (f *fixture) putZipped(t *testing.T, asked time.Time, zipped []byte) {
+	t.Helper()
 	rec, _ := f.document(t, vpc) // there may be none
 	rec.Ref = store.Ref{Kind: cache.VersionsKind, Key: "registry.example.com/acme/vpc/aws"}
 	rec.Value = binary.BigEndian.AppendUint64(nil, uint64(asked.UnixNano()))
 	rec.Value = fmt.Appendf(rec.Value, `{"time":%q}`+"\n", asked.Format(time.RFC3339Nano))
-	var compressed bytes.Buffer
-	z := gzip.NewWriter(&compressed)
-	z.Write(document)
-	z.Close()
-	rec.Value = append(rec.Value, compressed.Bytes()...)
+	rec.Value = append(rec.Value, zipped...)
 	if _, err := f.storage.Records().Put(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
