@@ -211,6 +211,9 @@ func (l *Log) Verify() error {
 	}
 	was := l.Tree() // and what it is that is there
 	now, err := OpenReadOnly(l.dir)
+	if errors.Is(err, ErrNotCreated) {
+		return l.damaged("its files are gone")
+	}
 	if err != nil {
 		return err
 	}
