@@ -54,12 +54,19 @@ func newDirectory(t *testing.T, packages int) *directory {
 
 func copyAll(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.RemoveAll(to); err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if err := os.RemoveAll(to); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("cp", "-a", from, to).CombinedOutput()
+		if err == nil {
+			return
+		}
+		if !strings.Contains(string(out), "replaced while being copied") {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	t.Fatalf("%s was replaced during each of 100 copies", from)
 }
 
 // output is what a verb prints, which must go well.
