@@ -26,7 +26,7 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
 
 nightly: tools ## what "make test" runs in part, in full: property tests, every script with both clients under the race detector, 10 s of every fuzz target
-	RIG_LONG=1 go test -count 1 -timeout 120m -skip '^TestScripts$$' $$(go list ./... | grep -v /test/)
+	RIG_LONG=1 go test -count 1 -timeout 120m -skip '^TestScripts$$' $$(go list ./... | grep -v /test/) ./test/registrytest
 	RIG_CLIENTS=both go test -race -count 1 -timeout 120m -run '^TestScripts$$' ./cmd/modproxy
 	tools/fuzz.sh
 

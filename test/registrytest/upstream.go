@@ -2,6 +2,7 @@ package registrytest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -34,6 +35,7 @@ type Upstream struct {
 
 	dir     string
 	server  *http.Server
+	tls     *tls.Config // nil until it first listens
 	options Options
 
 	mu       sync.Mutex
@@ -126,13 +128,16 @@ func (u *Upstream) serve(l net.Listener) error {
 		go server.Serve(l)
 		return nil
 	}
-	ip, _, err := net.SplitHostPort(u.Host)
-	if err != nil {
-		return err
+	if u.tls == nil {
+		ip, _, err := net.SplitHostPort(u.Host)
+		if err != nil {
+			return err
+		}
+		if u.tls, err = CA().ServerConfig(append([]string{ip, "localhost"}, u.options.Names...)...); err != nil {
+			return err
+		}
 	}
-	if server.TLSConfig, err = CA().ServerConfig(append([]string{ip, "localhost"}, u.options.Names...)...); err != nil {
-		return err
-	}
+	server.TLSConfig = u.tls.Clone()
 	go server.ServeTLS(l, "", "")
 	return nil
 }
