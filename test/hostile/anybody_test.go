@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/test/rig"
@@ -48,7 +49,9 @@ func (who asker) reads(host, namespace string) bool {
 // What there is and what there is not, to who may not read it, are the same bytes: for every asker, in every question, at
 // every registry. Only who shows no credential is taken for nobody, and reads what is for anybody and nothing else.
 func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
+	few := shorter(t, "everything is asked once, and of what is cold by GET only; of namespaces that do not exist for one module")
 	p := startOwn(t, walked)
+	p.keepConnections(t)
 	upstreams := map[string]*registrytest.Upstream{}
 	for host, namespaces := range houses {
 		u := registrytest.New(t, house(namespaces))
@@ -72,7 +75,7 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 	}) {
 		t.Fatal("a revoked token is good")
 	}
-	w := &walk{p: p, faces: map[string]rig.Answer{}}
+	w := &walk{p: p, few: few, faces: map[string]rig.Answer{}}
 	w.p.run("cold", func(t *testing.T) { w.forbidden(t, askers) })
 	for host, u := range upstreams {
 		if asked := u.Requests(); len(asked) > 0 {
@@ -88,13 +91,21 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 				if strings.HasSuffix(q.name, " record") && !w.exists(m) { // see everything
 					continue
 				}
-				if a := p.ask(q.method, q.path, q.headers...); (a.Status >= 300) == w.exists(m) && q.kept {
+				a := p.ask(q.method, q.path, q.headers...)
+				for a.Status == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "1" { // its package is being read
+					time.Sleep(time.Second)
+					a = p.ask(q.method, q.path, q.headers...)
+				}
+				if (a.Status >= 300) == w.exists(m) && q.kept {
 					t.Errorf("%s of %v, to who may read everything: %d %s", q.name, m, a.Status, a.Said())
 				}
 			}
 		}
 	})
 	for _, round := range []string{"kept", "again"} {
+		if few && round == "again" {
+			continue
+		}
 		w.p.run(round, func(t *testing.T) { w.everything(t, askers) })
 		w.p.run("lists-"+round, func(t *testing.T) { w.lists(t, askers) })
 	}
@@ -104,6 +115,7 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 // walk asks every question.
 type walk struct {
 	p     *proxy
+	few   bool                  // not all of the questions
 	faces map[string]rig.Answer // the first answer of those that have to be alike
 }
 
@@ -118,7 +130,10 @@ type question struct {
 func (w *walk) modules() (all []module) {
 	for _, host := range slices.Sorted(maps.Keys(houses)) {
 		for _, namespace := range append(houses[host], "nowhere", "publicly") {
-			all = append(all, module{host, namespace, "net", "aws"}, module{host, namespace, "absent", "aws"})
+			all = append(all, module{host, namespace, "net", "aws"})
+			if !w.few || slices.Contains(houses[host], namespace) {
+				all = append(all, module{host, namespace, "absent", "aws"})
+			}
 		}
 	}
 	return all
@@ -179,7 +194,7 @@ func (w *walk) ask(who asker, q question) rig.Answer {
 // forbidden asks what the askers may not.
 func (w *walk) forbidden(t *testing.T, askers []asker) {
 	w.each(askers, func(who asker, m module, q question) {
-		if !w.may(who, m, q) {
+		if !w.may(who, m, q) && (!w.few || q.method == http.MethodGet) {
 			w.refused(t, who, m, q)
 		}
 	})
@@ -257,6 +272,7 @@ type page struct {
 // lists wants that lists have what may be read, and that no page tells of more.
 func (w *walk) lists(t *testing.T, askers []asker) {
 	for _, who := range askers {
+		seen := map[list]bool{}
 		for _, m := range w.modules() {
 			n := m.namespace
 			for _, l := range []list{
@@ -264,6 +280,10 @@ func (w *walk) lists(t *testing.T, askers []asker) {
 				{m.host, "/" + n + "/" + m.name + "?", n, m.name}, {m.host, "/search?q=" + m.name, "", m.name},
 				{m.host, "/search?q=" + m.name + "&namespace=" + n, n, m.name}, {m.host, "/search?q=canary-" + n, "", "canary-" + n},
 			} {
+				if seen[l] {
+					continue
+				}
+				seen[l] = true
 				w.list(t, who, l, "/"+m.host+"/v1/modules")
 				w.list(t, who, l, "/v1/modules", "Host", m.host)
 			}

@@ -4,6 +4,7 @@ package hostile_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -51,11 +52,21 @@ func (p *proxy) try(ctx context.Context, method, path string, headers ...string)
 		r.Header.Del("Authorization")
 	}
 	p.count(1)
-	a := rig.Do(plain, r)
+	a := rig.Do(cmp.Or(p.client, plain), r)
 	if a.Err == nil {
 		p.hold(method, path, a)
 	}
 	return a, a.Err
+}
+
+// keepConnections has a test with very many requests send them over connections that stay open until it ends.
+func (p *proxy) keepConnections(t *testing.T) {
+	connections := &http.Transport{DisableCompression: true}
+	p.client = &http.Client{Transport: connections, CheckRedirect: plain.CheckRedirect, Timeout: plain.Timeout}
+	t.Cleanup(func() {
+		p.client = nil
+		connections.CloseIdleConnections()
+	})
 }
 
 // count expects more lines in the log.

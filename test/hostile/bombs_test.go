@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/modproxy/modproxy/test/rig"
-
 	"github.com/ulikunitz/xz"
 )
 
@@ -138,7 +136,7 @@ func TestBombs(t *testing.T) {
 	p.run("memory", func(t *testing.T) {
 		mib := p.resident() >> 10
 		t.Logf("modproxy took %d MiB of memory", mib)
-		if mib > 200 && !rig.Race {
+		if mib > 200 && memoryIsBounded() {
 			t.Errorf("modproxy took %d MiB of memory; want at most 200", mib)
 		}
 	})

@@ -258,7 +258,7 @@ func TestSlowClients(t *testing.T) {
 		if rig.Late(last, 13*time.Second) {
 			t.Errorf("the last slow connection was cut off after %v; want 10s", last)
 		}
-		if mib := p.resident() >> 10; mib > 256 && !rig.Race {
+		if mib := p.resident() >> 10; mib > 256 && memoryIsBounded() {
 			t.Errorf("modproxy took %d MiB of memory", mib)
 		}
 	})

@@ -17,6 +17,8 @@
 // ends, its memory, file descriptors, goroutines and children must have been within
 // bounds, and a restart must leave nothing temporary behind.
 //
+// With "go test -race" the program under test has the race detector, and the world around it has not.
+//
 // Many tests mostly wait. In their short form they are shared out among worlds that
 // run beside each other and know nothing of one another.
 //

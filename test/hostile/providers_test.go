@@ -212,7 +212,7 @@ func TestHostileZipsOfProvidersAreRefused(t *testing.T) {
 		}
 	})
 	p.run("memory", func(t *testing.T) {
-		if mib := p.resident() >> 10; mib > 200 && !rig.Race {
+		if mib := p.resident() >> 10; mib > 200 && memoryIsBounded() {
 			t.Errorf("modproxy took %d MiB of memory; want at most 200", mib)
 		}
 	})

@@ -29,9 +29,10 @@ type proxy struct {
 	url    string
 	server *rig.Process
 
-	variables []string // of its environment, beside those that all have
-	shown     string   // the credential of requests that bring none of their own, not even ""
-	unwritten []string // what is told to clients, and may be in no log and no file
+	client    *http.Client // of requests, if another than plain
+	variables []string     // of its environment, beside those that all have
+	shown     string       // the credential of requests that bring none of their own, not even ""
+	unwritten []string     // what is told to clients, and may be in no log and no file
 
 	mu       sync.Mutex
 	asked    int               // requests that must be in the log

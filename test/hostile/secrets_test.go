@@ -90,7 +90,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 			"repository": *located("git::https://HOST/x.git?ref=v1"),
 			"user":       *located("https://u:" + secretLocation + "@HOST/x.zip"),
 		} {
-			common := name == "status-401" || name == "status-403" || name == "status-404"
+			common := name == "status-401" || name == "status-404"
 			if few && where != "archive" && !common {
 				continue
 			}
