@@ -24,10 +24,18 @@ const (
 // errNotHere is the error where the system does not give what is needed.
 var errNotHere = errors.New("not possible here")
 
-// RunAgain runs this program again, in namespaces of its own, as root or as root of a
+// this is the program of this process.
+const this = "/proc/self/exe"
+
+// RunAgain runs this program again as runProgram does.
+func RunAgain(namespaces uintptr, args, env []string, out io.Writer) error {
+	return runProgram(this, namespaces, args, env, out)
+}
+
+// runProgram runs a program in namespaces of its own, as root or as root of a
 // user namespace: its mounts and network end with it, and with OwnProcesses whatever
 // it has started. It ends when this process does.
-func RunAgain(namespaces uintptr, args, env []string, out io.Writer) error {
+func runProgram(program string, namespaces uintptr, args, env []string, out io.Writer) error {
 	runtime.LockOSThread() // the death signal is that of the thread
 	defer runtime.UnlockOSThread()
 	var failed []error
@@ -39,7 +47,7 @@ func RunAgain(namespaces uintptr, args, env []string, out io.Writer) error {
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		},
 	} {
-		self := exec.Command("/proc/self/exe", args...)
+		self := exec.Command(program, args...)
 		self.Env, self.Stdin, self.Stdout, self.Stderr, self.SysProcAttr = env, os.Stdin, out, out, attr
 		if err := self.Start(); err != nil {
 			failed = append(failed, err)

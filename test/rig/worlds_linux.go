@@ -73,6 +73,10 @@ func (w *World) runAll() error {
 	if err != nil {
 		return err
 	}
+	self, err := w.self(dir)
+	if err != nil {
+		return err
+	}
 	shares, err := w.shareOut()
 	if err != nil {
 		return err
@@ -88,11 +92,11 @@ func (w *World) runAll() error {
 		env := append(os.Environ(), RoleVariable+"=world", ProgramVariable+"="+program, "TMPDIR="+temp)
 		group.Go(func() {
 			if len(shares) == 1 {
-				failed[i] = RunAgain(w.Namespaces, args, env, os.Stdout)
+				failed[i] = runProgram(self, w.Namespaces, args, env, os.Stdout)
 				return
 			}
 			var said bytes.Buffer
-			failed[i] = RunAgain(w.Namespaces, args, env, &said)
+			failed[i] = runProgram(self, w.Namespaces, args, env, &said)
 			printing.Lock()
 			defer printing.Unlock()
 			os.Stdout.Write(said.Bytes())
@@ -100,6 +104,20 @@ func (w *World) runAll() error {
 	}
 	group.Wait()
 	return errors.Join(failed...)
+}
+
+// self returns the program that runs the tests in the worlds: this one, or if this one has the race detector, the same
+// without the detector, which would make the tests several times as expensive. The program under test is built with Flags.
+func (w *World) self(dir string) (string, error) {
+	if !Race || testing.CoverMode() != "" {
+		return this, nil
+	}
+	program := filepath.Join(dir, "world.test")
+	cmd := exec.Command("go", "test", "-c", "-race=false", "-vet=off", "-o", program, ".")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go test -c: %w\n%s", err, out)
+	}
+	return program, nil
 }
 
 func value(name string) string { return flag.Lookup("test." + name).Value.String() }
@@ -115,7 +133,7 @@ func (w *World) shareOut() ([][]string, error) {
 	if alone {
 		return [][]string{all}, nil
 	}
-	list, err := exec.Command("/proc/self/exe", "-test.list="+cmp.Or(value("run"), ".")).Output()
+	list, err := exec.Command(this, "-test.list="+cmp.Or(value("run"), ".")).Output()
 	if err != nil {
 		return nil, fmt.Errorf("the list of tests: %w", err)
 	}
