@@ -58,7 +58,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		acks map[string]string
 	}
 	var backups []copied
-	for range rounds(3, 30) {
+	for range rounds(2, 30) {
 		before := r.acked()
 		for started := time.Now(); r.acked() < before+5 && time.Since(started) < 2*time.Minute; {
 			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)

@@ -69,7 +69,7 @@ func TestKillExport(t *testing.T) {
 	began := time.Now()
 	r.must("export", again)
 	usual := time.Since(began)
-	for round := range rounds(10, 100) {
+	for round := range rounds(4, 100) {
 		if err := os.Remove(again); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestKillImport(t *testing.T) {
 	began := time.Now()
 	newProxy(t, with{}).must("import", file, "--key", key)
 	usual := time.Since(began)
-	for range rounds(3, 20) {
+	for range rounds(2, 20) {
 		r := newProxy(t, with{})
 		for round := range 6 {
 			if r.interrupt(usual/3, "import", file, "--key", key) {
@@ -131,7 +131,7 @@ func TestKillImport(t *testing.T) {
 	}
 	// The process that serves is killed: then the verb ends, too.
 	r := newProxy(t, with{})
-	for round := range rounds(4, 40) {
+	for round := range rounds(3, 40) {
 		r.start("--offline")
 		r.ready()
 		verb := r.command("import", file, "--key", key)
@@ -154,7 +154,7 @@ func TestPowerCutImport(t *testing.T) {
 	for _, option := range options[:rounds(2, len(options))] {
 		d := newDisk(t, 512, option)
 		r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
-		for round := range rounds(2, 15) {
+		for round := range rounds(1, 15) {
 			r.start("--offline")
 			r.ready()
 			verb := r.command("import", file, "--key", key)

@@ -210,7 +210,7 @@ func TestCorruption(t *testing.T) {
 	d.output("ledger", "export", export)
 	key := strings.TrimSpace(string(d.output("ledger", "key")))
 	files := d.files()
-	first, most := 0, rounds(16, 1000)
+	first, most := 0, rounds(8, 1000)
 	if text := os.Getenv(seedVariable); text != "" {
 		var err error
 		if first, err = strconv.Atoi(text); err != nil {

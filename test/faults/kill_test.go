@@ -15,7 +15,7 @@ func TestKill(t *testing.T) {
 	end := r.load(8)
 	defer end()
 	var slowest time.Duration
-	n := rounds(20, 300)
+	n := rounds(10, 300)
 	for round := range n {
 		r.start()
 		if round%4 != 0 {
@@ -47,7 +47,7 @@ func TestKill(t *testing.T) {
 // modproxy is killed at any moment of its first start, which makes the data directory: readers find no damage, and the next start
 // goes on.
 func TestKillInFirstStart(t *testing.T) {
-	for round := range rounds(20, 300) {
+	for round := range rounds(6, 300) {
 		r := newProxy(t, with{})
 		r.start()
 		time.Sleep(time.Duration(rand.Int64N(int64(120 * time.Millisecond))))

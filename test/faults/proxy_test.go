@@ -190,7 +190,7 @@ func (r *proxy) load(n int) (end func()) {
 					}
 				}
 				if err := r.get(ctx, path); err != nil {
-					time.Sleep(2 * time.Millisecond) // it does not run, or has no room
+					time.Sleep(10 * time.Millisecond) // it does not run, or has no room
 				}
 			}
 		})
