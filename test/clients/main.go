@@ -124,4 +124,4 @@ func choose(names []string) ([]*client, error) {
 }
 
 // patience is how long a run may take.
-const patience = 2 * time.Minute
+const patience = 10 * time.Minute
