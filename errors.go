@@ -3,6 +3,7 @@ package modproxy
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -89,18 +90,26 @@ type NoSpace struct {
 	Inodes bool  // no inode is free, while there may be room for bytes
 }
 
+// Error returns a text for clients, which does not name files.
 func (e *NoSpace) Error() string {
+	why := e.Err.Error()
+	if file, ok := errors.AsType[*fs.PathError](e.Err); ok {
+		why = strings.ReplaceAll(why, file.Error(), file.Op+": "+file.Err.Error())
+	}
 	switch {
 	case errors.Is(e.Err, syscall.EROFS):
-		return e.Err.Error() // which says so
+		return why // which says so
 	case e.Inodes:
-		return "the file system has no free inode: " + e.Err.Error() +
+		return "the file system has no free inode: " + why +
 			` (operator: "df -i" shows inodes; "modproxy gc --max-size" or "modproxy rm" removes files)`
 	case errors.Is(e.Err, syscall.ENOSPC):
-		return "the disk is full: " + e.Err.Error() + ` (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`
+		return "the disk is full: " + why + ` (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`
 	}
-	return "no space: " + e.Err.Error()
+	return "no space: " + why
 }
+
+// Inside returns the text of the error of the file system, which names the file, for operators.
+func (e *NoSpace) Inside() string { return e.Err.Error() }
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 

@@ -29,15 +29,18 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 		want string
 	}{
 		{errors.New("everything is pinned"), "no space: everything is pinned"},
-		{&fs.PathError{Op: "open", Path: "data", Err: syscall.EROFS}, "open data: read-only file system"},
-		{&fs.PathError{Op: "write", Path: "data/tmp/1", Err: syscall.ENOSPC}, `the disk is full: write data/tmp/1: no space left on device (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`},
+		{&fs.PathError{Op: "open", Path: "data", Err: syscall.EROFS}, "open: read-only file system"},
+		{&fs.PathError{Op: "write", Path: "data/tmp/1", Err: syscall.ENOSPC}, `the disk is full: write: no space left on device (operator: "modproxy gc --max-size" or "modproxy rm" makes room)`},
 	} {
 		if got := (&modproxy.NoSpace{Err: c.err}).Error(); got != c.want {
 			t.Errorf("%s; want %s", got, c.want)
 		}
+		if got := (&modproxy.NoSpace{Err: c.err}).Inside(); got != c.err.Error() {
+			t.Errorf("operators read %q of %v", got, c.err)
+		}
 	}
 	inodes := &modproxy.NoSpace{Err: &fs.PathError{Op: "open", Path: "data/tmp/1", Err: syscall.ENOSPC}, Inodes: true}
-	want := `the file system has no free inode: open data/tmp/1: no space left on device (operator: "df -i" shows inodes; "modproxy gc --max-size" or "modproxy rm" removes files)`
+	want := `the file system has no free inode: open: no space left on device (operator: "df -i" shows inodes; "modproxy gc --max-size" or "modproxy rm" removes files)`
 	if got := inodes.Error(); got != want {
 		t.Errorf("%s; want %s", got, want)
 	}

@@ -9,7 +9,7 @@ import (
 // Room returns a [modproxy.NoSpace] unless the file system of the directory has n bytes free, as far as that is known.
 func (d *Directory) Room(n int64) error {
 	if free, ok := freeOf(d.dir); ok && free < n {
-		return &modproxy.NoSpace{Err: fmt.Errorf("%s: %s are free, and %s are wanted", d.dir, modproxy.SizeText(free), modproxy.SizeText(n))}
+		return &modproxy.NoSpace{Err: fmt.Errorf("%s are free on the disk, and %s are needed", modproxy.SizeText(free), modproxy.SizeText(n))}
 	}
 	return nil
 }
