@@ -44,7 +44,10 @@ var clients = func() []*client {
 		})
 	}
 	return append(all,
-		&client{name: "Terragrunt", version: "1.1.3", program: "terragrunt", run: terragrunt},
+		&client{
+			name: "Terragrunt", version: "1.1.3", program: "terragrunt", open: true,
+			made: goModule{path: "github.com/gruntwork-io/terragrunt", main: "."}, run: terragrunt,
+		},
 		&client{name: "Renovate", version: "44.121.2", program: "renovate", always: true, made: npm{"renovate"}, run: renovate, kept: true, open: true},
 		&client{
 			name: "terraform-ls", version: "0.39.0", program: "terraform-ls", always: true,
