@@ -15,19 +15,19 @@ check: ## gofmt, vet, staticcheck, govulncheck
 	$(STATICCHECK) ./...
 	tools/vulncheck.sh
 
-race: tools ## all tests but the scripts, under the race detector
-	go test -race -timeout 60m -skip '^TestScripts$$' ./...
+race: tools ## the tests of packages and worlds, under the race detector
+	go test -race -timeout 60m $$(go list ./... | grep -v /cmd/)
 	go test -run '^TestHostile$$/^memory$$' ./closure # takes gigabytes under the race detector, and is left out there
 
-scripts: tools ## what users see: every script with Terraform or OpenTofu, as its name chooses
-	go test -timeout 60m -run '^TestScripts$$' ./cmd/modproxy
+scripts: tools ## the tests of the program: what users see, every script with Terraform or OpenTofu, as its name chooses
+	go test -timeout 60m ./cmd/...
 
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
 
-nightly: tools ## what "make test" runs in part, in full: property tests, every script with both clients under the race detector, 10 s of every fuzz target
-	RIG_LONG=1 go test -count 1 -timeout 120m -skip '^TestScripts$$' $$(go list ./... | grep -v /test/) ./test/registrytest
-	RIG_CLIENTS=both go test -race -count 1 -timeout 120m -run '^TestScripts$$' ./cmd/modproxy
+nightly: tools ## what "make test" runs in part, in full: property tests, the tests of the program with both clients under the race detector, 10 s of every fuzz target
+	RIG_LONG=1 go test -count 1 -timeout 120m $$(go list ./... | grep -v -e /test/ -e /cmd/) ./test/registrytest
+	RIG_LONG=1 RIG_CLIENTS=both go test -race -count 1 -timeout 120m ./cmd/...
 	tools/fuzz.sh
 
 bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/main.go; BENCH has its flags
