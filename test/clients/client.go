@@ -58,8 +58,18 @@ var clients = func() []*client {
 			name: "tfupdate", version: "0.10.2", program: "tfupdate",
 			made: goModule{path: "github.com/minamijoyo/tfupdate", main: "."}, run: tfupdate,
 		},
-		&client{name: "Infracost", version: "0.10.45", program: "infracost", run: infracost},
-		&client{name: "Terrascan", version: "1.19.9", program: "terrascan", run: terrascan, without: "provider_versions"},
+		&client{
+			name: "Infracost", version: "0.10.45", program: "infracost",
+			made: goModule{path: "github.com/infracost/infracost", main: "./cmd/infracost"}, run: infracost,
+		},
+		&client{
+			name: "Terrascan", version: "1.19.9", program: "terrascan",
+			made: goModule{path: "github.com/tenable/terrascan", main: "./cmd/terrascan"}, run: terrascan, without: "provider_versions",
+		},
+		&client{
+			name: "Trivy", version: "0.74.0", program: "trivy",
+			made: goModule{path: "github.com/aquasecurity/trivy", main: "./cmd/trivy", experiments: "jsonv2"}, run: trivy, open: true,
+		},
 		&client{name: "Updatecli", version: "0.120.1", program: "updatecli", run: updatecli},
 	)
 }()

@@ -25,6 +25,8 @@ type goModule struct {
 	// providers. They are modules of their own, which cannot be had, and most of what
 	// there is to compile; they have no part in installing modules.
 	remoteState bool
+	// experiments are the experiments of Go that the sources need, as its GOEXPERIMENT has them.
+	experiments string
 }
 
 func (goModule) file(path string) string { return path }
@@ -60,6 +62,9 @@ func (g goModule) make(ctx context.Context, version, path string) error {
 	}
 	cmd = exec.CommandContext(ctx, "go", append(flags, "-o", path+".new", g.main)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if g.experiments != "" {
+		cmd.Env = append(cmd.Env, "GOEXPERIMENT="+g.experiments)
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out[max(0, len(out)-2000):])
 	}
