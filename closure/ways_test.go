@@ -92,7 +92,7 @@ module "leaf" { source = "registry.acme.example/acme/leaf/aws//${var.v}" }
 func TestWalkManyWays(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("-- main/main.tf --\n" + `module "m" { source = "registry.acme.example/acme/m0/aws" }` + "\n")
-	const chain = 9
+	const chain = 6
 	for i := range chain {
 		fmt.Fprintf(&text, "-- acme/m%d@1.0.0/main.tf --\nvariable \"v\" {\n  const   = true\n  default = \"v\"\n}\n", i)
 		for n := range 2 {
