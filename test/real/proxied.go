@@ -132,18 +132,18 @@ func readPackage(body []byte) (map[string]file, error) {
 
 // notes is how many kept versions of a module have notes, and one version's.
 func (p *proxy) notes(ctx context.Context, r *repo) (n int, example string, err error) {
-	out, err := command(ctx, "", p.env, p.program, "ls", "--json", registryHost+"/"+r.address)
+	out, err := command(ctx, "", p.env, p.program, "ls", "--json") // of one module it fails if all of it was done before
 	for lines := json.NewDecoder(strings.NewReader(out)); err == nil; {
 		var line struct {
-			Version string
-			Notes   []string
+			Module, Version string
+			Notes           []string
 		}
 		if err := lines.Decode(&line); err == io.EOF {
 			break
 		} else if err != nil {
 			return n, example, err
 		}
-		if len(line.Notes) > 0 {
+		if line.Module == registryHost+"/"+r.address && len(line.Notes) > 0 {
 			n++
 			example = line.Version + ": " + strings.Join(line.Notes, "; ")
 		}
