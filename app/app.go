@@ -113,13 +113,13 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 		return nil, err
 	}
 	if err := c.Deprecated(); err != nil {
-		a.log.Warn("config_deprecated", zap.Error(err))
+		a.log.Warn("config_deprecated", errorField(err))
 	}
 	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
 	if a.socket, err = a.claim.Listen(); err != nil {
-		a.log.Warn("socket_failed", zap.Error(err), zap.String("note", "verbs need --server to operate this proxy"))
+		a.log.Warn("socket_failed", errorField(err), zap.String("note", "verbs need --server to operate this proxy"))
 	}
 	if err = a.listen(); err != nil {
 		return nil, err
@@ -300,7 +300,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 		last, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
 		defer cancel()
 		if err := a.nested.Close(last); err != nil { // they were told to end
-			a.log.Warn("preparations_left", zap.Error(err))
+			a.log.Warn("preparations_left", errorField(err))
 		}
 	}
 	var left []string
@@ -309,7 +309,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	}
 	slices.Sort(left)
 	if err := a.Cache.Close(deadline); err != nil {
-		a.log.Warn("fetches_cut", zap.Strings("modules", left), zap.Error(err))
+		a.log.Warn("fetches_cut", zap.Strings("modules", left), errorField(err))
 	}
 	a.log.Info("stopped", zap.Float64("seconds", time.Since(began).Seconds()))
 	return nil

@@ -85,7 +85,7 @@ func (c *certificate) follow() {
 		c.reported = ""
 	case text == c.seen && text != c.reported:
 		c.reported = text
-		c.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
+		c.log.Error("reload_failed", errorField(fmt.Errorf("tls: %w", err)))
 	}
 	c.seen = text
 	if now := c.current.Load(); !slices.EqualFunc(now.Certificate, before.Certificate, bytes.Equal) {

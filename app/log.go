@@ -49,14 +49,19 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 	if v.IsSigningKeys() {
 		of.Version = of.ShownVersion()
 	}
-	if err != nil {
-		fields = append(fields, zap.String("error", proxy.LogText(err)))
-	}
 	entry.Write(append([]zap.Field{
 		unless(of.Module == "", zap.String("module", of.Module)),
 		unless(of.Version == "", zap.String("version", of.Version)),
 		unless(of.Platform == "", zap.String("platform", of.Platform)),
-	}, fields...)...)
+	}, append(fields, errorField(err))...)...)
+}
+
+// errorField returns the field of an error in the log, with what clients are not shown of it, or no field for nil.
+func errorField(err error) zap.Field {
+	if err == nil {
+		return zap.Skip()
+	}
+	return zap.String("error", proxy.LogText(err))
 }
 
 // Nested implements [nested.Observer].

@@ -86,7 +86,7 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	a.log.Log(level, "mirrored", zap.String("mirror", m.Name()),
 		zap.Int("fetched", done.Fetched), zap.Int64("bytes", done.Bytes),
 		zap.Int("kept", done.Kept), zap.Int("bypassed", done.Bypasses), zap.Int("problems", problems),
-		zap.Float64("seconds", time.Since(began).Seconds()), zap.Error(err))
+		zap.Float64("seconds", time.Since(began).Seconds()), errorField(err))
 	a.metrics.Mirrored(m.Name(), problems)
 	if err == nil && problems > 0 {
 		err = fmt.Errorf("problems: %d, which the log has", problems)

@@ -220,10 +220,10 @@ func (a *App) openGate(ctx context.Context) error {
 func (a *App) use(rules *policy.Rules) {
 	a.gate.Use(rules)
 	if err := NeverHold(a.config, rules); err != nil {
-		a.log.Warn("policy_groups", zap.Error(err))
+		a.log.Warn("policy_groups", errorField(err))
 	}
 	if err := NoProviders(rules); err != nil {
-		a.log.Warn("policy_providers", zap.Error(err))
+		a.log.Warn("policy_providers", errorField(err))
 	}
 }
 
@@ -238,17 +238,17 @@ func (a *App) observePolicy(e policy.Event) {
 	if e.Audit {
 		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Module), zap.String("version", e.Refusal.Version),
 			zap.String("question", e.Op), zap.String("client", e.Asker.Shown), zap.Strings("groups", e.Asker.Groups),
-			zap.String("outcome", string(e.Refusal.Outcome)), zap.Int("versions", max(1, e.Hidden)), zap.Error(e.Refusal))
+			zap.String("outcome", string(e.Refusal.Outcome)), zap.Int("versions", max(1, e.Hidden)), errorField(e.Refusal))
 	}
 }
 
 func (a *App) observeSights(m modproxy.Module, err error) {
 	if !a.isReadOnly(err) {
-		a.log.Warn("sights_failed", zap.Stringer("module", m), zap.Error(err))
+		a.log.Warn("sights_failed", zap.Stringer("module", m), errorField(err))
 	}
 }
 
-func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", zap.Error(err)) }
+func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", errorField(err)) }
 
 // ObserveDownloads implements [downloads.Observer].
-func (a *App) ObserveDownloads(err error) { a.log.Warn("downloads_failed", zap.Error(err)) }
+func (a *App) ObserveDownloads(err error) { a.log.Warn("downloads_failed", errorField(err)) }

@@ -122,7 +122,7 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 func (a *App) reload() {
 	if a.tls != nil {
 		if err := a.tls.reload(); err != nil {
-			a.log.Error("reload_failed", zap.Error(fmt.Errorf("tls: %w", err)))
+			a.log.Error("reload_failed", errorField(fmt.Errorf("tls: %w", err)))
 		} else {
 			a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
 		}
@@ -149,7 +149,7 @@ func (a *App) reloadRules(asked bool) {
 	}
 	if err != nil {
 		a.rulesErr.Store(&err)
-		a.log.Error("reload_failed", zap.Error(fmt.Errorf("the rules of the policy stay as they were: %w", err)))
+		a.log.Error("reload_failed", errorField(fmt.Errorf("the rules of the policy stay as they were: %w", err)))
 		return
 	}
 	a.rulesErr.Store(nil)

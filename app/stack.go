@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
@@ -50,7 +48,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	a.Store.Observe = a.observeStore
 	locked := a.disk.ReadOnly()
 	if locked != nil {
-		log.Warn("data_read_only", zap.Error(locked))
+		log.Warn("data_read_only", errorField(locked))
 	}
 	if err := a.openLedger(ctx); err != nil {
 		return err
@@ -73,7 +71,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 			return err
 		}
 		if a.noGit = git.Installed(context.WithoutCancel(ctx)); a.noGit != nil {
-			log.Warn("git_missing", zap.Error(a.noGit))
+			log.Warn("git_missing", errorField(a.noGit))
 		}
 		table := a.newTable(scratch)
 		client, err := a.newUpstream(table)
@@ -331,7 +329,7 @@ func (a *App) newAuth(ctx context.Context) error {
 		a.operators = clients
 		return nil
 	case !c.RequiresToken(): // clients need none
-		a.log.Warn("tokens_failed", zap.Error(err))
+		a.log.Warn("tokens_failed", errorField(err))
 		return nil
 	case err != nil:
 		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -82,18 +83,20 @@ func (l *line) addTo(f fields) {
 	}
 }
 
-// LogText returns the text of err for the log, with details that clients are not shown: why a token is refused, and the addresses in an
-// error of the network.
+// LogText returns the text of err for the log, with details that clients are not shown: why a token is refused, the addresses in a
+// network error, and the file on a full disk.
 func LogText(err error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*auth.Refused](err); ok {
 		text += ": " + refused.Why
 	}
-	if network, ok := errors.AsType[interface {
+	if hidden, ok := errors.AsType[interface {
 		error
 		Inside() string
 	}](err); ok {
-		text += " (" + network.Inside() + ")"
+		if inside := hidden.Inside(); !strings.Contains(text, inside) {
+			text += " (" + inside + ")"
+		}
 	}
 	return text
 }

@@ -108,19 +108,24 @@ type insider struct{ error }
 
 func (insider) Inside() string { return "lookup up.example on 192.0.2.53:53: no such host" }
 
-// The log has the part of an error that clients are not shown.
+// The log has the part of an error that clients are not shown, once.
 func TestLogHasTheInside(t *testing.T) {
-	err := fmt.Errorf("package: %w", insider{errors.New("lookup up.example: no such host")})
-	const want = "package: lookup up.example: no such host (lookup up.example on 192.0.2.53:53: no such host)"
-	var log bytes.Buffer
-	config := zapcore.EncoderConfig{MessageKey: "message"}
-	h := New(Config{Log: zap.New(zapcore.NewCore(LogEncoder(config), zapcore.AddSync(&log), zapcore.InfoLevel))})
-	h.record(httptest.NewRequest("GET", "/path", nil), &Event{Err: err})
-	var got struct{ Error string }
-	if err := json.Unmarshal(log.Bytes(), &got); err != nil || got.Error != want {
-		t.Errorf("logged %s, want %s", &log, want)
-	}
-	if told := (told{what: oneLine(err.Error())}).within(maxText); strings.Contains(told, "192.0.2.53") {
-		t.Errorf("clients are told %s", told)
+	network := fmt.Errorf("package: %w", insider{errors.New("lookup up.example: no such host")})
+	full := &modproxy.NoSpace{Err: errors.New("everything is pinned")} // its text has all of it
+	for want, err := range map[string]error{
+		"package: lookup up.example: no such host (lookup up.example on 192.0.2.53:53: no such host)": network,
+		"no space: everything is pinned": full,
+	} {
+		var log bytes.Buffer
+		config := zapcore.EncoderConfig{MessageKey: "message"}
+		h := New(Config{Log: zap.New(zapcore.NewCore(LogEncoder(config), zapcore.AddSync(&log), zapcore.InfoLevel))})
+		h.record(httptest.NewRequest("GET", "/path", nil), &Event{Err: err})
+		var got struct{ Error string }
+		if err := json.Unmarshal(log.Bytes(), &got); err != nil || got.Error != want {
+			t.Errorf("logged %s, want %s", &log, want)
+		}
+		if told := (told{what: oneLine(err.Error())}).within(maxText); strings.Contains(told, "192.0.2.53") {
+			t.Errorf("clients are told %s", told)
+		}
 	}
 }
