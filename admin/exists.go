@@ -20,8 +20,8 @@ const (
 	nearListed   = 500              // how many modules of a namespace a registry is asked for, to compare their names
 )
 
-// exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If that
-// cannot be found out, it returns remarks that say so. If no version that is known matches a constraint, a remark says that.
+// exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If a registry
+// could not be asked, a remark says so. If no known version matches a constraint, another one says that.
 func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, existsWithin)
 	defer cancel()
@@ -46,7 +46,7 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 		}
 	}
 	if x.module && x.selects != nil {
-		return []string{fmt.Sprintf("no version of %s that is known matches %s: the decision is about later ones", d.Module, d.Versions)}, nil
+		return append(x.unasked, fmt.Sprintf("no known version of %s matches %s: the decision is about later ones", d.Module, d.Versions)), nil
 	}
 	if len(x.unasked) > 0 {
 		return x.unasked, nil
@@ -71,8 +71,8 @@ type existence struct {
 	about    modproxy.Module // or a glob
 	version  *modproxy.Version
 	isExact  bool                        // the decision is about the build that version names, and not about all builds
-	selects  func(modproxy.Version) bool // the decision is about a constraint, which selects a version; nil if it is not
-	selected bool                        // a version that is known is one of these
+	selects  func(modproxy.Version) bool // whether the constraint of the decision selects a version; nil without a constraint
+	selected bool                        // it selects a known version
 	names    map[modproxy.Module]bool    // every module that is known
 	versions []string                    // known ones of modules that about matches
 	module   bool                        // about matches a module that is known
