@@ -161,7 +161,10 @@ func (w *walk) tree(bucket []byte, id uint64, low, high []byte, depth int) error
 		return w.note(err)
 	}
 	p := page{h, b}
-	if err := cmp.Or(p.check(low, high, int(w.pageSize)), w.level(p, depth)); err != nil {
+	if err = p.check(low, high, int(w.pageSize)); err == nil {
+		err = w.level(p, depth)
+	}
+	if err != nil {
 		if err := w.note(err); err != nil {
 			return err
 		}
