@@ -7,7 +7,7 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
 
-test: build check race scripts ## everything: static checks, all tests under -race, the scripts with the real clients
+test: build check race scripts ## what a change must pass: static checks, the tests of packages and worlds under -race, the tests of the program
 
 check: ## gofmt, vet, staticcheck, govulncheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi

@@ -20,15 +20,15 @@ var cidrFunctions = map[string]function.Function{
 		}
 		switch {
 		case !ok:
-			return cty.NilVal, errors.New("it is no whole number")
+			return cty.NilVal, errors.New("not a whole number")
 		case n.Sign() < 0 || n.Cmp(size) >= 0:
-			return cty.NilVal, errors.New("the prefix has not as many addresses")
+			return cty.NilVal, errors.New("the prefix has fewer addresses")
 		}
 		return cty.StringVal(plus(p.Addr(), n).String()), nil
 	}),
 	"cidrnetmask": ofPrefix(nil, nil, func(p netip.Prefix, _ []cty.Value) (cty.Value, error) {
 		if !p.Addr().Is4() {
-			return cty.NilVal, errors.New("it is of IPv6")
+			return cty.NilVal, errors.New("an IPv6 prefix has no netmask")
 		}
 		ones, _ := netip.AddrFrom4([4]byte{255, 255, 255, 255}).Prefix(p.Bits())
 		return cty.StringVal(ones.Addr().String()), nil
@@ -38,11 +38,11 @@ var cidrFunctions = map[string]function.Function{
 		n, ok2 := whole(args[1])
 		switch {
 		case !ok || !ok2:
-			return cty.NilVal, errors.New("it is no whole number")
+			return cty.NilVal, errors.New("not a whole number")
 		case bits.Sign() < 0 || n.Sign() < 0:
 			return cty.UnknownVal(cty.String), nil
 		case bits.Cmp(big.NewInt(int64(p.Addr().BitLen()-p.Bits()))) > 0 || n.BitLen() > int(bits.Int64()):
-			return cty.NilVal, errors.New("the prefix has not as many subnets")
+			return cty.NilVal, errors.New("the prefix has fewer subnets")
 		}
 		length := p.Bits() + int(bits.Int64())
 		at := plus(p.Addr(), n.Lsh(n, uint(p.Addr().BitLen()-length)))
@@ -62,7 +62,7 @@ var cidrFunctions = map[string]function.Function{
 		case err != nil, err2 != nil, likeIPv4.Overlaps(in), likeIPv4.Overlaps(of), of.Addr().Zone() != "":
 			return cty.UnknownVal(cty.Bool), nil
 		case in.Addr().Is4() != of.Addr().Is4():
-			return cty.NilVal, errors.New("they are of different versions of IP")
+			return cty.NilVal, errors.New("IPv4 and IPv6 do not compare")
 		}
 		return cty.BoolVal(in.Bits() <= of.Bits() && in.Contains(of.Addr())), nil
 	}),
@@ -106,13 +106,13 @@ func cidrSubnets(p netip.Prefix, args []cty.Value) (cty.Value, error) {
 	for _, arg := range args {
 		bits, ok := whole(arg)
 		if !ok || bits.Sign() <= 0 || bits.Cmp(big.NewInt(min(32, int64(p.Addr().BitLen()-p.Bits())))) > 0 {
-			return cty.NilVal, errors.New("it is no number of bits to extend the prefix by")
+			return cty.NilVal, errors.New("the prefix cannot be extended by so many bits")
 		}
 		length := p.Bits() + int(bits.Int64())
 		step := new(big.Int).Lsh(big.NewInt(1), uint(p.Addr().BitLen()-length))
 		at.Add(at, step).Sub(at, big.NewInt(1)).Div(at, step).Mul(at, step)
 		if at.Cmp(size) >= 0 {
-			return cty.NilVal, errors.New("the prefix has not as many subnets")
+			return cty.NilVal, errors.New("the prefix has fewer subnets")
 		}
 		all = append(all, cty.StringVal(netip.PrefixFrom(plus(p.Addr(), at), length).String()))
 		at.Add(at, step)

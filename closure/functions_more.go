@@ -97,7 +97,7 @@ var textFunctions = map[string]function.Function{
 	"base64decode": ofStrings(1, cty.String, func(args []string) (cty.Value, error) {
 		text, err := base64.StdEncoding.DecodeString(args[0])
 		if err == nil && !utf8.Valid(text) {
-			err = errors.New("it is not UTF-8")
+			err = errors.New("not UTF-8")
 		}
 		return cty.StringVal(string(text)), err
 	}),
@@ -144,7 +144,7 @@ var indexFunc = function.New(&function.Spec{
 	Type:   function.StaticReturnType(cty.Number),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 		if t := args[0].Type(); !t.IsListType() && !t.IsTupleType() {
-			return cty.NilVal, errors.New("it is no list")
+			return cty.NilVal, errors.New("not a list")
 		}
 		for it := args[0].ElementIterator(); it.Next(); {
 			i, v := it.Element()
@@ -157,7 +157,7 @@ var indexFunc = function.New(&function.Spec{
 				return i, nil
 			}
 		}
-		return cty.NilVal, errors.New("it is not in the list")
+		return cty.NilVal, errors.New("not in the list")
 	},
 })
 
@@ -169,13 +169,13 @@ var matchkeysFunc = function.New(&function.Spec{
 	},
 	Type: func(args []cty.Value) (cty.Type, error) {
 		if t, _ := convert.UnifyUnsafe([]cty.Type{args[1].Type(), args[2].Type()}); t == cty.NilType {
-			return cty.NilType, errors.New("its keys are of different types")
+			return cty.NilType, errors.New("keys of different types")
 		}
 		return args[0].Type(), nil
 	},
 	Impl: func(args []cty.Value, to cty.Type) (cty.Value, error) {
 		if args[0].LengthInt() != args[1].LengthInt() {
-			return cty.NilVal, errors.New("it has not a key for each value")
+			return cty.NilVal, errors.New("the lists have different lengths")
 		}
 		unified, _ := convert.UnifyUnsafe([]cty.Type{args[1].Type(), args[2].Type()})
 		keys, err := convert.Convert(args[1], unified)
@@ -211,7 +211,7 @@ var sumFunc = function.New(&function.Spec{
 	Type:   function.StaticReturnType(cty.Number),
 	Impl: func(args []cty.Value, _ cty.Type) (sum cty.Value, err error) {
 		if t := args[0].Type(); !t.IsListType() && !t.IsSetType() && !t.IsTupleType() || args[0].LengthInt() == 0 {
-			return cty.NilVal, errors.New("it is no list of numbers")
+			return cty.NilVal, errors.New("not a list of numbers")
 		}
 		defer func() { // opposing infinities
 			if v := recover(); v != nil {
@@ -228,7 +228,7 @@ var sumFunc = function.New(&function.Spec{
 				return cty.NilVal, err
 			}
 			if v.IsNull() {
-				return cty.NilVal, errors.New("it has null in it")
+				return cty.NilVal, errors.New("null in a list")
 			}
 			sum = sum.Add(v)
 		}
@@ -248,11 +248,11 @@ var transposeFunc = function.New(&function.Spec{
 		for it := args[0].ElementIterator(); it.Next(); { // in the order of keys
 			key, list := it.Element()
 			if list.IsNull() {
-				return cty.NilVal, errors.New("it has a list that is null")
+				return cty.NilVal, errors.New("a list is null")
 			}
 			for _, v := range list.AsValueSlice() {
 				if v.IsNull() {
-					return cty.NilVal, errors.New("it has null in it")
+					return cty.NilVal, errors.New("null in a list")
 				}
 				lists[v.AsString()] = append(lists[v.AsString()], key)
 			}

@@ -268,7 +268,7 @@ func compare(t *testing.T, all []expected, found map[Verdict]map[string][]string
 	for _, w := range all {
 		want[w.verdict][w.rule] = w.clients
 	}
-	for rule, clients := range found[Without] { // what does not go with the rest is not of interest
+	for rule, clients := range found[Without] { // others that do not apply are ignored
 		if want[Without][rule] == nil {
 			want[Without][rule] = clients
 		}

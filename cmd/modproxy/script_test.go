@@ -166,8 +166,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// clientsOf returns the names of the clients that a script runs with: "" if it has none. Both run a script that tells them apart, and
-// every script if RIG_CLIENTS is "both"; else the name of the script chooses one of them.
+// clientsOf returns the names of the clients to run a script with, or "" for a script without a client. A script with a condition on
+// a client runs with both, and so does every script if RIG_CLIENTS is "both". Otherwise a hash of its name selects one of them.
 func clientsOf(name string, script []byte, clients map[string]string) []string {
 	names := slices.Sorted(maps.Keys(clients))
 	switch {

@@ -32,7 +32,7 @@ type proxy struct {
 	client    *http.Client // of requests, if another than plain
 	variables []string     // of its environment, beside those that all have
 	shown     string       // the credential of requests that bring none of their own, not even ""
-	unwritten []string     // what is told to clients, and may be in no log and no file
+	unwritten []string     // texts that only clients may see: they must not appear in logs or files
 
 	mu       sync.Mutex
 	asked    int               // requests that must be in the log
