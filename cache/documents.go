@@ -81,7 +81,6 @@ const (
 	soon         = time.Second      // how long a refresh is waited for before the stale document is served
 	slowPause    = 30 * time.Second // how long refreshes of a registry are not waited for after one that took longer
 	refreshPause = 5 * time.Second  // after a failed refresh, while stale answers are served
-	maxAwaited   = 64               // questions under way with which a refresh is waited for, too
 	maxReading   = 4                // documents that are read from the store at the same time
 	maxHot       = 32 << 20         // bytes of versions documents in memory
 	maxTries     = 3                // of something that another process can get in the way of
@@ -156,18 +155,16 @@ func (d *documents[K, V]) refused(k K) error {
 }
 
 // refreshed returns the answer for k when a, which is kept, is not fresh: the one of upstream if it comes soon, else a.
-// A client that installs ten modules does not wait ten times for a registry that is down. Where very many answers grew old
-// together, as while the proxy did not run, they are refreshed one after the other and clients do not wait for their turns.
+// A client that installs ten modules does not wait ten times for a registry that is down.
 func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.again.Load()
 	if _, held := d.held.Get(k); !held && (again == nil || !time.Now().Before(*again)) {
 		_, slow := d.slow.Get(k.registry())
-		behind := slow || d.work.underWay() >= maxAwaited
-		if behind {
+		if slow {
 			ctx = modproxy.InBackground(ctx)
 		}
 		call, err := d.ask(ctx, k, a)
-		if err == nil && !behind { // else the next question finds the answer
+		if err == nil && !slow { // else the next question finds the answer
 			v, err := call.within(ctx, soon-time.Since(call.began))
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):

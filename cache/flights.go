@@ -64,13 +64,6 @@ func (b *background) start(asker string, work func()) error {
 	return nil
 }
 
-// underWay is how much work is running or waits for its turn.
-func (b *background) underWay() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.running
-}
-
 func newBackground(limit int) (b *background, end context.CancelFunc) {
 	ending, end := context.WithCancel(context.Background())
 	unwanted, endUnwanted := context.WithCancel(ending)

@@ -71,54 +71,6 @@ func TestSlowRefreshIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// When very many answers grew old together, as while the proxy did not run, refreshes take turns, and nobody waits for them.
-func TestManyRefreshesAreNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		var modules []modproxy.Module
-		for i := range 300 {
-			m := vpc
-			m.Name = fmt.Sprint("many", i)
-			modules = append(modules, m)
-			if _, err := f.Versions(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(6 * time.Minute)
-		f.next.change(func(n *next) { n.listed, n.delay = "1.0.0 1.1.0 1.2.0", 900*time.Millisecond })
-		var group sync.WaitGroup
-		var mu sync.Mutex
-		waited, stale := 0, 0
-		for _, m := range modules {
-			group.Go(func() {
-				asked := time.Now()
-				v, err := f.Versions(t.Context(), m)
-				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case err != nil:
-					t.Error(err)
-				case !v.Stale && time.Since(asked) == 900*time.Millisecond:
-					waited++
-				case v.Stale && time.Since(asked) == 0:
-					stale++
-				}
-			})
-		}
-		group.Wait()
-		equal(t, "waited", waited, 64)
-		equal(t, "stale at once", stale, 300-64)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		for _, m := range modules {
-			v, err := f.Versions(t.Context(), m)
-			if err != nil || v.Stale || len(v.List) != 3 {
-				t.Fatalf("%s is not refreshed: %+v, %v", m, v, err)
-			}
-		}
-	})
-}
-
 func TestRefreshThatFailsSoonIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
