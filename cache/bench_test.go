@@ -195,3 +195,25 @@ func BenchmarkVersionsFromStore(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRefresh asks again for the versions of a module all of which are kept, as every document is once it is old.
+func BenchmarkRefresh(b *testing.B) {
+	var listed []string
+	for i := range 10 {
+		listed = append(listed, fmt.Sprintf("1.%d.0", i))
+	}
+	n := &next{script: script{listed: strings.Join(listed, " ")}}
+	n.content, _ = storetest.Bytes(1000, 1)
+	r := onDisk(b, n)
+	for _, version := range listed {
+		if _, err := read(r, version); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Refresh(b.Context(), vpc); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (r *Registry) Known(ctx context.Context, m modproxy.Module) (*modproxy.Vers
 	case a != nil:
 		return a.kept.Versions, nil
 	}
-	kept, err := listings{r}.holdings(ctx, m, false)
+	kept, err := listings{r}.holdings(ctx, m, false, nil)
 	if err != nil {
 		return nil, k.wrap("versions", err)
 	}
@@ -114,10 +114,16 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 	if before == nil {
 		before = noListing(k.Module)
 	}
-	known, errKept := r.recorded(ctx, k.Module) // of a provider with all platforms
+	listed := map[string]bool{} // the records of these need not be read
+	if v != nil {
+		for _, entry := range v.List {
+			listed[entry.Version.String()] = true
+		}
+	}
+	known, errKept := r.recorded(ctx, k.Module, listed) // of a provider with all platforms
 	if errKept == nil {
 		var kept []*holding
-		kept, errKept = r.holdings(ctx, k.Module, false)
+		kept, errKept = r.holdings(ctx, k.Module, false, listed)
 		known = append(known, kept...)
 	}
 	if errKept != nil && v == nil { // whether there are any is not known
@@ -183,7 +189,7 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 	case a != nil:
 		before = a.kept
 	}
-	kept, err := r.holdings(ctx, k.Module, true)
+	kept, err := r.holdings(ctx, k.Module, true, nil)
 	if err != nil {
 		return nil, settleIn(ctx, err)
 	}
@@ -275,15 +281,15 @@ type holding struct {
 }
 
 // recorded returns the versions of m that the ledger knows with their source, from which they can be fetched again; but not
-// those that were not found there of late.
-func (r listings) recorded(ctx context.Context, m modproxy.Module) (list []*holding, err error) {
+// those that were not found there of late, and not those to skip.
+func (r listings) recorded(ctx context.Context, m modproxy.Module, skip map[string]bool) (list []*holding, err error) {
 	for rec, err := range r.Ledger.Of(ctx, m) {
 		if err != nil {
 			return list, err
 		}
 		_, what := rec.Origin()
 		_, gone := r.gone.Get(key{rec.ModuleVersion})
-		if what != "" || gone || rec.Source.URL == "" {
+		if what != "" || gone || rec.Source.URL == "" || skip[rec.Version] {
 			continue
 		}
 		h := &holding{version: rec.Version}
@@ -300,12 +306,13 @@ func (r listings) recorded(ctx context.Context, m modproxy.Module) (list []*hold
 }
 
 // holdings returns the versions of m whose packages are kept and count; of a provider those whose release is, with the package
-// for a platform. Unless it looks close, the records of the latter are enough. Beside an error it returns what it has found.
-func (r listings) holdings(ctx context.Context, m modproxy.Module, close bool) (list []*holding, err error) {
+// for a platform. Unless it looks close, the records of the latter are enough. It does not look at versions to skip. Beside an
+// error it returns what it has found.
+func (r listings) holdings(ctx context.Context, m modproxy.Module, close bool, skip map[string]bool) (list []*holding, err error) {
 	of := map[string]*holding{}
 	for p, err := range r.all(ctx, m) {
 		release, platform, isZip := p.ModuleVersion.Platform()
-		if isZip && of[release.Version] == nil { // a release comes before what was made of it
+		if skip[release.Version] || isZip && of[release.Version] == nil { // a release comes before what was made of it
 			continue
 		}
 		if close || !isZip || err != nil {
