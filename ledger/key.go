@@ -23,8 +23,8 @@ const (
 
 var (
 	hosts   = regexp.MustCompile(`^[0-9a-z][0-9a-z-]*(\.[0-9a-z][0-9a-z-]*)*$`)
-	devices = regexp.MustCompile(`^(?i:con|prn|aux|nul|(com|lpt)[1-9])$`) // of Windows: Go's rules have no path with their names
-	majors  = regexp.MustCompile(`^v[0-9]+$`)                             // at the end of a Go module path
+	devices = regexp.MustCompile(`^(?i:con|prn|aux|nul|(com|lpt)[1-9])$`) // see isDevice
+	majors  = regexp.MustCompile(`^v[0-9]+$`)                             // see isMajor
 	numbers = regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}`)                // at the beginning of a version
 )
 
@@ -51,7 +51,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 	if len(host) > 253 || !hosts.MatchString(host) || hasPort && !isPort(port) {
 		return module.Version{}, fmt.Errorf("%w: hostname %.80q is not normalised", modproxy.ErrInvalid, v.Host)
 	}
-	if first, _, dotted := strings.Cut(host, "."); !dotted || devices.MatchString(first) || host == "gopkg.in" || strings.HasPrefix(host, oddHost) {
+	if first, _, dotted := strings.Cut(host, "."); !dotted || isDevice(first) || host == "gopkg.in" || strings.HasPrefix(host, oddHost) {
 		host = oddHost + host
 	}
 	path := []string{host}
@@ -59,7 +59,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 		path = append(path, portMark+port)
 	}
 	for _, s := range strings.Split(strings.TrimPrefix(v.Module.String(), v.Host+"/"), "/") {
-		if devices.MatchString(s) || majors.MatchString(s) {
+		if isDevice(s) || isMajor(s) {
 			s += oddName
 		}
 		path = append(path, s)
@@ -90,6 +90,13 @@ func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
 	}
 	return v, nil
 }
+
+// isDevice reports whether s is the name of a device of Windows, which no Go module path may contain. A key is made for every
+// record that is read: most names are told apart by their length.
+func isDevice(s string) bool { return (len(s) == 3 || len(s) == 4) && devices.MatchString(s) }
+
+// isMajor reports whether s is a major version as at the end of a Go module path.
+func isMajor(s string) bool { return strings.HasPrefix(s, "v") && majors.MatchString(s) }
 
 func isPort(s string) bool {
 	n, err := strconv.ParseUint(s, 10, 16)
