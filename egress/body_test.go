@@ -104,14 +104,13 @@ func fetch(ctx context.Context, c *egress.Client, r egress.Request) ([]byte, err
 }
 
 func TestSlowServersAreGivenUp(t *testing.T) {
-	hang := func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/body" {
 			fmt.Fprint(w, "x")
 			w.(http.Flusher).Flush()
 		}
-		<-r.Context().Done()
-	}
-	s := serve(t, "https", "127.0.0.1", hang)
+		hang(r)
+	})
 	c := client(t, up())
 	c.SetTimes(time.Minute, 20*time.Millisecond, time.Minute)
 	_, err := fetch(t.Context(), c, egress.Request{URL: s.at("https", "up.test", "/body")})

@@ -43,9 +43,9 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case strings.HasPrefix(r.URL.Path, "/header"):
 			w.Header().Set("Content-Length", "5")
 			w.(http.Flusher).Flush()
-			<-r.Context().Done()
+			hang(r)
 		case strings.HasPrefix(r.URL.Path, "/nothing"):
-			<-r.Context().Done()
+			hang(r)
 		}
 		return
 	}

@@ -171,9 +171,9 @@ func TestBodiesByHTTP2(t *testing.T) {
 		case "/slow":
 			io.WriteString(w, "x")
 			http.NewResponseController(w).Flush()
-			<-r.Context().Done()
+			hang(r)
 		case "/silent":
-			<-r.Context().Done()
+			hang(r)
 		}
 	})
 	given := map[string]*egress.Client{"/slow": client(t, up()), "/silent": client(t, up())}
@@ -232,7 +232,7 @@ func TestEndedByCaller(t *testing.T) {
 	s := serve(t, "h2", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) == 1 {
 			cancel()
-			<-r.Context().Done()
+			hang(r)
 		}
 		proto(w, r)
 	})

@@ -132,16 +132,16 @@ func TestSessionsAreBounded(t *testing.T) {
 
 func TestIdleAndClosedSessionsAreCut(t *testing.T) {
 	arrived := make(chan struct{}, 1)
-	hang := serve(t, "https", "127.0.0.1", func(_ http.ResponseWriter, r *http.Request) {
+	hanging := serve(t, "https", "127.0.0.1", func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
-		<-r.Context().Done()
+		hang(r)
 	})
 	there := false
 	for idle := 50 * time.Millisecond; !there; idle *= 2 { // a busy machine may take longer to connect
 		hasty := client(t, up())
 		hasty.SetTimes(time.Minute, time.Minute, idle)
 		session := open(t, hasty, 1<<20)
-		_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
+		_, err := through(t, session).Get(hanging.at("https", "up.test", "/"))
 		select {
 		case <-arrived:
 			there = true
@@ -156,7 +156,7 @@ func TestIdleAndClosedSessionsAreCut(t *testing.T) {
 	session := open(t, client(t, up()), 1<<20)
 	done := make(chan error, 1)
 	go func() {
-		_, err := through(t, session).Get(hang.at("https", "up.test", "/"))
+		_, err := through(t, session).Get(hanging.at("https", "up.test", "/"))
 		done <- err
 	}()
 	select {

@@ -104,6 +104,12 @@ func serve(t *testing.T, scheme, host string, h http.HandlerFunc, set ...func(*h
 	return s
 }
 
+// hang answers nothing until the client has gone, and nothing then: an answer may be read while the client closes.
+func hang(r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
 // at is a URL of s under another name.
 func (s *server) at(scheme, host, path string) string {
 	return scheme + "://" + host + ":" + strconv.Itoa(s.port) + path
