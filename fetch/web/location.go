@@ -81,8 +81,11 @@ func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error
 		defer res.Body.Close()
 		value := res.Header.Get("X-Terraform-Get")
 		if value == "" {
-			if value, err = metaTag(res.Body); err != nil {
+			value, err = metaTag(res.Body)
+			if errors.Is(err, modproxy.ErrInvalid) {
 				return false, err
+			} else if err != nil {
+				return v.failed(egress.MayPass(err), fetch.Outgoing(err))
 			}
 		}
 		l, err := modproxy.ParseLocation(value, res.Request.URL)
@@ -92,7 +95,8 @@ func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error
 	return next, err
 }
 
-// metaTag returns the content of <meta name="terraform-get"> from a page's head.
+// metaTag returns the content of <meta name="terraform-get"> from a page's head. Its error is [modproxy.ErrInvalid] if the page has
+// none, or an error of page.
 func metaTag(page io.Reader) (string, error) {
 	d := xml.NewDecoder(page)
 	d.Strict = false
@@ -108,7 +112,7 @@ func metaTag(page io.Reader) (string, error) {
 	for {
 		token, err := d.Token()
 		if err != nil && err != io.EOF && !errors.As(err, new(*xml.SyntaxError)) {
-			return "", fetch.Outgoing(err)
+			return "", err
 		}
 		end := err != nil
 		switch t := token.(type) {

@@ -68,7 +68,7 @@ func zipped(t *testing.T) []byte {
 func TestFetch(t *testing.T) {
 	archive := zipped(t)
 	sum := sha256.Sum256(archive)
-	var busy atomic.Int32
+	var busy, broken atomic.Int32
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/busy.zip":
@@ -81,6 +81,15 @@ func TestFetch(t *testing.T) {
 				t.Errorf("the page is asked for with %q", r.URL.RawQuery)
 			}
 			w.Header().Set("X-Terraform-Get", "./x.zip//mod")
+			return
+		case "/breaks", "/breaks-once":
+			if r.URL.Path == "/breaks" || broken.Add(1) == 1 {
+				w.Header().Set("Content-Length", "1000")
+				w.Write([]byte("<html>"))
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			w.Write([]byte(`<html><head><meta name="terraform-get" content="./x.zip"></head>`))
 			return
 		case "/none":
 			return
@@ -112,12 +121,17 @@ func TestFetch(t *testing.T) {
 		"not there":            {source(s.URL + "/gone.zip"), modproxy.ErrNotFound, false, ""},
 		"at a commit":          {atCommit, modproxy.ErrInvalid, false, ""},
 		"elsewhere":            {source(s.URL + "/page?a=1"), nil, false, s.URL + "/x.zip//mod"},
+		"a page breaks off":    {source(s.URL + "/breaks-once"), nil, false, s.URL + "/x.zip"},
+		"each time":            {source(s.URL + "/breaks"), modproxy.ErrUnavailable, false, ""},
 		"a page that says not": {source(s.URL + "/none"), modproxy.ErrInvalid, false, ""},
 	} {
 		got, tree, err := fetchFrom(t, g, c.from)
 		if !errors.Is(err, c.is) || got.Pinned != c.pinned || (got.Next != nil) != (c.next != "") && err == nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
 			continue
+		}
+		if _, passes := errors.AsType[*modproxy.Temporary](err); passes != (c.is == modproxy.ErrUnavailable) {
+			t.Errorf("%s: trouble that may pass is %v: %v", name, passes, err)
 		}
 		if err != nil {
 			continue
