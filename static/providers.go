@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -118,13 +119,8 @@ func (s *Site) openProviders() error {
 	return nil
 }
 
-// HasDirectories returns the sums of the packages of providers that are there as directories, which need not be read again.
-func (s *Site) HasDirectories() (sums []modproxy.Sum) {
-	for sum := range s.trees {
-		sums = append(sums, sum)
-	}
-	return sums
-}
+// HasDirectories returns the sums of the packages of providers that are there as directories, in order. They need not be read again.
+func (s *Site) HasDirectories() []modproxy.Sum { return slices.Sorted(maps.Keys(s.trees)) }
 
 // AddProvider adds the package of a provider for a platform, of which hashes are known. It is read from content, unless it is
 // there already, as [Site.Has] or [Site.HasDirectories] says. The error is [modproxy.ErrInvalid] if it is not the package that

@@ -5,6 +5,7 @@ package filelock_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,13 +81,16 @@ func TestProcessEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Stdout.WriteString("locked\n")
-		select {}
+		io.Copy(io.Discard, os.Stdin) // until it is killed; select would be a deadlock
 	}
 	path := filepath.Join(t.TempDir(), "lock")
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestProcessEnds$")
 	cmd.Env = append(os.Environ(), "FILELOCK_TEST="+path)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // open until Wait
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
