@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,11 +96,25 @@ func TestChildEndsAtWork(t *testing.T) {
 		loops = "[for a in local.l : a if " + loops + "] == [0]"
 	}
 	text := "locals {\n l = [" + strings.Repeat("1,", 100) + "]\n}\nmodule \"m\" { source = " + loops + ` ? "./a" : "./b" }` + "\n"
+	before := spentByChildren(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	var r closure.Reader
 	_, err := r.Read(ctx, packed(t, file("main.tf", text)), closure.Options{Client: closure.OpenTofu})
-	if !errors.Is(err, context.DeadlineExceeded) { // and not the child's limit
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Read: %v", err)
 	}
+	if spent := spentByChildren(t) - before; spent > 7*time.Second { // and not until its limit
+		t.Errorf("the child took %v of the processor", spent)
+	}
+}
+
+// spentByChildren is the time of the processor that the children took which have ended.
+func spentByChildren(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
