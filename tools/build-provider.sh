@@ -7,5 +7,5 @@ cd "$(dirname "$0")/provider"
 
 program=${XDG_CACHE_HOME:-$HOME/.cache}/modproxy-tools/terraform-provider-time
 mkdir -p "$(dirname "$program")"
-CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$program.new" github.com/hashicorp/terraform-provider-time
-mv "$program.new" "$program"
+CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$program.$$.new" github.com/hashicorp/terraform-provider-time
+mv "$program.$$.new" "$program"

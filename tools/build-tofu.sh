@@ -22,5 +22,5 @@ if [ "$have" = "$want" ]; then
 fi
 echo "tofu $want: building $program, which takes some minutes"
 mkdir -p "$(dirname "$program")"
-CGO_ENABLED=0 go build -trimpath -o "$program.new" "$module/cmd/tofu"
-mv "$program.new" "$program"
+CGO_ENABLED=0 go build -trimpath -o "$program.$$.new" "$module/cmd/tofu"
+mv "$program.$$.new" "$program"

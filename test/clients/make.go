@@ -60,7 +60,9 @@ func (g goModule) make(ctx context.Context, version, path string) error {
 		}
 		flags = append(flags, "-mod=mod", "-ldflags=-s -w -X "+g.path+"/version.dev=no")
 	}
-	cmd = exec.CommandContext(ctx, "go", append(flags, "-o", path+".new", g.main)...)
+	made := unfinished(path)
+	defer os.Remove(made) // fails once it has its name
+	cmd = exec.CommandContext(ctx, "go", append(flags, "-o", made, g.main)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if g.experiments != "" {
 		cmd.Env = append(cmd.Env, "GOEXPERIMENT="+g.experiments)
@@ -68,8 +70,11 @@ func (g goModule) make(ctx context.Context, version, path string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out[max(0, len(out)-2000):])
 	}
-	return os.Rename(path+".new", path)
+	return os.Rename(made, path)
 }
+
+// unfinished returns the name that a program has while this process makes it: others may make it, too.
+func unfinished(path string) string { return fmt.Sprintf("%s.%d.new", path, os.Getpid()) }
 
 // cut cuts lines out of a file.
 func cut(name string, lines *regexp.Regexp) error {
@@ -99,19 +104,22 @@ func (n npm) file(path string) string {
 }
 
 func (n npm) make(ctx context.Context, version, path string) error {
-	for _, dir := range []string{path, path + ".new"} {
-		if err := os.RemoveAll(dir); err != nil {
-			return err
-		}
-	}
-	if err := os.MkdirAll(path+".new", 0o755); err != nil {
+	made := unfinished(path)
+	defer os.RemoveAll(made)
+	if err := os.MkdirAll(made, 0o755); err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix=.", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund",
 		n.name+"@"+version, node+"@24")
-	cmd.Dir = path + ".new"
+	cmd.Dir = made
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("npm install: %w: %s", err, out[max(0, len(out)-2000):])
 	}
-	return os.Rename(path+".new", path)
+	if _, err := os.Stat(n.file(path)); err == nil {
+		return nil // another process was faster
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	return os.Rename(made, path)
 }
