@@ -61,7 +61,7 @@ func readPage(t *testing.T, name string) page {
 // codeBlock is a fenced block of a page, with the comment in the line before it.
 type codeBlock struct {
 	language, marker string
-	line             int // of the opening fence
+	line, indent     int // of the opening fence
 	lines            []string
 }
 
@@ -73,7 +73,7 @@ func (p page) blocks() []codeBlock {
 		language, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
 		case fence && !open:
-			b := codeBlock{language: language, line: i + 1}
+			b := codeBlock{language: language, line: i + 1, indent: len(line) - len(strings.TrimLeft(line, " "))}
 			if i > 0 {
 				b.marker, _ = strings.CutPrefix(strings.TrimSpace(p.lines[i-1]), "<!-- ")
 				b.marker, _ = strings.CutSuffix(b.marker, " -->")
@@ -82,7 +82,8 @@ func (p page) blocks() []codeBlock {
 		case fence:
 			open = false
 		case open:
-			blocks[len(blocks)-1].lines = append(blocks[len(blocks)-1].lines, line)
+			b := &blocks[len(blocks)-1]
+			b.lines = append(b.lines, line[min(b.indent, len(line)):])
 		}
 	}
 	return blocks
