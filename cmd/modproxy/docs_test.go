@@ -326,8 +326,9 @@ func TestDocsCommands(t *testing.T) {
 
 var (
 	// verbIn finds a command of modproxy in a line.
-	verbIn = regexp.MustCompile("(?:^|`|\\$ |\\s)modproxy((?: [a-z][a-z-]*)+)((?: [^`|;#]*)?)")
-	flagIn = regexp.MustCompile(`(?:^|[\s\[])(--[a-z][a-z-]*)`)
+	verbIn     = regexp.MustCompile("(?:^|`|\\$ |\\s)modproxy((?: [a-z][a-z-]*)+)((?: [^`|;#]*)?)")
+	inlineVerb = regexp.MustCompile("`modproxy [^`]+`")
+	flagIn     = regexp.MustCompile(`(?:^|[\s\[])(--[a-z][a-z-]*)`)
 )
 
 // TestDocsVerbs checks that every verb and flag of modproxy exists that a page names.
@@ -346,8 +347,13 @@ func TestDocsVerbs(t *testing.T) {
 		return helps[key]
 	}
 	for _, p := range append(docPages(t), readPage(t, "SECURITY.md")) {
+		prose := p.prose()
 		for i, line := range p.lines {
-			for _, span := range append(regexp.MustCompile("`(modproxy [^`]+)`").FindAllString(line, -1), commandIn(line)...) {
+			spans := inlineVerb.FindAllString(line, -1)
+			if prose[i] == "" {
+				spans = commandIn(line)
+			}
+			for _, span := range spans {
 				m := verbIn.FindStringSubmatch(span)
 				if m == nil {
 					continue
