@@ -181,14 +181,24 @@ func asInScript(command string) string {
 	return strings.TrimSpace(command)
 }
 
+// anyWord stands for a word of a command that is not the same each time.
+const anyWord = "\x00"
+
 var (
+	inShell       = regexp.MustCompile(`^sh -c '"\$MODPROXY"(.*)'$`)
+	variable      = regexp.MustCompile(`'\$\(cat \w+\)'|\$[A-Z_]+`)
 	scriptGet     = regexp.MustCompile(`^get .*?(https?://[^\s']+)'?$`)
 	scriptSetting = regexp.MustCompile(`^(?:env (\w+)=|(?:token|issuer sign) (\w+) ).*`)
 )
 
-// asInPage is the reverse of asInScript, for a line of a script.
+// asInPage is the reverse of asInScript, for a line of a script. What the script has in a variable or a file, such as a key,
+// becomes anyWord.
 func asInPage(line string) string {
 	line = names.Replace(strings.TrimSuffix(prefixes.ReplaceAllString(line, ""), " &"))
+	if m := inShell.FindStringSubmatch(line); m != nil {
+		line = strings.ReplaceAll("modproxy"+m[1], `"`, "'")
+	}
+	line = variable.ReplaceAllString(line, anyWord)
 	if m := scriptGet.FindStringSubmatch(line); m != nil {
 		return "get " + m[1]
 	}
@@ -220,7 +230,8 @@ func readTranscript(name string) (*transcript, error) {
 // run finds a command of a page behind the ones before it.
 func (s *transcript) run(command string) bool {
 	for i := s.at; i < len(s.lines); i++ {
-		if asInPage(s.lines[i]) == command {
+		line := strings.ReplaceAll(regexp.QuoteMeta(asInPage(s.lines[i])), anyWord, `\S+`)
+		if ok, err := regexp.MatchString("^"+line+"$", command); ok && err == nil {
 			s.at = i + 1
 			return true
 		}
