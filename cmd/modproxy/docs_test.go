@@ -498,6 +498,47 @@ func TestDocsPaths(t *testing.T) {
 	}
 }
 
+// quoted finds what stands in backquotes in the first cell of a row.
+var quoted = regexp.MustCompile("`[^`]+`")
+
+// TestDocsWords checks that the words with which docs/troubleshooting.md begins a row are those that programs print: they stand in
+// docs/reference/reasons.md, which records what clients print, in a script, or in the source of modproxy.
+func TestDocsWords(t *testing.T) {
+	var said bytes.Buffer
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (filepath.Ext(path) == ".txtar" || filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "docs_test.go") || filepath.Base(path) == "reasons.md") {
+			var text []byte
+			text, err = os.ReadFile(path)
+			said.WriteString(oneSpace.ReplaceAllString(strings.ReplaceAll(string(text), `\`, ""), " "))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for i, line := range readPage(t, "docs/troubleshooting.md").lines {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 {
+			continue
+		}
+		for _, words := range quoted.FindAllString(cells[1], -1) {
+			rows++
+			for part := range strings.SplitSeq(strings.Trim(words, "`"), "…") {
+				if !strings.Contains(said.String(), strings.TrimSpace(part)) {
+					t.Errorf("docs/troubleshooting.md:%d: no program is known to print %q", i+1, part)
+				}
+			}
+		}
+	}
+	if rows < 30 {
+		t.Errorf("%d rows were read", rows)
+	}
+}
+
+// oneSpace finds white space, written as in a text or as in an expression.
+var oneSpace = regexp.MustCompile(`(\s|s\+)+`)
+
 // TestReadmeTable checks that the README leads to every page of docs, and is short.
 func TestReadmeTable(t *testing.T) {
 	readme := readPage(t, "README.md")
