@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/modproxy/modproxy/config"
 )
 
 // top is the directory of the module, as the tests of this package see it.
@@ -495,6 +497,38 @@ func TestDocsPaths(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDocsConfigurations checks that modproxy reads every YAML block of a page, as a configuration or as a file of rules. The comment
+// in the line before the block of another program's file is
+//
+//	<!-- file of: PROGRAM -->
+func TestDocsConfigurations(t *testing.T) {
+	read := 0
+	for _, p := range docPages(t) {
+		for _, b := range p.blocks() {
+			if b.language != "yaml" || strings.HasPrefix(b.marker, "file of: ") {
+				continue
+			}
+			name := filepath.Join(t.TempDir(), "modproxy.yaml")
+			if err := os.WriteFile(name, []byte(strings.Join(b.lines, "\n")+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			if strings.HasPrefix(b.lines[0], "rules:") {
+				_, err = config.ReadRules(name)
+			} else {
+				_, err = config.Read(name, nil, nil)
+			}
+			if err != nil {
+				t.Errorf("%s:%d: %v", p.name, b.line, err)
+			}
+			read++
+		}
+	}
+	if read < 20 {
+		t.Errorf("%d configurations were read", read)
 	}
 }
 

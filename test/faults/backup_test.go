@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// backUp copies the directory while modproxy works in it, in the order that the
+// backUp copies the directory while modproxy works in it, in the order that
 // docs/how-to/backup.md says.
 func (r *proxy) backUp(to string) {
 	r.t.Helper()
