@@ -254,7 +254,8 @@ func (s *transcript) prints(line string) bool {
 		if m == nil || !strings.HasPrefix(m[1], "^") || !strings.HasSuffix(m[1], "$") {
 			continue
 		}
-		if re, err := regexp.Compile(names.Replace(m[1])); err == nil && re.MatchString(line) {
+		re, err := regexp.Compile(names.Replace(m[1]))
+		if err == nil && re.MatchString(line) && !re.MatchString("anything else") {
 			s.at = i + 1
 			return true
 		}
