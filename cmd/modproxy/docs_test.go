@@ -536,8 +536,9 @@ func TestDocsConfigurations(t *testing.T) {
 // quoted finds what stands in backquotes in the first cell of a row.
 var quoted = regexp.MustCompile("`[^`]+`")
 
-// TestDocsWords checks that the words with which docs/troubleshooting.md begins a row are those that programs print: they stand in
-// docs/reference/reasons.md, which records what clients print, in a script, or in the source of modproxy.
+// TestDocsWords checks that programs print the words in backquotes with which a row begins, in docs/troubleshooting.md and under the
+// headings "If it fails": they stand in docs/reference/reasons.md, which records what clients print, in a script, or in the source of
+// modproxy.
 func TestDocsWords(t *testing.T) {
 	var said bytes.Buffer
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -552,21 +553,27 @@ func TestDocsWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := 0
-	for i, line := range readPage(t, "docs/troubleshooting.md").lines {
-		cells := strings.Split(line, "|")
-		if len(cells) < 4 {
-			continue
-		}
-		for _, words := range quoted.FindAllString(cells[1], -1) {
-			rows++
-			for part := range strings.SplitSeq(strings.Trim(words, "`"), "…") {
-				if !strings.Contains(said.String(), strings.TrimSpace(part)) {
-					t.Errorf("docs/troubleshooting.md:%d: no program is known to print %q", i+1, part)
+	for _, p := range docPages(t) {
+		fails := p.name == "docs/troubleshooting.md"
+		for i, line := range p.prose() {
+			if m := headingLine.FindStringSubmatch(line); m != nil && p.name != "docs/troubleshooting.md" {
+				fails = m[1] == "If it fails"
+			}
+			cells := strings.Split(line, "|")
+			if !fails || len(cells) < 4 {
+				continue
+			}
+			for _, words := range quoted.FindAllString(cells[1], -1) {
+				rows++
+				for part := range strings.SplitSeq(strings.Trim(words, "`"), "…") {
+					if !strings.Contains(said.String(), strings.TrimSpace(part)) {
+						t.Errorf("%s:%d: no program is known to print %q", p.name, i+1, part)
+					}
 				}
 			}
 		}
 	}
-	if rows < 30 {
+	if rows < 40 {
 		t.Errorf("%d rows were read", rows)
 	}
 }
