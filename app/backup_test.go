@@ -47,7 +47,7 @@ func copyFiles(from, to string, names ...string) error {
 }
 
 // A copy of the directory that is taken while modproxy fetches, in the order that
-// the README says, comes back with every version that had been served, as it was.
+// docs/how-to/backup.md says, comes back with every version that had been served, as it was.
 func TestBackupUnderLoad(t *testing.T) {
 	const versions, copies = 60, 4
 	fixture, etc := t.TempDir(), t.TempDir()

@@ -182,7 +182,7 @@ const (
 )
 
 // showsReason reports whether the client that sent r prints the reason phrase of an answer with that status, and nothing
-// of its body: docs/errors.md has what clients print. Only HTTP/1 has reason phrases.
+// of its body: docs/reference/errors.md has what clients print. Only HTTP/1 has reason phrases.
 func showsReason(r *http.Request, status int) bool {
 	if r.ProtoMajor != 1 || r.ContentLength != 0 || status == http.StatusNotFound {
 		return false

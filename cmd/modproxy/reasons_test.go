@@ -19,14 +19,14 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-var updateReasons = flag.Bool("update-reasons", false, "write what the clients print into docs/reasons.md")
+var updateReasons = flag.Bool("update-reasons", false, "write what the clients print into docs/reference/reasons.md")
 
 const (
-	reasonsFile  = "../../docs/reasons.md"
+	reasonsFile  = "../../docs/reference/reasons.md"
 	reasonsBegin = "<!-- what follows is written by: go test ./cmd/modproxy -run TestReasons -update-reasons -->\n"
 )
 
-// TestReasons holds docs/reasons.md to what the real clients print of denials and failures behind nginx, by HTTP/1.1 and by
+// TestReasons holds docs/reference/reasons.md to what the real clients print of denials and failures behind nginx, by HTTP/1.1 and by
 // HTTP/2. The scripts in testdata/reasons cause them.
 func TestReasons(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,7 @@ func differing(written, now string) string {
 	return b.String()
 }
 
-// reason is a row of docs/reasons.md: what clients print of one denial or failure.
+// reason is a row of docs/reference/reasons.md: what clients print of one denial or failure.
 type reason struct {
 	title string
 	cure  string               // what shows the reason where a client does not print it; may be empty

@@ -23,7 +23,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-var updateShown = flag.Bool("update-shown", false, "write what the clients show into docs/errors.md")
+var updateShown = flag.Bool("update-shown", false, "write what the clients show into docs/reference/errors.md")
 
 // shownStatuses are those that a registry might answer an error with.
 var shownStatuses = []int{400, 401, 403, 404, 409, 410, 421, 424, 429, 451, 500, 501, 502, 503, 504, 507}
@@ -32,12 +32,12 @@ var shownStatuses = []int{400, 401, 403, 404, 409, 410, 421, 424, 429, 451, 500,
 var shownRequests = []string{"versions", "download", "HEAD", "GET"}
 
 const (
-	shownFile  = "../../docs/errors.md"
+	shownFile  = "../../docs/reference/errors.md"
 	shownBegin = "<!-- what follows is written by: go test ./cmd/modproxy -run TestWhatClientsShow -update-shown -->\n"
 	shownEnd   = "<!-- until here -->\n"
 )
 
-// TestWhatClientsShow holds docs/errors.md to what the real clients show a person of
+// TestWhatClientsShow holds docs/reference/errors.md to what the real clients show a person of
 // each status, on each of their requests.
 func TestWhatClientsShow(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 // A client is a program that asks a registry, in one version.
 type client struct {
-	name    string // the title of its section in docs/clients.md
+	name    string // the title of its section in docs/how-to/other-tools.md
 	version string // "" for the one that is on PATH
 	program string // the name of its file
 	always  bool   // it is run with every change, and may not be missing then

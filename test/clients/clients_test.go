@@ -35,7 +35,7 @@ var built = sync.OnceValue(func() error {
 })
 
 // The clients that every change is tested with get what they need, with what
-// docs/clients.md tells people to set and nothing else.
+// docs/how-to/other-tools.md tells people to set and nothing else.
 func TestClients(t *testing.T) { runAll(t, false) }
 
 // Clients that want modules described are told the same of the packages that are kept.
@@ -77,7 +77,7 @@ func runAll(t *testing.T, kept bool) {
 // read says where what is told of a program comes from that was not run.
 var read = regexp.MustCompile(`^Not run\. As read in the source of \S.* \d+\.\d+\.\d+: `)
 
-// What docs/clients.md says of each program was run, in the versions that it names; or
+// What docs/how-to/other-tools.md says of each program was run, in the versions that it names; or
 // it says that it was not, and from where it is known.
 func TestDocument(t *testing.T) {
 	d, err := readDocument()

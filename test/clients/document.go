@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A document is docs/clients.md by the titles of its sections; what is before these has
+// A document is docs/how-to/other-tools.md by the titles of its sections; what is before these has
 // none.
 type document map[string]*section
 
@@ -20,10 +20,10 @@ type section struct {
 // A block is what stands between fences.
 type block struct{ language, text string }
 
-// readDocument reads docs/clients.md of the module that the working directory is in.
+// readDocument reads docs/how-to/other-tools.md of the module that the working directory is in.
 func readDocument() (document, error) {
 	for dir := "."; ; dir = filepath.Join(dir, "..") {
-		text, err := os.ReadFile(filepath.Join(dir, "docs", "clients.md"))
+		text, err := os.ReadFile(filepath.Join(dir, "docs", "how-to", "other-tools.md"))
 		if err == nil {
 			return parseDocument(string(text)), nil
 		}
@@ -73,12 +73,12 @@ func (d document) has(title, text string) bool {
 func (d document) unused(name string, taken map[int]bool) error {
 	s := d[name]
 	if s == nil {
-		return fmt.Errorf("docs/clients.md has no section %q", name)
+		return fmt.Errorf("docs/how-to/other-tools.md has no section %q", name)
 	}
 	for i, b := range s.blocks {
 		if !taken[i] {
 			first, _, _ := strings.Cut(b.text, "\n")
-			return fmt.Errorf("docs/clients.md, %s: the block of %s that begins with %q was not used", name, b.language, first)
+			return fmt.Errorf("docs/how-to/other-tools.md, %s: the block of %s that begins with %q was not used", name, b.language, first)
 		}
 	}
 	return nil

@@ -4,7 +4,7 @@
 //	make clients
 //	go run ./test/clients [-build] [NAME…]
 //
-// What it sets in a program is what docs/clients.md tells people to set: a run takes
+// What it sets in a program is what docs/how-to/other-tools.md tells people to set: a run takes
 // the blocks of its section there as they are, and a block that no run takes is a
 // mistake, unless the section says that the program was not run.
 //

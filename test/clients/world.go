@@ -25,11 +25,11 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// token stands for a token in docs/clients.md. Where a client's section has it, modproxy
+// token stands for a token in docs/how-to/other-tools.md. Where a client's section has it, modproxy
 // answers nobody without one.
 const token = "mp_…"
 
-// own is the name of the proxy in docs/clients.md, and so here.
+// own is the name of the proxy in docs/how-to/other-tools.md, and so here.
 const own = "modules.example.com"
 
 // public are the hosts whose names lead to the proxy, as far as clients are concerned.
@@ -143,7 +143,7 @@ func (w *world) run(ctx context.Context, c *client, program string, anonymous bo
 	return requests, errors.Join(err, wrong, w.document.unused(c.name, s.taken))
 }
 
-// modproxy is a command of modproxy, with the configuration that docs/clients.md begins
+// modproxy is a command of modproxy, with the configuration that docs/how-to/other-tools.md begins
 // with and what it keeps in a directory. A private one has no anonymous clients.
 func (w *world) modproxy(dir string, private bool, args ...string) *exec.Cmd {
 	cmd := exec.Command(w.program, args...)

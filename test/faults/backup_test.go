@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// backUp copies the directory while modproxy works in it, in the order that the
-// README says.
+// backUp copies the directory while modproxy works in it, in the order that
+// docs/how-to/backup.md says.
 func (r *proxy) backUp(to string) {
 	r.t.Helper()
 	if err := os.MkdirAll(filepath.Join(to, "ledger"), 0o700); err != nil {
@@ -96,7 +96,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		r.stop()
 		found := r.verify() // of what came while it was copied
 		if found["record_damaged"] > 0 {
-			// A page of the index was copied while it was written: README says what
+			// A page of the index was copied while it was written: docs/how-to/backup.md says what
 			// to do then.
 			r.output("rebuild")
 			found = r.verify()
