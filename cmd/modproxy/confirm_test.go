@@ -74,6 +74,9 @@ func TestRemovesWithoutTerminal(t *testing.T) {
 			if got.code != test.code || removals() > 0 != test.removed {
 				t.Errorf("%+v, %d removals", got, removals())
 			}
+			if strings.Contains(test.args, "--dry-run") && test.code == exitDone && !strings.Contains(got.stdout, "would ") {
+				t.Errorf("it does not print what would be removed: %+v", got)
+			}
 			if test.code == exitMisuse && strings.Contains(test.args, "--all") && !strings.Contains(got.stderr, "hint: --yes") {
 				t.Errorf("no hint: %s", got.stderr)
 			}

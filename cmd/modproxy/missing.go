@@ -61,7 +61,8 @@ want one, too.
 
 ` + moduleUsage
 
-// listMissing prints the requests about a module, or all, that could not be answered. asList has them as "mirror -f" reads them.
+// listMissing prints the requests for a module, or for all, that could not be answered. With asList it prints
+// them as "mirror -f" reads them.
 func (env *environment) listMissing(ctx context.Context, about admin.Name, asList bool) error {
 	text := missingText
 	if asList {
@@ -81,13 +82,16 @@ func (env *environment) listMissing(ctx context.Context, about admin.Name, asLis
 	return err
 }
 
-// clearMissing forgets the requests about a module, or all. At a terminal it asks before.
+// clearMissing forgets the requests for a module, or for all. At a terminal it asks before.
 func (env *environment) clearMissing(ctx context.Context, about admin.Name, r removal) error {
 	if r.dryRun || r.asks(env) {
-		n := 0
+		n, to := 0, env.stderr
+		if r.dryRun {
+			to = env.stdout
+		}
 		_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
 			n++
-			_, err := fmt.Fprint(env.stderr, "would forget "+wanted(m)+"\n")
+			_, err := fmt.Fprint(to, "would forget "+wanted(m)+"\n")
 			return err
 		})
 		if err == nil && n > 0 && !r.dryRun {
