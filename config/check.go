@@ -28,11 +28,15 @@ import (
 type checker struct {
 	*Config
 	wrong Error
+	paths []string // of wrong, as far as they are known
 }
 
-// fail adds err, unless it is nil, with the key and the place that set it.
+// fail adds err, unless it is nil, with the key and the place that set it. A key whose value is malformed was reported before.
 func (k *checker) fail(path string, err error) {
-	if err != nil {
+	top, _, _ := strings.Cut(path, ".")
+	top, _, _ = strings.Cut(top, "[")
+	if err != nil && k.IsSound(top) {
+		k.paths = append(k.paths, path)
 		k.wrong = append(k.wrong, fmt.Errorf("%s: %s: %w", k.Source(path), path, err))
 	}
 }
@@ -44,7 +48,7 @@ func (k *checker) failIf(wrong bool, path, format string, args ...any) {
 }
 
 // check finds everything that is wrong with c, and normalises its hostnames.
-func (c *Config) check() Error {
+func (c *Config) check() *checker {
 	k := &checker{Config: c}
 	k.fields()
 	_, err := parseListen(c.Listen)
@@ -64,7 +68,7 @@ func (c *Config) check() Error {
 	for i, r := range c.Routes {
 		at := fmt.Sprintf("routes[%d]", i)
 		k.fail(at+".namespace", modproxy.Module{Namespace: r.Namespace, Name: "x", System: "x"}.Check())
-		known := slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream })
+		known := !c.IsSound("upstreams") || slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream })
 		k.failIf(r.Upstream != "" && !known, at+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}
 	for i, s := range c.Credentials {
@@ -92,26 +96,27 @@ func (c *Config) check() Error {
 	}
 	k.reach()
 	k.failIf(c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute, "ledger.recheck", "must be 0s or at least 1m")
-	k.failIf(c.Rewrite.Nested && c.PublicURL == "", "rewrite.nested",
+	k.failIf(c.Rewrite.Nested && c.PublicURL == "" && c.IsSound("public_url"), "rewrite.nested",
 		"public_url is missing: packages have addresses below it in them")
 	k.failIf(c.Cache.MaxStale < c.Cache.Fresh, "cache.max_stale", "must not be less than cache.fresh")
-	return k.wrong
+	return k
 }
 
 // complete checks c, and then reads the secrets that are in files of their own. Its error is an [Error].
 func (c *Config) complete() error {
-	k := &checker{c, c.check()}
-	if len(k.wrong) == 0 {
-		walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
-			if secret, ok := v.Addr().Interface().(*egress.Secret); ok && fileOf(f, group) != "" {
-				text, err := c.readFile(fileOf(f, group))
-				*secret = egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
-				if err == nil && secret.IsZero() {
-					err = fmt.Errorf("%s: nothing in it", fileOf(f, group))
-				}
-				k.fail(path+"_file", err)
+	k := c.check()
+	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
+		if secret, ok := v.Addr().Interface().(*egress.Secret); ok && secret.IsZero() && fileOf(f, group) != "" {
+			text, err := c.readFile(fileOf(f, group))
+			*secret = egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
+			if err == nil && secret.IsZero() {
+				err = fmt.Errorf("%s: nothing in it", fileOf(f, group))
 			}
-		})
+			k.fail(path+"_file", err)
+		}
+	})
+	for _, path := range k.paths {
+		c.markUnsound(path)
 	}
 	if len(k.wrong) > 0 {
 		return k.wrong
@@ -178,7 +183,9 @@ func normalise(host string) (string, error) {
 // authentication finds rules about clients that would not count.
 func (k *checker) authentication() {
 	open := ""
-	if k.Anonymous.All {
+	if !k.IsSound("anonymous", "listen", "public_url", "tls") {
+		// whether clients show a credential is not known
+	} else if k.Anonymous.All {
 		open = fmt.Sprintf("clients show no credential, by anonymous: true (%s)", k.Source("anonymous"))
 	} else if !k.RequiresToken() {
 		open = "clients show no credential on a loopback address: say auth.required: true"
@@ -207,7 +214,12 @@ func (k *checker) reach() {
 	}
 	policy, err := egress.New(egress.Config{Allow: k.Egress.Allow, Ports: k.Egress.Ports})
 	if err != nil {
-		k.wrong = append(k.wrong, fmt.Errorf("%s: %w", k.Source("egress.allow"), err))
+		if k.IsSound("egress") {
+			k.wrong, k.paths = append(k.wrong, fmt.Errorf("%s: %w", k.Source("egress.allow"), err)), append(k.paths, "egress.allow")
+		}
+		return
+	}
+	if !k.IsSound("egress", "offline") {
 		return
 	}
 	for i, u := range k.Upstreams {

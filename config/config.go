@@ -80,6 +80,7 @@ type Config struct {
 
 	file    string                  // that it was read from; may be empty
 	sources map[string]string       // by path
+	unsound map[string]bool         // keys at the top with a wrong value; "" if that is all of the file
 	again   func() (*Config, error) // reads it once more; nil if it was not read, or cannot be
 	open    func(name string) (*os.File, error)
 }

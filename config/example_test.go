@@ -194,7 +194,7 @@ func TestExampleComments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrong := c.check(); len(wrong) > 0 {
+	if wrong := c.check().wrong; len(wrong) > 0 {
 		t.Error(wrong)
 	}
 	if len(c.Routes) != 1 || len(c.Mirror) != 1 || len(c.Providers.Keys) != 1 || len(c.Policy.Rules) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 3 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 || !c.Auth.Issuers[0].Login.IsSet() {

@@ -14,7 +14,7 @@ func decodeText(text []byte) (*Config, Error) {
 	c := Default()
 	d := &decoder{config: c, name: "modproxy.yaml", lines: true}
 	d.decode(text, reflect.ValueOf(c).Elem(), "")
-	return c, append(d.wrong, c.check()...)
+	return c, append(d.wrong, c.check().wrong...)
 }
 
 // Whatever stands in a file is an error or a configuration, and a configuration

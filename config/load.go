@@ -60,22 +60,62 @@ func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	return c, err
 }
 
+// Check is like [Load], but goes on after a mistake: it returns everything that is wrong. The configuration has the default for a
+// key whose value is malformed: see [Config.IsSound].
+func Check(file string, variables []string, flags []Flag) (*Config, Error) {
+	c, wrong := read(file, variables, flags, os.Open)
+	if !c.IsSound("") {
+		return c, wrong
+	}
+	var more Error
+	if errors.As(c.complete(), &more) {
+		wrong = append(wrong, more...)
+	}
+	return c, wrong
+}
+
+// IsSound reports whether nothing was found to be wrong with the values of some keys at the top of the configuration, and the
+// file could be read as a whole. For the empty name it reports the latter only.
+func (c *Config) IsSound(keys ...string) bool {
+	return !c.unsound[""] && !slices.ContainsFunc(keys, func(key string) bool { return c.unsound[key] })
+}
+
+// markUnsound notes that something is wrong with the value at path.
+func (c *Config) markUnsound(path string) {
+	if c.unsound == nil {
+		c.unsound = map[string]bool{}
+	}
+	if i := strings.IndexAny(path, ".["); i >= 0 {
+		path = path[:i]
+	}
+	c.unsound[path] = true
+}
+
 // Read reads the configuration: the defaults, then the file, then variables ("NAME=value", of which those that
 // begin with MODPROXY_ count), then flags. The later wins, key by key. Without a file name the variable
 // MODPROXY_CONFIG names one; without that there is none. An empty variable counts as not set.
 //
 // Each value is well formed; whether they fit together is not checked. Its error is an [Error].
 func Read(file string, variables []string, flags []Flag) (*Config, error) {
-	return read(file, variables, flags, os.Open)
+	return sound(read(file, variables, flags, os.Open))
 }
 
-func read(file string, variables []string, flags []Flag, open func(string) (*os.File, error)) (*Config, error) {
+// sound returns c, or what is wrong with it.
+func sound(c *Config, wrong Error) (*Config, error) {
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return c, nil
+}
+
+// read is like Read, but returns the configuration with what is wrong.
+func read(file string, variables []string, flags []Flag, open func(string) (*os.File, error)) (*Config, Error) {
 	c := Default()
 	c.open = open
 	c.again = func() (*Config, error) {
-		return read(file, variables, flags, func(name string) (*os.File, error) {
+		return sound(read(file, variables, flags, func(name string) (*os.File, error) {
 			return durable.OpenRegular(name, os.O_RDONLY) // nobody writes to a pipe for the second time
-		})
+		}))
 	}
 	vars := ownVariables(variables)
 	var wrong Error
@@ -87,6 +127,7 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 		text, err := c.readFile(name)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("configuration: %w", err))
+			c.markUnsound("")
 		}
 		d := &decoder{config: c, name: name, lines: true}
 		d.decode(text, reflect.ValueOf(c).Elem(), "")
@@ -111,10 +152,7 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 			wrong = append(wrong, c.set(keys[i], "--"+f.Name, f.Value)...)
 		}
 	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	return c, nil
+	return c, wrong
 }
 
 // Reload reads the configuration again and returns it with the keys that differ, or what is wrong now. c stays as it is. What
@@ -164,6 +202,7 @@ func (c *Config) set(k Key, name, text string) Error {
 	}
 	if one {
 		if err := setText(k.value, text); err != nil {
+			c.markUnsound(k.Path)
 			return Error{fmt.Errorf("%s: %w", name, err)}
 		}
 		c.sources[k.Path] = name

@@ -166,3 +166,37 @@ func TestReload(t *testing.T) {
 		t.Errorf("a directory: %v", err)
 	}
 }
+
+// Check reports everything at once, and nothing that only follows from another mistake.
+func TestCheckAll(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []string // what each mistake contains, in their order
+	}{
+		"nothing":                  {"listen: 127.0.0.1:1", nil},
+		"malformed and unfit":      {"shutdown: 5\nlog: {level: loud}", []string{"shutdown", "log.level"}},
+		"the same key once":        {"cache: {fresh: x, max_stale: 1s}", []string{"cache.fresh"}},
+		"a route to what is wrong": {"upstreams: [{host: 7}]\nroutes: [{namespace: acme, upstream: a.example}]", []string{"upstreams[0].host"}},
+		"a nested key":             {"public_url: [x]\nrewrite: {nested: true}", []string{"public_url"}},
+		"who shows a token":        {"listen: [x]\nauth: {issuers: [{url: 'http://a.example', audience: b}]}", []string{"listen", "auth.issuers[0]"}},
+		"where upstreams may be":   {"egress: {allow: 7}\nupstreams: [{host: a.example, modules: 'https://10.1.2.3/'}]", []string{"egress.allow"}},
+		"a secret":                 {"log: {level: loud}\ncredentials: [{host: a.example, password_file: /nowhere/x}]", []string{"log.level", "password_file"}},
+		"no YAML":                  {"listen: \"x\nlog: {level: loud}", []string{"not YAML"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, wrong := Check(writeFile(t, "modproxy.yaml", test.text), nil, nil)
+			if c == nil || len(wrong) != len(test.want) {
+				t.Fatalf("%q, want %q", wrong, test.want)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(wrong[i].Error(), want) {
+					t.Errorf("%q, want %q", wrong[i], want)
+				}
+			}
+		})
+	}
+	c, _ := Check(writeFile(t, "modproxy.yaml", "log: {level: loud}\ncache: {fresh: x}"), nil, nil)
+	if c.IsSound("log") || c.IsSound("tls", "cache") || !c.IsSound("tls", "policy") || !c.IsSound("") {
+		t.Errorf("unsound: %v", c.unsound)
+	}
+}

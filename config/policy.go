@@ -92,6 +92,7 @@ func readRules(name, at string) (Rules, Error) {
 	var file policyFile
 	d := &decoder{config: holder, name: name, lines: true}
 	d.decode(text, reflect.ValueOf(&file).Elem(), "")
+	holder.unsound = nil // one mistake in a rule hides none in another
 	k := &checker{Config: holder}
 	k.rules("", file.Rules)
 	return holder.rules("", file.Rules, file.Reserved), append(d.wrong, k.wrong...)

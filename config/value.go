@@ -196,7 +196,7 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 		if !strings.HasPrefix(message, "mapping key ") {
 			message, _, _ = strings.Cut(message, `"`) // what is quoted may be a secret
 		}
-		d.fail(at.GetToken(), "not YAML", errors.New(strings.TrimRight(message, ": ")))
+		d.fail(at.GetToken(), "", errors.New("not YAML: "+strings.TrimRight(message, ": ")))
 		return
 	}
 	empty := func(doc *ast.DocumentNode) bool { return doc.Body == nil || doc.Body.Type() == ast.CommentType }
@@ -216,7 +216,9 @@ func (d *decoder) source(t *token.Token) string {
 	return d.name + ":" + strconv.Itoa(t.Position.Line)
 }
 
+// fail notes that the value at path is malformed. Path is empty if that is all of the text.
 func (d *decoder) fail(t *token.Token, path string, err error) {
+	d.config.markUnsound(path)
 	if path != "" {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
@@ -294,6 +296,7 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 			}
 			err := fmt.Errorf("%s: unknown key %.80q", d.source(key.GetToken()), joinKey(path, name))
 			d.wrong = append(d.wrong, hint.With(err, remedy))
+			d.config.markUnsound(joinKey(path, name))
 		}
 	}
 }

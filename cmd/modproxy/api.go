@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,12 +17,12 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// addServerFlags gives verbs the flags for a proxy elsewhere.
-func (env *environment) addServerFlags(cmds ...*cobra.Command) {
-	for _, cmd := range cmds {
-		addFlag(cmd, &env.server, "server", "`URL` of a proxy elsewhere to operate, instead of the one in the data directory", parseURL)
-		cmd.Flags().StringVar(&env.tokenFile, "token-file", "", "`file` with an operator's token for --server (MODPROXY_TOKEN)")
-	}
+// withServer gives cmd the flags that name a proxy: of one elsewhere, and of the data directory of one here. names are more flags
+// of keys, as for withKeys.
+func (env *environment) withServer(cmd *cobra.Command, names ...string) *cobra.Command {
+	addFlag(cmd, &env.server, "server", "`URL` of a proxy elsewhere to operate, instead of the one in the data directory", parseURL)
+	cmd.Flags().StringVar(&env.tokenFile, "token-file", "", "`file` with an operator's token for --server (MODPROXY_TOKEN)")
+	return withKeys(cmd, append(names, "data")...)
 }
 
 // settings reads the configuration and does not check it as a whole: the proxy that serves may have had other flags.
@@ -169,8 +167,8 @@ func (env *environment) host() (string, error) {
 }
 
 // moduleUsage is the part of a help that says what MODULE is, as chosen reads it.
-const moduleUsage = `MODULE is the address of a module, or of a provider; without its hostname, one of the
-first upstream.`
+const moduleUsage = `MODULE is the address of a module, or of a provider; without its hostname, one
+of the first upstream.`
 
 // chosen reads MODULE and VERSION if they are given. A module without its hostname is one of the first upstream.
 func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err error) {
@@ -193,8 +191,8 @@ func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err er
 // addressUsage is the part of a help that says what MODULE is, as address reads it.
 const addressUsage = moduleUsage + `
 
-It can be a glob, as in the rules of the policy: '*/acme/vpc/aws' covers a module in all
-registries, '*/acme/*' all providers of a namespace.`
+It can be a glob, as in the rules of the policy: '*/acme/vpc/aws' covers a
+module in all registries, '*/acme/*' all providers of a namespace.`
 
 // address reads MODULE, which may be a glob.
 func (env *environment) address(module string) (m modproxy.Module, err error) {
@@ -206,39 +204,6 @@ func (env *environment) address(module string) (m modproxy.Module, err error) {
 		err = misuse{err}
 	}
 	return m, err
-}
-
-// withJSON gives a verb the flag --json, and returns the verb.
-func withJSON(cmd *cobra.Command, usage string) *cobra.Command {
-	cmd.Flags().Bool("json", false, usage)
-	return cmd
-}
-
-// json reports whether --json is given.
-func (env *environment) json() bool {
-	flag := env.flags.Lookup("json") // which not every verb has
-	return flag != nil && flag.Value.String() == "true"
-}
-
-// printer returns a function that prints a value: as JSON in a line with --json, else as its text.
-func printer[T any](env *environment, text func(T) string) func(T) error {
-	return func(v T) error { return env.print(v, "", text(v)) }
-}
-
-// print prints v with --json, and text without it.
-func (env *environment) print(v any, indent, text string) error {
-	if !env.json() {
-		return env.printf("%s", text)
-	}
-	var doc bytes.Buffer
-	out := json.NewEncoder(&doc)
-	out.SetEscapeHTML(false)
-	out.SetIndent("", indent)
-	if err := out.Encode(v); err != nil {
-		return err
-	}
-	_, err := env.stdout.Write(clean.JSON(doc.Bytes()))
-	return err
 }
 
 // remark prints what is to be known of what is in order.

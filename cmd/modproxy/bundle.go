@@ -21,80 +21,101 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
+// exportFlags are the flags of "modproxy export".
+type exportFlags struct {
+	mirrorFlags          // those that select
+	keys        []string // verifier keys, for list
+	since       string   // a bundle
+	list        bool
+	closure     bool
+}
+
 func newExportCommand(env *environment) *cobra.Command {
-	var since, again string
-	var keys []string
-	var f mirrorFlags
-	var list, closure bool
-	cmd := withJSON(&cobra.Command{
-		Use:   "export [ADDRESS[@CONSTRAINT]… | --closure DIR…] [--lock FILE] [--since BUNDLE] FILE | --list FILE",
+	var f exportFlags
+	cmd := env.withServer(&cobra.Command{
+		Use:   "export [ADDRESS[@CONSTRAINT]… | --closure DIR…] FILE",
 		Short: "Write packages and their records to a file for another proxy",
-		Long: `Write a bundle: packages that are kept, with their records in the ledger and what is
-needed to serve them, signed with the key of the ledger. "modproxy import" takes it
-where there is no network, and "modproxy serve --bundle" serves it. "-" is standard
-output. What the policy refuses a client in no group, or in those that --as names, is
-not exported, and is named. No registry is asked.
-
-Without ADDRESS, --closure and --lock, everything that is kept is exported. ADDRESS is a
-module address; without its hostname, one of the first upstream. CONSTRAINT selects
-versions as in a module call. --lock selects what a modproxy.lock lists. --closure
-selects what the configuration in DIR installs, and what ADDRESS does, as "modproxy
-mirror --check" finds it. What of that is not kept is named.
-
-With --since, only what BUNDLE and those before it do not have is exported; whoever
-imports the new one needs those first. Of BUNDLE only the beginning is read, the
-manifest and the index.
-
---list prints what is in a bundle. It checks all of it, by bundle.keys, --key or the key
-of the ledger here, and changes nothing.
-
-A FILE that is there is not replaced: it may be the BUNDLE of the next. Only its owner
-may read it, and a symbolic link is refused. Without --since a bundle begins a chain.
-
-Exit code 1 means that something that ADDRESS, --closure or --lock names is not in the
-bundle.`,
+		Long:  exportHelp,
+		Example: `  modproxy export all.bundle
+  modproxy export --since all.bundle more.bundle
+  modproxy export --closure live/prod prod.bundle
+  modproxy export 'acme/vpc/aws@~> 5.0' vpc.bundle
+  modproxy export --list all.bundle`,
 		Args: arguments(1, 1<<20),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			file, selection := args[len(args)-1], args[:len(args)-1]
-			switch {
-			case list && (closure || len(selection) > 0 || since != "" || len(f.locks) > 0):
-				return misuse{errors.New("--list takes a bundle and nothing else")}
-			case list:
-				return env.listBundle(cmd.Context(), file, keys)
-			case closure && len(selection) == 0:
-				return misuse{errors.New("--closure goes with DIR, or ADDRESS, before the FILE")}
-			case !closure && f.given():
-				return misuse{errors.New("--client, --var and --var-file go with --closure")}
-			}
-			if err := fitsBundle(file); err != nil {
-				return err
-			}
-			in, failed, err := env.toExport(cmd.Context(), selection, closure, f)
-			if err != nil {
-				return err
-			}
-			if since != "" {
-				if in.Since, err = env.bundleHead(since); err != nil {
-					return fmt.Errorf("--since: %w", err)
-				}
-			}
-			if in.Closure {
-				again = "modproxy mirror"
-				for _, arg := range selection {
-					again += " " + clean.ShellQuote(arg)
-				}
-			}
-			return env.export(cmd.Context(), in, file, failed, again)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return env.exportBundle(cmd.Context(), args[:len(args)-1], args[len(args)-1], f)
 		},
-	}, `print JSON: with --list the manifest and the index, else {"id": …, "sequence": …, "refused": […], …}`)
-	addFlag(cmd, &since, "since", "leave out what this `bundle` has, and those before it", parseFile)
-	cmd.Flags().BoolVar(&closure, "closure", false, "select what the configuration in DIR installs, or ADDRESS")
+	})
+	addFlag(cmd, &f.since, "since", "leave out what this `bundle` has, and those before it", parseFile)
+	cmd.Flags().BoolVar(&f.closure, "closure", false, "select what the configuration in DIR installs, or ADDRESS")
 	f.add(cmd)
 	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
-	cmd.Flags().BoolVar(&list, "list", false, "print what is in a bundle")
-	addKeys(cmd, &keys)
-	return cmd
+	cmd.Flags().BoolVar(&f.list, "list", false, "print what is in a bundle")
+	addKeys(cmd, &f.keys)
+	return withJSON(cmd, `"module", "version", "platform", "state", "reason"`, `"id", "sequence", "versions", "packages", …`)
+}
+
+const exportHelp = `Write a bundle: packages that are kept, with their records in the ledger and
+what is needed to serve them, signed with the key of the ledger. "modproxy
+import" takes it where there is no network, and "modproxy serve --bundle"
+serves it. "-" is standard output. What the policy refuses a client in no
+group, or in those that --as names, is not exported, and is named. No registry
+is asked.
+
+Without ADDRESS, --closure and --lock, everything that is kept is exported.
+ADDRESS is a module address; without its hostname, one of the first upstream.
+CONSTRAINT selects versions as in a module call. --lock selects what a
+modproxy.lock lists. --closure selects what the configuration in DIR installs,
+and what ADDRESS does, as "modproxy mirror --check" finds it. What of that is
+not kept is named.
+
+With --since, only what BUNDLE and those before it do not have is exported;
+whoever imports the new one needs those first. Of BUNDLE only the beginning is
+read, the manifest and the index.
+
+--list prints what is in a bundle. It checks all of it, by bundle.keys, --key
+or the key of the ledger here, and changes nothing.
+
+A FILE that is there is not replaced: it may be the BUNDLE of the next. Only
+its owner may read it, and a symbolic link is refused. Without --since a bundle
+begins a chain.
+
+Exit code 1 means that something that ADDRESS, --closure or --lock names is not
+in the bundle.`
+
+// exportBundle writes what is selected to a file, or prints what is in a bundle.
+func (env *environment) exportBundle(ctx context.Context, selection []string, file string, f exportFlags) error {
+	switch {
+	case f.list && (f.closure || len(selection) > 0 || f.since != "" || len(f.locks) > 0):
+		return misuse{errors.New("--list takes a bundle and nothing else")}
+	case f.list:
+		return env.listBundle(ctx, file, f.keys)
+	case f.closure && len(selection) == 0:
+		return misuse{errors.New("--closure goes with DIR, or ADDRESS, before the FILE")}
+	case !f.closure && f.given():
+		return misuse{errors.New("--client, --var and --var-file go with --closure")}
+	}
+	if err := fitsBundle(file); err != nil {
+		return err
+	}
+	in, failed, err := env.toExport(ctx, selection, f.closure, f.mirrorFlags)
+	if err != nil {
+		return err
+	}
+	if f.since != "" {
+		if in.Since, err = env.bundleHead(f.since); err != nil {
+			return fmt.Errorf("--since: %w", err)
+		}
+	}
+	again := ""
+	if in.Closure {
+		again = "modproxy mirror"
+		for _, arg := range selection {
+			again += " " + clean.ShellQuote(arg)
+		}
+	}
+	return env.export(ctx, in, file, failed, again)
 }
 
 // fitsBundle returns why no bundle can be written to a file, or nil.
@@ -160,20 +181,20 @@ func (env *environment) bundleHead(name string) ([]byte, error) {
 // exportReport is what was exported, and what was not.
 type exportReport struct {
 	admin.BundleHead
-	Refused  []bundle.Item       `json:"refused"`
+	refused  []bundle.Item
 	Bypasses []*admin.MirrorNote `json:"bypasses,omitempty"`
 	Problems []*admin.MirrorNote `json:"problems,omitempty"`
 }
 
 // export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
 func (env *environment) export(ctx context.Context, in admin.Export, file string, failed problems, again string) error {
-	report := exportReport{Refused: []bundle.Item{}}
+	var report exportReport
 	progress := newTransfer(env.rawErr, "written")
 	write := func(w io.Writer) (err error) {
 		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.Exported) error {
 			switch {
 			case e.Refused != nil:
-				report.Refused = append(report.Refused, *e.Refused)
+				report.refused = append(report.refused, *e.Refused)
 			case e.Bypass != nil:
 				report.Bypasses = append(report.Bypasses, e.Bypass)
 			case e.Problem != nil:
@@ -208,10 +229,9 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 		lacks = lacks || p.Lacks != ""
 	}
 	if err == nil {
-		err = to.print(report, "", itemsText(report.Refused)+fmt.Sprintf("Bundle %d of chain %s: %s, %s.\nIts id is %s.\n",
-			report.Sequence, report.Chain, count(report.Versions, "version"), count(report.Packages, "package"), report.ID))
+		err = to.printExport(report)
 		if in.Closure || len(in.Wanted)+len(in.Locked) > 0 { // else what is refused was not asked for
-			err = cmp.Or(err, refusedError(report.Refused, "not in the bundle"))
+			err = cmp.Or(err, refusedError(report.refused, "not in the bundle"))
 		}
 	}
 	if lacks {
@@ -224,6 +244,17 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 		return failed
 	}
 	return errors.Join(failed...)
+}
+
+// printExport prints what was exported, and what was not.
+func (env *environment) printExport(r exportReport) error {
+	for _, item := range r.refused {
+		if err := env.item(item, ""); err != nil {
+			return err
+		}
+	}
+	return env.end(r, itemsText(r.refused)+fmt.Sprintf("Bundle %d of chain %s: %s, %s.\nIts id is %s.\n",
+		r.Sequence, r.Chain, count(r.Versions, "version"), count(r.Packages, "package"), r.ID))
 }
 
 // refusedError returns an error if some items were refused, or are absent.
@@ -283,15 +314,35 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
+	return env.printBundle(b)
+}
+
+// bundledVersion is a version in a bundle, or in one before it in its chain.
+type bundledVersion struct {
+	admin.Name
+	Size   int64        `json:"size_bytes,omitempty"`
+	Bundle int          `json:"bundle,omitempty"` // the number in the chain of the earlier bundle that has the package
+	Sum    modproxy.Sum `json:"sum"`
+}
+
+func (env *environment) printBundle(b *bundle.Reader) error {
+	var all []bundledVersion
 	out, table := newTable()
 	fmt.Fprintf(out, "Bundle %d of chain %s, signed by %s.\nIts id is %s.\n", b.Sequence(), b.Chain(), printable(b.Signer), b.ID)
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Module, versionShown(v.ModuleVersion), modproxy.SizeText(p.Package.Size), p.Sum)
+			all = append(all, bundledVersion{admin.NameOf(v.ModuleVersion), p.Package.Size, 0, p.Sum})
 		}
 	}
 	for _, v := range b.Index.Before {
 		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Module, versionShown(v.Version.ModuleVersion), v.Bundle, v.Sum)
+		all = append(all, bundledVersion{admin.NameOf(v.Version.ModuleVersion), 0, v.Bundle, v.Sum})
 	}
-	return env.print(map[string]any{"id": b.ID, "signer": b.Signer, "manifest": b.Manifest, "index": b.Index}, "", table())
+	for _, v := range all {
+		if err := env.item(v, ""); err != nil {
+			return err
+		}
+	}
+	return env.end(map[string]any{"id": b.ID, "signer": b.Signer, "manifest": b.Manifest, "index": b.Index}, table())
 }

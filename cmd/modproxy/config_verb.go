@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,66 +9,101 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
 func newConfigCommand(env *environment) *cobra.Command {
-	cmd := withJSON(&cobra.Command{
+	cmd := withKeys(&cobra.Command{
 		Use:   "config",
-		Short: "Print the configuration in force, and where each value comes from",
+		Short: "Print the configuration in force and its sources",
 		Long: `Print every key with the value in force and where it was set: the file with its
 line, the variable or the flag. Secrets are never printed. Apart from them, the
 output is itself a configuration file.`,
+		Example: `  modproxy config
+  modproxy config --config modproxy.yaml --json`,
 		Args: unknownVerb,
-		RunE: func(*cobra.Command, []string) error {
-			c, err := env.load()
-			if err != nil {
-				return err
-			}
-			if !env.json() {
-				return c.Print(env.stdout)
-			}
-			all, err := c.Describe()
-			if err != nil {
-				return err
-			}
-			return env.print(all, "  ", "")
-		},
-	}, `print one JSON document: {"key": {"value": …, "source": …}, …}`)
-	cmd.AddCommand(&cobra.Command{
+		RunE: func(*cobra.Command, []string) error { return env.printConfig() },
+	}, "*")
+	cmd.AddCommand(newConfigCheckCommand(env))
+	return withJSON(cmd, `"key", "value", "source"`, "")
+}
+
+func (env *environment) printConfig() error {
+	c, err := env.load()
+	if err != nil {
+		return err
+	}
+	if !env.json() {
+		return c.Print(env.stdout)
+	}
+	all, err := c.Describe()
+	if err != nil {
+		return err
+	}
+	for _, k := range config.Keys() {
+		if err := env.item(describedKey{k.Path, all[k.Path]}, ""); err != nil {
+			return err
+		}
+	}
+	return env.end(nil, "")
+}
+
+// describedKey is a key of the configuration, for programs.
+type describedKey struct {
+	Key string `json:"key"`
+	config.Described
+}
+
+func newConfigCheckCommand(env *environment) *cobra.Command {
+	return withJSON(withKeys(&cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration",
-		Long: `Read the configuration as "modproxy serve" would, including the files with secrets,
-with rules of the policy and with locks, and what is to be mirrored, and print
-everything that is wrong with it. Nothing is connected to.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.load()
-			if err != nil {
-				return err
-			}
-			rules, err := app.PolicyOf(c)
-			if err != nil {
-				return err
-			}
-			if err := app.CheckKeys(c); err != nil {
-				return err
-			}
-			if err := app.CheckMirrors(c); err != nil {
-				return err
-			}
-			expires, err := app.CheckCertificate(c)
-			if err != nil {
-				return err
-			}
-			if err := git.Installed(cmd.Context()); err != nil && !c.Offline {
-				fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
-			}
-			env.remark(c.Deprecated(), expires, app.NeverHold(c, rules), app.NoProviders(rules))
-			return env.printf("The configuration is in order.\n")
-		},
-	})
-	return cmd
+		Long: `Read the configuration as "modproxy serve" would, including the files with
+secrets, with rules of the policy and with locks, and what is to be mirrored,
+and print everything that is wrong with it. Nothing is connected to.`,
+		Example: `  modproxy config check
+  modproxy config check --config modproxy.yaml`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return env.checkConfig(cmd.Context()) },
+	}, "*"), `"problem", "hints"`, "")
+}
+
+// problem is a mistake in the configuration, for programs.
+type problem struct {
+	Text  string   `json:"problem"`
+	Hints []string `json:"hints,omitempty"`
+}
+
+// checkConfig prints everything that is wrong with the configuration.
+func (env *environment) checkConfig(ctx context.Context) error {
+	c, wrong := config.Check(env.configFile(), env.variables, env.keyFlags())
+	more, remarks := app.Problems(c)
+	if wrong = append(wrong, more...); len(wrong) > 0 {
+		return env.printProblems(wrong)
+	}
+	if err := git.Installed(ctx); err != nil && !c.Offline {
+		fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
+	}
+	env.remark(remarks...)
+	return env.end(nil, "The configuration is in order.\n")
+}
+
+// printProblems prints mistakes with --json, and returns them.
+func (env *environment) printProblems(wrong config.Error) error {
+	if !env.json() {
+		return wrong
+	}
+	for _, err := range wrong {
+		if err := env.item(problem{err.Error(), hint.Of(err)}, ""); err != nil {
+			return err
+		}
+	}
+	if err := env.end(nil, ""); err != nil {
+		return err
+	}
+	return wrong
 }
 
 // tools are the clients that --tool can name, and protocols how --providers says that they get providers.
@@ -78,13 +114,17 @@ var (
 
 func newClientConfigCommand(env *environment) *cobra.Command {
 	var base, tool, providers string
-	cmd := &cobra.Command{
+	cmd := withKeys(&cobra.Command{
 		Use:   "client-config",
 		Short: "Print the CLI configuration for Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
-modules and providers of every upstream. Source addresses stay unchanged.
-With --providers mirror, a network mirror stands for the upstreams where providers
-are installed; it must be https. Where people log in at an issuer, it is asked where.`,
+modules and providers of every upstream. Source addresses stay unchanged. With
+--providers mirror, a network mirror stands for the upstreams where providers
+are installed; it must be https. Where people log in at an issuer, it is asked
+where.`,
+		Example: `  modproxy client-config > ~/.terraformrc
+  modproxy client-config --tool tofu --url https://modules.example.com`,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			if tool != "" && !slices.Contains(tools, tool) {
 				return misuse{hint.With(fmt.Errorf("unknown tool %.80q", tool), hint.DidYouMean(tool, tools, "want terraform or tofu"))}
@@ -93,28 +133,41 @@ are installed; it must be https. Where people log in at an issuer, it is asked w
 				why := fmt.Errorf("--providers %.80q is unknown", providers)
 				return misuse{hint.With(why, hint.DidYouMean(providers, protocols, "want registry or mirror"))}
 			}
-			c, err := env.load()
-			if err != nil {
-				return err
-			}
-			if base == "" {
-				if base, err = c.BaseURL(); err != nil {
-					return err
-				}
-			}
-			mirror := providers == "mirror"
-			if mirror && !strings.HasPrefix(base, "https://") {
-				return fmt.Errorf("clients want https for a network mirror, and %s is not: name another --url, or set public_url", base)
-			}
-			login, err := app.LoginOf(c)
-			if err != nil {
-				fmt.Fprintf(env.stderr, "warning: nobody can log in with these host blocks: %v\n", err)
-			}
-			return env.printf("%s", app.ClientConfig(base, tool, mirror, c, login))
+			return env.printClientConfig(base, tool, providers == "mirror")
 		},
-	}
+	}, "listen", "public-url", "anonymous", "tls-cert", "tls-key")
 	addFlag(cmd, &base, "url", "`URL` under which clients see this proxy (public_url, else listen)", parseURL)
-	cmd.Flags().StringVar(&providers, "providers", "registry", "how clients get providers: by the `registry or mirror` protocol")
-	cmd.Flags().StringVar(&tool, "tool", "", "the client: `terraform or tofu` (default both)")
-	return cmd
+	cmd.Flags().StringVar(&providers, "providers", "registry", "how clients get providers: by the `protocol` registry or mirror")
+	cmd.Flags().StringVar(&tool, "tool", "", "the `client`: terraform or tofu (default both)")
+	return withJSON(cmd, `"tool", "text"`, "")
+}
+
+// printClientConfig prints the configuration for a tool, or for both tools if it is empty.
+func (env *environment) printClientConfig(base, tool string, mirror bool) error {
+	c, err := env.load()
+	if err != nil {
+		return err
+	}
+	if base == "" {
+		if base, err = c.BaseURL(); err != nil {
+			return err
+		}
+	}
+	if mirror && !strings.HasPrefix(base, "https://") {
+		return fmt.Errorf("clients want https for a network mirror, and %s is not: name another --url, or set public_url", base)
+	}
+	login, err := app.LoginOf(c)
+	if err != nil {
+		fmt.Fprintf(env.stderr, "warning: nobody can log in with these host blocks: %v\n", err)
+	}
+	for _, one := range tools {
+		if tool != "" && tool != one {
+			continue
+		}
+		text := map[string]string{"tool": one, "text": app.ClientConfig(base, one, mirror, c, login)}
+		if err := env.item(text, ""); err != nil {
+			return err
+		}
+	}
+	return env.end(nil, app.ClientConfig(base, tool, mirror, c, login))
 }

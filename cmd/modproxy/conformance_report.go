@@ -58,7 +58,7 @@ func (r *conformanceReport) begin() error {
 func (r *conformanceReport) print(f conformance.Finding) error {
 	switch {
 	case r.json():
-		return r.environment.print(f, "", "")
+		return r.item(f, "")
 	case r.markdown:
 		return nil
 	}
@@ -75,7 +75,14 @@ func (r *conformanceReport) seen(f conformance.Finding) string {
 
 // end prints the clients and what did not pass. Of a run that ended early the last client was not tried with every rule.
 func (r *conformanceReport) end(early bool) error {
-	if r.json() || len(r.all) == 0 {
+	switch {
+	case r.json() && early:
+		return nil // the object stays open
+	case r.json():
+		n := r.counts()
+		return r.environment.end(map[string]int{"pass": n[conformance.Pass], "fail": n[conformance.Fail], "warn": n[conformance.Warn],
+			"not_applicable": n[conformance.Without]}, "")
+	case len(r.all) == 0:
 		return nil
 	}
 	if !r.markdown {
@@ -169,12 +176,18 @@ func (r *conformanceReport) wants() (wants string) {
 	return wants
 }
 
-// verdict prints how many verdicts there were, and returns an error if a rule fails.
-func (r *conformanceReport) verdict() error {
+// counts returns how many verdicts of each kind there were.
+func (r *conformanceReport) counts() map[conformance.Verdict]int {
 	n := map[conformance.Verdict]int{}
 	for _, f := range r.all {
 		n[f.Verdict]++
 	}
+	return n
+}
+
+// verdict prints how many verdicts there were, and returns an error if a rule fails.
+func (r *conformanceReport) verdict() error {
+	n := r.counts()
 	fmt.Fprintf(r.stderr, "%d pass, %d fail, %d warn, %d n/a\n",
 		n[conformance.Pass], n[conformance.Fail], n[conformance.Warn], n[conformance.Without])
 	if failed := n[conformance.Fail]; failed > 0 {

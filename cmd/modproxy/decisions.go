@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os/user"
@@ -13,33 +14,32 @@ import (
 	"github.com/modproxy/modproxy/admin"
 )
 
-// newDecisionCommands returns the verbs by which operators decide about versions, and the one that lists decisions.
-func newDecisionCommands(env *environment) []*cobra.Command {
-	return []*cobra.Command{
-		newApproveCommand(env), newRejectCommand(env), newBlockCommand(env), newUnblockCommand(env), newDeprecateCommand(env),
-		newDecisionsCommand(env),
-	}
-}
-
 func newApproveCommand(env *environment) *cobra.Command {
 	in := admin.Decide{Action: modproxy.Approve}
-	cmd := &cobra.Command{
-		Use:   "approve MODULE VERSION|CONSTRAINT [--reason TEXT] [--until DATE]",
-		Short: "Let versions be used that wait for approval",
-		Long: `Let a version be used, or all that a constraint such as '~> 5.1' selects, where a rule of
-the policy says "approval: required", and before they have its "min_age". What no rule
-allows stays refused, and so does what one denies.
+	cmd := env.withServer(&cobra.Command{
+		Use:   "approve MODULE VERSION|CONSTRAINT",
+		Short: "Allow versions that wait for approval",
+		Long: `Let a version be used, or all that a constraint such as '~> 5.1' selects, where
+a rule of the policy says "approval: required", and before they have its
+"min_age". What no rule allows stays refused, and so does what one denies.
 
 The last decision counts: "modproxy reject" ends an approval.
 
 ` + addressUsage,
+		Example: `  modproxy approve acme/vpc/aws 1.2.0 --reason 'reviewed'
+  modproxy approve acme/vpc/aws '~> 5.1' --until 2030-01-31`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
-	}
+	})
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
 	addForce(cmd, &in)
 	addFlag(cmd, &in.Until, "until", "`date` on which it ends, such as 2030-01-31, or time, as in 2030-01-31T12:00:00Z", parseDate)
-	return cmd
+	return withDecisionJSON(cmd)
+}
+
+// withDecisionJSON gives --json to a verb that prints a decision.
+func withDecisionJSON(cmd *cobra.Command) *cobra.Command {
+	return withJSON(cmd, `"module", "action", "versions", "reason", "until", "by", "time", "known", "remarks", …`, "")
 }
 
 // addForce adds the flag for decisions about what is not known to exist.
@@ -59,36 +59,40 @@ func parseDate(s string) (time.Time, error) {
 
 func newRejectCommand(env *environment) *cobra.Command {
 	in := admin.Decide{Action: modproxy.Reject}
-	cmd := &cobra.Command{
-		Use:   "reject MODULE VERSION|CONSTRAINT [--reason TEXT]",
+	cmd := env.withServer(&cobra.Command{
+		Use:   "reject MODULE VERSION|CONSTRAINT",
 		Short: "Refuse versions for good, or until they are approved",
-		Long: `Refuse a version that waits for approval, or was approved, or all that a constraint
-covers. TEXT is what users are told.
+		Long: `Refuse a version that waits for approval, or was approved, or all that a
+constraint covers. TEXT is what users are told.
 
-The last decision counts: "modproxy approve" ends a rejection. What must stay refused
-whatever is approved is a case for "modproxy block".
+The last decision counts: "modproxy approve" ends a rejection. What must stay
+refused whatever is approved is a case for "modproxy block".
 
 ` + addressUsage,
-		Args: arguments(2, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
-	}
+		Example: `  modproxy reject acme/vpc/aws 1.2.0 --reason 'opens port 22: use 1.3.0'`,
+		Args:    arguments(2, 2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
+	})
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
 	addForce(cmd, &in)
-	return cmd
+	return withDecisionJSON(cmd)
 }
 
 func newBlockCommand(env *environment) *cobra.Command {
 	in := admin.Decide{Action: modproxy.Block}
-	cmd := &cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "block MODULE [VERSION|CONSTRAINT] --reason TEXT",
 		Short: "Refuse versions of a module, whatever else allows them",
-		Long: `Refuse a version of a module, all that a constraint such as '< 1.4.0' covers, or all
-versions. It counts at once: packages that are being sent are cut off, and package
-paths that were signed before lead to nothing. What is kept stays, as evidence.
+		Long: `Refuse a version of a module, all that a constraint such as '< 1.4.0' covers,
+or all versions. It counts at once: packages that are being sent are cut off,
+and package paths that were signed before lead to nothing. What is kept stays,
+as evidence.
 
 TEXT is what users are told. "modproxy unblock" ends a block.
 
 ` + addressUsage,
+		Example: `  modproxy block acme/vpc/aws '< 1.4.0' --reason 'CVE: use 1.4.0'
+  modproxy block '*/acme/vpc/aws' --reason 'taken over'`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if in.Reason == "" {
@@ -96,38 +100,43 @@ TEXT is what users are told. "modproxy unblock" ends a block.
 			}
 			return env.decide(cmd, in, args)
 		},
-	}
+	})
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
 	addForce(cmd, &in)
-	return cmd
+	return withDecisionJSON(cmd)
 }
 
 func newUnblockCommand(env *environment) *cobra.Command {
 	in := admin.Decide{Action: modproxy.Unblock}
-	cmd := &cobra.Command{
-		Use:   "unblock MODULE [VERSION|CONSTRAINT] [--reason TEXT]",
+	cmd := env.withServer(&cobra.Command{
+		Use:   "unblock MODULE [VERSION|CONSTRAINT]",
 		Short: "End a block",
-		Long: `End the block of a version, of a constraint, or of all versions of a module: of what
-"modproxy block" was given. "modproxy decisions" lists the blocks that are in force.
+		Long: `End the block of a version, of a constraint, or of all versions of a module: of
+what "modproxy block" was given. "modproxy decisions" lists the blocks that are
+in force.
 
 ` + addressUsage,
-		Args: arguments(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
-	}
+		Example: `  modproxy unblock acme/vpc/aws '< 1.4.0' --reason 'false alarm'`,
+		Args:    arguments(1, 2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
+	})
 	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
-	return cmd
+	return withDecisionJSON(cmd)
 }
 
 func newDeprecateCommand(env *environment) *cobra.Command {
 	in, lift := admin.Decide{Action: modproxy.Deprecate}, false
-	cmd := &cobra.Command{
-		Use:   "deprecate MODULE [VERSION|CONSTRAINT] --message TEXT [--link URL] | --lift",
-		Short: "Say that versions should no longer be used",
-		Long: `Say that a version, all that a constraint covers, or all versions of a module should no
-longer be used. They are still listed and served: "modproxy lock --check" and
-"modproxy ls" print TEXT. --lift ends that for what it was said of.
+	cmd := env.withServer(&cobra.Command{
+		Use:   "deprecate MODULE [VERSION|CONSTRAINT] --message TEXT | --lift",
+		Short: "Mark versions that should no longer be used",
+		Long: `Say that a version, all that a constraint covers, or all versions of a module
+should no longer be used. They are still listed and served: "modproxy lock
+--check" and "modproxy ls" print TEXT. --lift ends that for what it was said
+of.
 
 ` + addressUsage,
+		Example: `  modproxy deprecate acme/vpc/aws '< 2.0.0' --message 'use 2.x'
+  modproxy deprecate acme/vpc/aws '< 2.0.0' --lift`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lift != (in.Reason == "") || lift && in.Link != "" {
@@ -135,12 +144,12 @@ longer be used. They are still listed and served: "modproxy lock --check" and
 			}
 			return env.decide(cmd, in, args)
 		},
-	}
+	})
 	cmd.Flags().StringVar(&in.Reason, "message", "", "one line of `text`: why, and what to use instead")
 	cmd.Flags().StringVar(&in.Link, "link", "", "https `URL` where users read more")
 	addForce(cmd, &in)
 	cmd.Flags().BoolVar(&lift, "lift", false, "end what was said of the same versions")
-	return cmd
+	return withDecisionJSON(cmd)
 }
 
 // decide makes a decision about the versions that args name.
@@ -166,7 +175,7 @@ func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []strin
 	for _, remark := range out.Remarks {
 		fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(remark))
 	}
-	return env.printf("%s", decidedText(out))
+	return env.print(out, decidedText(out))
 }
 
 // decidedText says in a line what was decided.
@@ -190,16 +199,18 @@ func decidedText(d admin.Decided) string {
 
 func newDecisionsCommand(env *environment) *cobra.Command {
 	var all bool
-	cmd := withJSON(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "decisions [MODULE]",
 		Short: "List what operators have decided about versions",
-		Long: `List the decisions that are in force, in the order in which they were made. --all also
-lists those that have ended or were replaced, and those that ended others. Decisions
-are in the ledger: they are signed, and stay for good.
+		Long: `List the decisions that are in force, in the order in which they were made.
+--all also lists those that have ended or were replaced, and those that ended
+others. Decisions are in the ledger: they are signed, and stay for good.
 
 An approval that ends within 14 days says so.
 
 ` + addressUsage,
+		Example: `  modproxy decisions
+  modproxy decisions acme/vpc/aws --all --json`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var about admin.Name
@@ -210,28 +221,33 @@ An approval that ends within 14 days says so.
 				}
 				about.Module = m.String()
 			}
-			var list []admin.Decision
-			_, err := ask(cmd.Context(), env, admin.DecisionsList, about, func(d admin.Decision) error {
-				switch {
-				case !all && !d.InForce:
-				case env.json():
-					return env.print(d, "", "")
-				default:
-					list = append(list, d)
-				}
-				return nil
-			})
-			if err != nil || env.json() {
-				return err
-			}
-			if len(list) == 0 {
-				fmt.Fprintln(env.stderr, "modproxy: no decision is in force"+map[bool]string{true: ", and none was before"}[all])
-			}
-			return env.printf("%s", decisionsText(list))
+			return env.listDecisions(cmd.Context(), about, all)
 		},
-	}, `print JSON, one decision in a line: {"module": …, "action": …, "versions": …, "in_force": …, …}`)
+	})
 	cmd.Flags().BoolVar(&all, "all", false, "also list decisions that are no longer in force")
-	return cmd
+	return withJSON(cmd, `"module", "action", "versions", "in_force", …`, "")
+}
+
+// listDecisions prints the decisions about a module, or about all: those in force, or all.
+func (env *environment) listDecisions(ctx context.Context, about admin.Name, all bool) error {
+	var list []admin.Decision
+	_, err := ask(ctx, env, admin.DecisionsList, about, func(d admin.Decision) error {
+		switch {
+		case !all && !d.InForce:
+		case env.json():
+			return env.item(d, "")
+		default:
+			list = append(list, d)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 && !env.json() {
+		fmt.Fprintln(env.stderr, "modproxy: no decision is in force"+map[bool]string{true: ", and none was before"}[all])
+	}
+	return env.end(nil, decisionsText(list))
 }
 
 // decisionsText is a table.

@@ -17,7 +17,7 @@ import (
 type directoryFlags struct{ closure.Roots }
 
 func (d *directoryFlags) add(cmd *cobra.Command) {
-	addFlag(cmd, &d.Clients, "client", "read DIR as `terraform, tofu or both` do (as its files show, or the client that installs most)",
+	addFlag(cmd, &d.Clients, "client", "read DIR as this `client` does: terraform, tofu or both (as its files show, or the client that installs most)",
 		func(s string) ([]closure.Client, error) {
 			clients := app.ParseClient(s)
 			if clients == nil {

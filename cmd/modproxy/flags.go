@@ -16,52 +16,21 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// verbFlags are the flags of keys that a verb has. A verb that is not here has "data".
-var verbFlags = map[string][]string{
-	"serve":         {"*"},
-	"config":        {"*"},
-	"config check":  {"*"},
-	"client-config": {"listen", "public-url", "anonymous", "tls-cert", "tls-key"},
-	"health":        {"listen", "tls-cert", "tls-key"},
-	"lock":          {"data"},
-	"missing":       {"data", "offline"},
-	"refresh":       {"data", "offline"},
-	"conformance":   nil,
-	"token create":  {"data", "listen", "public-url", "tls-cert", "tls-key"},
-	"help":          nil,
-	"version":       nil,
-}
-
-// addConfigFlags adds the flags of keys to every verb below root, and no arguments where a verb does not say so.
-func addConfigFlags(root *cobra.Command) {
-	for _, cmd := range root.Commands() {
-		addConfigFlags(cmd)
-	}
-	if root.Args == nil {
-		root.Args = arguments(0, 0)
-	}
-	_, verb, _ := strings.Cut(root.CommandPath(), " ")
-	wanted, ok := verbFlags[verb]
-	switch {
-	case !ok && root.HasSubCommands(): // each of them has its own
-		return
-	case !ok:
-		wanted = []string{"data"}
-	case wanted == nil:
-		return
-	}
-	set := root.Flags()
+// withKeys gives cmd --config, and the flags of the named keys of the configuration. The name "*" is for all keys with a flag.
+func withKeys(cmd *cobra.Command, names ...string) *cobra.Command {
+	set := cmd.Flags()
 	set.String("config", "", "configuration `file` (MODPROXY_CONFIG)")
 	named := strings.NewReplacer("{", "`", "}", "`") // as pflag wants it
 	for _, k := range config.Keys() {
 		switch usage := named.Replace(k.Usage); {
-		case k.Flag == "" || !slices.Contains(wanted, k.Flag) && wanted[0] != "*":
+		case k.Flag == "" || !slices.Contains(names, k.Flag) && !slices.Contains(names, "*"):
 		case k.Bool:
 			set.VarPF(new(optional), k.Flag, "", usage).NoOptDefVal = "true"
 		default:
 			set.String(k.Flag, "", usage)
 		}
 	}
+	return cmd
 }
 
 // optional is what a flag says that may stand alone. Package config judges it.
@@ -118,14 +87,10 @@ func flagError(cmd *cobra.Command, err error) error {
 	var bad *pflag.InvalidValueError
 	switch {
 	case errors.As(err, &unknown):
-		var names []string
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-		name := "-" + unknown.GetSpecifiedName()
-		if unknown.GetSpecifiedShortnames() == "" {
-			name = "-" + name
+		if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 && !takesArguments(cmd) {
+			return unknownVerb(cmd, before) // whose flag it is
 		}
-		return hint.With(fmt.Errorf("%s has no flag %.80s", cmd.CommandPath(), name),
-			hint.DidYouMean(name, names, fmt.Sprintf(`"%s --help" lists the flags`, cmd.CommandPath())))
+		return unknownFlag(cmd, unknown)
 	case errors.As(err, &bare):
 		return fmt.Errorf("--%s wants a value", bare.GetFlag().Name)
 	case errors.As(err, &bad):
@@ -136,6 +101,24 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s: %w", bad.GetFlag().Name, why)
 	}
 	return err
+}
+
+// takesArguments reports whether a command with verbs can do without one.
+func takesArguments(cmd *cobra.Command) bool { return cmd.Args(cmd, []string{""}) == nil }
+
+// unknownFlag returns an error for a flag that cmd does not have. It suggests a flag with a similar name.
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	name := err.GetSpecifiedName()
+	help := fmt.Sprintf(`"%s --help" lists the flags`, cmd.CommandPath())
+	dashes := "--"
+	if err.GetSpecifiedShortnames() != "" {
+		dashes = "-"
+	} else if meant := hint.Within(maxEdits, name, names); meant != "" {
+		help = fmt.Sprintf("did you mean --%s?", meant)
+	}
+	return hint.With(fmt.Errorf("%s has no flag %.80s", cmd.CommandPath(), dashes+name), help)
 }
 
 // addFlag gives cmd a flag that parse reads into v. Its errors need not name the flag.

@@ -19,12 +19,24 @@ import (
 
 func newImportCommand(env *environment) *cobra.Command {
 	var in admin.BundleImport
-	cmd := withJSON(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Take the packages and records of a bundle",
-		Long: `Take what "modproxy export" has written: packages, the records that pin them, when
-they were first listed, and decisions. "-" is standard input. It works while
-modproxy serves from the data directory. What was taken when an import is
+		Long:  importHelp,
+		Example: `  modproxy import all.bundle --key "$(cat ledger.key)"
+  ssh other modproxy export - | modproxy import -`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return env.importBundle(cmd.Context(), in, args[0]) },
+	})
+	addKeys(cmd, &in.Keys)
+	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
+	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
+	return withJSON(cmd, `"module", "version", "state", "reason"`, `"id", "sequence", "added", "kept", "refused", …`)
+}
+
+const importHelp = `Take what "modproxy export" has written: packages, the records that pin them,
+when they were first listed, and decisions. "-" is standard input. It works
+while modproxy serves from the data directory. What was taken when an import is
 interrupted stays; importing again goes on with the rest.
 
 The bundle is signed with the key of the ledger where it was made. The key
@@ -32,48 +44,43 @@ bundle.keys, or --key, has to name it.
 
 What is recorded here stays. A version with another content is refused, and
 "modproxy ledger drift" shows it. Of the decisions, those that block, reject or
-deprecate are taken over; --all-decisions takes over the others, too, but none that
-would end what was blocked or rejected here.
+deprecate are taken over; --all-decisions takes over the others, too, but none
+that would end what was blocked or rejected here.
 
-Exit code 1 means that something was refused, or is not here any more.`,
-		Args: arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := env.openInput(args[0])
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			progress := newTransfer(env.rawErr, "read")
-			if file, ok := f.(*os.File); ok {
-				if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
-					progress.begin(info.Size())
-				}
-			}
-			if in.From, err = env.beginData(io.TeeReader(f, progress), in.Keys); err != nil {
-				return err
-			}
-			var items []bundle.Item
-			head, err := ask(cmd.Context(), env, admin.BundlesImport, in, func(item bundle.Item) error {
-				items = append(items, item)
-				return nil
-			})
-			progress.end()
-			if errors.Is(err, context.Canceled) || errors.Is(err, admin.ErrNoAnswer) { // and so not what was taken
-				err = hint.With(err, progress.String()+": what was taken stays, and the same command goes on with the rest")
-			}
-			if err != nil {
-				return err
-			}
-			for _, warning := range head.Warnings {
-				fmt.Fprintln(env.stderr, "warning: "+printable(warning))
-			}
-			return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
-		},
-	}, `print JSON: {"id": …, "sequence": …, "added": …, "kept": …, "items": [{"module": …, "version": …, "state": …, "reason": …}], …}`)
-	addKeys(cmd, &in.Keys)
-	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
-	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
-	return cmd
+Exit code 1 means that something was refused, or is not here any more.`
+
+// importBundle takes the bundle in a file.
+func (env *environment) importBundle(ctx context.Context, in admin.BundleImport, name string) error {
+	f, err := env.openInput(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	progress := newTransfer(env.rawErr, "read")
+	if file, ok := f.(*os.File); ok {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			progress.begin(info.Size())
+		}
+	}
+	if in.From, err = env.beginData(io.TeeReader(f, progress), in.Keys); err != nil {
+		return err
+	}
+	var items []bundle.Item
+	head, err := ask(ctx, env, admin.BundlesImport, in, func(item bundle.Item) error {
+		items = append(items, item)
+		return nil
+	})
+	progress.end()
+	if errors.Is(err, context.Canceled) || errors.Is(err, admin.ErrNoAnswer) { // and so not what was taken
+		err = hint.With(err, progress.String()+": what was taken stays, and the same command goes on with the rest")
+	}
+	if err != nil {
+		return err
+	}
+	for _, warning := range head.Warnings {
+		fmt.Fprintln(env.stderr, "warning: "+printable(warning))
+	}
+	return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
 }
 
 // beginData returns a bundle, and makes the data directory if there is none: the other side of a gap begins with a bundle. It does
@@ -100,12 +107,11 @@ func (env *environment) beginData(from io.Reader, keys []string) (io.Reader, err
 // importReport is what became of a bundle.
 type importReport struct {
 	admin.BundleHead
-	Added   int           `json:"added"`
-	Kept    int           `json:"kept"`
-	Refused int           `json:"refused"`
-	Absent  int           `json:"absent"`
-	Decided int           `json:"decided"`
-	Items   []bundle.Item `json:"items"`
+	Added   int `json:"added"`
+	Kept    int `json:"kept"`
+	Refused int `json:"refused"`
+	Absent  int `json:"absent"`
+	Decided int `json:"decided"`
 }
 
 func (env *environment) printImport(head admin.BundleHead, items []bundle.Item) error {
@@ -113,7 +119,12 @@ func (env *environment) printImport(head admin.BundleHead, items []bundle.Item) 
 	for _, item := range items {
 		n[item.State]++
 	}
-	r := importReport{head, n[bundle.Added], n[bundle.Kept], n[bundle.Refused], n[bundle.Absent], n[bundle.Decided], items}
-	return env.print(r, "", itemsText(items)+fmt.Sprintf("Bundle %d of chain %s: %d added, %d kept already, %d refused, %d absent; %s taken over.\n",
+	r := importReport{head, n[bundle.Added], n[bundle.Kept], n[bundle.Refused], n[bundle.Absent], n[bundle.Decided]}
+	for _, item := range items {
+		if err := env.item(item, ""); err != nil {
+			return err
+		}
+	}
+	return env.end(r, itemsText(items)+fmt.Sprintf("Bundle %d of chain %s: %d added, %d kept already, %d refused, %d absent; %s taken over.\n",
 		r.Sequence, r.Chain, r.Added, r.Kept, r.Refused, r.Absent, count(r.Decided, "decision")))
 }

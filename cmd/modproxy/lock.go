@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
@@ -52,29 +53,12 @@ func (f *lockFlags) misused() error {
 
 func newLockCommand(env *environment) *cobra.Command {
 	var f lockFlags
-	cmd := &cobra.Command{
+	cmd := withKeys(&cobra.Command{
 		Use:   "lock [DIR]",
 		Short: "Record the modules of a configuration, or check them",
-		Long: `Write modproxy.lock for the configuration in DIR (default: the working directory).
-It lists every registry module that "terraform init" or "tofu init" has installed,
-nested ones included, with its version and the hash of its package. Put the file
-into version control.
-
-With --check, compare what is installed with modproxy.lock, and modproxy.lock and the
-clients' own .terraform.lock.hcl with a ledger, and write nothing. Exit codes: 0 all
-agree, 1 something differs or is missing, 2 the command line is wrong. A provider that
-clients install past modproxy is in no ledger: --no-providers leaves the file out.
-
-The ledger is that of the proxy at --url, proven by its signed tree, or the one in
-the data directory. --check requires a ledger, unless --no-ledger is given. Without
---check the ledger is used if it exists, and what differs from it is not locked.
-
-What operators of the ledger have blocked or rejected differs; with --url, what the
-policy of that proxy refuses does, too. What they have deprecated is named.
-
-Modules that do not come from a registry are named, but not locked. When clients
-copy a package for a second call, they leave out names that begin with a dot; such a
-copy is compared without them.`,
+		Long:  lockHelp,
+		Example: `  modproxy lock live/prod
+  modproxy lock --check live/prod --url https://modules.example.com`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := cmp.Or(strings.Join(args, ""), ".")
@@ -86,13 +70,66 @@ copy is compared without them.`,
 			}
 			return env.writeLock(cmd.Context(), dir, f)
 		},
-	}
+	}, "data")
 	cmd.Flags().BoolVar(&f.check, "check", false, "compare what is installed with modproxy.lock, and lock files with a ledger")
 	f.addTo(cmd)
 	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "use no ledger")
 	cmd.Flags().BoolVar(&f.noProviders, "no-providers", false, "leave .terraform.lock.hcl out")
 	cmd.AddCommand(newLockProvidersCommand(env))
-	return cmd
+	return withJSON(cmd, `"file", "module", "version", …`, `"ledger"`)
+}
+
+const lockHelp = `Write modproxy.lock for the configuration in DIR (default: the working
+directory). It lists every registry module that "terraform init" or "tofu init"
+has installed, nested ones included, with its version and the hash of its
+package. Put the file into version control.
+
+With --check, compare what is installed with modproxy.lock, and modproxy.lock
+and the clients' own .terraform.lock.hcl with a ledger, and write nothing. Exit
+codes: 0 all agree, 1 something differs or is missing, 2 the command line is
+wrong. A provider that clients install past modproxy is in no ledger:
+--no-providers leaves the file out.
+
+The ledger is that of the proxy at --url, proven by its signed tree, or the one
+in the data directory. --check requires a ledger, unless --no-ledger is given.
+Without --check the ledger is used if it exists, and what differs from it is
+not locked.
+
+What operators of the ledger have blocked or rejected differs; with --url, what
+the policy of that proxy refuses does, too. What they have deprecated is named.
+
+Modules that do not come from a registry are named, but not locked. When
+clients copy a package for a second call, they leave out names that begin with
+a dot; such a copy is compared without them.`
+
+// lockedVersion is a module or provider in a lock file.
+type lockedVersion struct {
+	File string `json:"file"`
+	admin.Name
+	Sum    modproxy.Sum `json:"sum,omitempty"`
+	Hashes []string     `json:"hashes,omitempty"`
+}
+
+// lockedIn is the summary of a verb that compares lock files with a ledger.
+type lockedIn struct {
+	Ledger string `json:"ledger,omitempty"` // empty: none was asked
+}
+
+// printLocked prints the entries of a lock file with --json.
+func (env *environment) printLocked(file string, entries []lock.Entry, providers []lockfile.Provider) error {
+	var all []lockedVersion
+	for _, e := range entries {
+		all = append(all, lockedVersion{file, admin.NameOf(e.ModuleVersion), e.Sum, nil})
+	}
+	for _, p := range providers {
+		all = append(all, lockedVersion{file, admin.NameOf(p.ModuleVersion), "", p.Hashes})
+	}
+	for _, one := range all {
+		if err := env.item(one, ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installed returns what the client has installed for the configuration in dir, and prints what is not locked.
@@ -133,7 +170,10 @@ func (env *environment) writeLock(ctx context.Context, dir string, f lockFlags) 
 	if err != nil {
 		return err
 	}
-	return env.printf("%s has %s%s.\n", name, count(len(entries), "module"), agrees(asked))
+	if err := env.printLocked(name, entries, nil); err != nil {
+		return err
+	}
+	return env.end(lockedIn{asked}, fmt.Sprintf("%s has %s%s.\n", name, count(len(entries), "module"), agrees(asked)))
 }
 
 func agrees(ledger string) string {
@@ -176,13 +216,26 @@ func (env *environment) checkLock(ctx context.Context, dir string, f lockFlags) 
 	if asked == "" && !f.noLedger {
 		return noLedger("--no-ledger leaves it out")
 	}
+	return env.printChecked(dir, modules, entries, providers, asked)
+}
+
+// printChecked prints that lock files in dir agree with what is installed, and with the ledger that was asked.
+func (env *environment) printChecked(dir string, modules bool, entries []lock.Entry, providers []lockfile.Provider, asked string) error {
+	text, name, other := "", filepath.Join(dir, lock.Name), filepath.Join(dir, lockfile.Name)
 	if modules {
-		err = env.printf("%s: %s installed as locked%s.\n", name, count(len(entries), "module"), agrees(asked))
+		text = fmt.Sprintf("%s: %s installed as locked%s.\n", name, count(len(entries), "module"), agrees(asked))
 	}
-	if err == nil && len(providers) > 0 {
-		err = env.printf("%s: %s locked%s.\n", filepath.Join(dir, lockfile.Name), count(len(providers), "provider"), agrees(asked))
+	if len(providers) > 0 {
+		text += fmt.Sprintf("%s: %s locked%s.\n", other, count(len(providers), "provider"), agrees(asked))
 	}
-	return err
+	err := env.printLocked(name, entries, nil)
+	if err == nil {
+		err = env.printLocked(other, nil, providers)
+	}
+	if err != nil {
+		return err
+	}
+	return env.end(lockedIn{asked}, text)
 }
 
 // readLock returns what modproxy.lock, which is called name, has.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,23 +23,12 @@ import (
 func newLockProvidersCommand(env *environment) *cobra.Command {
 	var f lockFlags
 	var platforms []modproxy.Platform
-	cmd := &cobra.Command{
+	cmd := withKeys(&cobra.Command{
 		Use:   "providers [DIR] --platform OS_ARCH…",
 		Short: "Complete the hashes in .terraform.lock.hcl from a ledger",
-		Long: `Add hashes to .terraform.lock.hcl, which "terraform init" or "tofu init" has written
-for the configuration in DIR (default: the working directory), so that the file is
-good for other platforms, too. Each provider gets the checksums (zh) of its packages
-for all platforms, and the hashes (h1) of those for each --platform, as "terraform
-providers lock" would write them; but they come from the ledger, and nothing is
-downloaded. Nothing else in the file changes.
-
-The ledger is that of the proxy at --url, proven by its signed tree, or the one in
-the data directory. It has the h1 of what modproxy has fetched: "modproxy mirror
---platform" fetches more. A provider of which the file has a hash that the ledger
-contradicts is an error, and the file stays as it is.
-
-With --check, write nothing. Exit codes: 0 no hash is missing, 1 some are, or there is
-an error, 2 the command line is wrong.`,
+		Long:  lockProvidersHelp,
+		Example: `  modproxy lock providers --platform linux_amd64 --platform darwin_arm64
+  modproxy lock providers live/prod --platform linux_amd64 --check`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.misused(); err != nil {
@@ -47,47 +37,9 @@ an error, 2 the command line is wrong.`,
 			if len(platforms) == 0 {
 				return misuse{errors.New("--platform says which platforms to lock the providers for: --platform linux_amd64, say, which may be given again")}
 			}
-			dir := cmp.Or(strings.Join(args, ""), ".")
-			text, providers, err := readProviders(dir)
-			if errors.Is(err, fs.ErrNotExist) {
-				return hint.With(err, `"terraform init" or "tofu init" writes it`)
-			} else if err != nil {
-				return err
-			}
-			name, added := filepath.Join(dir, lockfile.Name), 0
-			more := map[modproxy.ModuleVersion][]string{}
-			asked, err := env.askLedger(cmd.Context(), f, func(book lockLedger) (wrong []error) {
-				for _, p := range providers {
-					missing, errs := lock.MissingHashes(cmd.Context(), p, platforms, book)
-					if f.check && len(missing) > 0 && len(errs) == 0 {
-						errs = []error{fmt.Errorf("%s: %s lacks %s", p.ModuleVersion, name, strings.Join(missing, " "))}
-					}
-					wrong = append(wrong, errs...)
-					more[p.ModuleVersion], added = missing, added+len(missing)
-				}
-				return wrong
-			})
-			switch {
-			case err != nil:
-				return err
-			case asked == "":
-				return noLedger()
-			case added == 0:
-				return env.printf("%s lacks no hash, says the ledger of %s.\n", name, asked)
-			}
-			if text, err = lockfile.AddHashes(text, more); err != nil {
-				return err
-			}
-			err = publishFile(cmd.Context(), name, 0o644, func(w io.Writer) error {
-				_, err := w.Write(text)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return env.printf("%s has %s more, from the ledger of %s.\n", name, count(added, "line"), asked)
+			return env.lockProviders(cmd.Context(), cmp.Or(strings.Join(args, ""), "."), platforms, f)
 		},
-	}
+	}, "data")
 	addFlag(cmd, &platforms, "platform", "complete the hashes for this `platform`, such as linux_amd64; may be given again",
 		func(s string) ([]modproxy.Platform, error) {
 			p, err := modproxy.ParsePlatform(s)
@@ -98,7 +50,72 @@ an error, 2 the command line is wrong.`,
 		})
 	cmd.Flags().BoolVar(&f.check, "check", false, "write nothing, and fail if a hash is missing")
 	f.addTo(cmd)
-	return cmd
+	return withJSON(cmd, `"file", "module", "version", "hashes"`, `"ledger"`)
+}
+
+const lockProvidersHelp = `Add hashes to .terraform.lock.hcl, which "terraform init" or "tofu init" has
+written for the configuration in DIR (default: the working directory), so that
+the file is good for other platforms, too. Each provider gets the checksums
+(zh) of its packages for all platforms, and the hashes (h1) of those for each
+--platform, as "terraform providers lock" would write them; but they come from
+the ledger, and nothing is downloaded. Nothing else in the file changes.
+
+The ledger is that of the proxy at --url, proven by its signed tree, or the one
+in the data directory. It has the h1 of what modproxy has fetched: "modproxy
+mirror --platform" fetches more. A provider of which the file has a hash that
+the ledger contradicts is an error, and the file stays as it is.
+
+With --check, write nothing. Exit codes: 0 no hash is missing, 1 some are, or
+there is an error, 2 the command line is wrong.`
+
+// lockProviders adds the hashes for platforms that are missing in the .terraform.lock.hcl in dir. With f.check a missing one is an
+// error.
+func (env *environment) lockProviders(ctx context.Context, dir string, platforms []modproxy.Platform, f lockFlags) error {
+	text, providers, err := readProviders(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return hint.With(err, `"terraform init" or "tofu init" writes it`)
+	} else if err != nil {
+		return err
+	}
+	name, added := filepath.Join(dir, lockfile.Name), 0
+	more := map[modproxy.ModuleVersion][]string{}
+	asked, err := env.askLedger(ctx, f, func(book lockLedger) (wrong []error) {
+		for _, p := range providers {
+			missing, errs := lock.MissingHashes(ctx, p, platforms, book)
+			if f.check && len(missing) > 0 && len(errs) == 0 {
+				errs = []error{fmt.Errorf("%s: %s lacks %s", p.ModuleVersion, name, strings.Join(missing, " "))}
+			}
+			wrong = append(wrong, errs...)
+			more[p.ModuleVersion], added = missing, added+len(missing)
+		}
+		return wrong
+	})
+	switch {
+	case err != nil:
+		return err
+	case asked == "":
+		return noLedger()
+	case added == 0:
+		return env.end(lockedIn{asked}, fmt.Sprintf("%s lacks no hash, says the ledger of %s.\n", name, asked))
+	}
+	if text, err = lockfile.AddHashes(text, more); err != nil {
+		return err
+	}
+	err = publishFile(ctx, name, 0o644, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range providers {
+		if p.Hashes = more[p.ModuleVersion]; len(p.Hashes) > 0 {
+			if err := env.printLocked(name, nil, []lockfile.Provider{p}); err != nil {
+				return err
+			}
+		}
+	}
+	return env.end(lockedIn{asked}, fmt.Sprintf("%s has %s more, from the ledger of %s.\n", name, count(added, "line"), asked))
 }
 
 // readProviders returns the text of the .terraform.lock.hcl in dir, and what is in it.

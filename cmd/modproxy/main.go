@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +41,7 @@ type environment struct {
 	server, tokenFile string         // --server and --token-file, of the verbs that operate a proxy
 	config            *config.Config // nil until settings has read it
 	started           bool           // the command line was valid
+	output            jsonOutput
 }
 
 // load reads the configuration and checks it. The error is a [config.Error].
@@ -72,16 +72,11 @@ func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout,
 func newRootCommand(env *environment) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "modproxy",
-		Short: "A caching proxy for module registries of Terraform and OpenTofu",
-		Long: `modproxy keeps modules of Terraform and OpenTofu registries near their users. A
-version stays what it contained when modproxy first saw it.
-
-Every key of the configuration can be set in a file, in a variable (cache.fresh is
-MODPROXY_CACHE_FRESH), and the most important ones by a flag. Flags win over
-variables, and variables over the file. "modproxy config" prints the values in force
-and where they were set.
-
-Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`,
+		Short: "Cache modules and providers of Terraform and OpenTofu registries",
+		Long:  rootHelp,
+		Example: `  modproxy serve --data /var/lib/modproxy
+  modproxy client-config > ~/.terraformrc
+  modproxy ls 'acme/*/aws' --json`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -99,60 +94,44 @@ Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 	root.SetErr(env.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetHelpCommand(newHelpCommand())
-	anywhere := append(newDecisionCommands(env),
-		newExportCommand(env), newGCCommand(env), newImportCommand(env), newLsCommand(env), newMirrorCommand(env), newMissingCommand(env),
-		newPendingCommand(env), newRefreshCommand(env), newRmCommand(env), newVerifyCommand(env))
-	env.addServerFlags(anywhere...)
-	root.AddCommand(append(anywhere,
-		newConfigCommand(env), newClientConfigCommand(env), newConformanceCommand(env), newHealthCommand(env), newKeyCommand(env), newLedgerCommand(env),
-		newLockCommand(env), newPolicyCommand(env), newRebuildCommand(env), newServeCommand(env), newTokenCommand(env), newVersionCommand(env))...)
-	addConfigFlags(root)
+	setTemplates(root)
+	addVerbs(root, "run", "Run a proxy",
+		newServeCommand(env), newHealthCommand(env), newConfigCommand(env), newClientConfigCommand(env))
+	addVerbs(root, "fill", "Fetch packages, and carry them to another proxy",
+		newMirrorCommand(env), newRefreshCommand(env), newMissingCommand(env), newExportCommand(env), newImportCommand(env))
+	addVerbs(root, "keep", "Look after the stored packages",
+		newLsCommand(env), newRmCommand(env), newGCCommand(env), newVerifyCommand(env), newRebuildCommand(env))
+	addVerbs(root, "decide", "Decide which versions may be used",
+		newPolicyCommand(env), newPendingCommand(env), newApproveCommand(env), newRejectCommand(env), newBlockCommand(env),
+		newUnblockCommand(env), newDeprecateCommand(env), newDecisionsCommand(env))
+	addVerbs(root, "prove", "Prove what versions contain", newLedgerCommand(env), newLockCommand(env))
+	addVerbs(root, "access", "Give clients access", newTokenCommand(env), newKeyCommand(env))
+	help := newHelpCommand()
+	root.SetHelpCommand(help)
+	addVerbs(root, "more", "More", newConformanceCommand(env), newCompletionCommand(env), help, newVersionCommand(env))
 	return root
 }
 
-// isGroup is the annotation of commands that only have verbs.
-const isGroup = "group"
+const rootHelp = `modproxy keeps modules of Terraform and OpenTofu registries near their users. A
+version stays what it contained when modproxy first saw it.
 
-// newGroup makes a command that only has verbs.
-func newGroup(name, short, long string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Short: short, Long: long,
-		Annotations: map[string]string{isGroup: ""},
-		Args:        unknownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return misuse{hint.With(errors.New("no verb given"), fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath()))}
-		},
-	}
-}
+Every key of the configuration can be set in a file, in a variable (cache.fresh
+is MODPROXY_CACHE_FRESH), and the most important ones by a flag. Flags win over
+variables, and variables over the file. "modproxy config" prints the values in
+force and where they were set.
 
-// unknownVerb refuses the arguments of a command that has verbs: cobra has found none by that name.
-func unknownVerb(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var verbs []string
-	for _, c := range cmd.Commands() {
-		verbs = append(verbs, c.Name())
-	}
-	help := fmt.Sprintf(`"%s --help" lists the verbs`, cmd.CommandPath())
-	return hint.With(fmt.Errorf("unknown verb %.80q", args[0]), hint.DidYouMean(args[0], verbs, help))
-}
+Verbs with --json print one JSON object: "items" is the list of results, each
+an object, and "summary" is about all of them, where there is more to report.
+An object that is not closed was cut off by an error.
 
-// newHelpCommand replaces cobra's, whose exit code for an unknown verb is 0.
-func newHelpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [VERB…]",
-		Short: "Print what a verb does and which flags it has",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			found, unknown, err := cmd.Root().Find(args)
-			if err != nil || len(unknown) > 0 {
-				return misuse{cmp.Or(err, unknownVerb(found, unknown))}
-			}
-			found.InitDefaultHelpFlag() // cobra makes it only when a command runs
-			return found.Help()
-		},
+Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
+
+// addVerbs adds verbs to root that the help lists together under a title.
+func addVerbs(root *cobra.Command, id, title string, verbs ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title + ":"})
+	for _, verb := range verbs {
+		verb.GroupID = id
+		root.AddCommand(verb)
 	}
 }
 
@@ -181,9 +160,12 @@ func newVersionCommand(env *environment) *cobra.Command {
 	return withJSON(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
+		Example: `  modproxy version
+  modproxy version --json`,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			all := map[string]string{"version": buildVersion(), "go": runtime.Version(), "platform": platform}
-			return env.print(all, "", versionText()+"\n")
+			return env.print(all, versionText()+"\n")
 		},
-	}, `print one JSON document: {"version": …, "go": …, "platform": …}`)
+	}, `"version", "go", "platform"`, "")
 }

@@ -41,10 +41,17 @@ func TestRun(t *testing.T) {
 		"version as JSON":     {args: []string{"version", "--json"}, stdout: `"version":"` + buildVersion() + `"`},
 		"check":               {args: []string{"config", "check"}, stdout: "The configuration is in order.\n"},
 		"config":              {args: []string{"config", "--offline"}, stdout: "# --offline\n"},
-		"config as JSON":      {args: []string{"config", "--json", "--offline"}, stdout: "\"source\": \"--offline\""},
+		"config as JSON":      {args: []string{"config", "--json", "--offline"}, stdout: `{"key":"offline","value":true,"source":"--offline"}`},
 		"nothing":             {code: 2, stderr: "modproxy: no verb given\nhint: \"modproxy help\" lists the verbs\n"},
 		"unknown verb":        {args: []string{"confg"}, code: 2, stderr: "modproxy: unknown verb \"confg\"\nhint: did you mean config?\n"},
 		"unknown inner verb":  {args: []string{"config", "chek"}, code: 2, stderr: "modproxy: unknown verb \"chek\"\nhint: did you mean check?\n"},
+		"two edits":           {args: []string{"sever"}, code: 2, stderr: "modproxy: unknown verb \"sever\"\nhint: did you mean serve?\n"},
+		"another name":        {args: []string{"list"}, code: 2, stderr: "modproxy: unknown verb \"list\"\nhint: did you mean ls?\n"},
+		"another word":        {args: []string{"status"}, code: 2, stderr: "modproxy: unknown verb \"status\"\nhint: did you mean health?\n"},
+		"verb with a flag":    {args: []string{"serv", "--data", "x"}, code: 2, stderr: "modproxy: unknown verb \"serv\"\nhint: did you mean serve?\n"},
+		"two edits in a flag": {args: []string{"ls", "--deta2", "x"}, code: 2, stderr: "modproxy: modproxy ls has no flag --deta2\nhint: did you mean --data?\n"},
+		"flag of a letter":    {args: []string{"ls", "-x"}, code: 2, stderr: "modproxy: modproxy ls has no flag -x\nhint: \"modproxy ls --help\" lists the flags\n"},
+		"rm of all":           {args: []string{"rm", "acme/vpc/aws", "--all"}, code: 2, stderr: "modproxy: --all removes the packages of all versions of registry.terraform.io/acme/vpc/aws, and there is no terminal to ask at\nhint: --yes removes them, --dry-run prints them\n"},
 		"no such verb":        {args: []string{"config", "frobnicate"}, code: 2, stderr: "modproxy: unknown verb \"frobnicate\"\nhint: \"modproxy config --help\" lists the verbs\n"},
 		"unknown flag":        {args: []string{"version", "--jsn"}, code: 2, stderr: "modproxy: modproxy version has no flag --jsn\nhint: did you mean --json?\n"},
 		"flag without value":  {args: []string{"config", "--listen"}, code: 2, stderr: "modproxy: --listen wants a value\n"},
@@ -67,6 +74,19 @@ func TestRun(t *testing.T) {
 		},
 		"reachable":            {args: []string{"config", "check", "--listen", ":8080"}, stdout: "in order"},
 		"reachable on purpose": {args: []string{"config", "check", "--listen", ":8080", "--anonymous"}, stdout: "in order"},
+		"everything at once": {
+			args:      []string{"config", "check", "--listen", "8080", "--log-level", "loud", "--tls-cert", "/nowhere/cert.pem"},
+			variables: []string{"MODPROXY_SHUTDOWN=5", "MODPROXY_POLICY_FILES=/nowhere/rules.yaml", "MODPROXY_BUNDLE_KEYS=none", "MODPROXY_NOTHING=x"},
+			code:      2,
+			stderr: "modproxy: MODPROXY_SHUTDOWN: want a duration with its unit, such as 30s, 5m, 12h or 30d\n" +
+				"modproxy: unknown variable MODPROXY_NOTHING\nhint: did you mean MODPROXY_CONFIG?\n" +
+				"modproxy: --listen: listen: want an address and a port, such as 127.0.0.1:8080, not \"8080\"\n" +
+				"modproxy: --tls-cert: tls.cert_file: tls.key_file is missing\n" +
+				"modproxy: --log-level: log.level: want debug, info, warn or error, not \"loud\"\n" +
+				"modproxy: MODPROXY_BUNDLE_KEYS: bundle.keys: invalid: \"none\" is no verifier key: \"modproxy ledger key\" prints one\n" +
+				"modproxy: MODPROXY_POLICY_FILES: policy.files[0]: open /nowhere/rules.yaml: no such file or directory\n" +
+				"hint: policy.files names YAML files with the keys rules and reserved\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := command(t, test.variables, test.args...)

@@ -32,51 +32,14 @@ type mirrorFlags struct {
 
 func newMirrorCommand(env *environment) *cobra.Command {
 	var f mirrorFlags
-	cmd := withJSON(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "mirror DIR… | ADDRESS[@CONSTRAINT]… | -f LIST | --lock FILE",
-		Short: "Fetch all that a configuration needs before anybody asks for it",
-		Long: `Fetch packages, and keep them: those that the configuration in DIR calls, those that
-these call, and so on, each of the version that a client chooses. What is kept is not
-fetched again, so a mirror that was ended can be repeated, and goes on where it was.
-
-The providers that all of them require come, too, unless --providers=false: of each
-one version, which all constraints select, or the one in DIR/.terraform.lock.hcl; with
-its checksums and signature, and its packages for each --platform.
-
-ADDRESS is that of a module, or of a provider (registry.example.com/namespace/type, or
-namespace/type); without its hostname, one of the first upstream. What submodules of a
-module call is fetched, too, unless ADDRESS//SUBDIR names one. CONSTRAINT is as in
-the argument "version" of a module call; a version is one, too. -f reads
-ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from the standard input:
-what "modproxy missing --list" has printed on the other side. Behind a provider may be
-platforms. Lines that begin with # are remarks. --lock fetches what a file lists that "modproxy lock" wrote, and nothing
-else. It must be what the file says.
-
-DIR is read as Terraform or OpenTofu reads it: as the registries in its
-.terraform.lock.hcl show, a .terraform-version or .opentofu-version, or files that
-only OpenTofu reads; else as the client that installs most through this proxy, and if
-that is not known, as both. --client chooses.
-
---newest and --all-versions fetch more of the versions that a constraint in DIR, or
-CONSTRAINT, selects, and --since those that are listed since a date.
-
-What a configuration calls past modproxy, such as git::https://…, is named with its
-file and line, and with --strict is an error. A call of a registry that is not among
-upstreams always is. --check fetches nothing. It prints what is not kept, as lines
-for -f.
-
---to-dir also writes the packages into a directory, as files that any web server can
-serve to OpenTofu, and one that adds a header to Terraform, too: DIR/nginx.conf says
-how, and has what clients need. DIR/providers is a mirror of the providers: of the
-file system, and for clients of a web server with https of the network. The
-provider_installation blocks for clients are printed. With --unpacked it has the files
-of providers, which clients then link to, for the file system only. What is in the
-directory stays there.
-
-What a client in no group gets is fetched. --as fetches what clients in groups get.
-
-Exit codes: 0 all is kept, 1 something is not, and why is printed, 2 the command line
-is wrong.`,
+		Short: "Fetch all that a configuration needs",
+		Long:  mirrorHelp,
+		Example: `  modproxy mirror live/prod
+  modproxy mirror 'acme/vpc/aws@~> 5.0' hashicorp/aws --platform linux_amd64
+  modproxy mirror -f LIST
+  modproxy mirror live/prod --to-dir /srv/mirror`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in, failed, err := env.toMirror(cmd.Context(), args, f)
@@ -85,8 +48,14 @@ is wrong.`,
 			}
 			return env.mirror(cmd.Context(), in, f, failed)
 		},
-	}, `print JSON, one thing in a line: {"package": {"module": …, …}}, {"bypass": {"source": …, …}}, {"problem": …}, and {"done": …} in the last`)
-	f.add(cmd)
+	})
+	f.addTo(cmd)
+	return withJSON(cmd, `"package": {…}} or {"bypass": {…}} or {"problem": {…}`, `"asked", "fetched", "kept", "problems", …`)
+}
+
+// addTo adds all flags of "modproxy mirror".
+func (f *mirrorFlags) addTo(cmd *cobra.Command) {
+	f.directoryFlags.add(cmd)
 	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - for the standard input")
 	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote")
 	cmd.Flags().BoolVar(&f.check, "check", false, "fetch nothing, and print what is not kept")
@@ -104,8 +73,54 @@ is wrong.`,
 			err := p.UnmarshalText([]byte(s))
 			return append(f.platforms, p), err
 		})
-	return cmd
 }
+
+const mirrorHelp = `Fetch packages, and keep them: those that the configuration in DIR calls, those
+that these call, and so on, each of the version that a client chooses. What is
+kept is not fetched again, so a mirror that was ended can be repeated, and goes
+on where it was.
+
+The providers that all of them require come, too, unless --providers=false: of
+each one version, which all constraints select, or the one in
+DIR/.terraform.lock.hcl; with its checksums and signature, and its packages for
+each --platform.
+
+ADDRESS is that of a module, or of a provider
+(registry.example.com/namespace/type, or namespace/type); without its hostname,
+one of the first upstream. What submodules of a module call is fetched, too,
+unless ADDRESS//SUBDIR names one. CONSTRAINT is as in the argument "version" of
+a module call; a version is one, too. -f reads ADDRESS[@CONSTRAINT] from the
+lines of a file, or with "-" from the standard input: what "modproxy missing
+--list" has printed on the other side. Behind a provider may be platforms.
+Lines that begin with # are remarks. --lock fetches what a file lists that
+"modproxy lock" wrote, and nothing else. It must be what the file says.
+
+DIR is read as Terraform or OpenTofu reads it: as the registries in its
+.terraform.lock.hcl show, a .terraform-version or .opentofu-version, or files
+that only OpenTofu reads; else as the client that installs most through this
+proxy, and if that is not known, as both. --client chooses.
+
+--newest and --all-versions fetch more of the versions that a constraint in
+DIR, or CONSTRAINT, selects, and --since those that are listed since a date.
+
+What a configuration calls past modproxy, such as git::https://…, is named with
+its file and line, and with --strict is an error. A call of a registry that is
+not among upstreams always is. --check fetches nothing. It prints what is not
+kept, as lines for -f.
+
+--to-dir also writes the packages into a directory, as files that any web
+server can serve to OpenTofu, and one that adds a header to Terraform, too:
+DIR/nginx.conf says how, and has what clients need. DIR/providers is a mirror
+of the providers: of the file system, and for clients of a web server with
+https of the network. The provider_installation blocks for clients are printed.
+With --unpacked it has the files of providers, which clients then link to, for
+the file system only. What is in the directory stays there.
+
+What a client in no group gets is fetched. --as fetches what clients in groups
+get.
+
+Exit codes: 0 all is kept, 1 something is not, and why is printed, 2 the
+command line is wrong.`
 
 func parsePositive(s string) (int, error) {
 	n, err := strconv.Atoi(s)

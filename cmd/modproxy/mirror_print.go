@@ -32,7 +32,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	}
 	before := failed
 	for _, err := range before {
-		if err := env.print(admin.MirrorLine{Problem: &admin.MirrorNote{Text: err.Error()}}, "", ""); err != nil {
+		if err := env.item(admin.MirrorLine{Problem: &admin.MirrorNote{Text: err.Error()}}, ""); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 			_, err := fmt.Fprintln(env.stderr, "past modproxy: "+printable(line.Bypass.String()))
 			return err
 		}
-		return env.print(line, "", mirrorLineText(line, f.check))
+		return env.item(line, mirrorLineText(line, f.check))
 	})
 	progress.clear()
 	switch {
@@ -69,7 +69,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	}
 	done.Problems += len(before)
 	if env.json() {
-		err = env.print(map[string]admin.Mirrored{"done": done}, "", "")
+		err = env.end(done, "")
 	} else {
 		_, err = fmt.Fprintln(env.stderr, doneText(done, f))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,57 +14,98 @@ import (
 
 func newMissingCommand(env *environment) *cobra.Command {
 	var list, clear bool
-	cmd := withJSON(&cobra.Command{
+	var r removal
+	cmd := env.withServer(&cobra.Command{
 		Use:   "missing [MODULE]",
-		Short: "List what clients asked for that is not kept while modproxy is offline",
-		Long: `List what clients asked for in vain: who, since when and how often. What has been kept
-since is not listed. --list prints it for the connected side:
+		Short: "List what clients requested in vain while modproxy is offline",
+		Long:  missingHelp,
+		Example: `  modproxy missing --list > LIST
+  modproxy missing acme/vpc/aws --json
+  modproxy missing --clear`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := env.chosen(args...)
+			switch {
+			case err != nil:
+				return err
+			case list && env.json() || clear && (list || env.json()):
+				return misuse{errors.New("--list, --json and --clear go one at a time")}
+			case !clear && (r.dryRun || r.yes):
+				return misuse{errors.New("--dry-run and --yes go with --clear")}
+			case clear:
+				return env.clearMissing(cmd.Context(), admin.NameOf(v), r)
+			}
+			return env.listMissing(cmd.Context(), admin.NameOf(v), list)
+		},
+	}, "offline")
+	cmd.Flags().BoolVar(&list, "list", false, `print a line for each, for "modproxy mirror -f"`)
+	cmd.Flags().BoolVar(&clear, "clear", false, "forget what is listed")
+	r.addTo(cmd)
+	return withJSON(cmd, `"module", "version", "platform", "count", "askers", …`, "")
+}
+
+const missingHelp = `List what clients asked for in vain: who, since when and how often. What has
+been kept since is not listed. --list prints it for the connected side:
 
   modproxy missing --list > LIST        here
   modproxy mirror -f LIST               there
 
-Read the list before: whoever may ask for a module can put it there.
+Read the list before: every client that may ask for a module can put it there.
+On a terminal, --clear prints what it would forget, and asks.
 
-A client does not say which versions its constraint allows. Where it was told which
-ones are kept and took none within three seconds, the version that it wants is not
-known: the list has the module alone, which stands for its newest version. What only
-looks which versions there are, as Renovate does, seems to want one, too.
+A client does not say which versions its constraint allows. Where it was told
+which ones are kept and took none within three seconds, the version that it
+wants is not known: the list has the module alone, which stands for its newest
+version. What only looks which versions there are, as Renovate does, seems to
+want one, too.
 
-` + moduleUsage,
-		Args: arguments(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := env.chosen(args...)
-			if err == nil && (list && env.json() || clear && (list || env.json())) {
-				err = misuse{errors.New("--list, --json and --clear go one at a time")}
-			}
-			if err != nil {
-				return err
-			}
-			if clear {
-				n, err := ask(cmd.Context(), env, admin.MissingClear, admin.NameOf(v), nil)
-				if err == nil {
-					_, err = fmt.Fprintf(env.stderr, "%s cleared\n", count(n, "request"))
-				}
-				return err
-			}
-			text := missingText
-			if list {
-				text = missingLine
-			}
-			n, show := 0, printer(env, text)
-			_, err = ask(cmd.Context(), env, admin.MissingList, admin.NameOf(v), func(m admin.Missing) error {
-				n++
-				return show(m)
-			})
-			if err == nil && !list && !env.json() {
-				_, err = fmt.Fprintf(env.stderr, "%d missing\n", n)
-			}
+` + moduleUsage
+
+// listMissing prints the requests for a module, or for all, that could not be answered. With asList it prints
+// them as "mirror -f" reads them.
+func (env *environment) listMissing(ctx context.Context, about admin.Name, asList bool) error {
+	text := missingText
+	if asList {
+		text = missingLine
+	}
+	n, show := 0, printer(env, text)
+	_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
+		n++
+		return show(m)
+	})
+	if err == nil {
+		err = env.end(nil, "")
+	}
+	if err == nil && !asList && !env.json() {
+		_, err = fmt.Fprintf(env.stderr, "%d missing\n", n)
+	}
+	return err
+}
+
+// clearMissing forgets the requests for a module, or for all. At a terminal it asks before.
+func (env *environment) clearMissing(ctx context.Context, about admin.Name, r removal) error {
+	if r.dryRun || r.asks(env) {
+		n, to := 0, env.stderr
+		if r.dryRun {
+			to = env.stdout
+		}
+		_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
+			n++
+			_, err := fmt.Fprint(to, "would forget "+wanted(m)+"\n")
 			return err
-		},
-	}, `print JSON, one request in a line: {"module": …, "version": …, "count": …, "askers": […], …}`)
-	cmd.Flags().BoolVar(&list, "list", false, `print a line for each, for "modproxy mirror -f"`)
-	cmd.Flags().BoolVar(&clear, "clear", false, "forget what is listed")
-	return cmd
+		})
+		if err == nil && n > 0 && !r.dryRun {
+			err = env.confirm(ctx, fmt.Sprintf("Forget %s?", count(n, "request")))
+		}
+		if err != nil || r.dryRun {
+			return err
+		}
+	}
+	n, err := ask(ctx, env, admin.MissingClear, about, nil)
+	if err == nil {
+		_, err = fmt.Fprintf(env.stderr, "%s cleared\n", count(n, "request"))
+	}
+	return err
 }
 
 // missingText is what is missing in a few lines, with the command that gets it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,55 +17,67 @@ import (
 
 func newPendingCommand(env *environment) *cobra.Command {
 	var fetch bool
-	cmd := withJSON(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "pending [MODULE]",
-		Short: "List the versions that clients asked for and that wait for approval",
-		Long: `List the versions that wait for "modproxy approve" because a rule of the policy wants
-it: who asked for them, since when and how often, and what they would bring. What was
-approved or rejected is not listed.
-
-A client that asks which versions a module has is taken to ask for the newest of
-those that wait.
-
-What a version would bring is known once it was fetched: the modules that it calls and
-the providers that it requires, with file and line. A source that is no module of a
-registry is said to go past modproxy: clients fetch it themselves, whatever the policy
-says. --fetch fetches all that is listed, for review: it is kept and recorded in the
-ledger, and still not served.
-
-` + moduleUsage,
+		Short: "List requested versions that wait for approval",
+		Long:  pendingHelp,
+		Example: `  modproxy pending
+  modproxy pending acme/vpc/aws --fetch`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)
 			if err != nil {
 				return err
 			}
-			q := admin.PendingList
-			if fetch {
-				q = admin.PendingFetch
-			}
-			var failed problems
-			n, show := 0, printer(env, pendingText)
-			_, err = ask(cmd.Context(), env, q, admin.NameOf(v), func(p admin.Pending) error {
-				n++
-				if p.Error != "" {
-					failed = append(failed, errors.New(p.Error))
-				}
-				return show(p)
-			})
-			switch {
-			case err != nil:
-				return err
-			case len(failed) > 0:
-				return failed
-			case !env.json():
-				_, err = fmt.Fprintf(env.stderr, "%s waiting for approval\n", count(n, "version"))
-			}
-			return err
+			return env.listPending(cmd.Context(), admin.NameOf(v), fetch)
 		},
-	}, `print JSON, one version in a line: {"module": …, "version": …, "count": …, "askers": […], "sum": …, "source": …, …}`)
+	})
 	cmd.Flags().BoolVar(&fetch, "fetch", false, "fetch what waits, for review, without serving it")
-	return cmd
+	return withJSON(cmd, `"module", "version", "count", "askers", "sum", "source", …`, "")
+}
+
+const pendingHelp = `List the versions that wait for "modproxy approve" because a rule of the policy
+wants it: who asked for them, since when and how often, and what they would
+bring. What was approved or rejected is not listed.
+
+A client that asks which versions a module has is taken to ask for the newest
+of those that wait.
+
+What a version would bring is known once it was fetched: the modules that it
+calls and the providers that it requires, with file and line. A source that is
+no module of a registry is said to go past modproxy: clients fetch it
+themselves, whatever the policy says. --fetch fetches all that is listed, for
+review: it is kept and recorded in the ledger, and still not served.
+
+` + moduleUsage
+
+// listPending prints the versions of a module, or of all, that wait for approval, and fetches them before if fetch is true.
+func (env *environment) listPending(ctx context.Context, about admin.Name, fetch bool) error {
+	q := admin.PendingList
+	if fetch {
+		q = admin.PendingFetch
+	}
+	var failed problems
+	n, show := 0, printer(env, pendingText)
+	_, err := ask(ctx, env, q, about, func(p admin.Pending) error {
+		n++
+		if p.Error != "" {
+			failed = append(failed, errors.New(p.Error))
+		}
+		return show(p)
+	})
+	if err == nil {
+		err = env.end(nil, "")
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(failed) > 0:
+		return failed
+	case !env.json():
+		_, err = fmt.Fprintf(env.stderr, "%s waiting for approval\n", count(n, "version"))
+	}
+	return err
 }
 
 // pendingText is a version that waits in a few lines, with the command that approves it.

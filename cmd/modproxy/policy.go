@@ -12,36 +12,36 @@ import (
 )
 
 func newPolicyCommand(env *environment) *cobra.Command {
-	cmd := newGroup("policy", "Explain which versions of modules may be used",
+	return newGroup("policy", "Explain which versions of modules may be used",
 		`The policy says which versions of modules may be used: by the rules in the
-configuration and in the files that it names, by what operators decided, and by how
-long a version has been listed.
+configuration and in the files that it names, by what operators decided, and by
+how long a version has been listed.
 
-"test" and "report" work whether or not modproxy serves from the same data directory,
-and with --server on a proxy elsewhere. Where none serves, the rules are those of the
-configuration. "check" needs no data directory.`)
-	verbs := []*cobra.Command{newPolicyReportCommand(env), newPolicyTestCommand(env)}
-	env.addServerFlags(verbs...)
-	cmd.AddCommand(append(verbs, newPolicyCheckCommand(env))...)
-	return cmd
+"test" and "report" work whether or not modproxy serves from the same data
+directory, and with --server on a proxy elsewhere. Where none serves, the rules
+are those of the configuration. "check" needs no data directory.`,
+		newPolicyReportCommand(env), newPolicyTestCommand(env), newPolicyCheckCommand(env))
 }
 
 func newPolicyTestCommand(env *environment) *cobra.Command {
 	var groups []string
-	cmd := withJSON(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "test MODULE [VERSION]",
 		Short: "Explain whether a version, or a module, may be used",
-		Long: `Print whether a version may be used, then what every rule and decision says that is
-about its module, in a line each: where it stands, what it is, what it says. A rule
-that refuses wins over all that allow.
+		Long: `Print whether a version may be used, then what every rule and decision says
+that is about its module, in a line each: where it stands, what it is, what it
+says. A rule that refuses wins over all that allow.
 
 Without VERSION, print whether the module may be used at all, and which of the
-versions that are listed or kept here are refused, and why. No registry is asked.
+versions that are listed or kept here are refused, and why. No registry is
+asked.
 
 ` + moduleUsage + `
 
-Exit code 1 means that the version, or the module, is refused. The mode of the policy
-makes no difference: with "mode: audit" it is served all the same.`,
+Exit code 1 means that the version, or the module, is refused. The mode of the
+policy makes no difference: with "mode: audit" it is served all the same.`,
+		Example: `  modproxy policy test acme/vpc/aws 1.0.0
+  modproxy policy test acme/vpc/aws --as platform --json`,
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := env.chosen(args...)
@@ -52,7 +52,7 @@ makes no difference: with "mode: audit" it is served all the same.`,
 			if err != nil {
 				return err
 			}
-			if err := env.print(out, "  ", verdictText(out)); err != nil {
+			if err := env.print(out, verdictText(out)); err != nil {
 				return err
 			}
 			if out.Refused {
@@ -60,9 +60,9 @@ makes no difference: with "mode: audit" it is served all the same.`,
 			}
 			return nil
 		},
-	}, `print one JSON document: {"outcome": …, "refused": …, "why": …, "steps": [{"place": …, "rule": …, "says": …}, …]}`)
+	})
 	addFlag(cmd, &groups, "as", groupsUsage, parseNames)
-	return cmd
+	return withJSON(cmd, `"outcome", "refused", "why", "steps": [{"place", "rule", "says"}, …]`, "")
 }
 
 const groupsUsage = "for a client of the groups `names`, or with a token of that name; with commas between them (a client of no group)"

@@ -18,7 +18,7 @@ type forecast struct {
 	Versions int                    `json:"versions"` // that would be installed
 	Refused  int                    `json:"refused"`  // that would be if they were not refused
 	By       map[policy.Outcome]int `json:"by_outcome"`
-	List     []foreseen             `json:"list"`
+	list     []foreseen
 }
 
 // foreseen is what is foreseen for some clients.
@@ -53,13 +53,13 @@ func (env *environment) forecast(ctx context.Context, in admin.Report, read dire
 	}
 	out := forecast{By: map[policy.Outcome]int{}}
 	for _, f := range found {
-		out.List = append(out.List, *f)
+		out.list = append(out.list, *f)
 	}
-	slices.SortFunc(out.List, func(a, b foreseen) int {
+	slices.SortFunc(out.list, func(a, b foreseen) int {
 		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Version, b.Version), slices.Compare(a.From, b.From), cmp.Compare(a.Problem, b.Problem))
 	})
 	installed := map[admin.Name]bool{}
-	for _, f := range out.List {
+	for _, f := range out.list {
 		switch {
 		case f.Problem != "":
 			failed = append(failed, errors.New(printable(f.place()+": "+f.Problem)))
@@ -74,7 +74,12 @@ func (env *environment) forecast(ctx context.Context, in admin.Report, read dire
 		}
 	}
 	out.Versions = len(installed)
-	if err := env.print(out, "  ", out.text()); err != nil || len(failed) == 0 {
+	for _, one := range out.list {
+		if err := env.item(one, ""); err != nil {
+			return err
+		}
+	}
+	if err := env.end(out, out.text()); err != nil || len(failed) == 0 {
 		return err
 	}
 	return failed
@@ -94,7 +99,7 @@ func (f forecast) text() string {
 	if f.Refused > 0 {
 		fmt.Fprintln(out, "MODULE\tVERSION\tOUTCOME\tINSTEAD\tRULE\tCALLED AT")
 	}
-	for _, one := range f.List {
+	for _, one := range f.list {
 		if one.Refused {
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", one.Module, cmp.Or(one.Version, "any"), one.Outcome, cmp.Or(one.Instead, "nothing"),
 				printable(cmp.Or(one.Place, "-")), printable(one.place()))
@@ -103,7 +108,7 @@ func (f forecast) text() string {
 	var b strings.Builder
 	b.WriteString(table())
 	bypasses := 0
-	for _, one := range f.List {
+	for _, one := range f.list {
 		if one.Bypass != "" {
 			bypasses++
 			fmt.Fprintf(&b, "past modproxy: %s\n", printable(strings.TrimSpace(one.Source+" at "+one.place())+": "+one.Bypass))

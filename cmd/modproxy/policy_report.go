@@ -1,11 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,40 +14,6 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/policy"
 )
-
-func newPolicyCheckCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check [FILE…]",
-		Short: "Check files with rules",
-		Long: `Read files that policy.files could name, and the lock files that they name, and print
-everything that is wrong with them, each with its file and line. Without FILE, check
-the configuration, and the rules in it and in its files.
-
-The files are checked by themselves: the configuration does not count, and neither
-does what modproxy keeps.
-
-Exit codes: 0 all is in order, 2 something is wrong.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			c, what := config.Default().WithRules(args...), strings.Join(args, ", ")
-			if c.Policy.Default = "deny"; len(args) == 0 {
-				var err error
-				if c, err = env.load(); err != nil {
-					return err
-				}
-				what = "The policy"
-			}
-			rules, err := app.PolicyOf(c)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				env.remark(app.NeverHold(c, rules), app.NoProviders(rules))
-			}
-			return env.printf("%s: %s, in order.\n", what, count(len(rules.Rules), "rule"))
-		},
-	}
-}
 
 // reportFlags are the flags of "modproxy policy report".
 type reportFlags struct {
@@ -59,73 +25,50 @@ type reportFlags struct {
 
 func newPolicyReportCommand(env *environment) *cobra.Command {
 	var f reportFlags
-	cmd := withJSON(&cobra.Command{
-		Use:   "report [--rules FILE]… [--default allow|deny] [DIR…] | --suggest",
+	cmd := env.withServer(&cobra.Command{
+		Use:   "report [DIR…] | --suggest",
 		Short: "Print what rules refuse of all that was ever served",
-		Long: `Print which of the versions that are kept or in the ledger are refused by the rules in
-force, one in a line: module, version, whether its package is kept, the outcome, and
-where the rule stands. The last line counts them.
-
---rules prints it for the rules of a file that is not in force yet, instead of the
-rules of the configuration and its files. --default does so for another default.
-
-With DIR it is about what a configuration there installs: the modules that it calls,
-and those that they call, each of the version that Terraform and OpenTofu would choose
-if the rules were in force. It tells which versions they would not get, what they would
-get instead, and which calls go past modproxy. What is not kept is fetched for that.
-DIR is read by this command, and its modules by the proxy.
-
---suggest prints rules instead, as a file for policy.files: they allow the modules
-and providers that were served, each by its name, on the conditions of the rules in
-force: groups, min_age and approval. If the rules in force are about some versions of a
-module only, so are these, and what is allowed by lock files stays with allow_locked.
-What is denied, blocked or rejected, or waits for approval and was therefore not served,
-is left out.`,
+		Long:  policyReportHelp,
+		Example: `  modproxy policy report
+  modproxy policy report --rules candidate.yaml --default deny
+  modproxy policy report live/prod --client tofu
+  modproxy policy report --suggest > rules.yaml`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			switch changed := env.flags.Changed; {
-			case f.suggest && (changed("rules") || changed("default") || changed("as") || env.json()):
-				return misuse{errors.New("--suggest goes by the rules in force, and prints a file: --rules, --default, --as and --json do not go with it")}
-			case f.suggest && len(dirs) > 0:
-				return misuse{errors.New("--suggest goes by what was served: it takes no DIR")}
-			case f.andBounds && !f.suggest:
-				return misuse{errors.New("--versions goes with --suggest")}
-			case len(dirs) == 0 && f.directories.given():
-				return misuse{errors.New("--client, --var and --var-file go with DIR")}
-			}
-			in := admin.Report{Default: f.preset, Groups: f.groups}
-			if len(f.files) > 0 {
-				rules, err := env.candidate(f)
-				if err != nil {
-					return err
-				}
-				in.Rules = &rules.Config
-			}
-			if len(dirs) > 0 {
-				return env.forecast(cmd.Context(), in, f.directories, dirs)
-			}
-			var all []admin.Reported
-			_, err := ask(cmd.Context(), env, admin.PolicyReport, in, func(r admin.Reported) error {
-				all = append(all, r)
-				return nil
-			})
-			switch {
-			case err != nil:
+			if err := env.checkReport(f, dirs); err != nil {
 				return err
-			case f.suggest:
-				return env.suggest(all, f.andBounds)
 			}
-			out := summary{Versions: len(all), By: map[policy.Outcome]int{}}
-			for _, r := range all {
-				if r.Refused {
-					out.Refused++
-					out.By[r.Outcome]++
-					out.List = append(out.List, r)
-				}
-			}
-			return env.print(out, "  ", summaryText(out))
+			return env.reportPolicy(cmd.Context(), f, dirs)
 		},
-	}, `print one JSON document: {"versions": …, "refused": …, "by_outcome": {…}, "list": [{"module": …, "version": …, "outcome": …, …}, …]}`)
+	})
+	f.addTo(cmd)
+	return withJSON(cmd, `"module", "version", "outcome", "place", …`, `"versions", "refused", "by_outcome"`)
+}
+
+const policyReportHelp = `Print which of the versions that are kept or in the ledger are refused by the
+rules in force, one in a line: module, version, whether its package is kept,
+the outcome, and where the rule stands. The last line counts them.
+
+--rules prints it for the rules of a file that is not in force yet, instead of
+the rules of the configuration and its files. --default does so for another
+default.
+
+With DIR it is about what a configuration there installs: the modules that it
+calls, and those that they call, each of the version that Terraform and
+OpenTofu would choose if the rules were in force. It tells which versions they
+would not get, what they would get instead, and which calls go past modproxy.
+What is not kept is fetched for that. DIR is read by this command, and its
+modules by the proxy.
+
+--suggest prints rules instead, as a file for policy.files: they allow the
+modules and providers that were served, each by its name, on the conditions of
+the rules in force: groups, min_age and approval. If the rules in force are
+about some versions of a module only, so are these, and what is allowed by lock
+files stays with allow_locked. What is denied, blocked or rejected, or waits
+for approval and was therefore not served, is left out.`
+
+// addTo adds the flags of "modproxy policy report".
+func (f *reportFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.files, "rules", nil, "a `file` with the rules to report on, which may be given again")
 	addFlag(cmd, &f.preset, "default", "`allow or deny` what no rule is about (policy.default)", func(s string) (string, error) {
 		if s != "allow" && s != "deny" {
@@ -137,7 +80,59 @@ is left out.`,
 	f.directories.add(cmd)
 	cmd.Flags().BoolVar(&f.suggest, "suggest", false, "print rules that allow what was served")
 	cmd.Flags().BoolVar(&f.andBounds, "versions", false, "with --suggest, allow no versions below or above those that were served")
-	return cmd
+}
+
+// checkReport returns an error for flags and arguments that do not go together.
+func (env *environment) checkReport(f reportFlags, dirs []string) error {
+	switch changed := env.flags.Changed; {
+	case f.suggest && (changed("rules") || changed("default") || changed("as") || env.json()):
+		return misuse{errors.New("--suggest goes by the rules in force, and prints a file: --rules, --default, --as and --json do not go with it")}
+	case f.suggest && len(dirs) > 0:
+		return misuse{errors.New("--suggest goes by what was served: it takes no DIR")}
+	case f.andBounds && !f.suggest:
+		return misuse{errors.New("--versions goes with --suggest")}
+	case len(dirs) == 0 && f.directories.given():
+		return misuse{errors.New("--client, --var and --var-file go with DIR")}
+	}
+	return nil
+}
+
+// reportPolicy prints what rules refuse of all versions, or of what directories install, or the rules that allow all of it.
+func (env *environment) reportPolicy(ctx context.Context, f reportFlags, dirs []string) error {
+	in := admin.Report{Default: f.preset, Groups: f.groups}
+	if len(f.files) > 0 {
+		rules, err := env.candidate(f)
+		if err != nil {
+			return err
+		}
+		in.Rules = &rules.Config
+	}
+	if len(dirs) > 0 {
+		return env.forecast(ctx, in, f.directories, dirs)
+	}
+	var all []admin.Reported
+	_, err := ask(ctx, env, admin.PolicyReport, in, func(r admin.Reported) error {
+		all = append(all, r)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case f.suggest:
+		return env.suggest(all, f.andBounds)
+	}
+	out := summary{Versions: len(all), By: map[policy.Outcome]int{}}
+	for _, r := range all {
+		if r.Refused {
+			out.Refused++
+			out.By[r.Outcome]++
+			out.list = append(out.list, r)
+			if err := env.item(r, ""); err != nil {
+				return err
+			}
+		}
+	}
+	return env.end(out, summaryText(out))
 }
 
 // candidate returns the rules of files, with all else of the configuration, if there is one here.
@@ -164,16 +159,16 @@ type summary struct {
 	Versions int                    `json:"versions"`
 	Refused  int                    `json:"refused"`
 	By       map[policy.Outcome]int `json:"by_outcome"`
-	List     []admin.Reported       `json:"list"`
+	list     []admin.Reported
 }
 
 // summaryText is a table of what is refused, and a line that counts it.
 func summaryText(s summary) string {
 	out, table := newTable()
-	if len(s.List) > 0 {
+	if len(s.list) > 0 {
 		fmt.Fprintln(out, "MODULE\tVERSION\tKEPT\tOUTCOME\tRULE")
 	}
-	for _, r := range s.List {
+	for _, r := range s.list {
 		kept, place := "no", "-"
 		if r.Kept {
 			kept = "yes"

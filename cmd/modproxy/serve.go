@@ -27,47 +27,55 @@ import (
 func newServeCommand(env *environment) *cobra.Command {
 	var file string
 	var keys []string
-	cmd := &cobra.Command{
+	cmd := withKeys(&cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy",
 		Long: `Run the proxy until SIGTERM or SIGINT. It then ends running fetches, stops
-listening two seconds after them, ends running requests, all within the time of the
-key shutdown, and exits with 0. A second signal ends it at once. SIGHUP reloads the
-TLS certificate and the rules of the policy, logs which other keys of the
-configuration have changed, and ends nothing.
+listening two seconds after them, ends running requests, all within the time of
+the key shutdown, and exits with 0. A second signal ends it at once. SIGHUP
+reloads the TLS certificate and the rules of the policy, logs which other keys
+of the configuration have changed, and ends nothing.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.
 
---bundle serves what is in a file that "modproxy export" has written, and nothing else.
-It needs no data directory, and asks nobody.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			hangup := make(chan os.Signal, 1) // one that comes during a reload is not lost
-			signal.Notify(hangup, syscall.SIGHUP)
-			defer signal.Stop(hangup)
-			c, err := env.load()
-			if err != nil {
-				return err
-			}
-			defer env.endAtLast(cmd.Context(), c.Shutdown+endTime)()
-			env.tuneCollector(cmd.Context(), c)
-			o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.rawErr}
-			if file != "" {
-				return env.serveBundle(cmd.Context(), c, o, file, keys)
-			}
-			a, err := app.New(cmd.Context(), c, o)
-			if err != nil {
-				return err
-			}
-			if err = env.announce(a, c); err == nil {
-				err = a.Serve(cmd.Context(), hangup)
-			}
-			return errors.Join(err, a.Close())
-		},
-	}
+--bundle serves what is in a file that "modproxy export" has written, and
+nothing else. It needs no data directory, and asks nobody.`,
+		Example: `  modproxy serve
+  modproxy serve --config /etc/modproxy.yaml --data /var/lib/modproxy
+  modproxy serve --bundle all.bundle --key "$(cat ledger.key)"`,
+		Args:       arguments(0, 0),
+		SuggestFor: []string{"start", "run", "server"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return env.serve(cmd.Context(), file, keys) },
+	}, "*")
 	addFlag(cmd, &file, "bundle", "serve what is in this `file`, and nothing else", parseFile)
 	addKeys(cmd, &keys)
 	return cmd
+}
+
+// serve runs a proxy until ctx ends: that of the configuration, or with a file that of a bundle.
+func (env *environment) serve(ctx context.Context, file string, keys []string) error {
+	hangup := make(chan os.Signal, 1) // one that comes during a reload is not lost
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	c, err := env.load()
+	if err != nil {
+		return err
+	}
+	defer env.endAtLast(ctx, c.Shutdown+endTime)()
+	env.tuneCollector(ctx, c)
+	o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.rawErr}
+	if file != "" {
+		return env.serveBundle(ctx, c, o, file, keys)
+	}
+	a, err := app.New(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	if err = env.announce(a, c); err == nil {
+		err = a.Serve(ctx, hangup)
+	}
+	return errors.Join(err, a.Close())
 }
 
 // endTime is how long the end may take beside the time of the key shutdown: twice what closing the data directory may wait.
@@ -176,49 +184,56 @@ func collecting(live, held int64) (percent int, limit int64) {
 
 func newHealthCommand(env *environment) *cobra.Command {
 	var base string
-	cmd := &cobra.Command{
+	cmd := withKeys(&cobra.Command{
 		Use:   "health",
 		Short: "Ask a running modproxy whether it is alive",
-		Long: `Request /-/healthz from the proxy that this configuration describes, or from the one
-at --url, and exit with 0 if it answers 200 within 5 seconds.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client := &http.Client{
-				Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			}
-			if base == "" {
-				c, err := env.settings()
-				if err != nil {
-					return err
-				}
-				if base, err = c.LocalURL(); err != nil {
-					return err
-				}
-				// The request stays on this machine and has no secret, only the status of
-				// its answer counts, and certificates seldom name the loopback address.
-				client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
-			}
-			base = strings.TrimRight(base, "/")
-			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Second)
-			defer cancel()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/-/healthz", nil)
-			if err != nil {
-				return err
-			}
-			resp, err := client.Do(req)
-			if err != nil {
-				if u, ok := err.(*url.Error); ok {
-					err = u.Err
-				}
-				return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("health of %s: %s", base, resp.Status)
-			}
-			return env.printf("ok\n")
-		},
-	}
+		Long: `Request /-/healthz from the proxy that this configuration describes, or from the
+one at --url, and exit with 0 if it answers 200 within 5 seconds.`,
+		Example: `  modproxy health
+  modproxy health --url https://modules.example.com`,
+		Args:       arguments(0, 0),
+		SuggestFor: []string{"status", "ping"},
+		RunE:       func(cmd *cobra.Command, _ []string) error { return env.checkHealth(cmd.Context(), base) },
+	}, "listen", "tls-cert", "tls-key")
 	addFlag(cmd, &base, "url", "`URL` of the proxy to ask (listen)", parseURL)
-	return cmd
+	return withJSON(cmd, `"url", "status"`, "")
+}
+
+// checkHealth returns an error unless the proxy at base answers, or without base the one that the configuration describes.
+func (env *environment) checkHealth(ctx context.Context, base string) error {
+	client := &http.Client{
+		Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if base == "" {
+		c, err := env.settings()
+		if err != nil {
+			return err
+		}
+		if base, err = c.LocalURL(); err != nil {
+			return err
+		}
+		// The request stays on this machine and has no secret, only the status of
+		// its answer counts, and certificates seldom name the loopback address.
+		client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	}
+	base = strings.TrimRight(base, "/")
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/-/healthz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if u, ok := err.(*url.Error); ok {
+			err = u.Err
+		}
+		return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("health of %s: %s", base, resp.Status)
+	}
+	return env.print(map[string]string{"url": base, "status": "ok"}, "ok\n")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -22,12 +21,7 @@ type progress struct {
 const progressPause = 10 * time.Second
 
 func newProgress(w io.Writer) *progress {
-	p := &progress{w: w, shown: time.Now()}
-	if f, ok := w.(*os.File); ok {
-		info, err := f.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
-	return p
+	return &progress{w: w, shown: time.Now(), terminal: isTerminal(w)}
 }
 
 func (p *progress) show(text string) {

@@ -21,11 +21,10 @@ import (
 )
 
 func newTokenCommand(env *environment) *cobra.Command {
-	cmd := newGroup("token", "Make, list and revoke tokens for clients",
-		`Make, list and revoke tokens for clients. They are in the data directory; a proxy
-that serves from it notices changes within five seconds.`)
-	cmd.AddCommand(newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
-	return cmd
+	return newGroup("token", "Make, list and revoke tokens for clients",
+		`Make, list and revoke tokens for clients. They are in the data directory; a
+proxy that serves from it notices changes within five seconds.`,
+		newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
 }
 
 // tokens opens the tokens in the data directory, which must exist. All else that is configured may be wrong.
@@ -44,24 +43,12 @@ func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 func newTokenCreateCommand(env *environment) *cobra.Command {
 	var scopes []string
 	var spec auth.Token
-	cmd := &cobra.Command{
-		Use:   "create NAME --scope HOST/NAMESPACE",
+	cmd := withKeys(&cobra.Command{
+		Use:   "create NAME",
 		Short: "Make a token",
-		Long: `Make a token and print it on standard output. It is printed only this once. Other
-messages go to standard error.
-
-The token can read the modules of its scopes. A scope is a registry and a namespace,
-such as registry.terraform.io/acme; either may be "*" as a whole, and "*" alone is
-every module.
-
---refresh allows "modproxy refresh" for the modules of the scopes, for a job that
-publishes them. --admin allows all verbs that have --server, for every module; without
-a scope they see names, versions and sums, but no content: nothing is exported, no
-package is sent, and calls in packages are not followed.
-
-The data directory must exist: "modproxy serve" makes it.`,
-		Example: `  modproxy token create ci --scope registry.terraform.io/acme --scope 'registry.opentofu.org/*'
-  modproxy token create me --scope '*' --expires never
+		Long:  tokenCreateHelp,
+		Example: `  modproxy token create ci --scope registry.terraform.io/acme
+  modproxy token create ci --scope 'registry.opentofu.org/*' --expires 90d
   modproxy token create publish --refresh --scope registry.example.com/acme
   modproxy token create prometheus --admin`,
 		Args: arguments(1, 1),
@@ -80,14 +67,29 @@ The data directory must exist: "modproxy serve" makes it.`,
 			}
 			return env.createToken(cmd.Context(), spec)
 		},
-	}
+	}, "data", "listen", "public-url", "tls-cert", "tls-key")
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
 	spec.Expires, _ = parseExpiry("30d")
 	addFlag(cmd, &spec.Expires, "expires", "how `long` it is valid, such as 12h or 30d, or never (default \"30d\")", parseExpiry)
 	cmd.Flags().BoolVar(&spec.Admin, "admin", false, "allow operating the proxy and reading its metrics, but no content without --scope")
 	cmd.Flags().BoolVar(&spec.Refresh, "refresh", false, "allow refreshing the modules of its scopes")
-	return cmd
+	return withJSON(cmd, `"token", "id", "name", "created", "expires", "scopes", "admin", "refresh"`, "")
 }
+
+const tokenCreateHelp = `Make a token and print it on standard output. It is printed only this once.
+Other messages go to standard error.
+
+The token can read the modules of its scopes. A scope is a registry and a
+namespace, such as registry.terraform.io/acme; either may be "*" as a whole,
+and "*" alone is every module.
+
+--refresh allows "modproxy refresh" for the modules of the scopes, for a job
+that publishes them. --admin allows all verbs that have --server, for every
+module; without a scope they see names, versions and sums, but no content:
+nothing is exported, no package is sent, and calls in packages are not
+followed.
+
+The data directory must exist: "modproxy serve" makes it.`
 
 // parseExpiry reads how long a token is valid.
 func parseExpiry(s string) (time.Time, error) {
@@ -132,21 +134,28 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	if err != nil {
 		return err
 	}
-	if err := env.printf("%s\n", text); err != nil {
+	if err := env.print(createdToken{text, made}, text+"\n"); err != nil {
 		return err
 	}
 	_, err = fmt.Fprint(env.stderr, tokenHelp(c, made))
 	return err
 }
 
+// createdToken is a new token with its text, which is printed once.
+type createdToken struct {
+	Text string `json:"token"`
+	auth.Token
+}
+
 func newTokenRevokeCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	return withJSON(withKeys(&cobra.Command{
 		Use:   "revoke ID|NAME",
 		Short: "Revoke a token for good",
-		Long: `Revoke the token with the given id, or the live one with the given name, for good,
-with every package path that was signed for it. A serving proxy refuses it within
-five seconds.`,
-		Args: arguments(1, 1),
+		Long: `Revoke the token with the given id, or the live one with the given name, for
+good, with every package path that was signed for it. A serving proxy refuses
+it within five seconds.`,
+		Example: "  modproxy token revoke ci",
+		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, tokens, err := env.tokens()
 			if err != nil {
@@ -162,18 +171,22 @@ five seconds.`,
 			if err != nil {
 				return err
 			}
-			return env.printf("The token %s (%s) is revoked.\n", revoked.Name, revoked.ID)
+			return env.print(revoked, fmt.Sprintf("The token %s (%s) is revoked.\n", revoked.Name, revoked.ID))
 		},
-	}
+	}, "data"), `"id", "name", "created", "expires", "revoked", …`, "")
 }
 
 func newKeyCommand(env *environment) *cobra.Command {
-	cmd := newGroup("key", "Replace the key that package paths are signed with", "")
-	cmd.AddCommand(&cobra.Command{
-		Use:   "rotate",
-		Short: "Sign package paths with a new key from now on",
-		Long: `Sign package paths with a new key from now on. Paths signed before stay valid until
-they expire, or until the second rotation.`,
+	return newGroup("key", "Replace the key that package paths are signed with", "", newKeyRotateCommand(env))
+}
+
+func newKeyRotateCommand(env *environment) *cobra.Command {
+	return withJSON(withKeys(&cobra.Command{
+		Use:     "rotate",
+		Short:   "Sign package paths with a new key from now on",
+		Long:    `Paths signed before stay valid until they expire, or until the second rotation.`,
+		Example: "  modproxy key rotate --data /var/lib/modproxy",
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err == nil {
@@ -185,10 +198,9 @@ they expire, or until the second rotation.`,
 			if err := auth.RotateKey(cmd.Context(), c.KeyFile(), time.Now()); err != nil {
 				return hint.With(err, keyHint(err, c.Data))
 			}
-			return env.printf("There is a new key. A proxy that serves signs with it within five seconds.\n")
+			return env.print(map[string]string{"file": c.KeyFile()}, "There is a new key. A proxy that serves signs with it within five seconds.\n")
 		},
-	})
-	return cmd
+	}, "data"), `"file"`, "")
 }
 
 // keyHint says what to do when no new key could be made.

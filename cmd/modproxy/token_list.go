@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -19,9 +18,12 @@ import (
 )
 
 func newTokenListCommand(env *environment) *cobra.Command {
-	return withJSON(&cobra.Command{
+	return withJSON(withKeys(&cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, including those that ended within 90 days",
+		Example: `  modproxy token list
+  modproxy token list --json`,
+		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			_, tokens, err := env.tokens()
 			if err != nil {
@@ -31,20 +33,17 @@ func newTokenListCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if env.json() {
-				for _, t := range list {
-					err = errors.Join(err, env.print(t, "", ""))
-				}
-				return err
-			}
 			out, table := newTable()
 			fmt.Fprintln(out, "NAME\tID\tSTATE\tMAY READ\tRIGHTS")
 			for _, t := range list {
 				fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", t.Name, t.ID, stateOf(t, time.Now()), scopesText(t.Scopes), rightsText(t))
+				if err := env.item(t, ""); err != nil {
+					return err
+				}
 			}
-			return env.printf("%s", table())
+			return env.end(nil, table())
 		},
-	}, `print JSON, one token in a line: {"id": …, "name": …, "created": …, "expires": …, "revoked": …, "scopes": […], "admin": …, "refresh": …}`)
+	}, "data"), `"id", "name", "created", "expires", "revoked", "scopes", "admin", "refresh"`, "")
 }
 
 func stateOf(t auth.Token, now time.Time) string {

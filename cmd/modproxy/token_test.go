@@ -43,10 +43,11 @@ func TestTokenCreate(t *testing.T) {
 			t.Errorf("the token's secret is in\n%s", out)
 		}
 	}
-	var got auth.Token
-	if err := json.Unmarshal([]byte(asJSON.stdout), &got); err != nil || strings.Count(asJSON.stdout, "\n") != 1 {
+	var listed struct{ Items []auth.Token }
+	if err := json.Unmarshal([]byte(asJSON.stdout), &listed); err != nil || len(listed.Items) != 1 {
 		t.Fatalf("%v: %s", err, asJSON.stdout)
 	}
+	got := listed.Items[0]
 	if got.Name != "ci" || !got.Admin || len(got.Scopes) != 3 || got.Scopes[0].String() != "registry.acme-corp.example/acme" || !strings.Contains(list.stdout, got.ID) {
 		t.Errorf("%+v\n%s", got, list.stdout)
 	}

@@ -17,22 +17,23 @@ import (
 
 func newVerifyCommand(env *environment) *cobra.Command {
 	var in admin.Verify
-	cmd := withJSON(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "verify",
 		Short: "Check everything that is kept for damage",
-		Long: `Compare the index, the packages and the ledger, and print everything that is wrong.
---read-data also reads every package: its bytes must match the digest in its record,
-and its content the sum. Nothing is changed without --repair.
+		Long: `Compare the index, the packages and the ledger, and print everything that is
+wrong. --read-data also reads every package: its bytes must match the digest in
+its record, and its content the sum. Nothing is changed without --repair.
 
-Exit code 0 means that nothing is wrong, or that everything was repaired; 1 means
-that something is wrong.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return env.verify(cmd.Context(), in)
-		},
-	}, `print JSON, one damage in a line: {"damage": {"kind": …, "module": …, "version": …, "text": …}}, and {"done": …} in the last`)
+Exit code 0 means that nothing is wrong, or that everything was repaired; 1
+means that something is wrong.`,
+		Example: `  modproxy verify
+  modproxy verify --read-data --repair`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return env.verify(cmd.Context(), in) },
+	})
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
 	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; with --read-data, also make the records of packages without one")
-	return cmd
+	return withJSON(cmd, `"kind", "module", "version", "text", …`, `"records", "kept", "damage", "repaired", …`)
 }
 
 func (env *environment) verify(ctx context.Context, in admin.Verify) error {
@@ -53,13 +54,13 @@ func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 			wrong++
 		}
 		progress.clear()
-		return env.print(line, "", damageText(line.Damage))
+		return env.item(line.Damage, damageText(line.Damage))
 	})
 	if err != nil {
 		return err
 	}
 	progress.clear()
-	if err := env.print(map[string]store.Verified{"done": done}, "", verifyText(done)+"\n"); err != nil {
+	if err := env.end(done, verifyText(done)+"\n"); err != nil {
 		return err
 	}
 	if left := done.Damage - done.Repaired; left > 0 {
@@ -121,19 +122,21 @@ func verifyText(v store.Verified) string {
 }
 
 func newRebuildCommand(env *environment) *cobra.Command {
-	return withJSON(&cobra.Command{
+	return withJSON(withKeys(&cobra.Command{
 		Use:   "rebuild",
-		Short: "Make a new index, if the old one is lost or damaged",
-		Long: `Make a new index from the packages, which are read and checked, and from the ledger,
-which says what versions they are of. Lists of versions are taken over from the old
-index as far as it can be read. The old index is kept in the directory quarantine,
-and so are damaged packages. The ledger stays unchanged.
+		Short: "Make a new index if the old one is lost or damaged",
+		Long: `Make a new index from the packages, which are read and checked, and from the
+ledger, which says what versions they are of. Lists of versions are taken over
+from the old index as far as it can be read. The old index is kept in the
+directory quarantine, and so are damaged packages. The ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
+		Example: "  modproxy rebuild --data /var/lib/modproxy",
+		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return env.alone(cmd.Context(), func(c *config.Config) error { return env.rebuild(cmd.Context(), c) })
 		},
-	}, `print one JSON document: {"problem": …, "kept": …, "versions": …, "damaged": […], …}`)
+	}, "data"), `"kind", "module", "version", "text", …`, `"problem", "kept", "versions", …`)
 }
 
 func (env *environment) rebuild(ctx context.Context, c *config.Config) error {
@@ -148,11 +151,15 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config) error {
 	text += "\n"
 	for _, damage := range out.Damaged {
 		text += damageText(&damage)
+		if err := env.item(damage, ""); err != nil {
+			return err
+		}
 	}
 	if out.Left > 0 {
 		text += fmt.Sprintf("left out of the old index, because they are damaged: %s\n", count(out.Left, "record"))
 	}
 	text += fmt.Sprintf("the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
 		out.Kept.Blobs, out.Lists, out.Orphans.Blobs)
-	return env.print(out, "  ", text)
+	out.Damaged = nil // they are the items
+	return env.end(out, text)
 }

@@ -19,6 +19,18 @@ func Nearest(s string, candidates []string) string {
 	return best
 }
 
+// Within returns the first candidate that is fewest edits away from s, at most so many, or empty when none is. A candidate that
+// takes as many edits as s has letters is not meant.
+func Within(edits int, s string, candidates []string) string {
+	best, least := "", min(edits+1, len(s))
+	for _, c := range candidates {
+		if d := distance(s, c, least); d < least {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
 // Few returns at most so many of the candidates that are near enough to s to be meant, the nearest first.
 func Few(s string, candidates []string, most int) []string {
 	limit := 1 + max(1, len(s)/4)

@@ -17,6 +17,18 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+func TestWithin(t *testing.T) {
+	verbs := []string{"approve", "gc", "ls", "rm", "serve", "verify"}
+	for in, want := range map[string]string{
+		"serve": "serve", "serv": "serve", "sever": "serve", "srve": "serve", "svre": "serve", "list": "ls", "lss": "ls", "l": "", "xy": "",
+		"aprove": "approve", "apporve": "approve", "aprov": "approve", "apro": "", "": "", "status": "",
+	} {
+		if got := Within(2, in, verbs); got != want {
+			t.Errorf("Within(2, %q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
 func TestFew(t *testing.T) {
 	names := []string{"cloudposse/label/null", "cloudposse/labels/null", "cloudposse/network/aws", "acme/label/null", "cloudposse/label/null"}
 	for in, want := range map[string]string{

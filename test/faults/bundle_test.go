@@ -90,10 +90,13 @@ func TestKillExport(t *testing.T) {
 // wantAll imports the whole bundle, which completes what is there: everything is there once.
 func (r *proxy) wantAll(from *proxy, file, key string) {
 	r.t.Helper()
-	var report struct{ Added, Kept, Refused, Absent int }
-	if err := json.Unmarshal([]byte(r.must("import", file, "--key", key, "--json")), &report); err != nil {
+	var imported struct {
+		Summary struct{ Added, Kept, Refused, Absent int }
+	}
+	if err := json.Unmarshal([]byte(r.must("import", file, "--key", key, "--json")), &imported); err != nil {
 		r.t.Fatal(err)
 	}
+	report := imported.Summary
 	all := from.acked()
 	if report.Added+report.Kept != all || report.Refused+report.Absent > 0 {
 		r.t.Errorf("%+v of %d", report, all)

@@ -356,14 +356,14 @@ func (r *proxy) verify() map[string]int {
 		r.t.Fatal(err)
 	}
 	kinds := map[string]int{}
-	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
-		var line struct{ Damage *struct{ Kind string } }
-		if err := lines.Decode(&line); err != nil {
-			r.t.Fatalf("%v in %s", err, out)
-		}
-		if line.Damage != nil {
-			kinds[line.Damage.Kind]++
-		}
+	var found struct {
+		Items []struct{ Kind string }
+	}
+	if err := json.Unmarshal(out, &found); err != nil {
+		r.t.Fatalf("%v in %s", err, out)
+	}
+	for _, damage := range found.Items {
+		kinds[damage.Kind]++
 	}
 	if (len(kinds) > 0) != (err != nil) {
 		r.t.Errorf("verify: %v, and finds %v\n%s%s", err, kinds, out, exit.Stderr)

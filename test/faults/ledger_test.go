@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -109,23 +108,23 @@ func (r *proxy) remove(module, version string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// printed calls each with what every line is about that a verb prints as JSON.
+// printed calls each for every item that a verb prints as JSON.
 func (r *proxy) printed(each func(n named, sum string), args ...string) error {
 	var text, complaint bytes.Buffer
 	cmd := r.command(append(args, "--json")...)
 	cmd.Stdout, cmd.Stderr = &text, &complaint
 	err := cmd.Run()
-	for lines := json.NewDecoder(&text); ; {
-		var line struct {
+	var list struct {
+		Items []struct {
 			named
 			Sum string
 		}
-		if bad := lines.Decode(&line); errors.Is(bad, io.EOF) {
-			break
-		} else if bad != nil {
-			return fmt.Errorf("%v: %v: %w %s", args, bad, err, complaint.String())
-		}
-		each(line.named, line.Sum)
+	}
+	if bad := json.Unmarshal(text.Bytes(), &list); bad != nil {
+		return fmt.Errorf("%v: %v: %w %s", args, bad, err, complaint.String())
+	}
+	for _, item := range list.Items {
+		each(item.named, item.Sum)
 	}
 	if err != nil && !strings.Contains(complaint.String(), "offered with other content") { // which is how "ledger drift" ends
 		return fmt.Errorf("%v: %w %s", args, err, complaint.String())

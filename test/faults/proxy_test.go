@@ -279,20 +279,21 @@ func (r *proxy) kept() (map[string]string, error) {
 		return nil, fmt.Errorf("ls: %w\n%s", err, complaint.String())
 	}
 	is := map[string]string{}
-	for lines := json.NewDecoder(&listed); ; {
-		var p struct {
+	var list struct {
+		Items []struct {
 			named
 			State, Digest string
 		}
-		if err := lines.Decode(&p); errors.Is(err, io.EOF) {
-			return is, nil
-		} else if err != nil {
-			return nil, err
-		}
+	}
+	if err := json.Unmarshal(listed.Bytes(), &list); err != nil {
+		return nil, err
+	}
+	for _, p := range list.Items {
 		if p.State == "kept" {
 			is[p.path()] = p.Digest
 		}
 	}
+	return is, nil
 }
 
 // acked is how many packages were acknowledged.

@@ -116,7 +116,7 @@ func TestDataIsReadOnly(t *testing.T) {
 		t.Error(err)
 	}
 	for _, args := range [][]string{
-		{"rm", "up.example.com/acme/m1/aws", "--all"}, {"rebuild"}, {"token", "create", "ci", "--scope", "*"}, {"ledger", "init"},
+		{"rm", "up.example.com/acme/m1/aws", "--all", "--yes"}, {"rebuild"}, {"token", "create", "ci", "--scope", "*"}, {"ledger", "init"},
 	} {
 		out, err := r.command(args...).CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "read-only file system") {

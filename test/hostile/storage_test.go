@@ -50,12 +50,12 @@ func TestWhatCountsIsServed(t *testing.T) {
 	p.mustInstall(twin, "1.0.0")
 	p.mustInstall(m, "1.0.0")
 	p.run("accepted", func(t *testing.T) {
-		var listed struct{ Sum string }
-		if err := json.Unmarshal([]byte(p.operate("ls", twin.address(), "--json")), &listed); err != nil || listed.Sum == "" {
+		var listed struct{ Items []struct{ Sum string } }
+		if err := json.Unmarshal([]byte(p.operate("ls", twin.address(), "--json")), &listed); err != nil || len(listed.Items) != 1 {
 			t.Fatalf("no sum: %v", err)
 		}
 		archive.Store(of("second"))
-		p.operate("ledger", "accept", m.address(), "1.0.0", "--sum", listed.Sum, "--reason", "a test")
+		p.operate("ledger", "accept", m.address(), "1.0.0", "--sum", listed.Items[0].Sum, "--reason", "a test")
 		delete(p.packages, m.archive("1.0.0")) // from now on it is another
 		if got := p.mustInstall(m, "1.0.0")["main.tf"].data; got != "second" {
 			t.Errorf("after the second content was accepted, the %s is served", got)

@@ -221,11 +221,13 @@ func (p *proxy) kept(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	is := map[string]string{}
-	for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
-		var one struct{ Module, Version, State, Digest string }
-		if err := lines.Decode(&one); err != nil {
-			return nil, err
-		}
+	var list struct {
+		Items []struct{ Module, Version, State, Digest string }
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		return nil, err
+	}
+	for _, one := range list.Items {
 		if one.State == "kept" {
 			is[one.Module+"@"+one.Version] = one.Digest
 		}

@@ -150,10 +150,13 @@ func (s *settings) writeClientConfig(dir, hosts string) error {
 
 // imported says what "modproxy import --json" has done.
 func imported(out string, err error) (string, error) {
-	var b struct{ Sequence, Added, Kept, Refused, Absent int64 }
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &b)
+	var all struct {
+		Summary struct{ Sequence, Added, Kept, Refused, Absent int64 }
 	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &all)
+	}
+	b := all.Summary
 	return fmt.Sprintf("bundle %d: %d added, %d kept already, %d refused, %d absent",
 		b.Sequence, b.Added, b.Kept, b.Refused, b.Absent), err
 }

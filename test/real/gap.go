@@ -179,30 +179,31 @@ func (g *gap) same(week, tool string) error {
 
 // mirrored says what "modproxy mirror --json" has done.
 func mirrored(out string, err error) (string, error) {
-	for lines := json.NewDecoder(strings.NewReader(out)); err == nil; {
-		var line struct {
-			Done *struct {
-				Asked, Fetched, Kept int
-				Bytes                int64
-			}
-		}
-		if err = lines.Decode(&line); err == nil && line.Done != nil {
-			d := line.Done
-			return fmt.Sprintf("%d modules asked for, %d packages fetched, %.1f MB, %d kept before",
-				d.Asked, d.Fetched, float64(d.Bytes)/1e6, d.Kept), nil
+	var all struct {
+		Summary struct {
+			Asked, Fetched, Kept int
+			Bytes                int64
 		}
 	}
-	return "", err
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &all)
+	}
+	d := all.Summary
+	return fmt.Sprintf("%d modules asked for, %d packages fetched, %.1f MB, %d kept before",
+		d.Asked, d.Fetched, float64(d.Bytes)/1e6, d.Kept), err
 }
 
 // exported says what is in a bundle, and how many versions that are, by "modproxy export --json".
 func exported(out string, err error) (came string, versions int, _ error) {
-	var b struct {
-		Sequence           int64
-		Versions, Packages int
+	var all struct {
+		Summary struct {
+			Sequence           int64
+			Versions, Packages int
+		}
 	}
 	if err == nil {
-		err = json.Unmarshal([]byte(out), &b)
+		err = json.Unmarshal([]byte(out), &all)
 	}
+	b := all.Summary
 	return fmt.Sprintf("bundle %d: %d versions, %d packages", b.Sequence, b.Versions, b.Packages), b.Versions, err
 }

@@ -133,16 +133,16 @@ func readPackage(body []byte) (map[string]file, error) {
 // notes is how many kept versions of a module have notes, and one version's.
 func (p *proxy) notes(ctx context.Context, r *repo) (n int, example string, err error) {
 	out, err := command(ctx, "", p.env, p.program, "ls", "--json") // of one module it fails if all of it was done before
-	for lines := json.NewDecoder(strings.NewReader(out)); err == nil; {
-		var line struct {
+	var list struct {
+		Items []struct {
 			Module, Version string
 			Notes           []string
 		}
-		if err := lines.Decode(&line); err == io.EOF {
-			break
-		} else if err != nil {
-			return n, example, err
-		}
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &list)
+	}
+	for _, line := range list.Items {
 		if line.Module == registryHost+"/"+r.address && len(line.Notes) > 0 {
 			n++
 			example = line.Version + ": " + strings.Join(line.Notes, "; ")

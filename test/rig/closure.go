@@ -41,12 +41,12 @@ func Installed(dir string) (list []string, err error) {
 // Foreseen returns the same from what "modproxy policy report --json DIR" prints.
 func Foreseen(report []byte) (list []string, err error) {
 	var out struct {
-		List []struct{ Module, Version, Outcome string }
+		Items []struct{ Module, Version, Outcome string }
 	}
 	if err := json.Unmarshal(report, &out); err != nil {
 		return nil, err
 	}
-	for _, one := range out.List {
+	for _, one := range out.Items {
 		if one.Outcome == "" { // it is about a call
 			continue
 		}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/config"
+)
+
+// withoutJSON are the verbs that do not have --json, with the reason.
+var withoutJSON = map[string]string{
+	"serve": "it runs until it is ended", "help": "text for people",
+	"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
+}
+
+// localJSON are the verbs that do not ask the API of a proxy, in an order in which each one works, with their arguments. DATA is a
+// data directory, DIR has a configuration, URL is a registry.
+var localJSON = []struct{ verb, args string }{
+	{"ledger init", "--data DATA"},
+	{"rebuild", "--data DATA"},
+	{"token create", "ci --scope * --data DATA"},
+	{"token list", "--data DATA"},
+	{"token revoke", "ci --data DATA"},
+	{"key rotate", "--data DATA"},
+	{"config", ""},
+	{"config check", "--listen 8080 --log-level loud"},
+	{"client-config", ""},
+	{"health", "--url URL"},
+	{"conformance", "--url URL --module acme/x/aws"},
+	{"lock", "DIR --data DATA"},
+	{"lock providers", "DIR --platform linux_amd64 --data DATA"},
+	{"policy check", ""},
+	{"version", ""},
+}
+
+// TestJSON checks that every verb that prints data prints one JSON object of one shape, whatever the data are.
+func TestJSON(t *testing.T) {
+	tried := map[string]bool{}
+	for verb, all := range askVerbs {
+		tried[verb] = true
+		t.Run(verb, func(t *testing.T) {
+			api := hostileAPI(t, 1, false)
+			got := runJSON(t, verb, append(slices.Clone(all[0]), "--server", api)...)
+			if withItems[verb] && len(got) == 0 {
+				t.Error("no items")
+			}
+		})
+	}
+	data, url := t.TempDir(), someRegistry(t)
+	dir := installedNothing(t)
+	must(t, auth.MakeDir(filepath.Join(data, "auth")))
+	for _, local := range localJSON {
+		tried[local.verb] = true
+		t.Run(local.verb, func(t *testing.T) {
+			args := strings.NewReplacer("DATA", data, "DIR", dir, "URL", url).Replace(local.args)
+			if local.verb == "key rotate" {
+				firstKey(t, data)
+			}
+			got := runJSON(t, local.verb, strings.Fields(args)...)
+			if withItems[local.verb] && len(got) == 0 {
+				t.Error("no items")
+			}
+		})
+	}
+	for _, verb := range verbs(newRootCommand(&environment{}), "") {
+		_, without := withoutJSON[verb]
+		switch {
+		case without && (tried[verb] || hasJSON(t, verb)):
+			t.Errorf("%s has --json", verb)
+		case !without && !hasJSON(t, verb):
+			t.Errorf("%s has no --json", verb)
+		case !without && !tried[verb]:
+			t.Errorf("%s is not tried", verb)
+		}
+	}
+}
+
+// withItems are the verbs that have something to list in TestJSON.
+var withItems = map[string]bool{
+	"approve": true, "block": true, "client-config": true, "config": true, "config check": true, "conformance": true, "decisions": true,
+	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
+	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
+	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "rm": true,
+	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
+}
+
+// runJSON runs a verb with --json, checks the shape of what it prints, and returns the items.
+func runJSON(t *testing.T, verb string, args ...string) (items []map[string]any) {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "main.tf"), nil, 0o600))
+	line := append(strings.Fields(verb), "--json")
+	for _, arg := range args {
+		if arg = strings.Replace(arg, "DIR", dir, 1); arg == "FILE" {
+			arg = filepath.Join(dir, "new")
+		}
+		line = append(line, arg)
+	}
+	got := command(t, []string{"MODPROXY_TOKEN=x"}, line...)
+	var doc map[string]json.RawMessage
+	in := json.NewDecoder(strings.NewReader(got.stdout))
+	if err := in.Decode(&doc); err != nil {
+		t.Fatalf("%v, exit code %d\n%s\n%s", err, got.code, got.stdout, got.stderr)
+	}
+	if _, err := in.Token(); err != io.EOF {
+		t.Errorf("more than one object:\n%s", got.stdout)
+	}
+	for name := range doc {
+		if name != "items" && name != "summary" {
+			t.Errorf("%q beside items and summary", name)
+		}
+	}
+	if err := json.Unmarshal(doc["items"], &items); err != nil || items == nil {
+		t.Fatalf("items: %v in %s", err, got.stdout)
+	}
+	if lines, want := strings.Count(got.stdout, "\n"), len(items)+2; lines != want && !(len(items) == 0 && lines == 1) {
+		t.Errorf("%d items in %d lines:\n%s", len(items), lines, got.stdout)
+	}
+	for _, item := range items {
+		checkNames(t, "items", item)
+	}
+	if doc["summary"] != nil {
+		var summary map[string]any
+		if err := json.Unmarshal(doc["summary"], &summary); err != nil || summary == nil {
+			t.Fatalf("summary: %v in %s", err, got.stdout)
+		}
+		checkNames(t, "summary", summary)
+	}
+	return items
+}
+
+var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+
+// byData are the names of objects whose names come from data.
+var byData = []string{"by_outcome", "value"}
+
+// checkNames checks that all names in v are in snake_case, but for those that come from data.
+func checkNames(t *testing.T, at string, v any) {
+	t.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if !slices.Contains(byData, at) && !snakeCase.MatchString(name) {
+				t.Errorf("%s: the name %q", at, name)
+			}
+			checkNames(t, name, value)
+		}
+	case []any:
+		for _, value := range v {
+			checkNames(t, at, value)
+		}
+	}
+}
+
+// An object that a verb could not finish is not closed.
+func TestJSONBrokenOff(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Modproxy-Api", "1")
+		_, _ = io.WriteString(w, `{"item":{"module":"registry.example.com/acme/vpc/aws","version":"1.0.0"}}`+"\n"+`{"error":"the index is damaged"}`+"\n")
+	}))
+	defer server.Close()
+	got := command(t, []string{"MODPROXY_TOKEN=x"}, "ls", "--json", "--server", server.URL)
+	if got.code != exitFailed || !strings.HasPrefix(got.stdout, `{"items":[`) || json.Valid([]byte(got.stdout)) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// someRegistry returns the URL of a registry that answers little.
+func someRegistry(t *testing.T) string {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/-/healthz" {
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// installedNothing returns a directory for which a client has installed nothing.
+func installedNothing(t *testing.T) string {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, ".terraform/modules"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, ".terraform/modules/modules.json"), []byte(`{"Modules":[]}`), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, ".terraform.lock.hcl"), []byte("# nothing\n"), 0o600))
+	return dir
+}
+
+// firstKey makes the key that signs package paths in a data directory.
+func firstKey(t *testing.T, data string) {
+	c := config.Default()
+	c.Data = data
+	_, err := auth.OpenSigner(t.Context(), c.KeyFile(), auth.SignerConfig{Life: time.Hour})
+	must(t, err)
+}

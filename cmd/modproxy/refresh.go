@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/modproxy/modproxy/admin"
+)
+
+func newRefreshCommand(env *environment) *cobra.Command {
+	var all bool
+	cmd := env.withServer(&cobra.Command{
+		Use:   "refresh MODULE… | --all",
+		Short: "Ask registries now which versions modules have",
+		Long: `Ask upstream which versions a module has, even if the kept list is fresh, and
+print in one line what is new and what is gone. modproxy also forgets that a
+version was absent or could not be fetched, so that a version published a moment
+ago can be installed.
+
+A version that is gone upstream stays listed if its package is stored or can be
+fetched from its recorded source.
+
+` + moduleUsage + `
+
+--all stands for every module and provider of which a package is or was kept.`,
+		Example: `  modproxy refresh acme/vpc/aws hashicorp/aws
+  modproxy refresh --all`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return misuse{errors.New("want the addresses of modules, or --all")}
+			}
+			return env.refresh(cmd.Context(), all, args)
+		},
+	}, "offline")
+	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
+	return withJSON(cmd, `"module", "versions", "new", "gone", "kept", "error"`, "")
+}
+
+// refresh asks the registries of modules, or of all modules, for versions, and prints what has changed.
+func (env *environment) refresh(ctx context.Context, all bool, modules []string) error {
+	in := admin.Refresh{All: all}
+	for _, arg := range modules {
+		v, err := env.chosen(arg)
+		if err != nil {
+			return err
+		}
+		in.Modules = append(in.Modules, v.Module.String())
+	}
+	var failed problems
+	show := printer(env, refreshedText)
+	_, err := ask(ctx, env, admin.ModulesRefresh, in, func(m admin.Refreshed) error {
+		if m.Error != "" {
+			failed = append(failed, errors.New(m.Error))
+			if !env.json() {
+				return nil
+			}
+		}
+		return show(m)
+	})
+	if err == nil {
+		err = env.end(nil, "")
+	}
+	if err == nil && len(failed) > 0 {
+		err = failed
+	}
+	return err
+}
+
+// refreshedText says in one line what a registry answered.
+func refreshedText(m admin.Refreshed) string {
+	var parts []string
+	if len(m.New) > 0 {
+		parts = append(parts, "new: "+firstNames(m.New, 20))
+	}
+	var gone []string
+	for _, version := range m.Gone {
+		if slices.Contains(m.Kept, version) {
+			version += " (served here before, and therefore listed)"
+		}
+		gone = append(gone, version)
+	}
+	if len(gone) > 0 {
+		parts = append(parts, "gone: "+firstNames(gone, 20))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "unchanged, "+count(m.Versions, "version"))
+	}
+	return m.Module + ": " + strings.Join(parts, "; ") + "\n"
+}
