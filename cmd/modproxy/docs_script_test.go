@@ -193,7 +193,7 @@ func TestDocsCommands(t *testing.T) {
 			if b.language == "" {
 				t.Errorf("%s: the block has no language: text, if it is nothing else", at)
 			}
-			if !slices.Contains([]string{"console", "sh", "shell", "bash", "powershell"}, b.language) {
+			if p.isGenerated() || !slices.Contains([]string{"console", "sh", "shell", "bash", "powershell"}, b.language) {
 				continue
 			}
 			kind, value, _ := strings.Cut(b.marker, ": ")

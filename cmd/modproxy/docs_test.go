@@ -21,6 +21,9 @@ type page struct {
 	lines []string
 }
 
+// isGenerated reports whether a test writes the page. Its commands are the examples of the help, whose verbs and flags are checked.
+func (p page) isGenerated() bool { return strings.Contains(p.lines[0], "-update writes this page") }
+
 // docPages returns the README and the pages of docs.
 func docPages(t *testing.T) []page {
 	t.Helper()
