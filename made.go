@@ -13,7 +13,7 @@ const madeMark = "modproxy."
 
 // Made returns the version under which something is kept, recorded or served that modproxy has made of v, or brought for it,
 // as what says: 1.2.0+modproxy.what. No registry is asked about it, so none can say what it is.
-func (v ModuleVersion) Made(what string) ModuleVersion {
+func (v Ref) Made(what string) Ref {
 	separator := "+"
 	if strings.Contains(v.Version, separator) {
 		separator = "."
@@ -22,9 +22,9 @@ func (v ModuleVersion) Made(what string) ModuleVersion {
 	return v
 }
 
-// Origin returns the version that v was made of, and as what, see [ModuleVersion.Made]. Of any other version it is v itself,
+// Origin returns the version that v was made of, and as what, see [Ref.Made]. Of any other version it is v itself,
 // and what is empty.
-func (v ModuleVersion) Origin() (of ModuleVersion, what string) {
+func (v Ref) Origin() (of Ref, what string) {
 	release, metadata, hasMetadata := strings.Cut(v.Version, "+")
 	if !hasMetadata {
 		return v, ""
@@ -48,7 +48,7 @@ func (v Version) isMade() bool { return strings.Contains("."+v.metadata, "."+mad
 const nestedMark = "nested."
 
 // IsNestedAddress reports whether v is what the address of a nested source names.
-func (v ModuleVersion) IsNestedAddress() bool {
+func (v Ref) IsNestedAddress() bool {
 	_, _, _, ok := v.ParseNestedAddress()
 	return ok
 }
@@ -57,10 +57,10 @@ func (v ModuleVersion) IsNestedAddress() bool {
 const derivedMark = "derived."
 
 // Derived returns the version that the ledger has if clients were served v as a package with that sum.
-func (v ModuleVersion) Derived(sum Sum) ModuleVersion { return v.Made(derivedMark + sum.hex()) }
+func (v Ref) Derived(sum Sum) Ref { return v.Made(derivedMark + sum.hex()) }
 
 // IsRecordOnly reports whether v is what Derived, NestedAddress or SigningKeys returns.
-func (v ModuleVersion) IsRecordOnly() bool {
+func (v Ref) IsRecordOnly() bool {
 	_, what := v.Origin()
 	return v.IsSigningKeys() || strings.HasPrefix(what, derivedMark) || strings.HasPrefix(what, nestedMark)
 }
@@ -69,10 +69,10 @@ func (v ModuleVersion) IsRecordOnly() bool {
 const rewrittenMark = "rewritten."
 
 // Rewritten returns the version as which a package of v is kept that was changed as hash says.
-func (v ModuleVersion) Rewritten(hash string) ModuleVersion { return v.Made(rewrittenMark + hash) }
+func (v Ref) Rewritten(hash string) Ref { return v.Made(rewrittenMark + hash) }
 
 // IsRewritten reports whether v is what Rewritten returns.
-func (v ModuleVersion) IsRewritten() bool {
+func (v Ref) IsRewritten() bool {
 	_, what := v.Origin()
 	return strings.HasPrefix(what, rewrittenMark)
 }
@@ -85,12 +85,12 @@ func (s Sum) hex() string {
 
 // NestedAddress returns the version that the address of a nested source names which is a package with that sum, in packages of
 // v that were made for base.
-func (v ModuleVersion) NestedAddress(base string, sum Sum) ModuleVersion {
+func (v Ref) NestedAddress(base string, sum Sum) Ref {
 	return v.Made(nestedMark + base + "." + sum.hex())
 }
 
 // ParseNestedAddress is the inverse of NestedAddress.
-func (v ModuleVersion) ParseNestedAddress() (of ModuleVersion, base string, sum Sum, ok bool) {
+func (v Ref) ParseNestedAddress() (of Ref, base string, sum Sum, ok bool) {
 	of, what := v.Origin()
 	rest, isAddress := strings.CutPrefix(what, nestedMark)
 	base, digits, _ := strings.Cut(rest, ".")
@@ -103,8 +103,8 @@ func (v ModuleVersion) ParseNestedAddress() (of ModuleVersion, base string, sum 
 
 // LookupAs returns the record of v in a ledger, or if v was served as a package with that sum, the record of that.
 func LookupAs(ctx context.Context, ledger interface {
-	Lookup(ctx context.Context, v ModuleVersion) (Record, error)
-}, v ModuleVersion, sum Sum) (Record, error) {
+	Lookup(ctx context.Context, v Ref) (Record, error)
+}, v Ref, sum Sum) (Record, error) {
 	rec, err := ledger.Lookup(ctx, v)
 	if err != nil || rec.Sum == sum {
 		return rec, err

@@ -8,7 +8,7 @@ import (
 
 // What was made of a version tells which one, and is a version in its canonical spelling.
 func TestMade(t *testing.T) {
-	m := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	m := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	sum := modproxy.NewSum([32]byte{1, 2, 3})
 	for _, version := range []string{"1.2.3", "1.2.3-rc.1", "1.2.3+b5", "1.2.3-rc.1+b.5", "1.2.3+xmodproxy.y"} {
 		made := m.At(version).NestedAddress("ab", sum)

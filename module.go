@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Module is a module address: a name in a registry.
+// Address is a module address: a name in a registry.
 //
 // Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. What one of
-// them may contain, the other must: see [Module.Folded] and package ledger.
-type Module struct {
+// them may contain, the other must: see [Address.Folded] and package ledger.
+type Address struct {
 	Host      string // the registry's hostname, as package hostname normalises it
 	Namespace string
 	Name      string
@@ -23,7 +23,7 @@ const maxName = 64
 
 // Check returns an [ErrInvalid] if namespace, name or system break the grammar of the clients (terraform-registry-address
 // module.go). It does not look at the hostname.
-func (m Module) Check() error {
+func (m Address) Check() error {
 	const name = "want 1 to 64 letters, digits, - and _, with a letter or digit at both ends"
 	switch {
 	case !isName(m.Namespace):
@@ -48,7 +48,7 @@ func isName(s string) bool {
 }
 
 // String returns the address as a source argument has it.
-func (m Module) String() string {
+func (m Address) String() string {
 	if m.IsProvider() {
 		return m.Host + "/" + m.Namespace + "/" + m.Name
 	}
@@ -56,35 +56,35 @@ func (m Module) String() string {
 }
 
 // Folded returns m in lower case: what all addresses have in common that some registry may take for one.
-func (m Module) Folded() Module {
-	return Module{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
+func (m Address) Folded() Address {
+	return Address{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
 }
 
-// ModuleVersion is one version of a module.
-type ModuleVersion struct {
-	Module
+// Ref is one version of a module.
+type Ref struct {
+	Address
 	Version string // canonical, as [Version.String] prints it; empty stands for every version where that is said
 }
 
 // At returns a version of m.
-func (m Module) At(version string) ModuleVersion { return ModuleVersion{m, version} }
+func (m Address) At(version string) Ref { return Ref{m, version} }
 
 // String returns the module address, and the version after a blank unless it is empty.
-func (v ModuleVersion) String() string {
+func (v Ref) String() string {
 	if v.Version == "" {
-		return v.Module.String()
+		return v.Address.String()
 	}
-	return v.Module.String() + " " + v.Version
+	return v.Address.String() + " " + v.Version
 }
 
-// Shown returns v for people: as String does, but with the platform of what [ModuleVersion.OfPlatform] returns.
-func (v ModuleVersion) Shown() string {
+// Shown returns v for people: as String does, but with the platform of what [Ref.OfPlatform] returns.
+func (v Ref) Shown() string {
 	of, p, ok := v.Platform()
 	switch {
 	case ok:
 		return of.String() + " for " + p.String()
 	case v.IsSigningKeys():
-		return v.Module.String() + " signing keys"
+		return v.Address.String() + " signing keys"
 	}
 	return v.String()
 }
@@ -92,7 +92,7 @@ func (v ModuleVersion) Shown() string {
 // Record says what one version of a module or provider is: what it was when it was first seen, or what an operator has accepted since.
 // The ledger is the one home of these facts.
 type Record struct {
-	ModuleVersion `json:"-"`
+	Ref `json:"-"`
 
 	Sum    Sum       `json:"sum"`
 	Subdir string    `json:"subdir,omitempty"` // the module's directory in the package; "." for all of it, empty if not recorded

@@ -21,16 +21,16 @@ import (
 
 // NewProvider returns the address of a provider in its one spelling, which is in lower case: the clients fold it
 // (terraform-registry-address provider.go). The hostname is as package hostname normalises it.
-func NewProvider(host, namespace, typ string) Module {
-	return Module{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
+func NewProvider(host, namespace, typ string) Address {
+	return Address{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
 }
 
 // IsProvider reports whether m is the address of a provider.
-func (m Module) IsProvider() bool { return m.System == "" }
+func (m Address) IsProvider() bool { return m.System == "" }
 
 // CheckProvider returns an [ErrInvalid] if m is not the address of a provider in its one spelling. Letters beyond ASCII, which
 // the clients take, are not in it.
-func (m Module) CheckProvider() error {
+func (m Address) CheckProvider() error {
 	const name = "want 1 to 64 lower-case letters, digits, - and _, with a letter or digit at both ends, and no --"
 	switch {
 	case m.System != "":
@@ -46,7 +46,7 @@ func (m Module) CheckProvider() error {
 }
 
 // CheckAddress is Check for a module, and CheckProvider for a provider.
-func (m Module) CheckAddress() error {
+func (m Address) CheckAddress() error {
 	if m.IsProvider() {
 		return m.CheckProvider()
 	}
@@ -81,13 +81,13 @@ func (p Platform) String() string { return p.OS + "_" + p.Arch }
 const platformMark = "platform."
 
 // OfPlatform returns the version as which the package of a provider for one platform is kept, recorded and asked for. It is
-// made of v, see [ModuleVersion.Made], so that a verdict about v is one about all its packages.
-func (v ModuleVersion) OfPlatform(p Platform) ModuleVersion {
+// made of v, see [Ref.Made], so that a verdict about v is one about all its packages.
+func (v Ref) OfPlatform(p Platform) Ref {
 	return v.Made(platformMark + p.OS + "-" + p.Arch)
 }
 
 // Platform is the inverse of OfPlatform. ok is false for every other version, of which of is v itself.
-func (v ModuleVersion) Platform() (of ModuleVersion, p Platform, ok bool) {
+func (v Ref) Platform() (of Ref, p Platform, ok bool) {
 	origin, what := v.Origin()
 	name, isPlatform := strings.CutPrefix(what, platformMark)
 	if !isPlatform || !v.IsProvider() {
@@ -117,7 +117,7 @@ const (
 // ParseProviderVersions reads the versions document of a provider registry
 // (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). Its Document is written anew, with what
 // clients read: versions in their canonical spelling, each once, protocols, platforms, and warnings. Dropped are entries whose
-// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is [ModuleVersion.Made], or would
+// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is [Ref.Made], or would
 // end them: numbers beyond 64 bits make both clients panic.
 //
 // Errors: those of [ParseVersions].

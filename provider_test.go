@@ -13,7 +13,7 @@ func TestProviderAddress(t *testing.T) {
 	if err := p.CheckProvider(); err != nil || p.String() != "registry.example.com/acme/toy" || !p.IsProvider() {
 		t.Errorf("%s: %v", p, err)
 	}
-	for _, bad := range []modproxy.Module{
+	for _, bad := range []modproxy.Address{
 		{Host: "h.example", Namespace: "acme", Name: "toy", System: "aws"},
 		{Host: "h.example", Namespace: "-", Name: "toy"},
 		{Host: "h.example", Namespace: "acme", Name: "terraform-toy"},
@@ -46,7 +46,7 @@ func TestOfPlatform(t *testing.T) {
 			t.Errorf("%s is for a platform", v)
 		}
 	}
-	module := modproxy.Module{Host: "h.example", Namespace: "a", Name: "b", System: "c"}.At("1.0.0")
+	module := modproxy.Address{Host: "h.example", Namespace: "a", Name: "b", System: "c"}.At("1.0.0")
 	if _, _, ok := module.OfPlatform(linux).Platform(); ok {
 		t.Error("a module is for a platform")
 	}

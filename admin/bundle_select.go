@@ -14,17 +14,17 @@ import (
 // selection is what an export chooses.
 type selection struct {
 	*Server
-	list    []modproxy.ModuleVersion
-	refused func(modproxy.ModuleVersion, error)
+	list    []modproxy.Ref
+	refused func(modproxy.Ref, error)
 }
 
 // selected returns the versions that in chooses, in order.
 func (s *Server) selected(
-	ctx context.Context, in Export, each func(Exported), refused func(modproxy.ModuleVersion, error),
-) ([]modproxy.ModuleVersion, error) {
+	ctx context.Context, in Export, each func(Exported), refused func(modproxy.Ref, error),
+) ([]modproxy.Ref, error) {
 	sel := &selection{Server: s, refused: refused}
 	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
-		if _, err := sel.add(ctx, modproxy.Module{}, modproxy.Constraint{}.Selects); err != nil {
+		if _, err := sel.add(ctx, modproxy.Address{}, modproxy.Constraint{}.Selects); err != nil {
 			return nil, err
 		}
 	}
@@ -65,17 +65,17 @@ func (s *Server) selected(
 			return nil, err
 		}
 	}
-	slices.SortFunc(sel.list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(sel.list, func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(sel.list), nil
 }
 
 // readable returns the versions of a list whose content is for the caller. If there are others only, it returns the reason.
-func (s *Server) readable(ctx context.Context, list []modproxy.ModuleVersion, refused func(modproxy.ModuleVersion, error)) (
-	readable []modproxy.ModuleVersion, err error,
+func (s *Server) readable(ctx context.Context, list []modproxy.Ref, refused func(modproxy.Ref, error)) (
+	readable []modproxy.Ref, err error,
 ) {
-	why := map[modproxy.ModuleVersion]error{}
+	why := map[modproxy.Ref]error{}
 	for _, v := range list {
-		if errRead := s.mayRead(ctx, v.Module); errRead != nil {
+		if errRead := s.mayRead(ctx, v.Address); errRead != nil {
 			why[v], err = errRead, cmp.Or(err, errRead)
 		} else {
 			readable = append(readable, v)
@@ -93,27 +93,27 @@ func (s *Server) readable(ctx context.Context, list []modproxy.ModuleVersion, re
 }
 
 // add adds what is kept of a module, or of all, and is selected. What is made again for the public URL there stays here.
-func (s *selection) add(ctx context.Context, m modproxy.Module, selects func(modproxy.Version) bool) (found bool, err error) {
+func (s *selection) add(ctx context.Context, m modproxy.Address, selects func(modproxy.Version) bool) (found bool, err error) {
 	for l, err := range s.Cache.List(ctx, m) {
 		version, bad := modproxy.ParseVersion(l.Version)
 		switch {
 		case l.Version == "" && err != nil:
 			return found, err
 		case err != nil:
-			s.refused(l.ModuleVersion, err)
+			s.refused(l.Ref, err)
 		case bad == nil && !l.Superseded && !l.IsRewritten() && selects(version):
-			found, s.list = true, append(s.list, l.ModuleVersion)
+			found, s.list = true, append(s.list, l.Ref)
 		}
 	}
 	return found, nil
 }
 
 // exact adds a version, or what v was made of, and all that was made of that.
-func (s *selection) exact(ctx context.Context, v modproxy.ModuleVersion) error {
+func (s *selection) exact(ctx context.Context, v modproxy.Ref) error {
 	v, _ = v.Origin()
 	s.list = append(s.list, v)
-	_, err := s.add(ctx, v.Module, func(version modproxy.Version) bool {
-		of, what := v.Module.At(version.String()).Origin()
+	_, err := s.add(ctx, v.Address, func(version modproxy.Version) bool {
+		of, what := v.Address.At(version.String()).Origin()
 		return of == v && what != ""
 	})
 	return err

@@ -25,7 +25,7 @@ const (
 // What names are of is in them, for programs and for people, and never what modproxy has made of it.
 func TestNamesOfProviders(t *testing.T) {
 	zip := toy.At("1.0.0").OfPlatform(linux)
-	for v, want := range map[modproxy.ModuleVersion]struct {
+	for v, want := range map[modproxy.Ref]struct {
 		name  admin.Name
 		shown string
 	}{
@@ -64,10 +64,10 @@ func TestAcceptOfProviders(t *testing.T) {
 	signing := keys.Record(toy)
 	signing.Time = when
 	must(t, book.Add(t.Context(), signing))
-	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
-	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one.OfPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: one.OfPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
 	must(t, book.AddDrift(t.Context(), ledger.Drift{
-		ModuleVersion: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
+		Ref: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
 	}))
 	memory := &forgetter{}
 	c, ctx := outside(t, &admin.Server{Ledger: book, Cache: memory}), t.Context()

@@ -13,7 +13,7 @@ import (
 // is empty if the constraint cannot be read; it names the whole module if the directory does not fit into a line.
 func wantedOf(f closure.Found) string {
 	of, made := f.Module.Origin()
-	line := f.Module.Module.String()
+	line := f.Module.Address.String()
 	if f.Subdir != "." && made == "" && fitsList(f.Subdir) {
 		line += "//" + f.Subdir
 	}

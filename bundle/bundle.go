@@ -134,7 +134,7 @@ type Fact struct {
 }
 
 // Version is a version in JSON: a module address, a blank and the version.
-type Version struct{ modproxy.ModuleVersion }
+type Version struct{ modproxy.Ref }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
@@ -142,7 +142,7 @@ func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 // UnmarshalText implements [encoding.TextUnmarshaler]; its error is [modproxy.ErrInvalid].
 func (v *Version) UnmarshalText(text []byte) (err error) {
 	address, version, _ := strings.Cut(string(text), " ")
-	if v.Module, err = hostname.ParseAddress(address, ""); err == nil {
+	if v.Address, err = hostname.ParseAddress(address, ""); err == nil {
 		v.Version, err = modproxy.CanonicalVersion(version)
 	}
 	if err == nil && v.String() != string(text) {
@@ -281,8 +281,8 @@ func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
 	if err != nil {
 		return rec, err
 	}
-	if rec.ModuleVersion != v.ModuleVersion {
-		return rec, wrong("the record of %s is one of %s", v, rec.ModuleVersion)
+	if rec.Ref != v.Ref {
+		return rec, wrong("the record of %s is one of %s", v, rec.Ref)
 	}
 	if f.Subdir != "" && !fs.ValidPath(f.Subdir) {
 		return rec, wrong("the directory of %s", v)

@@ -27,34 +27,34 @@ type member struct {
 	i int
 }
 
-func (m member) version() modproxy.ModuleVersion { return m.Versions[m.i].ModuleVersion }
+func (m member) version() modproxy.Ref { return m.Versions[m.i].Ref }
 func (m member) number() int64                   { return m.Facts.Versions[m.i].Number }
 
 // folded returns what all spellings of v have in common.
-func folded(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Module.Folded().At(v.Version) }
+func folded(v modproxy.Ref) modproxy.Ref { return v.Address.Folded().At(v.Version) }
 
 // groupKey names the group that v belongs to, or that it waits for.
-func groupKey(v modproxy.ModuleVersion) modproxy.ModuleVersion {
+func groupKey(v modproxy.Ref) modproxy.Ref {
 	if v.IsProvider() {
-		return v.Module.At("")
+		return v.Address.At("")
 	}
 	return folded(v)
 }
 
 // groups returns the groups of an index.
-func groups(index *Index) map[modproxy.ModuleVersion]*group {
-	mixed := map[modproxy.ModuleVersion]bool{} // versions with a spelling that is not in lower case
+func groups(index *Index) map[modproxy.Ref]*group {
+	mixed := map[modproxy.Ref]bool{} // versions with a spelling that is not in lower case
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
-			if f := folded(v.ModuleVersion); f != v.ModuleVersion {
+			if f := folded(v.Ref); f != v.Ref {
 				mixed[f] = true
 			}
 		}
 	}
-	all := map[modproxy.ModuleVersion]*group{}
+	all := map[modproxy.Ref]*group{}
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
-			key := groupKey(v.ModuleVersion)
+			key := groupKey(v.Ref)
 			if _, _, isZip := v.Platform(); isZip || !v.IsProvider() && !mixed[key] {
 				continue
 			}

@@ -23,7 +23,7 @@ import (
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 
 // keepProvider records a release that nobody has signed, and its package for one platform, and keeps both.
-func (s *side) keepProvider(v modproxy.ModuleVersion) {
+func (s *side) keepProvider(v modproxy.Ref) {
 	s.t.Helper()
 	platform := modproxy.Platform{OS: "linux", Arch: "amd64"}
 	zip := []byte("PK " + v.String())
@@ -43,23 +43,23 @@ func (s *side) keepProvider(v modproxy.ModuleVersion) {
 	}, modproxy.Facts{})
 }
 
-func (s *side) keepAs(v modproxy.ModuleVersion, p *modproxy.Package, facts modproxy.Facts) {
+func (s *side) keepAs(v modproxy.Ref, p *modproxy.Package, facts modproxy.Facts) {
 	s.t.Helper()
-	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
 	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
 // signedBy says that one key signs all releases.
 type signedBy modproxy.Keys
 
-func (k signedBy) Signers(modproxy.Module) (modproxy.Keys, bool) { return modproxy.Keys(k), true }
+func (k signedBy) Signers(modproxy.Address) (modproxy.Keys, bool) { return modproxy.Keys(k), true }
 
 // A release that is not signed by a key that may do that is refused, with its packages, and the rest is taken.
 func TestSigners(t *testing.T) {
 	const key modproxy.Keys = "0123456789ABCDEF0123456789ABCDEF01234567"
 	a := newSide(t)
 	a.keepProvider(toy.At("1.0.0"))
-	a.keep(modproxy.Module{Host: "registry.example.com", Namespace: "zeta", Name: "last", System: "aws"}.At("1.0.0"), "# last")
+	a.keep(modproxy.Address{Host: "registry.example.com", Namespace: "zeta", Name: "last", System: "aws"}.At("1.0.0"), "# last")
 	b := a.export(nil)
 	newSide(t).wantTake(a, b, "added added added")
 
@@ -134,7 +134,7 @@ func TestFirstKey(t *testing.T) {
 		if len(items) != 4 || items[0].State != bundle.Added || items[1].State != bundle.Added || items[2].State != bundle.Refused || items[3].State != bundle.Refused {
 			t.Fatalf("%+v", items)
 		}
-		signed := a.kept()[0].Module
+		signed := a.kept()[0].Address
 		if want := fmt.Sprintf("modproxy ledger accept %s --key %s ", signed, keys[1]); !strings.Contains(items[2].Reason, want) {
 			t.Errorf("%s\nwant %s", items[2].Reason, want)
 		}
@@ -158,7 +158,7 @@ func TestWrongKey(t *testing.T) {
 	}
 	// What is recorded of who signs counts where nothing is configured.
 	recorded := newSide(t)
-	rec := keys[1].Record(a.kept()[0].Module)
+	rec := keys[1].Record(a.kept()[0].Address)
 	rec.Time = long
 	must(t, recorded.log.Add(t.Context(), rec))
 	recorded.wantTake(a, b, "refused refused added added")
@@ -187,7 +187,7 @@ func TestOpenProvider(t *testing.T) {
 	} {
 		r, err := bundle.Open(bytes.NewReader(c.file), int64(len(c.file)), a.trust(a), c.releases)
 		must(t, err)
-		for v, want := range map[modproxy.ModuleVersion]error{v: c.release, v.OfPlatform(linux): c.zip} {
+		for v, want := range map[modproxy.Ref]error{v: c.release, v.OfPlatform(linux): c.zip} {
 			if p, err := r.Package(t.Context(), v); !errors.Is(err, want) {
 				t.Errorf("%s: %s: %v, %v; want %v", c.name, v, p, err, want)
 			}

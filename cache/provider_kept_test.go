@@ -72,7 +72,7 @@ func TestLedgerBehindOfProvider(t *testing.T) {
 		f.restart(t)
 		f.Next = nil
 		f.fetch(t, "1.0.0", linux)
-		for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
+		for _, v := range []modproxy.Ref{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
 			was, errWas := before.Lookup(t.Context(), v)
 			is, err := f.next.ledger.Lookup(t.Context(), v)
 			if errors.Join(err, errWas) != nil || is.Facts != was.Facts || is.Sum != was.Sum || is.Facts == (modproxy.Facts{}) {
@@ -338,14 +338,14 @@ func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
 				if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
-				f.Forget(modproxy.ModuleVersion{})
+				f.Forget(modproxy.Ref{})
 				equal(t, "asked for the release", f.next.asked("release"), c.asked)
 				f.Next = nil
 				f.fetch(t, "1.0.0", linux)
 				if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 1}); err != nil {
 					t.Error(err)
 				}
-				f.Forget(modproxy.ModuleVersion{})
+				f.Forget(modproxy.Ref{})
 				if has, err := f.Has(t.Context(), toy.At("1.0.0")); has || err != nil {
 					t.Errorf("it is held for ever: %t, %v", has, err)
 				}

@@ -187,7 +187,7 @@ func TestLocationOfProvider(t *testing.T) {
 		}
 		equal(t, "time", time.Since(start), 0)
 		time.Sleep(time.Minute)
-		for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
+		for _, v := range []modproxy.Ref{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
 			if l, err := f.Location(t.Context(), v); err != nil || !l.Kept {
 				t.Errorf("%v: %v, %v", v, l, err)
 			}

@@ -42,7 +42,7 @@ func (r *Registry) lacks(ctx context.Context, k key, p *Kept) bool {
 	if _, known := r.looked.Get(k); known {
 		return false
 	}
-	a, err := r.versions.read(ctx, keyOf(k.Module))
+	a, err := r.versions.read(ctx, keyOf(k.Address))
 	if err != nil || a == nil {
 		return false
 	}

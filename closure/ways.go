@@ -16,7 +16,7 @@ import (
 // place is a directory of a package as a client reads it.
 type place struct {
 	client Client
-	module modproxy.ModuleVersion // folded
+	module modproxy.Ref // folded
 	dir    string
 	all    bool // with its submodules
 }

@@ -39,7 +39,7 @@ var (
 //	1.2.3.4                           v1.2.3-_.4                     more than three numbers
 //
 // The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
-func Key(v modproxy.ModuleVersion) (module.Version, error) {
+func Key(v modproxy.Ref) (module.Version, error) {
 	version, err := modproxy.CanonicalVersion(v.Version)
 	if err := cmp.Or(v.CheckAddress(), err); err != nil {
 		return module.Version{}, err
@@ -58,7 +58,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 	if hasPort {
 		path = append(path, portMark+port)
 	}
-	for _, s := range strings.Split(strings.TrimPrefix(v.Module.String(), v.Host+"/"), "/") {
+	for _, s := range strings.Split(strings.TrimPrefix(v.Address.String(), v.Host+"/"), "/") {
 		if isDevice(s) || isMajor(s) {
 			s += oddName
 		}
@@ -71,7 +71,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 }
 
 // ParseKey returns the version whose key is k. The error is [modproxy.ErrInvalid] for a key that [Key] does not return.
-func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
+func ParseKey(k module.Version) (v modproxy.Ref, err error) {
 	parts := strings.Split(k.Path, "/")
 	v.Host = strings.TrimPrefix(parts[0], oddHost)
 	if len(parts) > 1 && strings.HasPrefix(parts[1], portMark) { // no name begins so
@@ -86,7 +86,7 @@ func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
 		v.Version = strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1)
 	}
 	if again, err := Key(v); err != nil || again != k {
-		return modproxy.ModuleVersion{}, fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)
+		return modproxy.Ref{}, fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)
 	}
 	return v, nil
 }

@@ -29,14 +29,14 @@ const (
 // providers has what a provider registry has now.
 type providers struct {
 	commitless // without a registry: not asked
-	packages   map[modproxy.ModuleVersion]modproxy.Package
+	packages   map[modproxy.Ref]modproxy.Package
 	closed     int
 }
 
-func (u *providers) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (u *providers) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, ok := u.packages[v]
 	if !ok {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrNotFound}
 	}
 	p.ReadSeekCloser = providerBody{strings.NewReader("bytes"), u}
 	return &p, nil
@@ -68,11 +68,11 @@ func (u *providers) release(t *testing.T, version, sum, key string, archives map
 }
 
 func newProviders(book ledger.Ledger) (*providers, *ledger.Registry) {
-	u := &providers{packages: map[modproxy.ModuleVersion]modproxy.Package{}}
+	u := &providers{packages: map[modproxy.Ref]modproxy.Package{}}
 	return u, &ledger.Registry{Next: u, Ledger: book}
 }
 
-func wants(t *testing.T, reg *ledger.Registry, v modproxy.ModuleVersion, want error, words ...string) {
+func wants(t *testing.T, reg *ledger.Registry, v modproxy.Ref, want error, words ...string) {
 	t.Helper()
 	p, err := reg.Package(t.Context(), v)
 	if err == nil {
@@ -88,7 +88,7 @@ func wants(t *testing.T, reg *ledger.Registry, v modproxy.ModuleVersion, want er
 	}
 }
 
-func recordOf(t *testing.T, book ledger.Ledger, v modproxy.ModuleVersion) ledger.Record {
+func recordOf(t *testing.T, book ledger.Ledger, v modproxy.Ref) ledger.Record {
 	t.Helper()
 	rec, err := book.Lookup(t.Context(), v)
 	if err != nil {
@@ -142,7 +142,7 @@ func TestReleasesAreCompared(t *testing.T) {
 		u.release(t, "1.0.0", sum, oldKey, archives)
 		wants(t, reg, one, modproxy.ErrChanged, "for linux_amd64 were others", "modproxy ledger drift")
 	}
-	if list := drifts(t, book); len(list) != 2 || list[0].ModuleVersion != one || list[0].Zips == "" || list[0].Keys != oldKey {
+	if list := drifts(t, book); len(list) != 2 || list[0].Ref != one || list[0].Zips == "" || list[0].Keys != oldKey {
 		t.Errorf("drifts %+v", list)
 	}
 	want := []ledger.Kind{ledger.Recorded, ledger.Recorded, ledger.Renewed, ledger.Recorded, ledger.Drifted, ledger.Drifted}
@@ -170,12 +170,12 @@ func TestArchivesAreCompared(t *testing.T) {
 	u.release(t, "1.0.0", "second", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {8}, mac: {9}})
 	wants(t, reg, one.OfPlatform(mac), modproxy.ErrChanged, "modproxy ledger drift")
 	list := drifts(t, book)
-	if len(list) != 1 || list[0].ModuleVersion != one || list[0].Offered != ledgertest.Sum("second") {
+	if len(list) != 1 || list[0].Ref != one || list[0].Offered != ledgertest.Sum("second") {
 		t.Fatalf("drifts %+v", list)
 	}
 
 	rec := ledger.Record{
-		ModuleVersion: one, Sum: list[0].Offered, Facts: list[0].Facts, Time: time.Now(), Reason: "it was announced",
+		Ref: one, Sum: list[0].Offered, Facts: list[0].Facts, Time: time.Now(), Reason: "it was announced",
 	}
 	if err := book.Accept(t.Context(), rec); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestSignersAreCompared(t *testing.T) {
 		wants(t, reg, toy.At("1.1.0"), modproxy.ErrChanged, "the key "+newKey, "the key "+oldKey,
 			"modproxy ledger accept registry.example.com/acme/toy --key "+newKey)
 	}
-	if list := drifts(t, book); len(list) != 1 || list[0].ModuleVersion != toy.SigningKeys() || list[0].Keys != newKey {
+	if list := drifts(t, book); len(list) != 1 || list[0].Ref != toy.SigningKeys() || list[0].Keys != newKey {
 		t.Errorf("drifts %+v", list)
 	}
 	u.release(t, "1.0.0", "first by another", newKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
@@ -296,7 +296,7 @@ func TestSignersOfConfiguration(t *testing.T) {
 
 type signers struct{ modproxy.Keys }
 
-func (s signers) Signers(modproxy.Module) (modproxy.Keys, bool) { return s.Keys, true }
+func (s signers) Signers(modproxy.Address) (modproxy.Keys, bool) { return s.Keys, true }
 
 // What is signed may be published anew now and then, with the same packages.
 func TestReleasesArePublishedAnew(t *testing.T) {

@@ -136,7 +136,7 @@ func TestRecorded(t *testing.T) {
 			if err := w.book.Accept(t.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
-			w.cache.Forget(modproxy.ModuleVersion{})
+			w.cache.Forget(modproxy.Ref{})
 		}
 	}
 	if _, _, err := w.read(at); !errors.Is(err, modproxy.ErrChanged) {
@@ -163,7 +163,7 @@ func TestAccepted(t *testing.T) {
 		if _, what := rec.Origin(); !strings.HasPrefix(what, "source.") {
 			continue
 		}
-		if _, err := w.cache.Discard(t.Context(), rec.ModuleVersion); err != nil {
+		if _, err := w.cache.Discard(t.Context(), rec.Ref); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,13 +177,13 @@ func TestAccepted(t *testing.T) {
 	}
 	for d, err := range w.book.Drifts(t.Context()) {
 		if err == nil {
-			err = w.book.Accept(t.Context(), modproxy.Record{ModuleVersion: d.ModuleVersion, Sum: d.Offered, Subdir: ".", Time: time.Now(), Reason: "a test"})
+			err = w.book.Accept(t.Context(), modproxy.Record{Ref: d.Ref, Sum: d.Offered, Subdir: ".", Time: time.Now(), Reason: "a test"})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.cache.Forget(modproxy.ModuleVersion{})
+	w.cache.Forget(modproxy.Ref{})
 	after, _, err := w.read(at)
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func TestPlaceAmongBuilds(t *testing.T) {
 		{[]made{{reject, "1.0.0"}, {approve, "1.1.0"}}, made{reject, "1.0.0"}, true, false},
 		{[]made{{reject, "~> 1.0"}, {approve, "1.1.0"}}, made{reject, "~> 1.0"}, true, true},
 	} {
-		d := modproxy.Decision{Module: vpc, Action: test.action, Versions: test.versions}
+		d := modproxy.Decision{Address: vpc, Action: test.action, Versions: test.versions}
 		p, err := gate(rules(t, "allow approval "+all), test.before...).Place(t.Context(), d)
 		if err != nil || (p.Was != nil) != test.was || p.Partly != test.partly {
 			t.Errorf("%v after %v: was %v, partly %v, %v", test.made, test.before, p.Was, p.Partly, err)

@@ -21,7 +21,7 @@ func read(t testing.TB, parse func(string, string) (request, error), requestHost
 	} else if err != nil {
 		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return strings.TrimSpace(string(q.kind) + " " + q.Module.String() + " " + q.Version)
+	return strings.TrimSpace(string(q.kind) + " " + q.Address.String() + " " + q.Version)
 }
 
 func TestParseProvider(t *testing.T) {
@@ -172,7 +172,7 @@ func FuzzParseProvider(f *testing.F) {
 			return
 		}
 		if err := q.CheckProvider(); err != nil || q.Host == "" {
-			t.Errorf("%q: %s, %v", path, q.Module, err)
+			t.Errorf("%q: %s, %v", path, q.Address, err)
 		}
 		of, _, _ := q.Platform()
 		lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex

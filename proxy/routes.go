@@ -20,7 +20,7 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 			e.Kind = string(q.kind)
 		} else if malformed == nil {
 			of, platform, ok := q.Platform()
-			if e.Kind, e.Module, e.Version = string(q.kind), q.Module, of.Version; ok {
+			if e.Kind, e.Module, e.Version = string(q.kind), q.Address, of.Version; ok {
 				e.Platform = platform.String()
 			}
 		}

@@ -12,11 +12,11 @@ import (
 // echo answers every question with its version.
 type echo struct{ modproxy.Registry }
 
-func (echo) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (echo) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{URL: v.String()}, nil
 }
 
-func (echo) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (echo) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{Notes: v.String()}, nil
 }
 
@@ -25,7 +25,7 @@ func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
 	for _, at := range []string{"", "at.0123456789abcdef"} {
 		r := &rewrite.Registry{Next: echo{}, At: at}
-		for _, v := range []modproxy.ModuleVersion{toy, toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
+		for _, v := range []modproxy.Ref{toy, toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
 			l, err := r.Location(t.Context(), v)
 			if err != nil || l.URL != v.String() {
 				t.Errorf("%q: location %v, %v", at, l, err)
@@ -35,7 +35,7 @@ func TestProvider(t *testing.T) {
 				t.Errorf("%q: package %v, %v", at, p, err)
 			}
 		}
-		made := modproxy.Module{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").Made("other")
+		made := modproxy.Address{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").Made("other")
 		if _, err := r.Package(t.Context(), made); (at == "") != errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("%q: %v: %v", at, made, err)
 		}

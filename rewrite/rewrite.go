@@ -25,13 +25,13 @@ type Registry struct {
 }
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns where this proxy serves the package, with the subdirectory of Next's location. A glob is left out: the
 // root of the package is what it matches.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err != nil || v.IsProvider() {
 		return l, err
@@ -44,10 +44,10 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 }
 
 // Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if of, what := v.Origin(); what != "" && r.At == "" && !v.IsProvider() {
 		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
-		return nil, &modproxy.Error{Op: "package", Module: of.Module, Version: of.Version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: of.Address, Version: of.Version, Err: err}
 	}
 	return r.Next.Package(ctx, v)
 }
@@ -57,7 +57,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 //	/{host}~{port}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
 // The port is empty for a host without one. The module was checked and the version is canonical.
-func PackagePath(v modproxy.ModuleVersion) string {
+func PackagePath(v modproxy.Ref) string {
 	host, port, _ := strings.Cut(v.Host, ":")
 	return "/" + host + "~" + port + "/v1/modules/" + v.Namespace + "/" + v.Name + "/" + v.System + "/" + v.Version +
 		"/" + v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
@@ -69,9 +69,9 @@ const wantPath = "want /{host}~/v1/modules/{namespace}/{name}/{system}/{version}
 // may be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
 //
 // Its errors do not repeat the path.
-func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
-	bad := func(why string) (modproxy.ModuleVersion, error) {
-		return modproxy.ModuleVersion{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
+func ParsePackagePath(escaped string) (modproxy.Ref, error) {
+	bad := func(why string) (modproxy.Ref, error) {
+		return modproxy.Ref{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
 	}
 	parts := strings.Split(escaped, "/")
 	if len(parts) != 9 {
@@ -90,7 +90,7 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	if normal, err := hostname.Parse(hostname.Display(host)); err != nil || host != normal {
 		return bad("the hostname is not in its normal spelling")
 	}
-	v := modproxy.Module{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
+	v := modproxy.Address{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
 	if v.Check() != nil {
 		return bad("the module address or the version is not valid")
 	}

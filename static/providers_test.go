@@ -55,7 +55,7 @@ func TestPacked(t *testing.T) {
 	if has := s.Has(); len(has) != 1 || has[0] != digest(content) {
 		t.Fatalf("it has %v", has)
 	}
-	for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0-rc1").OfPlatform(modproxy.Platform{OS: "plan9", Arch: "mips"}), toy.At("2.0.0").OfPlatform(linux)} {
+	for _, v := range []modproxy.Ref{toy.At("1.0.0-rc1").OfPlatform(modproxy.Platform{OS: "plan9", Arch: "mips"}), toy.At("2.0.0").OfPlatform(linux)} {
 		if err := s.AddProvider(v, digest(content), "", nil); err != nil { // of the same content
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestProviderRefused(t *testing.T) {
 	s, content := open(t, t.TempDir()), zipOf(t, "docs", 0o644)
 	other := toy
 	other.Host = ".."
-	for what, v := range map[string]modproxy.ModuleVersion{
+	for what, v := range map[string]modproxy.Ref{
 		"a release":            toy.At("1.0.0"),
 		"a module":             vpc.At("1.0.0"),
 		"a version as spelled": toy.At("v1.0.0").OfPlatform(linux),

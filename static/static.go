@@ -108,7 +108,7 @@ var (
 
 // Add adds a version of a module. Its package is read from content, unless it is there already, as [Site.Has] says. The error is
 // [modproxy.ErrInvalid] if the version cannot be served from files, or the package is not the one that digest names.
-func (s *Site) Add(v modproxy.ModuleVersion, subdir string, digest modproxy.Digest, content io.Reader) error {
+func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, content io.Reader) error {
 	canonical, err := modproxy.CanonicalVersion(v.Version)
 	switch {
 	case v.Check() != nil || err != nil || canonical != v.Version || !plainHost.MatchString(v.Host):

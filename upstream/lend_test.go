@@ -25,10 +25,10 @@ git::{url}/acme/git.git?ref=v1.0.0
 -- archives/plain.tar.gz/main.tf --
 -- providers/acme/toy/1.0.0 --
 `))
-	module := func(name string) modproxy.ModuleVersion {
-		return modproxy.Module{Host: u.Host, Namespace: "acme", Name: name, System: "aws"}.At("1.0.0")
+	module := func(name string) modproxy.Ref {
+		return modproxy.Address{Host: u.Host, Namespace: "acme", Name: name, System: "aws"}.At("1.0.0")
 	}
-	for kind, v := range map[registrytest.Kind]modproxy.ModuleVersion{
+	for kind, v := range map[registrytest.Kind]modproxy.Ref{
 		registrytest.Discovery:        module("git"),
 		registrytest.Download:         module("git"),
 		registrytest.Git:              module("git"),

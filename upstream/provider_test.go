@@ -18,7 +18,7 @@ import (
 
 var linux = modproxy.Platform{OS: "linux", Arch: "amd64"}
 
-func toyOf(u *registrytest.Upstream) modproxy.Module {
+func toyOf(u *registrytest.Upstream) modproxy.Address {
 	return modproxy.NewProvider(u.Host, "acme", "toy")
 }
 
@@ -125,7 +125,7 @@ func TestProviderMade(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
 	client := newClient(t, u, nil)
 	made := toyOf(u).At("0.0.0").Made("keys")
-	for _, v := range []modproxy.ModuleVersion{made, made.OfPlatform(linux)} {
+	for _, v := range []modproxy.Ref{made, made.OfPlatform(linux)} {
 		if _, err := client.Package(t.Context(), v); !errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("%v: %v", v, err)
 		}

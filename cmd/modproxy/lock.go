@@ -212,12 +212,12 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, p
 		return "", nil
 	}
 	return env.askLedger(ctx, f, func(book lockLedger) []error {
-		versions := make([]modproxy.ModuleVersion, 0, len(entries)+len(providers))
+		versions := make([]modproxy.Ref, 0, len(entries)+len(providers))
 		for _, e := range entries {
-			versions = append(versions, e.ModuleVersion)
+			versions = append(versions, e.Ref)
 		}
 		for _, p := range providers {
-			versions = append(versions, p.ModuleVersion)
+			versions = append(versions, p.Ref)
 		}
 		wrong := append(lock.CheckLedger(ctx, entries, book), lock.CheckProviders(ctx, providers, book)...)
 		for _, line := range lock.Deprecated(ctx, versions, book) {
@@ -237,7 +237,7 @@ func withMirror(wrong []error) []error {
 	var providers, platforms []string
 	for _, err := range wrong {
 		if lacking, ok := errors.AsType[*lock.NoHash](err); ok {
-			providers = append(providers, clean.ShellQuote(lacking.Module.String()+"@"+lacking.Version))
+			providers = append(providers, clean.ShellQuote(lacking.Address.String()+"@"+lacking.Version))
 			for _, p := range lacking.Platforms {
 				platforms = append(platforms, "--platform "+p.String())
 			}

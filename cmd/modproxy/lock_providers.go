@@ -55,15 +55,15 @@ an error, 2 the command line is wrong.`,
 				return err
 			}
 			name, added := filepath.Join(dir, lockfile.Name), 0
-			more := map[modproxy.ModuleVersion][]string{}
+			more := map[modproxy.Ref][]string{}
 			asked, err := env.askLedger(cmd.Context(), f, func(book lockLedger) (wrong []error) {
 				for _, p := range providers {
 					missing, errs := lock.MissingHashes(cmd.Context(), p, platforms, book)
 					if f.check && len(missing) > 0 && len(errs) == 0 {
-						errs = []error{fmt.Errorf("%s: %s lacks %s", p.ModuleVersion, name, strings.Join(missing, " "))}
+						errs = []error{fmt.Errorf("%s: %s lacks %s", p.Ref, name, strings.Join(missing, " "))}
 					}
 					wrong = append(wrong, errs...)
-					more[p.ModuleVersion], added = missing, added+len(missing)
+					more[p.Ref], added = missing, added+len(missing)
 				}
 				return wrong
 			})

@@ -273,7 +273,7 @@ fetched from its recorded source.
 				if err != nil {
 					return err
 				}
-				in.Modules = append(in.Modules, v.Module.String())
+				in.Modules = append(in.Modules, v.Address.String())
 			}
 			var failed problems
 			show := printer(env, refreshedText)
