@@ -40,17 +40,17 @@ type Answered struct {
 
 // Summary is one version of a module or a provider, as lists have it.
 type Summary struct {
-	Ref `json:"-"`
-	Owner         string    `json:"owner"`
-	Logo          string    `json:"provider_logo_url"` // of the system, or of the provider
-	Description   string    `json:"description"`
-	Source        string    `json:"source"` // the URL of the repository
-	Tag           string    `json:"tag"`
-	Published     time.Time `json:"published_at"` // zero if that is not known
-	Downloads     int64     `json:"downloads"`
-	Verified      bool      `json:"verified"`
-	Alias         string    `json:"alias,omitempty"` // another name of a provider
-	Tier          string    `json:"tier,omitempty"`  // of a provider, such as official, partner or community
+	Ref         `json:"-"`
+	Owner       string    `json:"owner"`
+	Logo        string    `json:"provider_logo_url"` // of the system, or of the provider
+	Description string    `json:"description"`
+	Source      string    `json:"source"` // the URL of the repository
+	Tag         string    `json:"tag"`
+	Published   time.Time `json:"published_at"` // zero if that is not known
+	Downloads   int64     `json:"downloads"`
+	Verified    bool      `json:"verified"`
+	Alias       string    `json:"alias,omitempty"` // another name of a provider
+	Tier        string    `json:"tier,omitempty"`  // of a provider, such as official, partner or community
 }
 
 // Details describes one version of a module or a provider. A module has no Docs; a provider has nothing else of its own.

@@ -14,7 +14,7 @@ func TestNotKeptSaysWhatToDo(t *testing.T) {
 	const before = "not kept, and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror "
 	for v, want := range map[modproxy.Ref]string{
 		toy: "registry.example.com/acme/toy@1.0.0",
-		toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
+		toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
 		toy.Address.At(""): "registry.example.com/acme/toy",
 	} {
 		if got := (&modproxy.NotKept{Ref: v}).Error(); got != before+want+")" {
@@ -49,7 +49,7 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 // An error about the package of a provider for a platform does not say what modproxy keeps it as.
 func TestErrorNamesPlatform(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
-	zip := toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})
+	zip := toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})
 	for v, want := range map[modproxy.Ref]string{
 		toy: "package registry.example.com/acme/toy 1.0.0: not found",
 		zip: "package registry.example.com/acme/toy 1.0.0 for linux_amd64: not found",

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Address is a module address: a name in a registry.
+// Address is the address of a module or of a provider in a registry. A provider has no System: its address is
+// hostname/namespace/type, with the type as its Name.
 //
 // Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. What one of
 // them may contain, the other must: see [Address.Folded] and package ledger.
@@ -60,30 +61,31 @@ func (m Address) Folded() Address {
 	return Address{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
 }
 
-// Ref is one version of a module.
+// Ref is one version of a module or provider, or a variant of one.
 type Ref struct {
 	Address
-	Version string // canonical, as [Version.String] prints it; empty stands for every version where that is said
+	Version string // canonical, as [Version.String] prints it; empty for all versions, where a comment says so
+	Variant Variant
 }
 
-// At returns a version of m.
-func (m Address) At(version string) Ref { return Ref{m, version} }
+// Folded returns v with its address in lower case, see [Address.Folded].
+func (v Ref) Folded() Ref { return Ref{v.Address.Folded(), v.Version, v.Variant} }
 
-// String returns the module address, and the version after a blank unless it is empty.
+// String returns the address, a blank and the full version, or the address alone if the version is empty.
 func (v Ref) String() string {
 	if v.Version == "" {
 		return v.Address.String()
 	}
-	return v.Address.String() + " " + v.Version
+	return v.Address.String() + " " + v.FullVersion()
 }
 
-// Shown returns v for people: as String does, but with the platform of what [Ref.OfPlatform] returns.
+// Shown returns v for people: archives with their platform, and other variants as String has them.
 func (v Ref) Shown() string {
-	of, p, ok := v.Platform()
+	p, isArchive := v.Platform()
 	switch {
-	case ok:
-		return of.String() + " for " + p.String()
-	case v.IsSigningKeys():
+	case isArchive:
+		return v.Base().String() + " for " + p.String()
+	case v.Variant.Kind == KeysVariant:
 		return v.Address.String() + " signing keys"
 	}
 	return v.String()

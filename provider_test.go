@@ -30,28 +30,6 @@ func TestProviderAddress(t *testing.T) {
 	}
 }
 
-func TestOfPlatform(t *testing.T) {
-	p := modproxy.NewProvider("registry.example.com", "acme", "toy")
-	linux := modproxy.Platform{OS: "linux", Arch: "amd64"}
-	for _, version := range []string{"1.0.0", "1.0.0-beta.1", "1.0.0+b5", "1.0.0-rc1+b5.x"} {
-		v := p.At(version)
-		made := v.OfPlatform(linux)
-		if of, platform, ok := made.Platform(); !ok || of != v || platform != linux {
-			t.Errorf("%s is for %v of %s, %v", made, platform, of, ok)
-		}
-		if of, _ := made.Origin(); of != v {
-			t.Errorf("the origin of %s is %s", made, of)
-		}
-		if of, _, ok := v.Platform(); ok || of != v {
-			t.Errorf("%s is for a platform", v)
-		}
-	}
-	module := modproxy.Address{Host: "h.example", Namespace: "a", Name: "b", System: "c"}.At("1.0.0")
-	if _, _, ok := module.OfPlatform(linux).Platform(); ok {
-		t.Error("a module is for a platform")
-	}
-}
-
 func TestParseProviderVersions(t *testing.T) {
 	const document = `{"id":"acme/toy","versions":[
 		{"version":"1.0.0","protocols":["5.0"],"platforms":[{"os":"linux","arch":"amd64"},{"os":"../x","arch":"amd64"}],"more":1},

@@ -187,10 +187,8 @@ func NameOf(v modproxy.Ref) Name {
 	if v.Address == (modproxy.Address{}) {
 		return Name{}
 	}
-	if of, p, ok := v.Platform(); ok {
-		return Name{v.Address.String(), of.Version, p.String()}
-	}
-	return Name{Module: v.Address.String(), Version: v.Version}
+	version, platform := v.VersionPlatform()
+	return Name{v.Address.String(), version, platform}
 }
 
 // Shown returns the name for people.
@@ -211,14 +209,16 @@ func (n Name) ShownVersion() string {
 // Parse returns what n names, see [hostname.ParseAddress].
 func (n Name) Parse(host string) (v modproxy.Ref, err error) {
 	if v.Address, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
-		v.Version, err = modproxy.CanonicalVersion(n.Version)
+		var version string
+		version, err = modproxy.CanonicalVersion(n.Version)
+		v = v.At(version)
 	}
 	if err == nil && n.Platform != "" {
 		var p modproxy.Platform
 		if p, err = modproxy.ParsePlatform(n.Platform); err == nil && (n.Version == "" || !v.IsProvider()) {
 			err = fmt.Errorf("%w: only versions of providers have packages for platforms", modproxy.ErrInvalid)
 		}
-		v = v.OfPlatform(p)
+		v = v.ForPlatform(p)
 	}
 	return v, err
 }

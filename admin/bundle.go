@@ -87,7 +87,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 			if _, err := s.Routing.Upstream(v.Address); err != nil {
 				why[err.Error()+": clients do not get what was imported of it"] = true
 			}
-			if _, made := v.Origin(); made != "" && !v.IsProvider() && s.Nested == nil {
+			if !v.IsListed() && !v.IsProvider() && s.Nested == nil {
 				why["rewrite.nested is off: clients do not get the nested sources that were imported"] = true
 			}
 		}

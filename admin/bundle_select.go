@@ -24,7 +24,7 @@ func (s *Server) selected(
 ) ([]modproxy.Ref, error) {
 	sel := &selection{Server: s, refused: refused}
 	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
-		if _, err := sel.add(ctx, modproxy.Address{}, modproxy.Constraint{}.Selects); err != nil {
+		if _, err := sel.add(ctx, modproxy.Address{}, selecting(modproxy.Constraint{})); err != nil {
 			return nil, err
 		}
 	}
@@ -93,28 +93,34 @@ func (s *Server) readable(ctx context.Context, list []modproxy.Ref, refused func
 }
 
 // add adds what is kept of a module, or of all, and is selected. What is made again for the public URL there stays here.
-func (s *selection) add(ctx context.Context, m modproxy.Address, selects func(modproxy.Version) bool) (found bool, err error) {
+func (s *selection) add(ctx context.Context, m modproxy.Address, selects func(modproxy.Ref) bool) (found bool, err error) {
 	for l, err := range s.Cache.List(ctx, m) {
-		version, bad := modproxy.ParseVersion(l.Version)
 		switch {
 		case l.Version == "" && err != nil:
 			return found, err
 		case err != nil:
 			s.refused(l.Ref, err)
-		case bad == nil && !l.Superseded && !l.IsRewritten() && selects(version):
+		case !l.Superseded && l.Variant.Kind != modproxy.RewrittenVariant && selects(l.Ref):
 			found, s.list = true, append(s.list, l.Ref)
 		}
 	}
 	return found, nil
 }
 
+// selecting returns a function that reports whether c selects a version.
+func selecting(c modproxy.Constraint) func(modproxy.Ref) bool {
+	return func(v modproxy.Ref) bool {
+		version, err := modproxy.ParseVersion(v.Version)
+		return err == nil && c.Selects(version)
+	}
+}
+
 // exact adds a version, or what v was made of, and all that was made of that.
 func (s *selection) exact(ctx context.Context, v modproxy.Ref) error {
-	v, _ = v.Origin()
+	v = v.Base()
 	s.list = append(s.list, v)
-	_, err := s.add(ctx, v.Address, func(version modproxy.Version) bool {
-		of, what := v.Address.At(version.String()).Origin()
-		return of == v && what != ""
+	_, err := s.add(ctx, v.Address, func(kept modproxy.Ref) bool {
+		return kept.Base() == v && !kept.IsListed()
 	})
 	return err
 }
@@ -130,7 +136,7 @@ func (s *selection) wanted(ctx context.Context, one Wanted) error {
 			return err
 		}
 	}
-	found, err := s.add(ctx, m, c.Selects)
+	found, err := s.add(ctx, m, selecting(c))
 	if err == nil && !found {
 		s.refused(m.At(""), fmt.Errorf("no version of it is kept that was selected: %s", strings.TrimSpace(m.String()+" "+one.Versions)))
 	}

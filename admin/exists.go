@@ -73,7 +73,7 @@ type existence struct {
 	isExact  bool                        // the decision is about the build that version names, and not about all builds
 	selects  func(modproxy.Version) bool // whether the constraint of the decision selects a version; nil without a constraint
 	selected bool                        // it selects a known version
-	names    map[modproxy.Address]bool    // every module that is known
+	names    map[modproxy.Address]bool   // every module that is known
 	versions []string                    // known ones of modules that about matches
 	module   bool                        // about matches a module that is known
 	exact    bool                        // version is known
@@ -113,8 +113,7 @@ func (x *existence) recorded(ctx context.Context) error {
 	}
 	for l := range x.Cache.List(ctx, modproxy.Address{}) { // what cannot be read names nothing
 		if l.Address != (modproxy.Address{}) {
-			v, _ := l.Origin()
-			x.see(v)
+			x.see(l.Base())
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 	other.Gate.Use(rules)
 	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
 	return done, s.walk(ctx, other.Gate, in.Groups, in.Starts, func(f closure.Found) {
-		if _, made := f.Module.Origin(); f.Kind == closure.Ready || f.Kind == closure.Chosen && made != "" {
+		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
 			return // the verdict about what it was made of is told
 		}
 		out := Foreseen{Name: NameOf(f.Module), Client: f.Client, Source: f.Source}

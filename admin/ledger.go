@@ -26,14 +26,11 @@ type Query struct {
 func (q Query) choose() (func(modproxy.Ref) bool, error) {
 	wanted, err := q.choice()
 	return func(v modproxy.Ref) bool {
-		release, _, _ := v.Platform() // which has its packages with it
-		v, release, wanted := folded(v), folded(release), folded(wanted)
-		return q.Name == (Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || release == wanted)
+		v, wanted := v.Folded(), wanted.Folded()
+		isOf := v.IsArchive() && v.Base() == wanted // a release comes with its archives
+		return q.Name == (Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
 	}, err
 }
-
-// folded returns what all spellings of v have in common, as the ledger compares them.
-func folded(v modproxy.Ref) modproxy.Ref { return v.Address.Folded().At(v.Version) }
 
 // Record is a record of the ledger, and whether it counts.
 type Record struct {
@@ -71,13 +68,13 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 	}
 	mixed := map[modproxy.Ref]bool{} // what has a spelling that is not in lower case
 	for v := range last {
-		if f := folded(v); f != v {
+		if f := v.Folded(); f != v {
 			mixed[f] = true
 		}
 	}
 	for v, i := range last {
 		list[i].Counts = true
-		if mixed[folded(v)] {
+		if mixed[v.Folded()] {
 			counts, err := s.Ledger.Lookup(ctx, v)
 			if err != nil {
 				return nil, err
@@ -213,13 +210,13 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 	if spellings, out.Offered, err = s.offered(ctx, &rec); err != nil {
 		return out, err
 	}
-	switch _, _, isZip := v.Platform(); {
+	switch {
 	case in.Key != "":
 		rec.Facts.Keys = before.Keys.With(rec.Facts.Keys)
 		rec.Sum = rec.Facts.Keys.Record(v.Address).Sum
-	case v.IsSigningKeys():
+	case v.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
-	case isZip:
+	case v.IsArchive():
 		err = fmt.Errorf("%w: %s is what its release says: accept that", modproxy.ErrInvalid, v.Shown())
 	case v.IsProvider() && !out.Offered:
 		err = fmt.Errorf("%w: no upstream has offered %s as %s, so it is not known which packages that has", modproxy.ErrInvalid, v.Shown(), in.Sum)
@@ -254,7 +251,7 @@ func (s *Server) acceptForNamespace(ctx context.Context, in Acceptance, namespac
 		return out, err
 	}
 	concerns := func(v modproxy.Ref) bool {
-		return v.IsSigningKeys() && v.Host == of.Host && v.Namespace == of.Namespace
+		return v.Variant.Kind == modproxy.KeysVariant && v.Host == of.Host && v.Namespace == of.Namespace
 	}
 	counts, sources := map[modproxy.Address]ledger.Record{}, map[modproxy.Address]modproxy.Source{}
 	for rec, err := range s.Ledger.All(ctx) {
@@ -302,7 +299,7 @@ func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.Ref]bool, ok bool, err error) {
 	wanted, spellings := rec.Subdir, map[modproxy.Ref]bool{rec.Ref: true}
 	see := func(v modproxy.Ref, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {
-		fits := folded(v) == folded(rec.Ref) && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
+		fits := v.Folded() == rec.Ref.Folded() && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
 		if fits {
 			rec.Source, rec.Facts, ok = source, facts, true
 		}
@@ -312,7 +309,7 @@ func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map
 		if err != nil {
 			return nil, false, err
 		}
-		if folded(was.Ref) == folded(rec.Ref) {
+		if was.Ref.Folded() == rec.Ref.Folded() {
 			spellings[was.Ref] = true
 		}
 		see(was.Ref, was.Sum, was.Subdir, was.Source, was.Facts)

@@ -24,8 +24,8 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 	switch f.Kind {
 	case closure.Chosen:
 		m.mu.Lock()
-		if _, met := m.known[keyOf(f.Module)]; !met {
-			m.known[keyOf(f.Module)] = false
+		if _, met := m.known[f.Module.Folded()]; !met {
+			m.known[f.Module.Folded()] = false
 			m.so.Left++
 		}
 		m.mu.Unlock()

@@ -32,7 +32,7 @@ type mirrorRun struct {
 	so      Mirrored
 	known   map[modproxy.Ref]bool            // by folded version: whether it is done; and modules
 	brought map[modproxy.Ref]MirroredPackage // what registry gave
-	waiting map[modproxy.Address]bool                   // folded: to start from, and not asked for yet
+	waiting map[modproxy.Address]bool        // folded: to start from, and not asked for yet
 	told    map[modproxy.Ref]bool            // those of them that were told
 	notes   map[string]*note
 }
@@ -208,7 +208,7 @@ func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
 	if err != nil {
 		return err
 	}
-	of, _ := v.Origin() // with which comes what was made of it
+	of := v.Base() // with which comes what was made of it
 	p, err := watched{m.registry, m}.Package(ctx, of)
 	if err != nil {
 		return err
@@ -252,13 +252,11 @@ func (m *mirrorRun) count(change func(*Mirrored)) {
 func (m *mirrorRun) done(v modproxy.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was, met := m.known[keyOf(v)]; met && !was && v.Version != "" {
-		m.known[keyOf(v)] = true
+	if was, met := m.known[v.Folded()]; met && !was && v.Version != "" {
+		m.known[v.Folded()] = true
 		m.so.Left--
 	}
 }
-
-func keyOf(v modproxy.Ref) modproxy.Ref { return v.Folded().At(v.Version) }
 
 func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
 	select {
@@ -332,7 +330,7 @@ func (w watched) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Ve
 	w.run.mu.Lock()
 	defer w.run.mu.Unlock()
 	delete(w.run.waiting, m.Folded())
-	if key := keyOf(m.At("")); err == nil && !w.run.known[key] {
+	if key := m.Folded().At(""); err == nil && !w.run.known[key] {
 		w.run.known[key] = true
 		w.run.so.Asked++
 	}
@@ -347,7 +345,7 @@ func (w watched) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locatio
 // Package implements [modproxy.Registry].
 func (w watched) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := w.Next.Package(ctx, v)
-	if _, made := v.Origin(); err == nil && made == "" && !v.IsProvider() && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
+	if err == nil && v.IsListed() && !v.IsProvider() && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
 		if err = w.run.server.Nested.Bring(ctx, v); err != nil {
 			p.Close()
 		}

@@ -110,9 +110,7 @@ func (s *Server) gone(ctx context.Context, unlisted func(modproxy.Ref) bool) (ke
 		if err != nil {
 			return nil, err
 		}
-		_, made := rec.Origin() // which is made again with what it was made of
-		_, _, isZip := rec.Platform()
-		if (made == "" || isZip) && unlisted(rec.Ref) {
+		if (rec.IsListed() || rec.IsArchive()) && unlisted(rec.Ref) { // other variants come with their version
 			keys = append(keys, cache.RefOf(rec.Ref).Key)
 		}
 	}
@@ -230,8 +228,7 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 		if err != nil && l.Version == "" {
 			return nil, err
 		}
-		of, _, _ := l.Platform()
-		if !l.Lost && l.Address == v.Address && (v.Version == "" || l.Version == v.Version || of.Version == v.Version) {
+		if !l.Lost && l.Address == v.Address && (v.Version == "" || l.Ref == v || l.IsArchive() && l.Base() == v) {
 			all = append(all, cache.Discarded{Kept: l.Kept})
 		}
 	}

@@ -130,7 +130,7 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *Pending) error
 	p.Sum, p.Source = rec.Sum, rec.Source
 	var kept *cache.Kept
 	for l, err := range s.Cache.List(ctx, v.Address) {
-		if err == nil && l.Version == v.Version && !l.Lost && !l.Superseded {
+		if err == nil && l.Ref == v && !l.Lost && !l.Superseded {
 			kept = &l.Kept
 		}
 	}

@@ -24,7 +24,7 @@ const (
 
 // What names are of is in them, for programs and for people, and never what modproxy has made of it.
 func TestNamesOfProviders(t *testing.T) {
-	zip := toy.At("1.0.0").OfPlatform(linux)
+	zip := toy.At("1.0.0").ForPlatform(linux)
 	for v, want := range map[modproxy.Ref]struct {
 		name  admin.Name
 		shown string
@@ -65,7 +65,7 @@ func TestAcceptOfProviders(t *testing.T) {
 	signing.Time = when
 	must(t, book.Add(t.Context(), signing))
 	must(t, book.Add(t.Context(), ledger.Record{Ref: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
-	must(t, book.Add(t.Context(), ledger.Record{Ref: one.OfPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: one.ForPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
 	must(t, book.AddDrift(t.Context(), ledger.Drift{
 		Ref: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
 	}))
@@ -74,7 +74,7 @@ func TestAcceptOfProviders(t *testing.T) {
 
 	for _, bad := range []admin.Acceptance{
 		{Name: admin.NameOf(one), Sum: ledgertest.Sum("c"), Reason: "never offered"},
-		{Name: admin.NameOf(one.OfPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
+		{Name: admin.NameOf(one.ForPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
 		{Name: admin.NameOf(toy.SigningKeys()), Sum: ledgertest.Sum("c"), Reason: "keys by their sum"},
 		{Name: admin.NameOf(one), Key: newKey, Reason: "a key of a version"},
 		{Name: admin.NameOf(vpc.At("")), Key: newKey, Reason: "a key of a module"},

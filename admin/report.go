@@ -60,7 +60,7 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
 	byName := func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) }
 	for _, v := range slices.SortedFunc(maps.Keys(kept), byName) {
-		if _, made := v.Origin(); made != "" {
+		if !v.IsListed() {
 			continue // the verdict about what it was made of holds
 		}
 		verdict, err := other.Gate.Decide(ctx, v)

@@ -69,13 +69,12 @@ func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []stri
 
 // versionOf returns the version that a record is about, of a provider without the platform.
 func versionOf(r modproxy.Record) modproxy.Ref {
-	v, _ := r.Origin()
-	return v
+	return r.Base()
 }
 
 // contentOf returns what two records have in common if they are about the same content.
 func contentOf(r modproxy.Record) (all []string) {
-	if _, variant := r.Origin(); r.IsRecordOnly() || variant != "" && !r.IsProvider() { // such as a source that a package calls
+	if r.IsRecordOnly() || r.IsModuleVariant() { // such as a source that a package calls
 		return nil
 	}
 	subdir := cmp.Or(r.Subdir, ".")

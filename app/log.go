@@ -46,7 +46,7 @@ func (a *App) logEvent(kind any, name string, v modproxy.Ref, err error, fields 
 		return
 	}
 	of := admin.NameOf(v)
-	if v.IsSigningKeys() {
+	if v.Variant.Kind == modproxy.KeysVariant {
 		of.Version = of.ShownVersion()
 	}
 	entry.Write(append([]zap.Field{

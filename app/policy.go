@@ -232,7 +232,7 @@ func (a *App) use(rules *policy.Rules) {
 func (a *App) observePolicy(e policy.Event) {
 	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
-		of, _ := e.Waits.Origin() // which is what is approved
+		of := e.Waits.Base() // which is what is approved
 		a.pending.See(of, e.Asker)
 	}
 	if e.Audit {

@@ -108,7 +108,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		a.nested = &nested.Registry{
 			Next: a.Cache, Ledger: a.Ledger, Reader: a.reader, Sources: sources, URL: url, Scratch: scratch, Limits: anyLimits, Observer: a,
 		}
-		layer, at = a.nested, nested.At(url)
+		layer, at = a.nested, nested.Base(url)
 	}
 	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, ListDenied: true, Observe: a.observePolicy}
 	a.counts = &downloads.Registry{Records: a.Store.Records, Observer: a}
@@ -122,7 +122,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	if locked == nil { // else no count could be recorded
 		a.counts.Next, a.Registry = a.Registry, a.counts
 	}
-	a.Registry = &rewrite.Registry{Next: a.Registry, At: at}
+	a.Registry = &rewrite.Registry{Next: a.Registry, Base: at}
 	return a.newAuth(ctx)
 }
 

@@ -29,7 +29,7 @@ type Served struct {
 func Suggest(served []Served, bounds bool) ([]byte, error) {
 	conditions := map[modproxy.Address]map[string][]modproxy.Version{} // by folded module and the lines of a rule
 	exact := map[modproxy.Address]bool{}                               // by folded module
-	locks := map[string]bool{}                                        // rules about lock files
+	locks := map[string]bool{}                                         // rules about lock files
 	for _, v := range served {
 		version, err := modproxy.ParseVersion(v.Version)
 		if err != nil {

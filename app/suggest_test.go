@@ -50,7 +50,7 @@ func TestSuggest(t *testing.T) {
 		for range r.Intn(12) {
 			v := module().At(pick("1.0.0", "1.2.3", "1.10.0", "2.0.0-rc1", "2.0.0-rc.2", "1.2.3+build.7", "0.0.1-alpha+b"))
 			served = append(served, v)
-			has[v.Folded()] = true
+			has[v.Address.Folded()] = true
 		}
 		bounds := r.Intn(2) == 0
 		text, err := app.Suggest(plainly(served), bounds)

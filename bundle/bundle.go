@@ -110,10 +110,7 @@ type Package struct {
 
 // isZip reports whether p is the package of providers for one platform.
 func (p Package) isZip() bool {
-	return !slices.ContainsFunc(p.Versions, func(v Version) bool {
-		_, _, isZip := v.Platform()
-		return !isZip
-	})
+	return !slices.ContainsFunc(p.Versions, func(v Version) bool { return !v.IsArchive() })
 }
 
 // Facts are what is known about the versions of a package, in the order of the index.
@@ -143,7 +140,8 @@ func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 func (v *Version) UnmarshalText(text []byte) (err error) {
 	address, version, _ := strings.Cut(string(text), " ")
 	if v.Address, err = hostname.ParseAddress(address, ""); err == nil {
-		v.Version, err = modproxy.CanonicalVersion(version)
+		version, err = modproxy.CanonicalVersion(version)
+		v.Ref = v.At(version)
 	}
 	if err == nil && v.String() != string(text) {
 		err = fmt.Errorf("%w: version %.200q", modproxy.ErrInvalid, text)

@@ -36,11 +36,11 @@ type Export struct {
 	manifest Manifest
 	index    Index
 	facts    []*Facts
-	texts    [][]byte                               // of facts
-	groups   map[content]int                        // in facts, by the package
-	before   map[Version]*Before                    // what the chain has carried
+	texts    [][]byte                                // of facts
+	groups   map[content]int                         // in facts, by the package
+	before   map[Version]*Before                     // what the chain has carried
 	lists    map[modproxy.Address]*modproxy.Versions // of the module that is being collected
-	has      map[modproxy.Ref]bool        // what is in the bundle, or was in one before
+	has      map[modproxy.Ref]bool                   // what is in the bundle, or was in one before
 }
 
 // content is what versions share that are one package of a bundle. The same bytes are one content as a module, and another as the
@@ -117,7 +117,7 @@ func concerns(d modproxy.Decision, modules map[modproxy.Address]bool) bool {
 // releasesFirst orders releases of providers before everything else.
 func releasesFirst(a, b modproxy.Ref) int {
 	rank := func(v modproxy.Ref) int {
-		if _, _, isZip := v.Platform(); v.IsProvider() && !isZip {
+		if v.IsProvider() && !v.IsArchive() {
 			return 0
 		}
 		return 1
@@ -150,7 +150,7 @@ func (e *Export) since() error {
 
 // add puts a version into the bundle, or returns why not.
 func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
-	if release, _, isZip := v.Platform(); isZip && !e.has[release] {
+	if v.IsArchive() && !e.has[v.Base()] {
 		return fmt.Errorf("%w: its release is not exported", modproxy.ErrNotFound)
 	}
 	p, err := e.Registry.Package(ctx, v)
@@ -176,14 +176,14 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 		}
 		e.lists = map[modproxy.Address]*modproxy.Versions{v.Address: list}
 	}
-	if entry, ok := list.Find(v.Version); ok {
+	if entry, ok := list.Find(v.FullVersion()); ok {
 		f.Listed = entry.Entry
 	}
 	sight, err := e.Sights.Sight(ctx, v.Address)
 	if err != nil {
 		return err
 	}
-	if seen, ok := sight.Of(v.Version); ok {
+	if seen, ok := sight.Of(v.FullVersion()); ok {
 		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Met), seen.Published
 	}
 	is := content{p.Digest, p.Sum}

@@ -28,17 +28,14 @@ type member struct {
 }
 
 func (m member) version() modproxy.Ref { return m.Versions[m.i].Ref }
-func (m member) number() int64                   { return m.Facts.Versions[m.i].Number }
-
-// folded returns what all spellings of v have in common.
-func folded(v modproxy.Ref) modproxy.Ref { return v.Address.Folded().At(v.Version) }
+func (m member) number() int64         { return m.Facts.Versions[m.i].Number }
 
 // groupKey names the group that v belongs to, or that it waits for.
 func groupKey(v modproxy.Ref) modproxy.Ref {
 	if v.IsProvider() {
 		return v.Address.At("")
 	}
-	return folded(v)
+	return v.Folded()
 }
 
 // groups returns the groups of an index.
@@ -46,7 +43,7 @@ func groups(index *Index) map[modproxy.Ref]*group {
 	mixed := map[modproxy.Ref]bool{} // versions with a spelling that is not in lower case
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
-			if f := folded(v.Ref); f != v.Ref {
+			if f := v.Ref.Folded(); f != v.Ref {
 				mixed[f] = true
 			}
 		}
@@ -55,7 +52,7 @@ func groups(index *Index) map[modproxy.Ref]*group {
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
 			key := groupKey(v.Ref)
-			if _, _, isZip := v.Platform(); isZip || !v.IsProvider() && !mixed[key] {
+			if v.IsArchive() || !v.IsProvider() && !mixed[key] {
 				continue
 			}
 			g := all[key]
@@ -73,8 +70,7 @@ func groups(index *Index) map[modproxy.Ref]*group {
 // groupOf returns the group that decides on a version, or nil, and whether the version is one of it. If not, it waits for the group.
 func (x *imports) groupOf(m member) (g *group, decides bool) {
 	v := m.version()
-	_, _, isZip := v.Platform()
-	return x.groups[groupKey(v)], !isZip
+	return x.groups[groupKey(v)], !v.IsArchive()
 }
 
 // arrive notes that t was read, and returns of each version whether all of its group was. The reader of the bundle calls it.

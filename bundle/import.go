@@ -75,10 +75,8 @@ type Item struct {
 
 // ItemOf returns the item of a version.
 func ItemOf(v modproxy.Ref, state State, reason string) Item {
-	if of, p, ok := v.Platform(); ok {
-		return Item{v.Address.String(), of.Version, p.String(), state, reason}
-	}
-	return Item{Module: v.Address.String(), Version: v.Version, State: state, Reason: reason}
+	version, platform := v.VersionPlatform()
+	return Item{v.Address.String(), version, platform, state, reason}
 }
 
 // imports is an import under way.
@@ -216,13 +214,13 @@ func (x *imports) learn(e *Entry, i int) {
 	if x.seen[v.Address] == nil {
 		x.seen[v.Address] = map[string]modproxy.VersionSight{}
 	}
-	x.seen[v.Address][v.Version] = e.sight(i)
+	x.seen[v.Address][v.FullVersion()] = e.sight(i)
 }
 
 // list adds the entry of a version in the registry's document to listed. What was made of one has none.
 func (e *Entry) list(i int, listed map[modproxy.Address][]modproxy.Listed) {
 	v := e.Versions[i]
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return
 	}
 	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings do not fail

@@ -39,7 +39,7 @@ func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 	must(s.t, s.cache.Keep(s.t.Context(), v, p))
 	for platform, zip := range zips {
 		digest := modproxy.Digest(sha256.Sum256([]byte(zip)))
-		s.keepAs(v.OfPlatform(platform), &modproxy.Package{
+		s.keepAs(v.ForPlatform(platform), &modproxy.Package{
 			ReadSeekCloser: nopCloser{bytes.NewReader([]byte(zip))}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
 		}, modproxy.Facts{})
 	}
@@ -101,7 +101,7 @@ func TestReleasesFirst(t *testing.T) {
 	a.keepShared("1.0.0", "PK beside")
 	var order []bool
 	for _, p := range a.head(a.export(nil)).Index.Packages {
-		_, _, isZip := p.Versions[0].Platform()
+		isZip := p.Versions[0].IsArchive()
 		order = append(order, isZip)
 	}
 	if !slices.Equal(order, []bool{false, false, true, true}) {

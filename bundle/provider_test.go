@@ -38,7 +38,7 @@ func (s *side) keepProvider(v modproxy.Ref) {
 	defer p.Close()
 	s.keepAs(v, p, facts)
 	digest := modproxy.Digest(sha256.Sum256(zip))
-	s.keepAs(v.OfPlatform(platform), &modproxy.Package{
+	s.keepAs(v.ForPlatform(platform), &modproxy.Package{
 		ReadSeekCloser: nopCloser{bytes.NewReader(zip)}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
 	}, modproxy.Facts{})
 }
@@ -112,12 +112,12 @@ func twoKeys(t *testing.T) (a *side, keys []modproxy.Keys) {
 		p, err := client.Package(t.Context(), v)
 		must(t, err)
 		defer p.Close()
-		zip, err := client.Package(t.Context(), v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}))
+		zip, err := client.Package(t.Context(), v.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}))
 		must(t, err)
 		defer zip.Close()
 		keys = append(keys, p.Facts.Keys)
 		a.keepAs(v, p, p.Facts)
-		a.keepAs(v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}), zip, zip.Facts)
+		a.keepAs(v.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}), zip, zip.Facts)
 	}
 	return a, keys
 }
@@ -183,26 +183,26 @@ func TestOpenProvider(t *testing.T) {
 			"those of a key", whole, bundle.Releases{Signers: signedBy("0123456789ABCDEF0123456789ABCDEF01234567"), Unsigned: all{}},
 			modproxy.ErrDenied, modproxy.ErrDenied,
 		},
-		{"no release", a.export(a.head(first), v, v.OfPlatform(linux)), bundle.Releases{Unsigned: all{}}, modproxy.ErrNotFound, modproxy.ErrInvalid},
+		{"no release", a.export(a.head(first), v, v.ForPlatform(linux)), bundle.Releases{Unsigned: all{}}, modproxy.ErrNotFound, modproxy.ErrInvalid},
 	} {
 		r, err := bundle.Open(bytes.NewReader(c.file), int64(len(c.file)), a.trust(a), c.releases)
 		must(t, err)
-		for v, want := range map[modproxy.Ref]error{v: c.release, v.OfPlatform(linux): c.zip} {
+		for v, want := range map[modproxy.Ref]error{v: c.release, v.ForPlatform(linux): c.zip} {
 			if p, err := r.Package(t.Context(), v); !errors.Is(err, want) {
 				t.Errorf("%s: %s: %v, %v; want %v", c.name, v, p, err, want)
 			}
 		}
 	}
-	forged := forge(t, a, a.export(nil, v, v.OfPlatform(linux)), func(l *lie) {
+	forged := forge(t, a, a.export(nil, v, v.ForPlatform(linux)), func(l *lie) {
 		for i, p := range l.index.Packages {
-			if _, _, isZip := p.Versions[0].Platform(); isZip {
+			if p.Versions[0].IsArchive() {
 				l.packages[i] = []byte("PK of nobody")
 			}
 		}
 	})
 	r, err := bundle.Open(bytes.NewReader(forged), int64(len(forged)), a.trust(a), bundle.Releases{Unsigned: all{}})
 	must(t, err)
-	if p, err := r.Package(t.Context(), v.OfPlatform(linux)); !errors.Is(err, modproxy.ErrChanged) {
+	if p, err := r.Package(t.Context(), v.ForPlatform(linux)); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("another package than that of its release: %v, %v", p, err)
 	}
 }

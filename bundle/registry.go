@@ -107,12 +107,12 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
 	first := map[modproxy.Ref]modproxy.Ref{}
 	for v, number := range numbers {
-		if f, known := first[folded(v)]; !known || number < numbers[f] {
-			first[folded(v)] = v
+		if f, known := first[v.Folded()]; !known || number < numbers[f] {
+			first[v.Folded()] = v
 		}
 	}
 	for v, h := range r.held {
-		counts := r.held[first[folded(v)]].record
+		counts := r.held[first[v.Folded()]].record
 		if h.record.Is(counts.Sum, counts.Subdir) {
 			continue
 		}
@@ -125,7 +125,7 @@ func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
 func (r *Registry) add(e *Entry, i int, open func() io.ReadSeekCloser, check func() error) {
 	v := e.Versions[i].Ref
 	r.held[v] = &held{e.pack(i), e.Records[i], open, check}
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return // it is as old as what it was made of
 	}
 	m := v.Address.Folded()
@@ -185,7 +185,7 @@ func (r *Registry) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package
 		err = r.checkZip(v, h)
 	}
 	if err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: err}
 	}
 	p := h.pkg
 	p.ReadSeekCloser = h.open()
@@ -194,11 +194,11 @@ func (r *Registry) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package
 
 // checkZip returns an error if v is the package of a provider for one platform, and its release is not taken or has another there.
 func (r *Registry) checkZip(v modproxy.Ref, h *held) error {
-	of, platform, isZip := v.Platform()
+	platform, isZip := v.Platform()
 	if !isZip {
 		return nil
 	}
-	release := r.held[of]
+	release := r.held[v.Base()]
 	if release == nil {
 		return wrong("its release is not in the bundle")
 	}
@@ -221,7 +221,7 @@ func (r *Registry) find(op string, v modproxy.Ref) (*held, error) {
 }
 
 func absent(op string, v modproxy.Ref) error {
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.Version, Err: fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound)}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound)}
 }
 
 // Lookup returns the record of a version. The error is [fs.ErrNotExist] when the bundle does not bring it.

@@ -49,10 +49,11 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 // checkRelease returns an error if a record is about a package for one platform and the recorded release does not have it, or no
 // release is recorded. The error names what brings the release.
 func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
-	of, platform, isZip := rec.Platform()
+	platform, isZip := rec.Platform()
 	if !isZip {
 		return nil
 	}
+	of := rec.Base()
 	recorded, err := x.Ledger.Lookup(ctx, of)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, why := x.findRelease(of)

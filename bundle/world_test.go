@@ -117,7 +117,7 @@ func (w *world) withoutRelease(b []byte) []byte {
 	return forge(w.near.t, w.near, b, func(l *lie) {
 		for i, p := range l.index.Packages {
 			v := p.Versions[0]
-			if _, _, isZip := v.Platform(); v.IsProvider() && !isZip && len(p.Versions) == 1 && len(l.facts) > 1 {
+			if v.IsProvider() && !v.IsArchive() && len(p.Versions) == 1 && len(l.facts) > 1 {
 				w.seen["a bundle without a release"]++
 				l.facts, l.packages, l.index.Packages = slices.Delete(l.facts, i, i+1), slices.Delete(l.packages, i, i+1), slices.Delete(l.index.Packages, i, i+1)
 				return
@@ -239,9 +239,9 @@ func (w *world) follow(far *side, i bundle.Item) {
 		}
 	case export != nil:
 		w.seen["export, and import that"]++
-		v := slices.IndexFunc(w.near.kept(), func(v modproxy.Ref) bool { return v.Address.String() == export[1] && v.Version == export[2] })
+		v := slices.IndexFunc(w.near.kept(), func(v modproxy.Ref) bool { return v.Address.String() == export[1] && v.FullVersion() == export[2] })
 		release := w.near.kept()[v]
-		selected := slices.DeleteFunc(w.near.kept(), func(v modproxy.Ref) bool { of, _, _ := v.Platform(); return of != release })
+		selected := slices.DeleteFunc(w.near.kept(), func(v modproxy.Ref) bool { return v != release && (!v.IsArchive() || v.Base() != release) })
 		if also := w.take(far, w.near.export(nil, selected...)); len(also) > 0 {
 			t.Fatalf("advised by %+v: %+v", i, also)
 		}

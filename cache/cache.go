@@ -143,7 +143,7 @@ func (r *Registry) start() {
 
 // fetches returns those that k is one of.
 func (r *Registry) fetches(k key) *fetches[key, *Kept] {
-	if _, _, isZip := k.Platform(); isZip {
+	if k.IsArchive() {
 		return &r.zips
 	}
 	return &r.packages
@@ -197,8 +197,7 @@ func (r *Registry) Forget(v modproxy.Ref) {
 // concerns reports whether what is done with v is done with what is kept as kept: an empty version stands for every version of
 // its module, and the release of a provider for its packages for all platforms, too.
 func concerns(v, kept modproxy.Ref) bool {
-	of, _, _ := kept.Platform()
-	return kept.Address == v.Address && (v.Version == "" || kept.Version == v.Version || of.Version == v.Version)
+	return kept.Address == v.Address && (v.Version == "" || kept == v || kept.IsArchive() && kept.Base() == v)
 }
 
 // Kind says what an [Event] tells. It is fit for the name of a metric's label.
@@ -250,14 +249,14 @@ func (k key) ref() store.Ref {
 	if k.Version == "" {
 		return store.Ref{Kind: VersionsKind, Key: name}
 	}
-	return store.Ref{Kind: PackageKind, Key: name + "/" + k.Version}
+	return store.Ref{Kind: PackageKind, Key: name + "/" + k.FullVersion()}
 }
 
 func (k key) registry() string  { return k.Host }
 func (k key) publisher() string { return k.Host + "/" + k.Namespace }
 
 func (k key) event(kind Kind, took time.Duration, err error) Event {
-	return Event{Kind: kind, Module: k.Address, Version: k.Version, Duration: took, Err: err}
+	return Event{Kind: kind, Module: k.Address, Version: k.FullVersion(), Duration: took, Err: err}
 }
 
 // wrap adds the question to err, unless a layer below has.
@@ -265,7 +264,7 @@ func (k key) wrap(op string, err error) error {
 	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: k.Address, Version: k.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: k.Address, Version: k.FullVersion(), Err: err}
 }
 
 // notKept returns the error for a package that is not kept while nobody is asked.

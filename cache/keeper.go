@@ -59,7 +59,7 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest
 		return err
 	}
 	sum := modproxy.NewSum(d)
-	if _, _, isZip := p.Ref.Platform(); !isZip {
+	if !p.Ref.IsArchive() {
 		sum, err = k.Sum(blob)
 	}
 	if err == nil && sum != p.Sum {
@@ -81,7 +81,7 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 	}
 	packages, zips := map[modproxy.Sum][]modproxy.Record{}, map[modproxy.Sum][]modproxy.Record{}
 	for _, rec := range last {
-		if _, _, isZip := rec.Platform(); isZip {
+		if rec.IsArchive() {
 			zips[rec.Sum] = append(zips[rec.Sum], rec)
 		} else {
 			packages[rec.Sum] = append(packages[rec.Sum], rec)
@@ -130,8 +130,8 @@ func agrees(ctx context.Context, l Ledger, p *Kept) error {
 	case counts.Ref != p.Ref:
 		return fmt.Errorf("%w: recorded as %s", fs.ErrNotExist, counts.Ref)
 	}
-	if release, platform, isZip := p.Platform(); isZip { // another release may have been accepted since
-		of, err := l.Lookup(ctx, release)
+	if platform, isZip := p.Platform(); isZip { // another release may have been accepted since
+		of, err := l.Lookup(ctx, p.Base())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

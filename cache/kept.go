@@ -19,14 +19,14 @@ import (
 // Kept is a package that is kept. Its record has the Subdir and the Facts for a proxy that has lost its ledger.
 type Kept struct {
 	modproxy.Ref `json:"-"`
-	Digest                 modproxy.Digest `json:"-"`
-	Sum                    modproxy.Sum    `json:"sum"`
-	Size                   int64           `json:"size"`             // bytes
-	Fetched                time.Time       `json:"fetched"`          // the package's time, or when it was fetched
-	Notes                  string          `json:"notes,omitempty"`  // the package's
-	Subdir                 string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
-	Source                 modproxy.Source `json:"-"`                // of the ledger
-	Facts                  modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
+	Digest       modproxy.Digest `json:"-"`
+	Sum          modproxy.Sum    `json:"sum"`
+	Size         int64           `json:"size"`             // bytes
+	Fetched      time.Time       `json:"fetched"`          // the package's time, or when it was fetched
+	Notes        string          `json:"notes,omitempty"`  // the package's
+	Subdir       string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
+	Source       modproxy.Source `json:"-"`                // of the ledger
+	Facts        modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
 
 	arrival modproxy.Arrival // nil, or it still comes and has no Facts
 }
@@ -234,8 +234,9 @@ func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listi
 					versions, _ = r.versions.glance(ctx, keyOf(of))
 				}
 				if versions != nil {
-					release, _, _ := p.Ref.Platform()
-					l.Unlisted = versions.kept.unlisted[release.Version]
+					if p.IsListed() || p.IsArchive() {
+						l.Unlisted = versions.kept.unlisted[p.Version]
+					}
 				}
 				blob, err := r.Store.Stat(ctx, p.Digest)
 				l.Used, l.Lost = blob.Used, lost(err)

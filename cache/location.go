@@ -149,7 +149,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)
-		if _, what := k.Origin(); what == "" { // else nobody lists it
+		if k.IsListed() { // else nobody lists it
 			r.versions.outdate(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 		}
 	case errors.Is(err, modproxy.ErrNotFound):

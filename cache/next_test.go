@@ -36,12 +36,12 @@ type script struct {
 	err     error         // for all three questions
 	delay   time.Duration // before an answer, unless the context ends
 	subdir  string
-	content []byte                                                    // of every package
-	sum     modproxy.Sum                                              // empty: made from content
-	fetched func()                                                    // in the middle of every package
-	pack    error                                                     // for Package
+	content []byte                                          // of every package
+	sum     modproxy.Sum                                    // empty: made from content
+	fetched func()                                          // in the middle of every package
+	pack    error                                           // for Package
 	receive func(ctx context.Context, v modproxy.Ref) error // a package; nil: it is there at once
-	at      error                                                     // for PackageAt; nil: content is there
+	at      error                                           // for PackageAt; nil: content is there
 }
 
 func (n *next) change(f func(n *next)) {

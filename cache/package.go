@@ -123,7 +123,7 @@ func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
 	if errors.Is(err, modproxy.ErrNotFound) {
 		r.gone.Add(k, true, goneFor, 0)
 		r.versions.outdate(keyOf(k.Address), func(l *listing) bool {
-			_, unlisted := l.unlisted[k.Version]
+			_, unlisted := l.unlisted[k.FullVersion()]
 			return !unlisted
 		})
 	}
@@ -174,7 +174,7 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err e
 		}
 	}
 	kept, err = r.keep(ctx, k, p)
-	if _, what := k.Origin(); err == nil && what == "" { // else nobody lists it
+	if err == nil && k.IsListed() { // else nobody lists it
 		r.versions.outdate(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 	}
 	return kept, err

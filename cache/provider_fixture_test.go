@@ -88,7 +88,7 @@ func (n *providers) Location(context.Context, modproxy.Ref) (modproxy.Location, 
 }
 
 func (n *providers) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	_, _, isZip := v.Platform()
+	isZip := v.IsArchive()
 	if !isZip {
 		n.ask("release")
 		n.mu.Lock()
@@ -268,7 +268,7 @@ func (f *providerFixture) restart(t *testing.T) {
 
 // read reads the zip archive of a version for linux as a client does that may follow it.
 func (f *providerFixture) read(ctx context.Context, version string) ([]byte, error) {
-	p, err := f.Package(modproxy.WithArrival(ctx), toy.At(version).OfPlatform(linux))
+	p, err := f.Package(modproxy.WithArrival(ctx), toy.At(version).ForPlatform(linux))
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func (f *providerFixture) fetch(t *testing.T, version string, platforms ...modpr
 
 func ofPlatforms(version string, platforms []modproxy.Platform) (list []modproxy.Ref) {
 	for _, p := range platforms {
-		list = append(list, toy.At(version).OfPlatform(p))
+		list = append(list, toy.At(version).ForPlatform(p))
 	}
 	return list
 }

@@ -58,7 +58,7 @@ type numbersKey struct {
 
 // ref has the block before the version, so that all versions of a block are listed together.
 func (k numbersKey) ref() store.Ref {
-	return store.Ref{Kind: NumbersKind, Key: blockPrefix(k.Host, k.block) + k.Namespace + "/" + k.Name + "/" + k.Version}
+	return store.Ref{Kind: NumbersKind, Key: blockPrefix(k.Host, k.block) + k.Namespace + "/" + k.Name + "/" + k.FullVersion()}
 }
 
 func blockPrefix(host string, block uint64) string {

@@ -287,9 +287,8 @@ func (r listings) recorded(ctx context.Context, m modproxy.Address, skip map[str
 		if err != nil {
 			return list, err
 		}
-		_, what := rec.Origin()
 		_, gone := r.gone.Get(key{rec.Ref})
-		if what != "" || gone || rec.Source.URL == "" || skip[rec.Version] {
+		if !rec.IsListed() || gone || rec.Source.URL == "" || skip[rec.Version] {
 			continue
 		}
 		h := &holding{version: rec.Version}
@@ -311,8 +310,8 @@ func (r listings) recorded(ctx context.Context, m modproxy.Address, skip map[str
 func (r listings) holdings(ctx context.Context, m modproxy.Address, close bool, skip map[string]bool) (list []*holding, err error) {
 	of := map[string]*holding{}
 	for p, err := range r.all(ctx, m) {
-		release, platform, isZip := p.Ref.Platform()
-		if skip[release.Version] || isZip && of[release.Version] == nil { // a release comes before what was made of it
+		platform, isZip := p.Platform()
+		if !isZip && !p.IsListed() || skip[p.Version] || isZip && of[p.Version] == nil { // a release comes before its archives
 			continue
 		}
 		if close || !isZip || err != nil {
@@ -326,7 +325,7 @@ func (r listings) holdings(ctx context.Context, m modproxy.Address, close bool, 
 		case err != nil:
 			return list, err
 		case isZip:
-			h := of[release.Version]
+			h := of[p.Version]
 			h.platforms = append(h.platforms, platform)
 		default:
 			of[p.Version] = &holding{version: p.Version}
@@ -342,9 +341,6 @@ func (r listings) holdings(ctx context.Context, m modproxy.Address, close bool, 
 // entry returns an entry with what is known of h, and whether its version is one that clients may ask for.
 func (h *holding) entry() (modproxy.Listed, bool) {
 	v, err := modproxy.ParseVersion(h.version)
-	if _, made := (modproxy.Address{}).At(h.version).Origin(); made != "" {
-		return modproxy.Listed{}, false
-	}
 	entry, _ := json.Marshal(modproxy.Release{Version: h.version, Platforms: h.platforms}) // strings do not fail
 	return modproxy.Listed{Version: v, Spelling: h.version, Entry: entry}, err == nil
 }
@@ -353,10 +349,10 @@ func (h *holding) entry() (modproxy.Listed, bool) {
 // asking it. It implements [store.Store.Last].
 func (r *Registry) Withdrawn(ctx context.Context, ref store.Ref) bool {
 	v, _ := VersionOf(ref)
-	if of, _, isZip := v.Platform(); isZip {
-		v = of
+	if v.IsArchive() {
+		v = v.Base()
 	}
-	if _, made := v.Origin(); v.Version == "" || made != "" {
+	if v.Version == "" || !v.IsListed() {
 		return false
 	}
 	rec, err := r.Store.Records.Get(ctx, keyOf(v.Address).ref())

@@ -129,7 +129,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Detail
 	if known := c.answered(ctx, q, list); known != nil {
 		return known, nil
 	}
-	if !lists(list, v.Version) {
+	if !lists(list, v.FullVersion()) {
 		return nil, wrap("details", v, modproxy.ErrNotFound)
 	}
 	describe := c.described
@@ -324,5 +324,5 @@ func wrap(op string, v modproxy.Ref, err error) error {
 	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

@@ -36,7 +36,7 @@ type site struct {
 	err       error         // instead of what it says
 	said      *modproxy.Details
 	each      func(modproxy.Ref) (*modproxy.Details, error) // in the place of said
-	undated   error                                                   // of a registry that has no history
+	undated   error                                         // of a registry that has no history
 	page      *modproxy.Page
 	bad       error         // of reading a package
 	reading   time.Duration // how long that takes

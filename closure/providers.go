@@ -202,7 +202,7 @@ func (r *walk) provide(ctx context.Context, t task) {
 		platforms = r.Platforms
 	}
 	for _, platform := range platforms {
-		r.provided(ctx, f, of.OfPlatform(platform))
+		r.provided(ctx, f, of.ForPlatform(platform))
 	}
 }
 

@@ -73,14 +73,14 @@ const (
 type Found struct {
 	Kind       FoundKind
 	Client     Client
-	Chain      []Step                 // the calls that lead to it, outermost first; empty for what is not called but named
-	Source     string                 // of the last call, without user information and query; empty if it is not known
-	Constraint string                 // the version of the last call, as written
+	Chain      []Step       // the calls that lead to it, outermost first; empty for what is not called but named
+	Source     string       // of the last call, without user information and query; empty if it is not known
+	Constraint string       // the version of the last call, as written
 	Module     modproxy.Ref // without a version, or zero, if none was chosen
-	Subdir     string                 // the directory of the package that is called; "." for its root
-	Provider   bool                   // it is about one
-	Dynamic    bool                   // of Bypass: what is called is not known
-	Err        error                  // of Bypass and Trouble, for people; not nil
+	Subdir     string       // the directory of the package that is called; "." for its root
+	Provider   bool         // it is about one
+	Dynamic    bool         // of Bypass: what is called is not known
+	Err        error        // of Bypass and Trouble, for people; not nil
 }
 
 // Step is a call on the way to something, or a line on which something is wrong.

@@ -118,7 +118,7 @@ func (r *walk) work(ctx context.Context) {
 
 // tell tells what was found, unless it was told with the same words, at the place.
 func (r *walk) tell(at string, f Found) {
-	key := fmt.Sprint(f.Kind, f.Client, f.Module.Folded(), f.Module.Version, f.Subdir, f.Err, at)
+	key := fmt.Sprint(f.Kind, f.Client, f.Module.Folded(), f.Subdir, f.Err, at)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.told[key] {
@@ -248,7 +248,7 @@ func (r *walk) versions(ctx context.Context, m modproxy.Address) (listed, error)
 
 // bring has the package of a version kept.
 func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
-	return r.packages.get(f.Module.Folded().At(f.Module.Version), func() (*modproxy.Package, error) {
+	return r.packages.get(f.Module.Folded(), func() (*modproxy.Package, error) {
 		p, err := r.Registry.Package(ctx, f.Module)
 		if err != nil {
 			return nil, err

@@ -34,7 +34,7 @@ type Registry struct {
 
 	mu      sync.Mutex
 	waiting map[modproxy.Address]map[string]int64 // by folded module and version: what is not recorded yet
-	held    int                                  // versions in waiting
+	held    int                                   // versions in waiting
 
 	programs map[string]int64 // installations by program that are not recorded yet
 
@@ -87,7 +87,7 @@ func (r *Registry) count(v modproxy.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	versions := r.waiting[m]
-	n, known := versions[v.Version]
+	n, known := versions[v.FullVersion()]
 	switch {
 	case !known && r.held >= maxWaiting:
 		return
@@ -101,7 +101,7 @@ func (r *Registry) count(v modproxy.Ref) {
 		versions = map[string]int64{}
 		r.waiting[m] = versions
 	}
-	versions[v.Version] = n + 1
+	versions[v.FullVersion()] = n + 1
 }
 
 // Run records what is counted, every ten seconds until ctx ends, and then the rest.

@@ -36,7 +36,7 @@ type Getter interface {
 type Source struct {
 	modproxy.Location
 	Module modproxy.Address // the module whose package is there
-	Commit string          // fetched instead of what the location names, unless empty; archives have none
+	Commit string           // fetched instead of what the location names, unless empty; archives have none
 
 	// Direct is set where the URL is fetched as it is, and is an archive whose format its first bytes tell.
 	Direct bool

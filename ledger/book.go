@@ -39,8 +39,8 @@ func versionID(v modproxy.Ref) id { return sha256.Sum256([]byte(v.String())) }
 // ids returns the id of a version and the one that all spellings of it have in common, which is that of the spelling in lower case.
 func ids(v modproxy.Ref) (version, address id) {
 	version = versionID(v)
-	if lower := v.Address.Folded(); lower != v.Address {
-		return version, versionID(lower.At(v.Version))
+	if lower := v.Folded(); lower != v {
+		return version, versionID(lower)
 	}
 	return version, version
 }

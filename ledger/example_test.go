@@ -82,10 +82,10 @@ func ExampleFormatDecision() {
 // The record of a version is a leaf of a transparency log, as Go's checksum database has them.
 func ExampleFormatRecord() {
 	text, err := ledger.FormatRecord(ledger.Record{
-		Ref: modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3"),
-		Sum:           "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
-		Source:        modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
-		Time:          time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+		Ref:    modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3"),
+		Sum:    "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
+		Time:   time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 	})
 	if err != nil {
 		log.Fatal(err)

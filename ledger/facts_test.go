@@ -19,7 +19,7 @@ func TestFacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, zip := toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)
+	release, zip := toy.At("1.0.0"), toy.At("1.0.0").ForPlatform(linux)
 	module := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
 	for _, test := range []struct {
 		v     modproxy.Ref

@@ -40,12 +40,13 @@ var (
 //
 // The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
 func Key(v modproxy.Ref) (module.Version, error) {
-	version, err := modproxy.CanonicalVersion(v.Version)
+	full := v.FullVersion()
+	version, err := modproxy.CanonicalVersion(full)
 	if err := cmp.Or(v.CheckAddress(), err); err != nil {
 		return module.Version{}, err
 	}
-	if version != v.Version {
-		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, v.Version, version)
+	if version != full {
+		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, full, version)
 	}
 	host, port, hasPort := strings.Cut(v.Host, ":")
 	if len(host) > 253 || !hosts.MatchString(host) || hasPort && !isPort(port) {
@@ -83,7 +84,7 @@ func ParseKey(k module.Version) (v modproxy.Ref, err error) {
 		if len(parts) == 4 {
 			v.System = strings.TrimSuffix(parts[3], oddName)
 		}
-		v.Version = strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1)
+		v = v.At(strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1))
 	}
 	if again, err := Key(v); err != nil || again != k {
 		return modproxy.Ref{}, fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)

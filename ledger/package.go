@@ -71,8 +71,7 @@ func (r *Registry) recorded(ctx context.Context, v modproxy.Ref) (Record, error)
 // or none with a source that could be asked.
 func (r *Registry) recordedAs(ctx context.Context, v modproxy.Ref) (Record, error) {
 	rec, err := r.Ledger.Lookup(ctx, v)
-	_, made := v.Origin()
-	if err == nil && (rec.Source.URL == "" || made != "" && rec.Source.Commit == "" && !v.IsProvider()) {
+	if err == nil && (rec.Source.URL == "" || v.IsModuleVariant() && rec.Source.Commit == "") {
 		err = fs.ErrNotExist
 	}
 	return rec, err
@@ -174,7 +173,7 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 		err = fmt.Errorf("%w: its packages for %s were others when it was recorded, %s, from %s, than they are now, from %s "+
 			"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 			modproxy.ErrChanged, platforms(rec.Zips, offered.Zips), stamp(rec.Time), describe(rec.Source), describe(offered.Source))
-	case rec.IsSigningKeys():
+	case rec.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s (operator: if its publisher has changed keys and says so, run "+
 			"modproxy ledger accept %s --key %s --reason …; '%s/%s/*' is for all its providers)",
 			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Address, nameKeys(rec.Keys), stamp(rec.Time), rec.Address, offered.Keys.All()[0],

@@ -40,7 +40,8 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 		return p, nil
 	}
 	p.Close() // it is not used
-	if release, _, isArchive := v.Platform(); isArchive && errors.Is(err, modproxy.ErrChanged) {
+	if v.IsArchive() && errors.Is(err, modproxy.ErrChanged) {
+		release := v.Base()
 		if p, errRelease := r.Next.Package(ctx, release); errRelease == nil {
 			errRelease = r.Compare(ctx, sighted(release, p))
 			p.Close()
@@ -56,8 +57,8 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 // was never fetched is looked for beside the others of its release.
 func (r *Registry) withdrawn(ctx context.Context, v modproxy.Ref, err error) (*modproxy.Package, error) {
 	rec, absent := r.recorded(ctx, v)
-	if release, platform, isArchive := v.Platform(); isArchive && errors.Is(absent, fs.ErrNotExist) {
-		if rec, absent = r.recorded(ctx, release); absent == nil {
+	if platform, isArchive := v.Platform(); isArchive && errors.Is(absent, fs.ErrNotExist) {
+		if rec, absent = r.recorded(ctx, v.Base()); absent == nil {
 			rec, absent = beside(rec, v, platform)
 		}
 	}
@@ -110,11 +111,11 @@ func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) { return 
 // checkArchive returns an error if v is the package of a provider for one platform, and its release has another there. The
 // record of the release must be there: its registry is asked for that first.
 func (r *Registry) checkArchive(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) error {
-	release, platform, isArchive := v.Platform()
+	platform, isArchive := v.Platform()
 	if !isArchive {
 		return nil
 	}
-	rec, err := r.Ledger.Lookup(ctx, release)
+	rec, err := r.Ledger.Lookup(ctx, v.Base())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: its release is not recorded, and is asked for first", modproxy.ErrUnavailable)
 	}
@@ -139,7 +140,7 @@ func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) erro
 // signed it may from now on.
 func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	m, keys := offered.Address, offered.Keys
-	if _, _, isArchive := offered.Platform(); isArchive || !m.IsProvider() || offered.IsSigningKeys() {
+	if offered.IsArchive() || !m.IsProvider() || offered.Variant.Kind == modproxy.KeysVariant {
 		return nil
 	}
 	if ok, err := CheckPinned(r.Signers, offered); ok || err != nil {
@@ -198,9 +199,9 @@ const renewWithin = time.Hour
 // renew records that what a provider was recorded with has become what is offered. A release may gain packages, and an archive
 // becomes what its release says. Anything else has changed.
 func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
-	_, _, isArchive := rec.Platform()
+	isArchive := rec.IsArchive()
 	switch {
-	case rec.IsSigningKeys():
+	case rec.Variant.Kind == modproxy.KeysVariant:
 		return r.drifted(ctx, rec, offered)
 	case isArchive: // see checkArchive
 		offered.Reason = "its release was accepted, and says so"

@@ -61,7 +61,7 @@ func (u *providers) release(t *testing.T, version, sum, key string, archives map
 	}
 	u.packages[toy.At(version)] = p
 	for platform, digest := range archives {
-		u.packages[toy.At(version).OfPlatform(platform)] = modproxy.Package{
+		u.packages[toy.At(version).ForPlatform(platform)] = modproxy.Package{
 			Digest: digest, Sum: modproxy.NewSum(digest), Facts: modproxy.Facts{Hashes: modproxy.Hashes(ledgertest.Sum("files"))},
 		}
 	}
@@ -117,22 +117,22 @@ func TestReleasesAreCompared(t *testing.T) {
 	one := toy.At("1.0.0")
 
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}})
-	wants(t, reg, one.OfPlatform(linux), modproxy.ErrUnavailable, "its release is not recorded")
+	wants(t, reg, one.ForPlatform(linux), modproxy.ErrUnavailable, "its release is not recorded")
 	wants(t, reg, one, nil)
 	wants(t, reg, one, nil)
-	wants(t, reg, one.OfPlatform(linux), nil)
-	if rec := recordOf(t, book, one.OfPlatform(linux)); rec.Hashes == "" || rec.Sum != modproxy.NewSum([32]byte{1}) {
+	wants(t, reg, one.ForPlatform(linux), nil)
+	if rec := recordOf(t, book, one.ForPlatform(linux)); rec.Hashes == "" || rec.Sum != modproxy.NewSum([32]byte{1}) {
 		t.Errorf("recorded %+v", rec)
 	}
 
 	u.release(t, "1.0.0", "wider", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
-	wants(t, reg, one.OfPlatform(mac), modproxy.ErrChanged, "no package for darwin_arm64")
+	wants(t, reg, one.ForPlatform(mac), modproxy.ErrChanged, "no package for darwin_arm64")
 	wants(t, reg, one, nil)
 	rec := recordOf(t, book, one)
 	if rec.Reason != "packages were added for darwin_arm64" || rec.Sum != ledgertest.Sum("wider") {
 		t.Errorf("recorded %+v", rec)
 	}
-	wants(t, reg, one.OfPlatform(mac), nil)
+	wants(t, reg, one.ForPlatform(mac), nil)
 	u.release(t, "1.0.0", "again", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
 	wants(t, reg, one, modproxy.ErrUnavailable, "within 1h") // one may answer with something else every time
 
@@ -158,17 +158,17 @@ func TestArchivesAreCompared(t *testing.T) {
 	one := toy.At("1.0.0")
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
 	wants(t, reg, one, nil)
-	wants(t, reg, one.OfPlatform(linux), nil)
+	wants(t, reg, one.ForPlatform(linux), nil)
 
 	other := modproxy.Package{Digest: modproxy.Digest{9}, Sum: modproxy.NewSum([32]byte{9})}
-	u.packages[one.OfPlatform(linux)] = other
-	u.packages[one.OfPlatform(mac)] = other
-	wants(t, reg, one.OfPlatform(linux), modproxy.ErrChanged, "linux_amd64", string(modproxy.NewSum([32]byte{9})))
+	u.packages[one.ForPlatform(linux)] = other
+	u.packages[one.ForPlatform(mac)] = other
+	wants(t, reg, one.ForPlatform(linux), modproxy.ErrChanged, "linux_amd64", string(modproxy.NewSum([32]byte{9})))
 	if list := drifts(t, book); len(list) != 0 {
 		t.Errorf("drifts %+v", list) // the release does not say so
 	}
 	u.release(t, "1.0.0", "second", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {8}, mac: {9}})
-	wants(t, reg, one.OfPlatform(mac), modproxy.ErrChanged, "modproxy ledger drift")
+	wants(t, reg, one.ForPlatform(mac), modproxy.ErrChanged, "modproxy ledger drift")
 	list := drifts(t, book)
 	if len(list) != 1 || list[0].Ref != one || list[0].Offered != ledgertest.Sum("second") {
 		t.Fatalf("drifts %+v", list)
@@ -181,9 +181,9 @@ func TestArchivesAreCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, reg, one, nil)
-	wants(t, reg, one.OfPlatform(linux), nil)
-	wants(t, reg, one.OfPlatform(mac), nil)
-	if rec := recordOf(t, book, one.OfPlatform(linux)); rec.Sum != modproxy.NewSum([32]byte{8}) || rec.Reason == "" || rec.Hashes == "" {
+	wants(t, reg, one.ForPlatform(linux), nil)
+	wants(t, reg, one.ForPlatform(mac), nil)
+	if rec := recordOf(t, book, one.ForPlatform(linux)); rec.Sum != modproxy.NewSum([32]byte{8}) || rec.Reason == "" || rec.Hashes == "" {
 		t.Errorf("recorded %+v", rec)
 	}
 	if u.closed != 9 {
@@ -195,7 +195,7 @@ func TestArchivesAreCompared(t *testing.T) {
 func TestArrivalsAreCompared(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
-	zip := toy.At("1.0.0").OfPlatform(linux)
+	zip := toy.At("1.0.0").ForPlatform(linux)
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}})
 	wants(t, reg, toy.At("1.0.0"), nil)
 

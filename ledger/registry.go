@@ -47,12 +47,12 @@ const (
 
 // Event is something that happened in a [Registry] or a [Recheck]. Fields that its Kind does not mention are zero.
 type Event struct {
-	Kind                   Kind
+	Kind         Kind
 	modproxy.Ref        // zero when it is about the whole ledger
-	Record                 Record // what counts
-	Drift                  Drift
-	Commit                 string
-	Err                    error
+	Record       Record // what counts
+	Drift        Drift
+	Commit       string
+	Err          error
 }
 
 func (r *Registry) observe(e Event) {
@@ -74,7 +74,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	if v.IsProvider() {
 		return l, err
 	}
-	if _, made := v.Origin(); made == "" && errors.Is(err, modproxy.ErrNotFound) {
+	if v.IsListed() && errors.Is(err, modproxy.ErrNotFound) {
 		if rec, absent := r.recorded(ctx, v); absent == nil {
 			return rec.Location(), nil
 		}
@@ -96,5 +96,5 @@ func asked(op string, v modproxy.Ref, err error) error {
 	if !slices.ContainsFunc([]error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrDenied, modproxy.ErrUnavailable}, known) {
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

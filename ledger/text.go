@@ -192,7 +192,7 @@ func parseFacts(value []string) modproxy.Facts {
 // checkFacts returns an error for facts that v cannot have, or has to have: a release without its archives, or keys without
 // one, would compare equal with everything.
 func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
-	_, _, isZip := v.Platform()
+	isZip := v.IsArchive()
 	_, errZips := f.Zips.All()
 	_, errOthers := f.Others.All()
 	err := cmp.Or(errZips, f.Keys.Check(), f.Hashes.Check(), errOthers)
@@ -203,9 +203,9 @@ func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
 	case !v.IsProvider() && f != modproxy.Facts{}:
 		return fmt.Errorf("%w: %s is no provider", modproxy.ErrInvalid, v)
 	case !v.IsProvider():
-	case v.IsSigningKeys() && has != [4]bool{1: true}:
+	case v.Variant.Kind == modproxy.KeysVariant && has != [4]bool{1: true}:
 		return fmt.Errorf("%w: %s: want keys, and nothing else", modproxy.ErrInvalid, v)
-	case v.IsSigningKeys():
+	case v.Variant.Kind == modproxy.KeysVariant:
 	case isZip && (has[0] || has[1] || has[3]):
 		return fmt.Errorf("%w: %s: the archive for one platform has hashes, and nothing else", modproxy.ErrInvalid, v)
 	case !isZip && (!has[0] || has[2]):

@@ -96,7 +96,7 @@ func know(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platfor
 		if !ok {
 			continue
 		}
-		zip, err := ledger.Lookup(ctx, v.OfPlatform(platform))
+		zip, err := ledger.Lookup(ctx, v.ForPlatform(platform))
 		switch {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return nil, unknown(v, "locked", err)

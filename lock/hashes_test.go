@@ -43,7 +43,7 @@ func release(t *testing.T, book *ledger.Log, v modproxy.Ref, h1 map[modproxy.Pla
 	must(t, book.Add(t.Context(), ledger.Record{Ref: v, Sum: ledgertest.Sum("a"), Time: time.Now(), Facts: facts}))
 	for platform, hashes := range h1 {
 		facts := modproxy.Facts{Hashes: hashes}
-		must(t, book.Add(t.Context(), ledger.Record{Ref: v.OfPlatform(platform), Sum: modproxy.NewSum(zips[platform]), Time: time.Now(), Facts: facts}))
+		must(t, book.Add(t.Context(), ledger.Record{Ref: v.ForPlatform(platform), Sum: modproxy.NewSum(zips[platform]), Time: time.Now(), Facts: facts}))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestProvidersHashes(t *testing.T) {
 func TestProvidersHashesOfOthers(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	release(t, book, toy.At("1.0.0"), nil)
-	must(t, book.Add(t.Context(), ledger.Record{Ref: toy.At("1.0.0").OfPlatform(linux), Sum: ledgertest.Sum("x"),
+	must(t, book.Add(t.Context(), ledger.Record{Ref: toy.At("1.0.0").ForPlatform(linux), Sum: ledgertest.Sum("x"),
 		Time: time.Now(), Facts: modproxy.Facts{Hashes: modproxy.Hashes(sumA)}}))
 	p := lockfile.Provider{Ref: toy.At("1.0.0"), Hashes: []string{h1A, zh(1)}}
 	if errs := lock.CheckProviders(t.Context(), []lockfile.Provider{p}, book); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no h1 for darwin_arm64, linux_amd64") {

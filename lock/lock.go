@@ -104,9 +104,11 @@ func parseLine(s string) (e Entry, err error) {
 	if e.Address, _, err = parseSource(words[0]); err != nil {
 		return e, err
 	}
-	if e.Version, err = modproxy.CanonicalVersion(words[1]); err != nil {
+	version, err := modproxy.CanonicalVersion(words[1])
+	if err != nil {
 		return e, err
 	}
+	e.Ref = e.At(version)
 	e.Sum, e.Subdir = modproxy.Sum(words[2]), words[3]
 	if _, err = e.Sum.Hash(); err != nil || e.line() != s || e.Subdir != "" && !isSubdir(e.Subdir) {
 		return e, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)

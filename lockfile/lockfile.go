@@ -199,7 +199,7 @@ func parseProvider(s string) (m modproxy.Address, err error) {
 // checkProviderVersion returns an error for a version that no registry has, or that is not in its canonical spelling.
 func checkProviderVersion(v modproxy.Ref) error {
 	version, err := modproxy.CanonicalVersion(v.Version)
-	if _, made := v.Origin(); err != nil || version != v.Version || made != "" {
+	if err != nil || version != v.Version || !v.At(v.Version).IsListed() {
 		return fmt.Errorf("%w: provider %s: the version %.80q is not as clients write it", modproxy.ErrInvalid, v.Address, v.Version)
 	}
 	return nil

@@ -162,7 +162,7 @@ func (w *world) read(v modproxy.Ref) (files, modproxy.Sum, error) {
 	}
 }
 
-var at = vpc.Made(nested.At(url))
+var at = vpc.With(modproxy.BaseVariant, nested.Base(url))
 
 // address returns what the address of a source in a text names.
 func address(t *testing.T, text string) modproxy.Ref {
@@ -170,7 +170,7 @@ func address(t *testing.T, text string) modproxy.Ref {
 	_, rest, ok := strings.Cut(text, `source = "`+url+"/registry.example.com~/v1/modules/acme/vpc/aws/")
 	version, _, _ := strings.Cut(rest, "/")
 	v := vpc.Address.At(version)
-	if _, _, _, isAddress := v.ParseNestedAddress(); !ok || !isAddress {
+	if v.Variant.Kind != modproxy.NestedVariant || !ok {
 		t.Fatalf("no address in %s", text)
 	}
 	return v

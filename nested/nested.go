@@ -121,10 +121,8 @@ const (
 	tellWithin  = 3500 * time.Millisecond // for Location: some clients give it five seconds
 )
 
-// At returns the name under which clients at a public URL are served versions.
-func At(url string) string { return "at." + baseOf(url) }
-
-func baseOf(url string) string { return hash(form, url)[:16] }
+// Base returns the value of the [modproxy.BaseVariant] that clients of a public URL are served.
+func Base(url string) string { return hash(form, url)[:16] }
 
 // hash returns the hash of strings, of which none has a line break.
 func hash(parts ...string) string {
@@ -133,7 +131,7 @@ func hash(parts ...string) string {
 }
 
 func (r *Registry) start() {
-	r.base = baseOf(r.URL)
+	r.base = Base(r.URL)
 	r.plans.Limit = maxPlans
 	r.turns = fair.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
 	r.ending, r.end = context.WithCancel(context.Background())
@@ -185,7 +183,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 		return r.Next.Location(ctx, v)
 	}
 	asked := time.Now()
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return modproxy.Location{}, failed("location", v, modproxy.ErrNotFound)
 	}
 	l, err := r.Next.Location(ctx, v)
@@ -211,18 +209,22 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		return r.Next.Package(ctx, v)
 	}
 	r.once.Do(r.start)
-	of, what := v.Origin()
-	_, base, sum, isSource := v.ParseNestedAddress()
-	switch {
-	case what == "":
+	of := v.Base()
+	base, sum, isSource := v.NestedSum()
+	switch v.Variant.Kind {
+	case modproxy.NoVariant:
 		return r.Next.Package(ctx, v)
-	case isSource: // nothing is done for somebody who has guessed
+	case modproxy.NestedVariant: // nothing is done for somebody who has guessed
 		if _, err := r.Ledger.Lookup(ctx, v); errors.Is(err, fs.ErrNotExist) {
 			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
 			return nil, failed("package", of, unknown(err))
 		}
-	case what != "at."+r.base:
+	case modproxy.BaseVariant, modproxy.PlatformVariant, modproxy.SourceVariant, modproxy.RewrittenVariant,
+		modproxy.ServedVariant, modproxy.KeysVariant, modproxy.UnknownVariant:
+		if v.Variant == (modproxy.Variant{Kind: modproxy.BaseVariant, Value: r.base}) {
+			break
+		}
 		return nil, failed("package", of, fmt.Errorf("%w: this path was for another public URL: install again", modproxy.ErrNotFound))
 	}
 	for try := 1; ; try++ {
@@ -346,5 +348,5 @@ func failed(op string, v modproxy.Ref, err error) error {
 	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

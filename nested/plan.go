@@ -42,11 +42,11 @@ type plan struct {
 	of     modproxy.Ref
 	root   *node
 	nodes  map[modproxy.Ref]*node // the sources, by key
-	order  []*node                          // in which they were found
-	pinned map[modproxy.Sum]*node           // by their sums
-	also   []string                         // directories that are called although they are aside, in whatever package; sorted
-	base   string                           // of the addresses
-	left   []string                         // sources that stay, with their places
+	order  []*node                // in which they were found
+	pinned map[modproxy.Sum]*node // by their sums
+	also   []string               // directories that are called although they are aside, in whatever package; sorted
+	base   string                 // of the addresses
+	left   []string               // sources that stay, with their places
 
 	mu          sync.Mutex
 	calls, text int           // of the packages that were read, see maxCalls and maxText
@@ -71,8 +71,8 @@ func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
 type node struct {
 	key    modproxy.Ref // as it is kept
 	served modproxy.Ref // as it is served: key, if nothing changes
-	source fetch.Source           // zero for the version
-	place  string                 // where it is called, for people
+	source fetch.Source // zero for the version
+	place  string       // where it is called, for people
 
 	sum     modproxy.Sum
 	digest  modproxy.Digest
@@ -130,7 +130,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	}
 	parts := []string{form, r.URL}
 	for _, n := range p.all() {
-		parts = append(parts, n.key.Version+" "+string(n.sum))
+		parts = append(parts, n.key.FullVersion()+" "+string(n.sum))
 	}
 	p.base = hash(parts...)[:32]
 	for _, n := range p.all() {
@@ -265,7 +265,7 @@ func (p *plan) include(subdir string) error {
 func (r *Registry) source(v modproxy.Ref, l modproxy.Location) (modproxy.Ref, fetch.Source, string) {
 	var subdir string
 	l.Subdir, subdir = l.SplitGlob()
-	return v.Made("source." + hash(l.String())), fetch.Source{Location: l, Module: v.Address}, subdir
+	return v.With(modproxy.SourceVariant, hash(l.String())), fetch.Source{Location: l, Module: v.Address}, subdir
 }
 
 // Source implements [closure.Nested].
@@ -274,7 +274,7 @@ func (r *Registry) Source(v modproxy.Ref, source string) (of modproxy.Ref, subdi
 	if l.URL == "" {
 		return of, "", false
 	}
-	v, _ = v.Origin()
+	v = v.Base()
 	of, expected, subdir := r.source(v, l)
 	r.Sources.expect(of, expected)
 	return of, subdir, true
@@ -337,14 +337,14 @@ func (r *Registry) write(p *plan, n *node) {
 	}
 	parts := []string{form, string(n.sum)}
 	for i, c := range n.calls {
-		address := r.URL + rewrite.PackagePath(p.of.NestedAddress(p.base, c.to.sum))
+		address := r.URL + rewrite.PackagePath(p.of.NestedSource(p.base, c.to.sum))
 		if c.subdir != "" {
 			address += "//" + c.subdir
 		}
 		n.calls[i].text = `"` + address + `"`
 		parts = append(parts, fmt.Sprintf("%q %d %d %s", c.File, c.Start, c.End, n.calls[i].text))
 	}
-	n.served = p.of.Rewritten(hash(parts...))
+	n.served = p.of.With(modproxy.RewrittenVariant, hash(parts...))
 }
 
 // wrap returns why a version cannot be had because of n. It says so once, and how long that is remembered.
@@ -388,14 +388,14 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 func (r *Registry) recordNames(ctx context.Context, p *plan) error {
 	names := map[modproxy.Ref]modproxy.Ref{}
 	for _, n := range p.order {
-		names[p.of.NestedAddress(p.base, n.sum)] = n.served
+		names[p.of.NestedSource(p.base, n.sum)] = n.served
 	}
 	if p.root.served != p.root.key {
 		rec, err := r.Ledger.Lookup(ctx, p.root.served)
 		if err != nil {
 			return unknown(err)
 		}
-		names[p.of.Derived(rec.Sum)] = p.root.served
+		names[p.of.ServedAs(rec.Sum)] = p.root.served
 	}
 	for name, of := range names {
 		if _, err := r.Ledger.Lookup(ctx, name); err == nil {

@@ -41,7 +41,7 @@ func (echo) Commit(_ context.Context, v modproxy.Ref) (string, error) {
 func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
 	sources := nested.NewSources(echo{}, nil)
-	for _, v := range []modproxy.Ref{toy, toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
+	for _, v := range []modproxy.Ref{toy, toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
 		for _, r := range []modproxy.Registry{sources, &nested.Registry{Next: keepsNothing{sources}}} {
 			l, err := r.Location(t.Context(), v)
 			if err != nil || l.URL != v.String() {
@@ -60,7 +60,7 @@ func TestProvider(t *testing.T) {
 			t.Errorf("commit %q, %v", commit, err)
 		}
 	}
-	made := modproxy.Address{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").Made("other")
+	made := modproxy.Address{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").With(modproxy.UnknownVariant, "other")
 	if _, err := sources.Package(t.Context(), made); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Errorf("%v: %v", made, err)
 	}

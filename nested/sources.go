@@ -52,8 +52,7 @@ func (s *Sources) of(v modproxy.Ref) (source fetch.Source, made bool, err error)
 
 // isMade reports whether modproxy has made v. The packages of providers are their registry's own, whatever they are kept as.
 func isMade(v modproxy.Ref) bool {
-	_, what := v.Origin()
-	return what != "" && !v.IsProvider()
+	return v.IsModuleVariant()
 }
 
 // Versions returns the answer of the next registry.

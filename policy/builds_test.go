@@ -40,8 +40,8 @@ func TestBuilds(t *testing.T) {
 			t.Errorf("%s: 1.0.0, 1.0.0+x and 1.0.0+other are %v", name, got)
 		}
 		for i, version := range []string{"1.0.0", "1.0.0+x"} { // what is made of one is judged as that
-			if made := vpc.At(version).Made("derived.x"); outcome(t, g, made.Version) != got[i] {
-				t.Errorf("%s: %s is %s", name, made, outcome(t, g, made.Version))
+			if made := vpc.At(version).With(modproxy.ServedVariant, "x"); outcome(t, g, made.FullVersion()) != got[i] {
+				t.Errorf("%s: %s is %s", name, made, outcome(t, g, made.FullVersion()))
 			}
 		}
 	}

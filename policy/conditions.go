@@ -26,7 +26,7 @@ func (c Conditions) equal(o Conditions) bool {
 // ConditionsOf returns the conditions of each rule that allows a version, each once, for whatever client. The content of the version
 // does not count. ConditionsOf returns nil if one of these rules has no condition, or if there is no such rule.
 func (r *Rules) ConditionsOf(v modproxy.Ref) (all []Conditions) {
-	v, _ = v.Origin()
+	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil {
 		return nil

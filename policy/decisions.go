@@ -21,7 +21,7 @@ type Decided struct {
 // decisions are all decisions that count, by the module or glob that they are about. They are not changed.
 type decisions struct {
 	byAddress map[modproxy.Address]*moduleDecisions // by folded address
-	globs     *node[*moduleDecisions]              // those about globs; nil if there are none
+	globs     *node[*moduleDecisions]               // those about globs; nil if there are none
 	merged    *lru.Cache[modproxy.Address, *moduleDecisions]
 	made      int // how many decisions there were, with those that others have replaced
 }
@@ -198,7 +198,7 @@ func (g *Gate) Decisions(ctx context.Context, v modproxy.Ref) (Decided, error) {
 	if err != nil {
 		return Decided{}, err
 	}
-	v, _ = v.Origin()
+	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
 	return s.decisions.about(v.Address).of(version), err
 }
@@ -212,7 +212,7 @@ func IsAbout(d modproxy.Decision, m modproxy.Address) bool {
 
 // Covers reports whether d is about a version, in any spelling of its address.
 func Covers(d modproxy.Decision, v modproxy.Ref) bool {
-	v, _ = v.Origin()
+	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
 	return err == nil && IsAbout(d, v.Address) && newStanding(&d).about(version)
 }

@@ -25,7 +25,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, er
 	if err != nil {
 		return Verdict{}, nil, err
 	}
-	v, _ = v.Origin()
+	v = v.Base()
 	sel := s.selection(v.Address, modproxy.AskerOf(ctx).Groups)
 	if v.Version == "" {
 		verdict, err := g.decide(ctx, s, sel, v, "", g.Sights)

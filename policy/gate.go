@@ -170,7 +170,7 @@ func (s *state) of(ctx context.Context, m modproxy.Address) *Selection {
 
 // ofVersion is of, for a version. Who has the address of what a package calls is in no group that is known.
 func (s *state) ofVersion(ctx context.Context, v modproxy.Ref) *Selection {
-	if v.IsNestedAddress() && !s.idle() {
+	if (v.Variant.Kind == modproxy.NestedVariant) && !s.idle() {
 		return s.rules.forAnybody(v.Address)
 	}
 	return s.of(ctx, v.Address)
@@ -277,10 +277,10 @@ func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights Sights, by func
 func (g *Gate) decide(
 	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights Sights,
 ) (Verdict, error) {
-	v, what := v.Origin()
-	if what != "" {
+	if !v.IsListed() {
 		content = "" // of something else
 	}
+	v = v.Base()
 	if v.Version == "" {
 		block := s.decisions.about(v.Address).blocked()
 		if verdict := sel.Module(); block == nil || verdict.Outcome == Reserved {

@@ -110,7 +110,9 @@ func ParseAddress(s, host string) (modproxy.Address, error) {
 
 func isGlobAddress(m modproxy.Address) bool { return (&modproxy.Decision{Address: m}).IsGlob() }
 
-func segmentsOf(m modproxy.Address) [4]string { return [4]string{m.Host, m.Namespace, m.Name, m.System} }
+func segmentsOf(m modproxy.Address) [4]string {
+	return [4]string{m.Host, m.Namespace, m.Name, m.System}
+}
 
 // MatchName reports whether a glob, in which * stands for anything, stands for a name. Case does not count.
 func MatchName(glob, name string) bool { return matches(strings.ToLower(glob), strings.ToLower(name)) }

@@ -281,5 +281,5 @@ func (r *Registry) observe(e Event) {
 
 // wrap adds the question to err.
 func wrap(op string, v modproxy.Ref, err error) error {
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

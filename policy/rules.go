@@ -62,7 +62,7 @@ type Rules struct {
 	Config
 	index   node[*Rule]
 	locked  map[modproxy.Ref][]lockedBy // by folded address
-	trivial bool                                  // everything is allowed
+	trivial bool                        // everything is allowed
 
 	lockedVersions map[modproxy.Address][]lockedVersion // by folded module
 }
@@ -241,6 +241,5 @@ func checkReserve(r Reserve) error {
 // fold returns the one spelling by which verdicts know a version: names in lower case, and of what modproxy has made the version
 // that it was made of.
 func fold(v modproxy.Ref) modproxy.Ref {
-	v, _ = v.Origin()
-	return v.Folded().At(v.Version)
+	return v.Base().Folded()
 }

@@ -58,7 +58,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 		e.Version = q.Version
 	}
 	d, err := respelled(h, r, e, &q.Address, func(ctx context.Context, m modproxy.Address) (*modproxy.Details, error) {
-		return h.cfg.Catalog.Details(ctx, m.At(q.Version))
+		return h.cfg.Catalog.Details(ctx, modproxy.Ref{Address: m, Version: q.Version, Variant: q.Variant})
 	})
 	if err != nil {
 		return err

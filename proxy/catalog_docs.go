@@ -75,8 +75,10 @@ func (u *Upstreams) parseDocs(requestHost, path string) (q request, err error) {
 	}
 	q.kind = kindDocs
 	q.Namespace, q.Name, q.System = parts[0], parts[1], parts[2]
+	var version string
 	if err = q.Check(); err == nil && n == 5 {
-		q.Version, err = modproxy.CanonicalVersion(parts[3])
+		version, err = modproxy.CanonicalVersion(parts[3])
+		q.Ref = q.At(version)
 	}
 	if err != nil {
 		return q, invalid(err)

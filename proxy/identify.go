@@ -74,7 +74,7 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 			return withPrincipal(ctx, e, p), nil
 		}
 		return h.identify(r, e)
-	case segment == "" && q.IsNestedAddress():
+	case segment == "" && q.Variant.Kind == modproxy.NestedVariant:
 		return withPrincipal(ctx, e, auth.HasAddress(q.Address)), nil
 	}
 	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.path(), q.Address, e.Time)

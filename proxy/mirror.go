@@ -46,7 +46,7 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 		if h.cfg.Offline && !slices.Contains(had, a.Platform) {
 			continue // the client may be told to go on elsewhere
 		}
-		v := q.OfPlatform(a.Platform)
+		v := q.ForPlatform(a.Platform)
 		url, err := h.fileURL(r, request{kind: kindProviderPackage, Ref: v})
 		if err != nil {
 			return err

@@ -36,8 +36,7 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q reques
 	var met modproxy.Trouble
 	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		v, _, _ := q.Platform()
-		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", v, providerPatience)
+		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerPatience)
 		if last := met.Last(); last != nil {
 			err = fmt.Errorf("%w; it last failed with: %w", err, last)
 		}
@@ -95,7 +94,8 @@ type signingKeys struct {
 
 // serveDownload answers where the package of a provider for one platform is, and has it fetched.
 func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q request) error {
-	v, platform, _ := q.Platform()
+	v := q.Base()
+	platform, _ := q.Platform()
 	o, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err
@@ -180,7 +180,8 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 // serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
 // answered from the release, without a look at the package.
 func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
-	v, platform, _ := q.Platform()
+	v := q.Base()
+	platform, _ := q.Platform()
 	_, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err

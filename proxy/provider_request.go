@@ -47,15 +47,15 @@ func (q request) path() string {
 	if q.kind == kindPackage {
 		return rewrite.PackagePath(q.Ref)
 	}
-	v, platform, _ := q.Platform()
-	below := "/" + v.Host + "/" + providersPath + v.Namespace + "/" + v.Name + "/" + v.Version + "/"
+	below := "/" + q.Host + "/" + providersPath + q.Namespace + "/" + q.Name + "/" + q.Version + "/"
 	switch q.kind {
 	case kindProviderSums:
 		return below + fileSums
 	case kindProviderSignature:
 		return below + fileSignature
 	}
-	return below + platform.String() + "/terraform-provider-" + v.Name + "_" + v.Version + "_" + platform.String() + ".zip"
+	platform, _ := q.Platform()
+	return below + platform.String() + "/terraform-provider-" + q.Name + "_" + q.Version + "_" + platform.String() + ".zip"
 }
 
 // parseProvider reads an escaped path of the providers.v1 protocol, sent to requestHost:
@@ -188,8 +188,8 @@ func providerVersion(m modproxy.Address, version, platform string) (modproxy.Ref
 		return modproxy.Ref{}, invalid(err)
 	}
 	v := m.At(version)
-	if of, what := v.Origin(); what != "" {
-		return v, notFound("no registry has what modproxy makes of " + of.String())
+	if !v.IsListed() {
+		return v, notFound("no registry has what modproxy makes of " + v.Base().String())
 	}
 	if platform == "" {
 		return v, nil
@@ -198,5 +198,5 @@ func providerVersion(m modproxy.Address, version, platform string) (modproxy.Ref
 	if err != nil {
 		return v, invalid(err)
 	}
-	return v.OfPlatform(p), nil
+	return v.ForPlatform(p), nil
 }

@@ -174,12 +174,11 @@ func FuzzParseProvider(f *testing.F) {
 		if err := q.CheckProvider(); err != nil || q.Host == "" {
 			t.Errorf("%q: %s, %v", path, q.Address, err)
 		}
-		of, _, _ := q.Platform()
 		lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex
 		if latest := q.kind == kindDetails; !latest && lists != (q.Version == "") {
 			t.Errorf("%q: %s is for version %q", path, q.kind, q.Version)
 		}
-		if _, what := of.Origin(); what != "" {
+		if !q.IsListed() && !q.IsArchive() {
 			t.Errorf("%q: is for what modproxy has made: %s", path, q.Version)
 		}
 		if !q.isFile() {

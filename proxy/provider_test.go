@@ -81,7 +81,7 @@ func (p *toys) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 			return nil, p.err
 		}
 		return p.release.Pack(p.t.TempDir())
-	case toy.At("1.0.0").OfPlatform(linux):
+	case toy.At("1.0.0").ForPlatform(linux):
 		if p.errZip != nil {
 			return nil, p.errZip
 		}
@@ -237,7 +237,7 @@ func (r recorded) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, er
 
 func TestMirror(t *testing.T) {
 	p := newToys(t)
-	known := recorded{modproxy.Record{Ref: toy.At("1.0.0").OfPlatform(linux), Sum: modproxy.NewSum(sha256.Sum256([]byte(toyZip)))}}
+	known := recorded{modproxy.Record{Ref: toy.At("1.0.0").ForPlatform(linux), Sum: modproxy.NewSum(sha256.Sum256([]byte(toyZip)))}}
 	known.Hashes = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
 	h := p.handler(func(c *proxy.Config) { c.Records = known })
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(toyZip)))

@@ -110,7 +110,7 @@ func matches(header, etag string) bool {
 // serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
 func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
 	l, err := h.locate(r.Context(), &q.Ref)
-	e.Version = q.Version
+	e.Version = q.FullVersion()
 	if err != nil {
 		return err
 	}

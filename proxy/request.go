@@ -123,9 +123,11 @@ func parseQuestion(parts []string) (q request, err error) {
 	if !asksVersion || parts[3] == "latest" { // Checkov asks for "latest" where nothing fits a constraint
 		return q, nil
 	}
-	if q.Version, err = modproxy.CanonicalVersion(parts[3]); err != nil {
+	version, err := modproxy.CanonicalVersion(parts[3])
+	if err != nil {
 		return request{}, invalid(err)
 	}
+	q.Ref = q.At(version)
 	return q, nil
 }
 

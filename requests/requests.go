@@ -26,12 +26,12 @@ const (
 // Request says who asked for a version, or without one for the versions of a module.
 type Request struct {
 	modproxy.Ref           // as it was spelled first
-	First                  time.Time `json:"first"`
-	Last                   time.Time `json:"last"`
-	Count                  int       `json:"count"`
-	Askers                 []string  `json:"askers"`            // the first ones, each once
-	Groups                 []string  `json:"groups"`            // of the last one
-	Refused                string    `json:"refused,omitempty"` // the ETag of the last list of which no version was taken
+	First        time.Time `json:"first"`
+	Last         time.Time `json:"last"`
+	Count        int       `json:"count"`
+	Askers       []string  `json:"askers"`            // the first ones, each once
+	Groups       []string  `json:"groups"`            // of the last one
+	Refused      string    `json:"refused,omitempty"` // the ETag of the last list of which no version was taken
 }
 
 // Log remembers requests of one kind. It is safe for concurrent use; several processes may share the records.
@@ -49,8 +49,8 @@ type Log struct {
 
 	mu       sync.Mutex
 	fresh    map[modproxy.Ref]Request // not recorded yet, by folded version
-	over     bool                               // some were passed over since none waited
-	recorded int                                // how many records there are, about
+	over     bool                     // some were passed over since none waited
+	recorded int                      // how many records there are, about
 	counted  bool
 }
 
@@ -293,6 +293,5 @@ func (r *Request) Of(v modproxy.Ref) bool {
 // fold returns the one spelling under which v is remembered: names in lower case, and of what modproxy has made the version that
 // it was made of.
 func fold(v modproxy.Ref) modproxy.Ref {
-	v, _ = v.Origin()
-	return v.Folded().At(v.Version)
+	return v.Base().Folded()
 }

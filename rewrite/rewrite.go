@@ -19,9 +19,9 @@ import (
 // that they asked (internal/registry/client.go of both clients). About providers it answers like Next.
 type Registry struct {
 	Next modproxy.Registry
-	// At is what versions are made as that clients are served, see [modproxy.ModuleVersion.Made]. Empty: they are served as
-	// they are, and nothing that was made of one is.
-	At string
+	// Base is the value of the [modproxy.BaseVariant] that clients are served. If it is empty, they are served versions without a
+	// variant, and no variant of a module.
+	Base string
 }
 
 // Versions returns the answer of Next.
@@ -37,17 +37,17 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 		return l, err
 	}
 	_, subdir := l.SplitGlob()
-	if r.At != "" {
-		v = v.Made(r.At)
+	if r.Base != "" {
+		v = v.With(modproxy.BaseVariant, r.Base)
 	}
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
 }
 
 // Package returns the answer of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	if of, what := v.Origin(); what != "" && r.At == "" && !v.IsProvider() {
+	if v.IsModuleVariant() && r.Base == "" {
 		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
-		return nil, &modproxy.Error{Op: "package", Module: of.Address, Version: of.Version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: err}
 	}
 	return r.Next.Package(ctx, v)
 }
@@ -59,8 +59,9 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 // The port is empty for a host without one. The module was checked and the version is canonical.
 func PackagePath(v modproxy.Ref) string {
 	host, port, _ := strings.Cut(v.Host, ":")
-	return "/" + host + "~" + port + "/v1/modules/" + v.Namespace + "/" + v.Name + "/" + v.System + "/" + v.Version +
-		"/" + v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
+	version := v.FullVersion()
+	return "/" + host + "~" + port + "/v1/modules/" + v.Namespace + "/" + v.Name + "/" + v.System + "/" + version +
+		"/" + v.Name + "-" + v.System + "-" + version + ".tar.gz"
 }
 
 const wantPath = "want /{host}~/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz"
@@ -94,7 +95,7 @@ func ParsePackagePath(escaped string) (modproxy.Ref, error) {
 	if v.Check() != nil {
 		return bad("the module address or the version is not valid")
 	}
-	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
+	if canonical, err := modproxy.CanonicalVersion(parts[7]); err != nil || canonical != parts[7] {
 		return bad("the version is not in its canonical spelling")
 	}
 	if path := PackagePath(v); escaped != path && strings.Join(parts, "/") != path {

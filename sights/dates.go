@@ -260,7 +260,7 @@ func (r *Registry) dateOne(ctx context.Context, v modproxy.Ref, now bool) error 
 	if !ended {
 		r.work.Go(func() {
 			defer close(done)
-			r.one.Do(v.Address.Folded().At(v.Version).String(), func() (any, error) {
+			r.one.Do(v.Folded().String(), func() (any, error) {
 				asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
 				defer cancel()
 				defer context.AfterFunc(r.ending, cancel)()

@@ -64,9 +64,9 @@ type Registry struct {
 	work   sync.WaitGroup
 	one    singleflight.Group // by version
 
-	mu        sync.Mutex                  // guards what follows
+	mu        sync.Mutex                   // guards what follows
 	datings   map[modproxy.Address]*dating // under way, by module in one spelling
-	datingsOf map[string]int              // how many, by client
+	datingsOf map[string]int               // how many, by client
 }
 
 var _ modproxy.Registry = (*Registry)(nil)

@@ -28,7 +28,7 @@ const (
 // provided is the package of a provider that is there.
 type provided struct {
 	v  modproxy.Ref // for its platform
-	at string                 // its file, or its directory, by path from the site
+	at string       // its file, or its directory, by path from the site
 }
 
 // zips returns the packages that are there as files.
@@ -65,18 +65,17 @@ func packageOf(host, namespace, typ, version, platform string) (v modproxy.Ref) 
 	host, err := hostname.Parse(host)
 	p, errPlatform := modproxy.ParsePlatform(platform)
 	of := modproxy.Address{Host: host, Namespace: namespace, Name: typ}.At(version)
-	if err != nil || errPlatform != nil || checkProvided(of.OfPlatform(p)) != nil {
+	if err != nil || errPlatform != nil || checkProvided(of.ForPlatform(p)) != nil {
 		return v
 	}
-	return of.OfPlatform(p)
+	return of.ForPlatform(p)
 }
 
 // checkProvided returns a [modproxy.ErrInvalid] for what is not the package of a provider, or no name of a file.
 func checkProvided(v modproxy.Ref) error {
-	of, _, ok := v.Platform()
-	canonical, err := modproxy.CanonicalVersion(of.Version)
-	bad := err != nil || canonical != of.Version || strings.Contains(of.Version, "_") // which ends a version in the name of a file
-	if bad || !ok || of.CheckProvider() != nil || !plainHost.MatchString(of.Host) {
+	canonical, err := modproxy.CanonicalVersion(v.Version)
+	bad := err != nil || canonical != v.Version || strings.Contains(v.Version, "_") // which ends a version in the name of a file
+	if bad || !v.IsArchive() || v.CheckProvider() != nil || !plainHost.MatchString(v.Host) {
 		return fmt.Errorf("%w: package of a provider %.200q", modproxy.ErrInvalid, v)
 	}
 	return nil
@@ -90,10 +89,10 @@ func providerDir(m modproxy.Address) string {
 
 // places returns where a package is as a file, and as a directory.
 func places(v modproxy.Ref) (zip, dir string) {
-	of, p, _ := v.Platform()
-	at := providerDir(of.Address)
-	zip = fmt.Sprintf("terraform-provider-%s_%s_%s.zip", of.Name, of.Version, p)
-	return path.Join(at, zip), path.Join(at, of.Version, p.String())
+	p, _ := v.Platform()
+	at := providerDir(v.Address)
+	zip = fmt.Sprintf("terraform-provider-%s_%s_%s.zip", v.Name, v.Version, p)
+	return path.Join(at, zip), path.Join(at, v.Version, p.String())
 }
 
 // openProviders reads every package of a provider that is there.
@@ -147,8 +146,7 @@ func (s *Site) AddProvider(v modproxy.Ref, digest modproxy.Digest, hashes modpro
 		return fmt.Errorf("%s: %w", v.Shown(), err)
 	}
 	s.digests[zip], s.hashes[digest] = digest, hashes
-	of, _, _ := v.Platform()
-	return s.describe(of)
+	return s.describe(v.Base())
 }
 
 // archive is a package in a document of the provider network mirror protocol.
@@ -170,8 +168,8 @@ func (s *Site) describe(of modproxy.Ref) error {
 	}
 	now := archives{map[string]archive{}}
 	for _, p := range s.zips() {
-		version, platform, _ := p.v.Platform()
-		if version != of {
+		platform, _ := p.v.Platform()
+		if p.v.Base() != of {
 			continue
 		}
 		digest := s.digests[p.at]
@@ -195,7 +193,7 @@ func (s *Site) finishProviders() (held Summary, err error) {
 		if s.unpacked {
 			break // what is listed has not changed
 		}
-		of, _, _ := p.v.Platform()
+		of := p.v.Base()
 		if lists[of.Address] == nil {
 			lists[of.Address] = map[string]struct{}{}
 		}

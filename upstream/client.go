@@ -154,7 +154,7 @@ func failed(op string, v modproxy.Ref, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }
 
 // shared calls ask once for all that want key at the same time. It does not end with the question that came first.

@@ -24,8 +24,8 @@ type summary struct {
 
 func (r *reading) summary(s summary, v modproxy.Ref) modproxy.Summary {
 	return modproxy.Summary{
-		Ref: v,
-		Owner:         clean.Line(s.Owner), Logo: webURL(r.from, s.Logo), Description: clean.Prose(s.Description), Source: webURL(nil, s.Source),
+		Ref:   v,
+		Owner: clean.Line(s.Owner), Logo: webURL(r.from, s.Logo), Description: clean.Prose(s.Description), Source: webURL(nil, s.Source),
 		Tag: clean.Line(s.Tag), Published: date(s.Published), Downloads: max(0, s.Downloads), Verified: s.Verified,
 	}
 }

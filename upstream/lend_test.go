@@ -36,7 +36,7 @@ git::{url}/acme/git.git?ref=v1.0.0
 		registrytest.Get:              module("page"),
 		registrytest.ProviderDownload: toyOf(u).At("1.0.0"),
 		registrytest.Sums:             toyOf(u).At("1.0.0"),
-		registrytest.Zip:              toyOf(u).At("1.0.0").OfPlatform(linux),
+		registrytest.Zip:              toyOf(u).At("1.0.0").ForPlatform(linux),
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			c := newClient(t, u, nil)

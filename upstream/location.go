@@ -50,7 +50,7 @@ func (c *Client) spelling(ctx context.Context, v modproxy.Ref) string {
 		return spelling
 	}
 	if versions, err := c.askVersions(ctx, v.Address); err == nil {
-		if listed, ok := versions.Find(v.Version); ok && listed.Spelling != v.Version {
+		if listed, ok := versions.Find(v.FullVersion()); ok && listed.Spelling != v.FullVersion() {
 			return listed.Spelling
 		}
 	}
@@ -76,7 +76,7 @@ func (c *Client) askLocation(ctx context.Context, v modproxy.Ref) (fetch.Source,
 		}
 		return s, err
 	}
-	path := modulePath(v.Address, url.PathEscape(v.Version)+"/download")
+	path := modulePath(v.Address, url.PathEscape(v.FullVersion())+"/download")
 	return question(ctx, c, serviceOf{v.Host, modulesV1}, path, maxLocation, read)
 }
 

@@ -32,13 +32,13 @@ func TestRecordedList(t *testing.T) {
 	got, err := readingOf(t, "https://registry.terraform.io/v1/modules").page([]byte(recorded(t, "v1-list.json")), q)
 	want := &modproxy.Page{More: true, Modules: []modproxy.Summary{
 		{
-			Ref: modproxy.Address{Host: q.Host, Namespace: "GoogleCloudPlatform", Name: "lb-http", System: "google"}.At("1.0.4"),
-			Description:   "balances load", Source: "https://github.com/GoogleCloudPlatform/terraform-google-lb-http",
+			Ref:         modproxy.Address{Host: q.Host, Namespace: "GoogleCloudPlatform", Name: "lb-http", System: "google"}.At("1.0.4"),
+			Description: "balances load", Source: "https://github.com/GoogleCloudPlatform/terraform-google-lb-http",
 			Published: time.Date(2017, 10, 17, 1, 22, 17, 792066000, time.UTC), Downloads: 213, Verified: true,
 		},
 		{
-			Ref: modproxy.Address{Host: q.Host, Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("1.5.1"),
-			Description:   "makes VPC resources", Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc",
+			Ref:         modproxy.Address{Host: q.Host, Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("1.5.1"),
+			Description: "makes VPC resources", Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc",
 			Published: time.Date(2017, 11, 23, 10, 48, 9, 400166000, time.UTC), Downloads: 29714, Verified: true,
 		},
 	}}

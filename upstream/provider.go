@@ -32,27 +32,27 @@ func providerPath(p modproxy.Address, rest string) string {
 
 // providerPackage fetches v: a release, or the zip archive of one.
 func (c *Client) providerPackage(ctx context.Context, v modproxy.Ref) (p *modproxy.Package, err error) {
-	of, platform, isZip := v.Platform()
-	if _, what := of.Origin(); what != "" {
+	platform, isZip := v.Platform()
+	if !isZip && !v.IsListed() {
 		return nil, fmt.Errorf("%w: modproxy has made it, and no registry has it", modproxy.ErrNotFound)
 	}
 	d, known := c.described.Get(v)
 	switch {
 	case known:
 	case isZip: // for one that is old the URLs in it may be, too
-		d, err = c.askDownload(ctx, of, platform)
+		d, err = c.askDownload(ctx, v.Base(), platform)
 	default:
-		d, err = c.askAnyDownload(ctx, of)
+		d, err = c.askAnyDownload(ctx, v)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if isZip {
 		c.described.Remove(v)
-		return c.zip(ctx, of, d)
+		return c.zip(ctx, v.Base(), d)
 	}
 	if p, err = c.release(ctx, v, d); err == nil {
-		c.described.Add(v.OfPlatform(d.Archive.Platform), d) // which is often asked for next
+		c.described.Add(v.ForPlatform(d.Archive.Platform), d) // which is often asked for next
 	}
 	return p, err
 }

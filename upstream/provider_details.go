@@ -16,7 +16,7 @@ import (
 
 // providerDetails asks for the document about v, a version of a provider, at its registry or elsewhere.
 func (c *Client) providerDetails(ctx context.Context, v modproxy.Ref, elsewhere bool) (*modproxy.Details, error) {
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return nil, fmt.Errorf("%w: modproxy has made it, and no registry describes it", modproxy.ErrNotFound)
 	}
 	version := url.PathEscape(v.Version)

@@ -95,11 +95,11 @@ func (c *Client) recordedProvider(ctx context.Context, rec modproxy.Record) (p *
 	if err := c.cfg.Egress.Check(ctx, from); err != nil {
 		return nil, fetch.Outgoing(err)
 	}
-	if of, platform, isZip := rec.Platform(); isZip {
+	if platform, isZip := rec.Platform(); isZip {
 		var digest modproxy.Digest
 		if digest, err = rec.Sum.Hash(); err == nil {
 			archive := release.Archive{Platform: platform, File: path.Base(from.Path), Digest: digest}
-			p, err = c.zip(ctx, of, &release.Download{Archive: archive, ZipURL: from})
+			p, err = c.zip(ctx, rec.Base(), &release.Download{Archive: archive, ZipURL: from})
 		}
 	} else {
 		p, err = c.recordedRelease(ctx, rec, from)

@@ -162,7 +162,7 @@ func (m *Memory) Versions(ctx context.Context, module modproxy.Address) (*modpro
 
 // Location implements [modproxy.Registry].
 func (m *Memory) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	module, version := v.Address, v.Version
+	module, version := v.Address, v.FullVersion()
 	versions, err := m.find(ctx, "location", module, version)
 	if err != nil {
 		return modproxy.Location{}, err
@@ -176,7 +176,7 @@ func (m *Memory) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locatio
 
 // Package implements [modproxy.Registry].
 func (m *Memory) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	module, version := v.Address, v.Version
+	module, version := v.Address, v.FullVersion()
 	versions, err := m.find(ctx, "package", module, version)
 	if err != nil {
 		return nil, err
