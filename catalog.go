@@ -7,7 +7,7 @@ import (
 
 // Catalog describes the modules and providers of registries: a registry's own API
 // (https://developer.hashicorp.com/terraform/registry/api-docs), beside the registry protocols. Clients install nothing because
-// of its answers. The address of a provider is a [Module] without a System.
+// of its answers. The address of a provider is a [Address] without a System.
 //
 // Implementations are safe for concurrent use. What they are given was checked, as for [Registry]. Answers are shared: callers
 // do not change them. Every error is a sentinel of this package or that of the context.
@@ -15,20 +15,20 @@ type Catalog interface {
 	// Details describes one version of a module or a provider.
 	//
 	// Errors: [ErrNotFound] when the registry does not describe it, [ErrDenied], [ErrUnavailable].
-	Details(ctx context.Context, v ModuleVersion) (*Details, error)
+	Details(ctx context.Context, v Ref) (*Details, error)
 
 	// History tells when the versions of m were published. Errors are those of Details.
-	History(ctx context.Context, m Module) (*History, error)
+	History(ctx context.Context, m Address) (*History, error)
 
 	// Downloads tells how often m was downloaded. Errors are those of Details.
-	Downloads(ctx context.Context, m Module) (*Downloads, error)
+	Downloads(ctx context.Context, m Address) (*Downloads, error)
 
 	// List lists the modules of one registry that q selects, each with its latest version. Errors are those of Details.
 	List(ctx context.Context, q Query) (*Page, error)
 
 	// Text returns the text of the document of v, a version of a provider, that has this ID in its Details. Errors are those of
 	// Details.
-	Text(ctx context.Context, v ModuleVersion, id string) (*Text, error)
+	Text(ctx context.Context, v Ref, id string) (*Text, error)
 }
 
 // Answered is when an answer was given, and by whom.
@@ -40,17 +40,17 @@ type Answered struct {
 
 // Summary is one version of a module or a provider, as lists have it.
 type Summary struct {
-	ModuleVersion `json:"-"`
-	Owner         string    `json:"owner"`
-	Logo          string    `json:"provider_logo_url"` // of the system, or of the provider
-	Description   string    `json:"description"`
-	Source        string    `json:"source"` // the URL of the repository
-	Tag           string    `json:"tag"`
-	Published     time.Time `json:"published_at"` // zero if that is not known
-	Downloads     int64     `json:"downloads"`
-	Verified      bool      `json:"verified"`
-	Alias         string    `json:"alias,omitempty"` // another name of a provider
-	Tier          string    `json:"tier,omitempty"`  // of a provider, such as official, partner or community
+	Ref         `json:"-"`
+	Owner       string    `json:"owner"`
+	Logo        string    `json:"provider_logo_url"` // of the system, or of the provider
+	Description string    `json:"description"`
+	Source      string    `json:"source"` // the URL of the repository
+	Tag         string    `json:"tag"`
+	Published   time.Time `json:"published_at"` // zero if that is not known
+	Downloads   int64     `json:"downloads"`
+	Verified    bool      `json:"verified"`
+	Alias       string    `json:"alias,omitempty"` // another name of a provider
+	Tier        string    `json:"tier,omitempty"`  // of a provider, such as official, partner or community
 }
 
 // Details describes one version of a module or a provider. A module has no Docs; a provider has nothing else of its own.
@@ -142,7 +142,7 @@ type Deprecation struct {
 
 // History tells about all versions of a module or a provider. What a registry does not say is zero.
 type History struct {
-	Module      Module // which it is about
+	Module      Address // which it is about
 	Owner       string
 	Logo        string // of the system, or of the provider
 	Source      string // the URL of the repository

@@ -19,7 +19,7 @@ const (
 // Decision is an operator's decision about versions of a module, or of all modules that a glob matches. The ledger is the home of
 // decisions. A later decision replaces earlier ones of its kind about the same Versions, for the modules that both are about.
 type Decision struct {
-	Module   `json:"-"` // or a glob: its segments are in lower case then, and * matches any part of one
+	Address  `json:"-"` // or a glob: its segments are in lower case then, and * matches any part of one
 	Action   Action     `json:"action"`
 	Versions string     `json:"versions,omitempty"` // a version constraint; empty for every version
 	By       string     `json:"by"`                 // who decided, one line
@@ -30,7 +30,7 @@ type Decision struct {
 }
 
 // IsGlob reports whether d is about all modules that a glob matches.
-func (d *Decision) IsGlob() bool { return strings.Contains(d.Module.String(), "*") }
+func (d *Decision) IsGlob() bool { return strings.Contains(d.Address.String(), "*") }
 
 // Deprecation returns what users of what is deprecated are told, on one line.
 func (d *Decision) Deprecation() string {

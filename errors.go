@@ -24,7 +24,7 @@ var (
 // Error adds to Err which question it answers. The layer that first knows module and version adds it.
 type Error struct {
 	Op      string // "versions", "location" or "package"
-	Module  Module
+	Module  Address
 	Version string // empty for versions
 	Err     error
 }
@@ -65,19 +65,19 @@ func (e *Temporary) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
 // NotKept is an [ErrUnavailable] of a proxy that is offline: what was asked for is not kept.
 type NotKept struct {
-	ModuleVersion      // without a version: no version of the module is kept
-	Lost          bool // it was kept once
+	Ref       // without a version: no version of the module is kept
+	Lost bool // it was kept once
 }
 
 func (e *NotKept) Error() string {
-	what, wanted := "not kept", e.Module.String()
+	what, wanted := "not kept", e.Address.String()
 	if e.Lost {
 		what = "no longer kept (evicted, removed or damaged)"
 	}
-	if of, platform, ok := e.Platform(); ok {
-		wanted += "@" + of.Version + " --platform " + platform.String()
+	if platform, isArchive := e.Platform(); isArchive {
+		wanted += "@" + e.Version + " --platform " + platform.String()
 	} else if e.Version != "" {
-		wanted += "@" + e.Version
+		wanted += "@" + e.FullVersion()
 	}
 	return what + ", and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror " + wanted + ")"
 }

@@ -12,12 +12,12 @@ import (
 func TestNotKeptSaysWhatToDo(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
 	const before = "not kept, and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror "
-	for v, want := range map[modproxy.ModuleVersion]string{
+	for v, want := range map[modproxy.Ref]string{
 		toy: "registry.example.com/acme/toy@1.0.0",
-		toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
-		toy.Module.At(""): "registry.example.com/acme/toy",
+		toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
+		toy.Address.At(""): "registry.example.com/acme/toy",
 	} {
-		if got := (&modproxy.NotKept{ModuleVersion: v}).Error(); got != before+want+")" {
+		if got := (&modproxy.NotKept{Ref: v}).Error(); got != before+want+")" {
 			t.Errorf("%s; want %s", got, before+want+")")
 		}
 	}
@@ -49,12 +49,12 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 // An error about the package of a provider for a platform does not say what modproxy keeps it as.
 func TestErrorNamesPlatform(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
-	zip := toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})
-	for v, want := range map[modproxy.ModuleVersion]string{
+	zip := toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})
+	for v, want := range map[modproxy.Ref]string{
 		toy: "package registry.example.com/acme/toy 1.0.0: not found",
 		zip: "package registry.example.com/acme/toy 1.0.0 for linux_amd64: not found",
 	} {
-		if got := (&modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}).Error(); got != want {
+		if got := (&modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrNotFound}).Error(); got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 	}

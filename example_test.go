@@ -17,22 +17,22 @@ type frozen struct {
 }
 
 // Versions returns Next's answer.
-func (f frozen) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (f frozen) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return f.Next.Versions(ctx, m)
 }
 
 // Location returns Next's answer, or [modproxy.ErrDenied].
-func (f frozen) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (f frozen) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.Version != f.Version {
-		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Module, Version: v.Version, Err: modproxy.ErrDenied}
+		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
 	}
 	return f.Next.Location(ctx, v)
 }
 
 // Package returns Next's answer, or [modproxy.ErrDenied].
-func (f frozen) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (f frozen) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.Version != f.Version {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrDenied}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
 	}
 	return f.Next.Package(ctx, v)
 }
@@ -46,7 +46,7 @@ func ExampleRegistry() {
 	var registry modproxy.Registry = frozen{Next: next, Version: "1.0.0"}
 
 	ctx := context.Background()
-	m := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"}
+	m := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"}
 	p, err := registry.Package(ctx, m.At("1.0.0"))
 	if err != nil {
 		log.Fatal(err)

@@ -170,16 +170,7 @@ func (h Hashes) Check() error {
 	return nil
 }
 
-// keysMark is what the keys that may sign a provider are recorded as, see [Module.SigningKeys].
-const keysMark = "keys"
-
-// SigningKeys returns the version by which the ledger has the Keys that may sign a provider. There is no package of it.
-func (m Module) SigningKeys() ModuleVersion { return m.At("0.0.0").Made(keysMark) }
-
 // Record returns the record of k as the keys that may sign the releases of m, without what is said of other records beside.
-func (k Keys) Record(m Module) Record {
-	return Record{ModuleVersion: m.SigningKeys(), Sum: NewSum(sha256.Sum256([]byte(k))), Facts: Facts{Keys: k}}
+func (k Keys) Record(m Address) Record {
+	return Record{Ref: m.SigningKeys(), Sum: NewSum(sha256.Sum256([]byte(k))), Facts: Facts{Keys: k}}
 }
-
-// IsSigningKeys reports whether v is what SigningKeys returns.
-func (v ModuleVersion) IsSigningKeys() bool { return v.IsProvider() && v == v.Module.SigningKeys() }

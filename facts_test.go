@@ -74,7 +74,7 @@ func TestHashes(t *testing.T) {
 
 func TestSigningKeys(t *testing.T) {
 	v := modproxy.NewProvider("registry.example.com", "acme", "toy").SigningKeys()
-	if !v.IsSigningKeys() || !v.IsRecordOnly() || v.Module.At("0.0.0").IsSigningKeys() {
+	if v.Variant.Kind != modproxy.KeysVariant || !v.IsRecordOnly() || !v.Address.At("0.0.0").IsListed() {
 		t.Errorf("%s", v)
 	}
 }

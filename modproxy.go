@@ -18,23 +18,23 @@ import (
 // (https://developer.hashicorp.com/terraform/internals/module-registry-protocol
 // and https://opentofu.org/docs/internals/module-registry-protocol/).
 //
-// Implementations are safe for concurrent use. The module they are given was checked with [Module.Check], and the version
+// Implementations are safe for concurrent use. The module they are given was checked with [Address.Check], and the version
 // is canonical, as [Version.String] prints it. Every error is a sentinel of this package or that of the context.
 type Registry interface {
 	// Versions lists the versions of m. The answer is shared: callers do not change it.
 	//
 	// Errors: [ErrNotFound] when there is no such module, [ErrDenied], [ErrUnavailable].
-	Versions(ctx context.Context, m Module) (*Versions, error)
+	Versions(ctx context.Context, m Address) (*Versions, error)
 
 	// Location returns where the package of one version is. It resolves and validates, and does not wait for a fetch.
 	//
 	// Errors: [ErrNotFound], [ErrInvalid] when the location cannot be fetched, [ErrDenied], [ErrUnavailable].
-	Location(ctx context.Context, v ModuleVersion) (Location, error)
+	Location(ctx context.Context, v Ref) (Location, error)
 
 	// Package opens what one version contains. The caller closes it.
 	//
 	// Errors: those of Location, and [ErrChanged] when the content is not what it was when the version was first served.
-	Package(ctx context.Context, v ModuleVersion) (*Package, error)
+	Package(ctx context.Context, v Ref) (*Package, error)
 }
 
 // Package is what one version contains, in the form of package pack, or of a provider for one platform, the zip archive that

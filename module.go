@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Module is a module address: a name in a registry.
+// Address is the address of a module or of a provider in a registry. A provider has no System: its address is
+// hostname/namespace/type, with the type as its Name.
 //
 // Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. What one of
-// them may contain, the other must: see [Module.Folded] and package ledger.
-type Module struct {
+// them may contain, the other must: see [Address.Folded] and package ledger.
+type Address struct {
 	Host      string // the registry's hostname, as package hostname normalises it
 	Namespace string
 	Name      string
@@ -23,7 +24,7 @@ const maxName = 64
 
 // Check returns an [ErrInvalid] if namespace, name or system break the grammar of the clients (terraform-registry-address
 // module.go). It does not look at the hostname.
-func (m Module) Check() error {
+func (m Address) Check() error {
 	const name = "want 1 to 64 letters, digits, - and _, with a letter or digit at both ends"
 	switch {
 	case !isName(m.Namespace):
@@ -48,7 +49,7 @@ func isName(s string) bool {
 }
 
 // String returns the address as a source argument has it.
-func (m Module) String() string {
+func (m Address) String() string {
 	if m.IsProvider() {
 		return m.Host + "/" + m.Namespace + "/" + m.Name
 	}
@@ -56,35 +57,36 @@ func (m Module) String() string {
 }
 
 // Folded returns m in lower case: what all addresses have in common that some registry may take for one.
-func (m Module) Folded() Module {
-	return Module{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
+func (m Address) Folded() Address {
+	return Address{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
 }
 
-// ModuleVersion is one version of a module.
-type ModuleVersion struct {
-	Module
-	Version string // canonical, as [Version.String] prints it; empty stands for every version where that is said
+// Ref is one version of a module or provider, or a variant of one.
+type Ref struct {
+	Address
+	Version string // canonical, as [Version.String] prints it; empty for all versions, where a comment says so
+	Variant Variant
 }
 
-// At returns a version of m.
-func (m Module) At(version string) ModuleVersion { return ModuleVersion{m, version} }
+// Folded returns v with its address in lower case, see [Address.Folded].
+func (v Ref) Folded() Ref { return Ref{v.Address.Folded(), v.Version, v.Variant} }
 
-// String returns the module address, and the version after a blank unless it is empty.
-func (v ModuleVersion) String() string {
+// String returns the address, a blank and the full version, or the address alone if the version is empty.
+func (v Ref) String() string {
 	if v.Version == "" {
-		return v.Module.String()
+		return v.Address.String()
 	}
-	return v.Module.String() + " " + v.Version
+	return v.Address.String() + " " + v.FullVersion()
 }
 
-// Shown returns v for people: as String does, but with the platform of what [ModuleVersion.OfPlatform] returns.
-func (v ModuleVersion) Shown() string {
-	of, p, ok := v.Platform()
+// Shown returns v for people: archives with their platform, and other variants as String has them.
+func (v Ref) Shown() string {
+	p, isArchive := v.Platform()
 	switch {
-	case ok:
-		return of.String() + " for " + p.String()
-	case v.IsSigningKeys():
-		return v.Module.String() + " signing keys"
+	case isArchive:
+		return v.Base().String() + " for " + p.String()
+	case v.Variant.Kind == KeysVariant:
+		return v.Address.String() + " signing keys"
 	}
 	return v.String()
 }
@@ -92,7 +94,7 @@ func (v ModuleVersion) Shown() string {
 // Record says what one version of a module or provider is: what it was when it was first seen, or what an operator has accepted since.
 // The ledger is the one home of these facts.
 type Record struct {
-	ModuleVersion `json:"-"`
+	Ref `json:"-"`
 
 	Sum    Sum       `json:"sum"`
 	Subdir string    `json:"subdir,omitempty"` // the module's directory in the package; "." for all of it, empty if not recorded

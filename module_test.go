@@ -30,7 +30,7 @@ func TestModuleCheck(t *testing.T) {
 		{long, "b", "aws", false},
 		{"a", "b", long, false},
 	} {
-		m := modproxy.Module{Host: "registry.example.com", Namespace: c.namespace, Name: c.name, System: c.system}
+		m := modproxy.Address{Host: "registry.example.com", Namespace: c.namespace, Name: c.name, System: c.system}
 		err := m.Check()
 		if (err == nil) != c.ok {
 			t.Errorf("%q.Check() = %v", m, err)

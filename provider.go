@@ -8,29 +8,27 @@ import (
 	"strings"
 )
 
-// A provider is a Module without a System: host/namespace/type, with the type as its Name. Whatever deals with addresses
-// (rules, decisions, the ledger, sights, what is kept, bundles) deals with both, and so does a [Registry], of which the same
-// questions are asked:
+// Providers answer the questions of a [Registry], too:
 //
 //   - Versions lists the versions of the provider, with the protocols and platforms of each.
-//   - Package of a version is its release, which package release describes: the checksums of its packages for all
+//   - Package of a version is its release, which package release describes: the checksums of its archives for all
 //     platforms, their signature, and the keys that made it.
-//   - Package of a version [ModuleVersion.OfPlatform] is the zip archive for one platform, as the registry has it: its
-//     Digest is what provider registries call shasum and lock files zh, and its Sum has that, too: its bytes are its content.
-//   - Location only says whether that is kept, or begins to fetch it.
+//   - Package of [Ref.ForPlatform] is the zip archive for one platform, as the registry has it: its Digest is what provider
+//     registries call shasum and lock files zh. Its Sum has the same hash.
+//   - Location reports whether that is stored, or begins to download it.
 
 // NewProvider returns the address of a provider in its one spelling, which is in lower case: the clients fold it
 // (terraform-registry-address provider.go). The hostname is as package hostname normalises it.
-func NewProvider(host, namespace, typ string) Module {
-	return Module{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
+func NewProvider(host, namespace, typ string) Address {
+	return Address{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
 }
 
 // IsProvider reports whether m is the address of a provider.
-func (m Module) IsProvider() bool { return m.System == "" }
+func (m Address) IsProvider() bool { return m.System == "" }
 
 // CheckProvider returns an [ErrInvalid] if m is not the address of a provider in its one spelling. Letters beyond ASCII, which
 // the clients take, are not in it.
-func (m Module) CheckProvider() error {
+func (m Address) CheckProvider() error {
 	const name = "want 1 to 64 lower-case letters, digits, - and _, with a letter or digit at both ends, and no --"
 	switch {
 	case m.System != "":
@@ -46,7 +44,7 @@ func (m Module) CheckProvider() error {
 }
 
 // CheckAddress is Check for a module, and CheckProvider for a provider.
-func (m Module) CheckAddress() error {
+func (m Address) CheckAddress() error {
 	if m.IsProvider() {
 		return m.CheckProvider()
 	}
@@ -77,29 +75,6 @@ func ParsePlatform(s string) (Platform, error) {
 // String returns the platform as lock files and mirrors have it: linux_amd64.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
-// platformMark begins what the package of a provider for one platform is kept as.
-const platformMark = "platform."
-
-// OfPlatform returns the version as which the package of a provider for one platform is kept, recorded and asked for. It is
-// made of v, see [ModuleVersion.Made], so that a verdict about v is one about all its packages.
-func (v ModuleVersion) OfPlatform(p Platform) ModuleVersion {
-	return v.Made(platformMark + p.OS + "-" + p.Arch)
-}
-
-// Platform is the inverse of OfPlatform. ok is false for every other version, of which of is v itself.
-func (v ModuleVersion) Platform() (of ModuleVersion, p Platform, ok bool) {
-	origin, what := v.Origin()
-	name, isPlatform := strings.CutPrefix(what, platformMark)
-	if !isPlatform || !v.IsProvider() {
-		return v, Platform{}, false
-	}
-	p, err := ParsePlatform(strings.Replace(name, "-", "_", 1))
-	if err != nil || origin.OfPlatform(p) != v {
-		return v, Platform{}, false
-	}
-	return origin, p, true
-}
-
 // Release is what a versions document says about one version of a provider.
 type Release struct {
 	Version   string     `json:"version"` // canonical
@@ -117,7 +92,7 @@ const (
 // ParseProviderVersions reads the versions document of a provider registry
 // (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). Its Document is written anew, with what
 // clients read: versions in their canonical spelling, each once, protocols, platforms, and warnings. Dropped are entries whose
-// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is [ModuleVersion.Made], or would
+// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is a [Variant], or would
 // end them: numbers beyond 64 bits make both clients panic.
 //
 // Errors: those of [ParseVersions].
@@ -143,7 +118,7 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 		}
 		version, err := ParseVersion(entry.Version)
 		r := Release{Version: version.String()}
-		if err != nil || version.isMade() || !version.isProviders(entry.Version) || seen[r.Version] {
+		if err != nil || version.hasVariant() || !version.isProviders(entry.Version) || seen[r.Version] {
 			continue
 		}
 		seen[r.Version] = true

@@ -13,7 +13,7 @@ func TestProviderAddress(t *testing.T) {
 	if err := p.CheckProvider(); err != nil || p.String() != "registry.example.com/acme/toy" || !p.IsProvider() {
 		t.Errorf("%s: %v", p, err)
 	}
-	for _, bad := range []modproxy.Module{
+	for _, bad := range []modproxy.Address{
 		{Host: "h.example", Namespace: "acme", Name: "toy", System: "aws"},
 		{Host: "h.example", Namespace: "-", Name: "toy"},
 		{Host: "h.example", Namespace: "acme", Name: "terraform-toy"},
@@ -27,28 +27,6 @@ func TestProviderAddress(t *testing.T) {
 	}
 	if err := p.Check(); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("Check of a provider as a module = %v; want ErrInvalid", err)
-	}
-}
-
-func TestOfPlatform(t *testing.T) {
-	p := modproxy.NewProvider("registry.example.com", "acme", "toy")
-	linux := modproxy.Platform{OS: "linux", Arch: "amd64"}
-	for _, version := range []string{"1.0.0", "1.0.0-beta.1", "1.0.0+b5", "1.0.0-rc1+b5.x"} {
-		v := p.At(version)
-		made := v.OfPlatform(linux)
-		if of, platform, ok := made.Platform(); !ok || of != v || platform != linux {
-			t.Errorf("%s is for %v of %s, %v", made, platform, of, ok)
-		}
-		if of, _ := made.Origin(); of != v {
-			t.Errorf("the origin of %s is %s", made, of)
-		}
-		if of, _, ok := v.Platform(); ok || of != v {
-			t.Errorf("%s is for a platform", v)
-		}
-	}
-	module := modproxy.Module{Host: "h.example", Namespace: "a", Name: "b", System: "c"}.At("1.0.0")
-	if _, _, ok := module.OfPlatform(linux).Platform(); ok {
-		t.Error("a module is for a platform")
 	}
 }
 

@@ -31,7 +31,7 @@ type Listed struct {
 
 // ParseVersions reads a registry's versions document (https://opentofu.org/docs/internals/module-registry-protocol/).
 // Of several modules the first counts, as for the clients. Entries whose version no client can parse, or that
-// only [ModuleVersion.Made] returns, are dropped and counted. It takes about three times the document in memory, and 160 bytes for each version.
+// only [Ref.Made] returns, are dropped and counted. It takes about three times the document in memory, and 160 bytes for each version.
 //
 // Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
 func ParseVersions(document []byte) (*Versions, error) {
@@ -39,7 +39,7 @@ func ParseVersions(document []byte) (*Versions, error) {
 }
 
 // ReadVersions is ParseVersions for a module, and ParseProviderVersions for a provider.
-func ReadVersions(m Module, document []byte) (*Versions, error) {
+func ReadVersions(m Address, document []byte) (*Versions, error) {
 	if m.IsProvider() {
 		return ParseProviderVersions(document)
 	}
@@ -48,7 +48,7 @@ func ReadVersions(m Module, document []byte) (*Versions, error) {
 
 // RestoreVersions returns what ReadVersions does, for a stored document that comes with its gzip form. The caller must have made
 // document from compressed.
-func RestoreVersions(m Module, document, compressed []byte) (*Versions, error) {
+func RestoreVersions(m Address, document, compressed []byte) (*Versions, error) {
 	if m.IsProvider() {
 		return ParseProviderVersions(document)
 	}
@@ -56,7 +56,7 @@ func RestoreVersions(m Module, document, compressed []byte) (*Versions, error) {
 }
 
 // NoVersions returns a document of m that lists nothing, for [Versions.With].
-func NoVersions(m Module) *Versions {
+func NoVersions(m Address) *Versions {
 	document := `{"modules":[{"versions":[]}]}`
 	if m.IsProvider() {
 		document = `{"versions":[]}`

@@ -107,7 +107,7 @@ func parseListed(entry []byte) (Listed, bool) {
 		return Listed{}, false
 	}
 	version, err := ParseVersion(fields.Version)
-	return Listed{Version: version, Spelling: fields.Version}, err == nil && !version.isMade()
+	return Listed{Version: version, Spelling: fields.Version}, err == nil && !version.hasVariant()
 }
 
 // around splits object, good JSON, around what is in the list that is the value of the field of that name. list is nil

@@ -172,7 +172,7 @@ func FuzzParseVersions(f *testing.F) {
 
 // A stored document that is served unchanged comes with its gzip form, any other one with its own.
 func TestRestoreVersions(t *testing.T) {
-	m := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	m := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	stored, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}]}]}`))
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ type Server struct {
 type Nested interface {
 	closure.Nested
 	// Bring returns when all is kept that clients are served of a version.
-	Bring(ctx context.Context, v modproxy.ModuleVersion) error
+	Bring(ctx context.Context, v modproxy.Ref) error
 }
 
 // Operators are those who ask.
@@ -66,9 +66,9 @@ type Operators interface {
 	// Operator names who asks with a token. It is empty for the owner of the data directory.
 	Operator(ctx context.Context) string
 	// MayRead returns why the content of packages of m, and what stands in them, is not for the caller; nil if it is.
-	MayRead(ctx context.Context, m modproxy.Module) error
+	MayRead(ctx context.Context, m modproxy.Address) error
 	// MayRefresh returns why the caller may not have the versions of m requested anew; nil if it may.
-	MayRefresh(ctx context.Context, m modproxy.Module) error
+	MayRefresh(ctx context.Context, m modproxy.Address) error
 	// Decided is told of a decision that was made.
 	Decided(d modproxy.Decision)
 	// Imported is told of a bundle that was imported, and what became of all that is in it.
@@ -90,11 +90,11 @@ type Upstreams interface {
 // A Cache keeps packages, and remembers what registries answered.
 type Cache interface {
 	modproxy.Registry
-	Forget(v modproxy.ModuleVersion)
-	Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error)
-	List(ctx context.Context, m modproxy.Module) iter.Seq2[cache.Listing, error]
-	Discard(ctx context.Context, v modproxy.ModuleVersion) ([]cache.Discarded, error)
-	Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+	Forget(v modproxy.Ref)
+	Refresh(ctx context.Context, m modproxy.Address) (cache.Refreshed, error)
+	List(ctx context.Context, m modproxy.Address) iter.Seq2[cache.Listing, error]
+	Discard(ctx context.Context, v modproxy.Ref) ([]cache.Discarded, error)
+	Known(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 	bundle.Cache
 }
 
@@ -183,14 +183,12 @@ type Name struct {
 }
 
 // NameOf returns the name of a version.
-func NameOf(v modproxy.ModuleVersion) Name {
-	if v.Module == (modproxy.Module{}) {
+func NameOf(v modproxy.Ref) Name {
+	if v.Address == (modproxy.Address{}) {
 		return Name{}
 	}
-	if of, p, ok := v.Platform(); ok {
-		return Name{v.Module.String(), of.Version, p.String()}
-	}
-	return Name{Module: v.Module.String(), Version: v.Version}
+	version, platform := v.VersionPlatform()
+	return Name{v.Address.String(), version, platform}
 }
 
 // Shown returns the name for people.
@@ -209,22 +207,24 @@ func (n Name) ShownVersion() string {
 }
 
 // Parse returns what n names, see [hostname.ParseAddress].
-func (n Name) Parse(host string) (v modproxy.ModuleVersion, err error) {
-	if v.Module, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
-		v.Version, err = modproxy.CanonicalVersion(n.Version)
+func (n Name) Parse(host string) (v modproxy.Ref, err error) {
+	if v.Address, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
+		var version string
+		version, err = modproxy.CanonicalVersion(n.Version)
+		v = v.At(version)
 	}
 	if err == nil && n.Platform != "" {
 		var p modproxy.Platform
 		if p, err = modproxy.ParsePlatform(n.Platform); err == nil && (n.Version == "" || !v.IsProvider()) {
 			err = fmt.Errorf("%w: only versions of providers have packages for platforms", modproxy.ErrInvalid)
 		}
-		v = v.OfPlatform(p)
+		v = v.ForPlatform(p)
 	}
 	return v, err
 }
 
 // choice parses a name that chooses versions. The zero name, which chooses all, is the zero version.
-func (n Name) choice() (v modproxy.ModuleVersion, err error) {
+func (n Name) choice() (v modproxy.Ref, err error) {
 	if n == (Name{}) {
 		return v, nil
 	}

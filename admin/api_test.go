@@ -20,7 +20,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -71,7 +71,7 @@ func TestLedger(t *testing.T) {
 		must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, v, v)))
 	}
 	must(t, book.AddDrift(t.Context(), ledger.Drift{
-		ModuleVersion: vpc.At("1.0.0"), Recorded: ledgertest.Sum("1.0.0"), Offered: ledgertest.Sum("b"),
+		Ref: vpc.At("1.0.0"), Recorded: ledgertest.Sum("1.0.0"), Offered: ledgertest.Sum("b"),
 		Source: modproxy.Source{URL: "https://git.example.com/b"}, Time: time.Unix(2e9, 0).UTC(),
 	}))
 	c, ctx := outside(t, &admin.Server{Ledger: book}), t.Context()
@@ -138,10 +138,10 @@ func TestAcceptForgets(t *testing.T) {
 
 type forgetter struct {
 	admin.Cache
-	forgotten []modproxy.ModuleVersion
+	forgotten []modproxy.Ref
 }
 
-func (f *forgetter) Forget(v modproxy.ModuleVersion) { f.forgotten = append(f.forgotten, v) }
+func (f *forgetter) Forget(v modproxy.Ref) { f.forgotten = append(f.forgotten, v) }
 
 // A verb is answered by the process that serves, and claims the directory if none does.
 func TestReach(t *testing.T) {

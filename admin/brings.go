@@ -49,7 +49,7 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 				_, _, registry := closure.Registry(call.Source, closure.Hosts[client])
 				one = &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
 				if one.Bypass && s.Nested != nil {
-					_, _, fetched := s.Nested.Source(kept.ModuleVersion, call.Source)
+					_, _, fetched := s.Nested.Source(kept.Ref, call.Source)
 					one.Bypass = !fetched
 				}
 				calls[string(text)] = one

@@ -26,7 +26,7 @@ import (
 // Sights are what the server needs of package sights.
 type Sights interface {
 	bundle.Sights
-	Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error
+	Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error
 }
 
 // Bundles are what bundles are imported with.
@@ -84,10 +84,10 @@ func (s *Server) unserved(h *bundle.Head) []string {
 	why := map[string]bool{}
 	for _, p := range h.Index.Packages {
 		for _, v := range p.Versions {
-			if _, err := s.Routing.Upstream(v.Module); err != nil {
+			if _, err := s.Routing.Upstream(v.Address); err != nil {
 				why[err.Error()+": clients do not get what was imported of it"] = true
 			}
-			if _, made := v.Origin(); made != "" && !v.IsProvider() && s.Nested == nil {
+			if !v.IsListed() && !v.IsProvider() && s.Nested == nil {
 				why["rewrite.nested is off: clients do not get the nested sources that were imported"] = true
 			}
 		}
@@ -97,7 +97,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 
 // exportBundle answers with a bundle in pieces. What it has is what a client in the groups may have.
 func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported)) (out BundleHead, err error) {
-	refused := func(v modproxy.ModuleVersion, why error) {
+	refused := func(v modproxy.Ref, why error) {
 		if errors.As(why, new(*modproxy.NotKept)) {
 			why = errors.New("it is not kept")
 		} else if named, ok := errors.AsType[*modproxy.Error](why); ok {
@@ -138,7 +138,7 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 	}
 	so, told := Exporting{Selected: len(selected)}, time.Now()
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
-	made, err := x.Begin(ctx, selected, stand, func(v modproxy.ModuleVersion, why error) {
+	made, err := x.Begin(ctx, selected, stand, func(v modproxy.Ref, why error) {
 		if so.Checked++; why != nil {
 			refused(v, why)
 		} else if time.Since(told) >= mirrorTick {

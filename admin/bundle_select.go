@@ -14,17 +14,17 @@ import (
 // selection is what an export chooses.
 type selection struct {
 	*Server
-	list    []modproxy.ModuleVersion
-	refused func(modproxy.ModuleVersion, error)
+	list    []modproxy.Ref
+	refused func(modproxy.Ref, error)
 }
 
 // selected returns the versions that in chooses, in order.
 func (s *Server) selected(
-	ctx context.Context, in Export, each func(Exported), refused func(modproxy.ModuleVersion, error),
-) ([]modproxy.ModuleVersion, error) {
+	ctx context.Context, in Export, each func(Exported), refused func(modproxy.Ref, error),
+) ([]modproxy.Ref, error) {
 	sel := &selection{Server: s, refused: refused}
 	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
-		if _, err := sel.add(ctx, modproxy.Module{}, modproxy.Constraint{}.Selects); err != nil {
+		if _, err := sel.add(ctx, modproxy.Address{}, selecting(modproxy.Constraint{})); err != nil {
 			return nil, err
 		}
 	}
@@ -65,17 +65,17 @@ func (s *Server) selected(
 			return nil, err
 		}
 	}
-	slices.SortFunc(sel.list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(sel.list, func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(sel.list), nil
 }
 
 // readable returns the versions of a list whose content is for the caller. If there are others only, it returns the reason.
-func (s *Server) readable(ctx context.Context, list []modproxy.ModuleVersion, refused func(modproxy.ModuleVersion, error)) (
-	readable []modproxy.ModuleVersion, err error,
+func (s *Server) readable(ctx context.Context, list []modproxy.Ref, refused func(modproxy.Ref, error)) (
+	readable []modproxy.Ref, err error,
 ) {
-	why := map[modproxy.ModuleVersion]error{}
+	why := map[modproxy.Ref]error{}
 	for _, v := range list {
-		if errRead := s.mayRead(ctx, v.Module); errRead != nil {
+		if errRead := s.mayRead(ctx, v.Address); errRead != nil {
 			why[v], err = errRead, cmp.Or(err, errRead)
 		} else {
 			readable = append(readable, v)
@@ -93,28 +93,34 @@ func (s *Server) readable(ctx context.Context, list []modproxy.ModuleVersion, re
 }
 
 // add adds what is kept of a module, or of all, and is selected. What is made again for the public URL there stays here.
-func (s *selection) add(ctx context.Context, m modproxy.Module, selects func(modproxy.Version) bool) (found bool, err error) {
+func (s *selection) add(ctx context.Context, m modproxy.Address, selects func(modproxy.Ref) bool) (found bool, err error) {
 	for l, err := range s.Cache.List(ctx, m) {
-		version, bad := modproxy.ParseVersion(l.Version)
 		switch {
 		case l.Version == "" && err != nil:
 			return found, err
 		case err != nil:
-			s.refused(l.ModuleVersion, err)
-		case bad == nil && !l.Superseded && !l.IsRewritten() && selects(version):
-			found, s.list = true, append(s.list, l.ModuleVersion)
+			s.refused(l.Ref, err)
+		case !l.Superseded && l.Variant.Kind != modproxy.RewrittenVariant && selects(l.Ref):
+			found, s.list = true, append(s.list, l.Ref)
 		}
 	}
 	return found, nil
 }
 
+// selecting returns a function that reports whether c selects a version.
+func selecting(c modproxy.Constraint) func(modproxy.Ref) bool {
+	return func(v modproxy.Ref) bool {
+		version, err := modproxy.ParseVersion(v.Version)
+		return err == nil && c.Selects(version)
+	}
+}
+
 // exact adds a version, or what v was made of, and all that was made of that.
-func (s *selection) exact(ctx context.Context, v modproxy.ModuleVersion) error {
-	v, _ = v.Origin()
+func (s *selection) exact(ctx context.Context, v modproxy.Ref) error {
+	v = v.Base()
 	s.list = append(s.list, v)
-	_, err := s.add(ctx, v.Module, func(version modproxy.Version) bool {
-		of, what := v.Module.At(version.String()).Origin()
-		return of == v && what != ""
+	_, err := s.add(ctx, v.Address, func(kept modproxy.Ref) bool {
+		return kept.Base() == v && !kept.IsListed()
 	})
 	return err
 }
@@ -130,7 +136,7 @@ func (s *selection) wanted(ctx context.Context, one Wanted) error {
 			return err
 		}
 	}
-	found, err := s.add(ctx, m, c.Selects)
+	found, err := s.add(ctx, m, selecting(c))
 	if err == nil && !found {
 		s.refused(m.At(""), fmt.Errorf("no version of it is kept that was selected: %s", strings.TrimSpace(m.String()+" "+one.Versions)))
 	}

@@ -18,7 +18,7 @@ type Choice struct {
 
 // of returns those of the listed versions of a module that are wanted, the newest first.
 func (choice Choice) of(
-	module modproxy.Module, list *modproxy.Versions, c modproxy.Constraint, sight modproxy.Sight,
+	module modproxy.Address, list *modproxy.Versions, c modproxy.Constraint, sight modproxy.Sight,
 ) (chosen []modproxy.Version, err error) {
 	for _, l := range list.List {
 		if c.Selects(l.Version) {

@@ -26,7 +26,7 @@ const Soon = 14 * 24 * time.Hour
 
 // decisions lists the decisions about a module, or about some that a glob matches, or all, in the order in which they were made.
 func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (done none, err error) {
-	var wanted modproxy.Module
+	var wanted modproxy.Address
 	if in != (Name{}) {
 		if wanted, err = policy.ParseAddress(in.Module, ""); err != nil {
 			return done, err
@@ -40,7 +40,7 @@ func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (d
 	for i, stands := range policy.Standing(list, now) {
 		if d := list[i]; in == (Name{}) || policy.IsAbout(d, wanted) {
 			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(Soon))
-			each(Decision{NameOf(d.Module.At("")), d, stands, soon})
+			each(Decision{NameOf(d.Address.At("")), d, stands, soon})
 		}
 	}
 	return done, nil
@@ -68,7 +68,7 @@ type Decided struct {
 // decide makes a decision, which counts when it returns.
 func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decided, err error) {
 	d := modproxy.Decision{Action: in.Action, Reason: in.Reason, Link: in.Link, Until: in.Until, Time: time.Now().UTC()}
-	if d.Module, err = policy.ParseAddress(in.Module, ""); err != nil {
+	if d.Address, err = policy.ParseAddress(in.Module, ""); err != nil {
 		return out, err
 	}
 	if in.Versions != "" {
@@ -123,7 +123,7 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 	if twins, errTwins := s.twins(ctx, d); err == nil && errTwins == nil { // the decision was made, whatever is known of others
 		out.Remarks = append(out.Remarks, twins...)
 	}
-	out.Decision = Decision{Name: NameOf(d.Module.At("")), Decision: d, InForce: !policy.Ends(d)}
+	out.Decision = Decision{Name: NameOf(d.Address.At("")), Decision: d, InForce: !policy.Ends(d)}
 	return out, err
 }
 
@@ -138,15 +138,15 @@ func nothingToEnd(d modproxy.Decision, others []modproxy.Decision) error {
 	if d.Action == modproxy.Deprecate {
 		verb, state = "deprecate --lift", "deprecated"
 	}
-	text := fmt.Sprintf("%s is not %s", What(d.Module.String(), d.Versions), state)
+	text := fmt.Sprintf("%s is not %s", What(d.Address.String(), d.Versions), state)
 	for _, o := range others {
-		text += fmt.Sprintf("; %s is: \"%s\" ends that", What(o.Module.String(), o.Versions), commandText(verb, o.Module, o.Versions))
+		text += fmt.Sprintf("; %s is: \"%s\" ends that", What(o.Address.String(), o.Versions), commandText(verb, o.Address, o.Versions))
 	}
 	return absent(text)
 }
 
 // commandText returns the command line for a verb about versions of a module, or of all modules that a glob matches.
-func commandText(verb string, m modproxy.Module, versions string) string {
+func commandText(verb string, m modproxy.Address, versions string) string {
 	text := "modproxy " + verb + " " + clean.ShellQuote(m.String())
 	if versions != "" {
 		text += " " + clean.ShellQuote(versions)

@@ -129,9 +129,9 @@ type ops struct{ decided []modproxy.Decision }
 
 func (*ops) Operator(context.Context) string { return "token ops (5f0c)" }
 
-func (*ops) MayRead(context.Context, modproxy.Module) error { return nil }
+func (*ops) MayRead(context.Context, modproxy.Address) error { return nil }
 
-func (*ops) MayRefresh(context.Context, modproxy.Module) error { return nil }
+func (*ops) MayRefresh(context.Context, modproxy.Address) error { return nil }
 
 func (o *ops) Decided(d modproxy.Decision) { o.decided = append(o.decided, d) }
 
@@ -147,7 +147,7 @@ func TestDecideByToken(t *testing.T) {
 			t.Errorf("%q, %v", out.By, err)
 		}
 	}
-	if len(o.decided) != 1 || o.decided[0].Module != vpc || o.decided[0].Action != modproxy.Block || o.decided[0].By != "token ops (5f0c)" {
+	if len(o.decided) != 1 || o.decided[0].Address != vpc || o.decided[0].Action != modproxy.Block || o.decided[0].By != "token ops (5f0c)" {
 		t.Errorf("told of %+v", o.decided)
 	}
 }

@@ -25,7 +25,7 @@ const (
 func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, existsWithin)
 	defer cancel()
-	x := existence{Server: s, about: d.Module, names: map[modproxy.Module]bool{}}
+	x := existence{Server: s, about: d.Address, names: map[modproxy.Address]bool{}}
 	if exact, err := modproxy.ParseVersion(d.Versions); err == nil {
 		x.version, x.isExact = &exact, d.Action == modproxy.Approve
 	} else if c, err := modproxy.ParseConstraint(d.Versions); err == nil && d.Versions != "" {
@@ -46,12 +46,12 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 		}
 	}
 	if x.module && x.selects != nil {
-		return append(x.unasked, fmt.Sprintf("no known version of %s matches %s: the decision is about later ones", d.Module, d.Versions)), nil
+		return append(x.unasked, fmt.Sprintf("no known version of %s matches %s: the decision is about later ones", d.Address, d.Versions)), nil
 	}
 	if len(x.unasked) > 0 {
 		return x.unasked, nil
 	}
-	what := d.Module.String()
+	what := d.Address.String()
 	if x.module {
 		what = What(what, d.Versions)
 	}
@@ -68,12 +68,12 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 // existence finds out whether what a decision is about exists.
 type existence struct {
 	*Server
-	about    modproxy.Module // or a glob
+	about    modproxy.Address // or a glob
 	version  *modproxy.Version
 	isExact  bool                        // the decision is about the build that version names, and not about all builds
 	selects  func(modproxy.Version) bool // whether the constraint of the decision selects a version; nil without a constraint
 	selected bool                        // it selects a known version
-	names    map[modproxy.Module]bool    // every module that is known
+	names    map[modproxy.Address]bool   // every module that is known
 	versions []string                    // known ones of modules that about matches
 	module   bool                        // about matches a module that is known
 	exact    bool                        // version is known
@@ -85,9 +85,9 @@ func (x *existence) found() bool {
 }
 
 // see adds a version that is known; an empty one is a module of which no version is.
-func (x *existence) see(v modproxy.ModuleVersion) {
-	x.names[v.Module] = true
-	if !policy.IsAbout(modproxy.Decision{Module: x.about}, v.Module) {
+func (x *existence) see(v modproxy.Ref) {
+	x.names[v.Address] = true
+	if !policy.IsAbout(modproxy.Decision{Address: x.about}, v.Address) {
 		return
 	}
 	x.module = true
@@ -111,25 +111,24 @@ func (x *existence) recorded(ctx context.Context) error {
 	if x.found() || x.Cache == nil {
 		return nil
 	}
-	for l := range x.Cache.List(ctx, modproxy.Module{}) { // what cannot be read names nothing
-		if l.Module != (modproxy.Module{}) {
-			v, _ := l.Origin()
-			x.see(v)
+	for l := range x.Cache.List(ctx, modproxy.Address{}) { // what cannot be read names nothing
+		if l.Address != (modproxy.Address{}) {
+			x.see(l.Base())
 		}
 	}
 	return nil
 }
 
 // modules returns the modules whose registries can say whether they exist.
-func (x *existence) modules() []modproxy.Module {
+func (x *existence) modules() []modproxy.Address {
 	if x.Cache == nil {
 		return nil
 	}
-	d := modproxy.Decision{Module: x.about}
+	d := modproxy.Decision{Address: x.about}
 	if !d.IsGlob() {
-		return []modproxy.Module{x.about}
+		return []modproxy.Address{x.about}
 	}
-	var all []modproxy.Module
+	var all []modproxy.Address
 	for m := range x.names {
 		if x.version != nil && policy.IsAbout(d, m) {
 			all = append(all, m)
@@ -140,7 +139,7 @@ func (x *existence) modules() []modproxy.Module {
 	}
 	one := x.about
 	for _, one.Host = range x.Upstreams.UpstreamHosts() {
-		if literal := (modproxy.Decision{Module: one}); !literal.IsGlob() && policy.IsAbout(d, one) && !x.names[one] {
+		if literal := (modproxy.Decision{Address: one}); !literal.IsGlob() && policy.IsAbout(d, one) && !x.names[one] {
 			all = append(all, one)
 		}
 	}
@@ -148,7 +147,7 @@ func (x *existence) modules() []modproxy.Module {
 }
 
 // listed sees the versions of m in the list that is stored, or else in the one of its registry, unless a rule refuses m.
-func (x *existence) listed(ctx context.Context, m modproxy.Module) {
+func (x *existence) listed(ctx context.Context, m modproxy.Address) {
 	add := func(list *modproxy.Versions, err error) {
 		if err != nil || len(list.List) == 0 {
 			return
@@ -194,11 +193,11 @@ func (x *existence) near(ctx context.Context) []string {
 		page, err := x.Listing.List(ctx, modproxy.Query{Host: about.Host, Namespace: about.Namespace, Limit: nearListed})
 		if err == nil {
 			for _, summary := range page.Modules {
-				x.names[summary.Module] = true
+				x.names[summary.Address] = true
 			}
 		}
 	}
-	own := func(m modproxy.Module) string { // without the hostname, which makes most of an address
+	own := func(m modproxy.Address) string { // without the hostname, which makes most of an address
 		_, rest, _ := strings.Cut(m.Folded().String(), "/")
 		return rest
 	}

@@ -35,7 +35,7 @@ func (s *Server) walk(ctx context.Context, gate *policy.Gate, groups []string, s
 	ctx, registry := s.asOperator(ctx, gate, groups)
 	w := closure.Walker{
 		Registry: registry, Routes: s.Routing, Reader: s.Configurations, Nested: s.Nested,
-		MayRead: func(m modproxy.Module) error { return s.mayRead(ctx, m) },
+		MayRead: func(m modproxy.Address) error { return s.mayRead(ctx, m) },
 	}
 	return w.Walk(ctx, starts, each)
 }
@@ -56,7 +56,7 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 	other.Gate.Use(rules)
 	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
 	return done, s.walk(ctx, other.Gate, in.Groups, in.Starts, func(f closure.Found) {
-		if _, made := f.Module.Origin(); f.Kind == closure.Ready || f.Kind == closure.Chosen && made != "" {
+		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
 			return // the verdict about what it was made of is told
 		}
 		out := Foreseen{Name: NameOf(f.Module), Client: f.Client, Source: f.Source}
@@ -81,11 +81,11 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 	refusal, refused := errors.AsType[*policy.Refusal](f.Err)
 	switch {
 	case refused:
-		out.judge(refusal.ModuleVersion, refusal.Verdict)
+		out.judge(refusal.Ref, refusal.Verdict)
 		out.Why = refusal.Error()
 		return nil
 	case f.Kind == closure.Chosen, f.Kind == closure.Trouble && v.Name != "" && v.Version == "":
-		all, err := s.Cache.Versions(ctx, v.Module) // of which the walk knows what is not refused
+		all, err := s.Cache.Versions(ctx, v.Address) // of which the walk knows what is not refused
 		if err != nil {
 			break
 		}
@@ -93,13 +93,13 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 		if err != nil || wanted == v.Version {
 			break
 		}
-		verdict, err := s.Gate.Decide(ctx, v.Module.At(wanted))
+		verdict, err := s.Gate.Decide(ctx, v.Address.At(wanted))
 		if err != nil {
 			return err
 		}
 		if verdict.Refused() {
-			out.judge(v.Module.At(wanted), verdict)
-			out.Why, out.Instead = s.why(v.Module.At(wanted), verdict), v.Version
+			out.judge(v.Address.At(wanted), verdict)
+			out.Why, out.Instead = s.why(v.Address.At(wanted), verdict), v.Version
 			return nil
 		}
 	}
@@ -114,7 +114,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 }
 
 // judge sets what a verdict says of v.
-func (f *Foreseen) judge(v modproxy.ModuleVersion, verdict policy.Verdict) {
+func (f *Foreseen) judge(v modproxy.Ref, verdict policy.Verdict) {
 	f.Name, f.Outcome, f.Refused = NameOf(v), verdict.Outcome, verdict.Refused()
 	if verdict.Rule != nil {
 		f.Place = verdict.Rule.Place

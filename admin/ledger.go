@@ -23,17 +23,14 @@ type Query struct {
 }
 
 // choose returns whether a version is chosen.
-func (q Query) choose() (func(modproxy.ModuleVersion) bool, error) {
+func (q Query) choose() (func(modproxy.Ref) bool, error) {
 	wanted, err := q.choice()
-	return func(v modproxy.ModuleVersion) bool {
-		release, _, _ := v.Platform() // which has its packages with it
-		v, release, wanted := folded(v), folded(release), folded(wanted)
-		return q.Name == (Name{}) || v.Module == wanted.Module && (wanted.Version == "" || v == wanted || release == wanted)
+	return func(v modproxy.Ref) bool {
+		v, wanted := v.Folded(), wanted.Folded()
+		isOf := v.IsArchive() && v.Base() == wanted // a release comes with its archives
+		return q.Name == (Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
 	}, err
 }
-
-// folded returns what all spellings of v have in common, as the ledger compares them.
-func folded(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Module.Folded().At(v.Version) }
 
 // Record is a record of the ledger, and whether it counts.
 type Record struct {
@@ -55,34 +52,34 @@ func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done 
 }
 
 // history returns the records of the chosen versions, in the order in which they were added; none without a ledger.
-func (s *Server) history(ctx context.Context, chosen func(modproxy.ModuleVersion) bool) (list []Record, err error) {
+func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (list []Record, err error) {
 	if s.Ledger == nil {
 		return nil, nil
 	}
-	last := map[modproxy.ModuleVersion]int{}
+	last := map[modproxy.Ref]int{}
 	for rec, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if chosen(rec.ModuleVersion) {
-			last[rec.ModuleVersion] = len(list)
-			list = append(list, Record{NameOf(rec.ModuleVersion), rec, false})
+		if chosen(rec.Ref) {
+			last[rec.Ref] = len(list)
+			list = append(list, Record{NameOf(rec.Ref), rec, false})
 		}
 	}
-	mixed := map[modproxy.ModuleVersion]bool{} // what has a spelling that is not in lower case
+	mixed := map[modproxy.Ref]bool{} // what has a spelling that is not in lower case
 	for v := range last {
-		if f := folded(v); f != v {
+		if f := v.Folded(); f != v {
 			mixed[f] = true
 		}
 	}
 	for v, i := range last {
 		list[i].Counts = true
-		if mixed[folded(v)] {
+		if mixed[v.Folded()] {
 			counts, err := s.Ledger.Lookup(ctx, v)
 			if err != nil {
 				return nil, err
 			}
-			list[i].Counts = counts.ModuleVersion == v
+			list[i].Counts = counts.Ref == v
 		}
 	}
 	return list, nil
@@ -106,17 +103,17 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 		if err != nil {
 			return done, err
 		}
-		if !chosen(d.ModuleVersion) || d.Time.Before(q.Since) {
+		if !chosen(d.Ref) || d.Time.Before(q.Since) {
 			continue
 		}
-		counts, err := s.Ledger.Lookup(ctx, d.ModuleVersion)
+		counts, err := s.Ledger.Lookup(ctx, d.Ref)
 		if err != nil {
 			return done, err
 		}
 		open := counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir)
-		out := Drift{Name: NameOf(d.ModuleVersion), Drift: d, Open: open, Was: counts.Facts}
-		if counts.Module != d.Module {
-			out.As = counts.Module.String()
+		out := Drift{Name: NameOf(d.Ref), Drift: d, Open: open, Was: counts.Facts}
+		if counts.Address != d.Address {
+			out.As = counts.Address.String()
 		}
 		each(out)
 	}
@@ -152,7 +149,7 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 	}
 	added, err := s.Ledger.Import(ctx, in.From, trust)
 	if err == nil && s.Cache != nil {
-		s.Cache.Forget(modproxy.ModuleVersion{})
+		s.Cache.Forget(modproxy.Ref{})
 	}
 	if err == nil && s.Gate != nil { // there may be decisions among them
 		err = s.Gate.Follow(context.WithoutCancel(ctx))
@@ -193,7 +190,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 		}
 		v = v.SigningKeys()
 	}
-	rec := ledger.Record{ModuleVersion: v, Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
+	rec := ledger.Record{Ref: v, Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
 	before, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = absent(fmt.Sprintf("no record of %s: what is fetched first is recorded, and need not be accepted", v.Shown()))
@@ -207,19 +204,19 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 		if err != nil {
 			return out, err
 		}
-		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Module).Sum // as it was offered
+		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Address).Sum // as it was offered
 	}
-	var spellings map[modproxy.ModuleVersion]bool
+	var spellings map[modproxy.Ref]bool
 	if spellings, out.Offered, err = s.offered(ctx, &rec); err != nil {
 		return out, err
 	}
-	switch _, _, isZip := v.Platform(); {
+	switch {
 	case in.Key != "":
 		rec.Facts.Keys = before.Keys.With(rec.Facts.Keys)
-		rec.Sum = rec.Facts.Keys.Record(v.Module).Sum
-	case v.IsSigningKeys():
+		rec.Sum = rec.Facts.Keys.Record(v.Address).Sum
+	case v.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
-	case isZip:
+	case v.IsArchive():
 		err = fmt.Errorf("%w: %s is what its release says: accept that", modproxy.ErrInvalid, v.Shown())
 	case v.IsProvider() && !out.Offered:
 		err = fmt.Errorf("%w: no upstream has offered %s as %s, so it is not known which packages that has", modproxy.ErrInvalid, v.Shown(), in.Sum)
@@ -232,7 +229,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 		out.Subdir = rec.Subdir
 	}
 	if in.Key != "" {
-		spellings = map[modproxy.ModuleVersion]bool{v.Module.At(""): true} // releases that it has signed may have been refused
+		spellings = map[modproxy.Ref]bool{v.Address.At(""): true} // releases that it has signed may have been refused
 	}
 	err = s.Ledger.Accept(ctx, rec)
 	for v := range spellings {
@@ -253,24 +250,24 @@ func (s *Server) acceptForNamespace(ctx context.Context, in Acceptance, namespac
 	if err := cmp.Or(err, errKey); err != nil {
 		return out, err
 	}
-	concerns := func(v modproxy.ModuleVersion) bool {
-		return v.IsSigningKeys() && v.Host == of.Host && v.Namespace == of.Namespace
+	concerns := func(v modproxy.Ref) bool {
+		return v.Variant.Kind == modproxy.KeysVariant && v.Host == of.Host && v.Namespace == of.Namespace
 	}
-	counts, sources := map[modproxy.Module]ledger.Record{}, map[modproxy.Module]modproxy.Source{}
+	counts, sources := map[modproxy.Address]ledger.Record{}, map[modproxy.Address]modproxy.Source{}
 	for rec, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return out, err
 		}
-		if concerns(rec.ModuleVersion) {
-			counts[rec.Module] = rec
+		if concerns(rec.Ref) {
+			counts[rec.Address] = rec
 		}
 	}
 	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
 			return out, err
 		}
-		if concerns(d.ModuleVersion) && d.Keys.Meets(key) {
-			sources[d.Module], out.Offered = d.Source, true
+		if concerns(d.Ref) && d.Keys.Meets(key) {
+			sources[d.Address], out.Offered = d.Source, true
 		}
 	}
 	if len(counts) == 0 {
@@ -299,10 +296,10 @@ func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
 // offered reports whether an upstream has offered rec, and which spellings of its address have records. It adds the source to rec, what
 // a provider consists of, and the directory if it has none.
-func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.ModuleVersion]bool, ok bool, err error) {
-	wanted, spellings := rec.Subdir, map[modproxy.ModuleVersion]bool{rec.ModuleVersion: true}
-	see := func(v modproxy.ModuleVersion, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {
-		fits := folded(v) == folded(rec.ModuleVersion) && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
+func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.Ref]bool, ok bool, err error) {
+	wanted, spellings := rec.Subdir, map[modproxy.Ref]bool{rec.Ref: true}
+	see := func(v modproxy.Ref, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {
+		fits := v.Folded() == rec.Ref.Folded() && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
 		if fits {
 			rec.Source, rec.Facts, ok = source, facts, true
 		}
@@ -312,16 +309,16 @@ func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map
 		if err != nil {
 			return nil, false, err
 		}
-		if folded(was.ModuleVersion) == folded(rec.ModuleVersion) {
-			spellings[was.ModuleVersion] = true
+		if was.Ref.Folded() == rec.Ref.Folded() {
+			spellings[was.Ref] = true
 		}
-		see(was.ModuleVersion, was.Sum, was.Subdir, was.Source, was.Facts)
+		see(was.Ref, was.Sum, was.Subdir, was.Source, was.Facts)
 	}
 	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
 			return nil, false, err
 		}
-		if see(d.ModuleVersion, d.Offered, d.Subdir, d.Source, d.Facts) && wanted == "" && d.Subdir != "" {
+		if see(d.Ref, d.Offered, d.Subdir, d.Source, d.Facts) && wanted == "" && d.Subdir != "" {
 			rec.Subdir = d.Subdir
 		}
 	}

@@ -27,7 +27,7 @@ type known struct {
 }
 
 // Versions returns the versions that clients are told of now, or were when their registry was last asked.
-func (k known) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (k known) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if k.offline {
 		v, err := k.kept.Versions(ctx, m)
 		return v, notKept(err)
@@ -40,13 +40,13 @@ func (k known) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versi
 }
 
 // Location implements [modproxy.Registry].
-func (k known) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (k known) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := k.kept.Location(ctx, v)
 	return l, notKept(err)
 }
 
 // Package implements [modproxy.Registry].
-func (k known) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (k known) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := k.kept.Package(ctx, v)
 	return p, notKept(err)
 }
@@ -54,13 +54,13 @@ func (k known) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 // notKept returns err, without what a client is told to do if that is that something is not kept.
 func notKept(err error) error {
 	if e, ok := errors.AsType[*modproxy.NotKept](err); ok {
-		return &lacking{e.ModuleVersion}
+		return &lacking{e.Ref}
 	}
 	return err
 }
 
 // lacking is the error for what is not kept.
-type lacking struct{ modproxy.ModuleVersion }
+type lacking struct{ modproxy.Ref }
 
 func (l *lacking) Error() string {
 	if l.Version == "" {

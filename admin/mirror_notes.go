@@ -24,8 +24,8 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 	switch f.Kind {
 	case closure.Chosen:
 		m.mu.Lock()
-		if _, met := m.known[keyOf(f.Module)]; !met {
-			m.known[keyOf(f.Module)] = false
+		if _, met := m.known[f.Module.Folded()]; !met {
+			m.known[f.Module.Folded()] = false
 			m.so.Left++
 		}
 		m.mu.Unlock()
@@ -49,7 +49,7 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 // strays reports whether what f is about is a module of a registry that the proxy does not ask, so that nobody gets it here. A
 // source without a hostname is of another registry for each client: that of one of them is enough.
 func (m *mirrorRun) strays(f closure.Found) bool {
-	named := func(c closure.Client) (modproxy.Module, bool) {
+	named := func(c closure.Client) (modproxy.Address, bool) {
 		if f.Provider {
 			p, err := closure.Provider(f.Source, closure.Hosts[c])
 			return p, err == nil

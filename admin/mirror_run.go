@@ -30,10 +30,10 @@ type mirrorRun struct {
 
 	mu      sync.Mutex // guards what follows
 	so      Mirrored
-	known   map[modproxy.ModuleVersion]bool            // by folded version: whether it is done; and modules
-	brought map[modproxy.ModuleVersion]MirroredPackage // what registry gave
-	waiting map[modproxy.Module]bool                   // folded: to start from, and not asked for yet
-	told    map[modproxy.ModuleVersion]bool            // those of them that were told
+	known   map[modproxy.Ref]bool            // by folded version: whether it is done; and modules
+	brought map[modproxy.Ref]MirroredPackage // what registry gave
+	waiting map[modproxy.Address]bool        // folded: to start from, and not asked for yet
+	told    map[modproxy.Ref]bool            // those of them that were told
 	notes   map[string]*note
 }
 
@@ -41,8 +41,8 @@ func newMirrorRun(s *Server, registry modproxy.Registry, in Mirror, check bool) 
 	m := &mirrorRun{
 		Mirror: in, check: check, server: s, registry: registry, began: time.Now(),
 		lines: make(chan MirrorLine), turns: make(chan struct{}, mirrorTasks),
-		known: map[modproxy.ModuleVersion]bool{}, brought: map[modproxy.ModuleVersion]MirroredPackage{},
-		told: map[modproxy.ModuleVersion]bool{}, waiting: map[modproxy.Module]bool{}, notes: map[string]*note{},
+		known: map[modproxy.Ref]bool{}, brought: map[modproxy.Ref]MirroredPackage{},
+		told: map[modproxy.Ref]bool{}, waiting: map[modproxy.Address]bool{}, notes: map[string]*note{},
 	}
 	if in.Content {
 		m.sent = map[modproxy.Digest]bool{}
@@ -62,7 +62,7 @@ func (m *mirrorRun) work(ctx context.Context) error {
 	walker := &closure.Walker{
 		Registry: watched{m.registry, m}, Routes: m.server.Routing, Reader: m.server.Configurations, AtOnce: mirrorTasks,
 		Providers: m.Providers, Platforms: m.Platforms,
-		MayRead: func(module modproxy.Module) error { return m.server.mayRead(ctx, module) },
+		MayRead: func(module modproxy.Address) error { return m.server.mayRead(ctx, module) },
 	}
 	if m.sent == nil { // a web server has packages as they are
 		walker.Nested = m.server.Nested
@@ -127,14 +127,14 @@ func exactly(s closure.Start, v modproxy.Version) closure.Start {
 }
 
 // wait tells that a module will be asked for.
-func (m *mirrorRun) wait(module modproxy.Module) {
+func (m *mirrorRun) wait(module modproxy.Address) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiting[module.Folded()] = true
 }
 
 // moduleOf returns the module that a start is about. The walk says what is wrong with a call.
-func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Module, error) {
+func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Address, error) {
 	if !s.IsCall() && len(s.Providers) == 1 {
 		provider, err := closure.Provider(s.Providers[0].Source, closure.Hosts[s.Client])
 		if err != nil {
@@ -150,7 +150,7 @@ func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Module, error) {
 }
 
 // routed returns the address at the upstream that the proxy asks.
-func (m *mirrorRun) routed(module modproxy.Module) (modproxy.Module, error) {
+func (m *mirrorRun) routed(module modproxy.Address) (modproxy.Address, error) {
 	at, err := m.server.Routing.Upstream(module)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", module, err)
@@ -159,7 +159,7 @@ func (m *mirrorRun) routed(module modproxy.Module) (modproxy.Module, error) {
 }
 
 // choose asks for the versions of a module, and returns those that are wanted.
-func (m *mirrorRun) choose(ctx context.Context, module modproxy.Module, constraint string) ([]modproxy.Version, error) {
+func (m *mirrorRun) choose(ctx context.Context, module modproxy.Address, constraint string) ([]modproxy.Version, error) {
 	var c modproxy.Constraint
 	if constraint != "" {
 		var err error
@@ -203,12 +203,12 @@ func (m *mirrorRun) task(ctx context.Context, call MirrorNote, f func() error) {
 func (m *mirrorRun) lock(ctx context.Context, l Locked) error {
 	v, err := l.Parse("")
 	if err == nil {
-		v.Module, err = m.server.Routing.Upstream(v.Module)
+		v.Address, err = m.server.Routing.Upstream(v.Address)
 	}
 	if err != nil {
 		return err
 	}
-	of, _ := v.Origin() // with which comes what was made of it
+	of := v.Base() // with which comes what was made of it
 	p, err := watched{m.registry, m}.Package(ctx, of)
 	if err != nil {
 		return err
@@ -249,16 +249,14 @@ func (m *mirrorRun) count(change func(*Mirrored)) {
 }
 
 // done tells that a version that was chosen is not left to do any more.
-func (m *mirrorRun) done(v modproxy.ModuleVersion) {
+func (m *mirrorRun) done(v modproxy.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if was, met := m.known[keyOf(v)]; met && !was && v.Version != "" {
-		m.known[keyOf(v)] = true
+	if was, met := m.known[v.Folded()]; met && !was && v.Version != "" {
+		m.known[v.Folded()] = true
 		m.so.Left--
 	}
 }
-
-func keyOf(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Folded().At(v.Version) }
 
 func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
 	select {
@@ -270,12 +268,12 @@ func (m *mirrorRun) say(ctx context.Context, line MirrorLine) {
 const mirrorChunk = 256 << 10
 
 // tell tells of a package that was brought, once, and sends its bytes if they are wanted.
-func (m *mirrorRun) tell(ctx context.Context, v modproxy.ModuleVersion) error {
+func (m *mirrorRun) tell(ctx context.Context, v modproxy.Ref) error {
 	m.done(v)
 	m.sending.Lock()
 	defer m.sending.Unlock()
 	if m.sent != nil {
-		if err := m.server.mayRead(ctx, v.Module); err != nil {
+		if err := m.server.mayRead(ctx, v.Address); err != nil {
 			return fmt.Errorf("%s: %w", v.Shown(), err)
 		}
 	}
@@ -327,12 +325,12 @@ type watched struct {
 }
 
 // Versions implements [modproxy.Registry].
-func (w watched) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (w watched) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := w.Next.Versions(ctx, m)
 	w.run.mu.Lock()
 	defer w.run.mu.Unlock()
 	delete(w.run.waiting, m.Folded())
-	if key := keyOf(m.At("")); err == nil && !w.run.known[key] {
+	if key := m.Folded().At(""); err == nil && !w.run.known[key] {
 		w.run.known[key] = true
 		w.run.so.Asked++
 	}
@@ -340,14 +338,14 @@ func (w watched) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 // Location implements [modproxy.Registry].
-func (w watched) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (w watched) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return w.Next.Location(ctx, v)
 }
 
 // Package implements [modproxy.Registry].
-func (w watched) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (w watched) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := w.Next.Package(ctx, v)
-	if _, made := v.Origin(); err == nil && made == "" && !v.IsProvider() && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
+	if err == nil && v.IsListed() && !v.IsProvider() && w.run.server.Nested != nil && w.run.sent == nil && !w.run.check {
 		if err = w.run.server.Nested.Bring(ctx, v); err != nil {
 			p.Close()
 		}

@@ -19,7 +19,7 @@ import (
 // straight routes every module to itself.
 type straight struct{}
 
-func (straight) Upstream(m modproxy.Module) (modproxy.Module, error) { return m, nil }
+func (straight) Upstream(m modproxy.Address) (modproxy.Address, error) { return m, nil }
 
 // busy is a cache whose upstream is in trouble for a while.
 type busy struct {
@@ -37,7 +37,7 @@ func (b *busy) say(what string) int {
 	return strings.Count(strings.Join(b.said, " "), what)
 }
 
-func (b *busy) Versions(_ context.Context, _ modproxy.Module) (*modproxy.Versions, error) {
+func (b *busy) Versions(_ context.Context, _ modproxy.Address) (*modproxy.Versions, error) {
 	n := b.say("versions")
 	if n <= 2 {
 		return nil, &modproxy.RetryLater{After: time.Now().Add(b.later), Err: errors.New("busy")}
@@ -49,12 +49,12 @@ func (b *busy) Versions(_ context.Context, _ modproxy.Module) (*modproxy.Version
 	return v, err
 }
 
-func (b *busy) Refresh(context.Context, modproxy.Module) (cache.Refreshed, error) {
+func (b *busy) Refresh(context.Context, modproxy.Address) (cache.Refreshed, error) {
 	b.say("refresh")
 	return cache.Refreshed{}, nil
 }
 
-func (b *busy) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (b *busy) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if b.waiting != nil {
 		b.waiting()
 		<-ctx.Done()

@@ -25,14 +25,14 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 		return done, err
 	}
 	for _, r := range all {
-		m := Missing{Asked: Asked{NameOf(r.ModuleVersion), r.First, r.Last, r.Count, r.Askers}}
-		kept, err := s.Cache.Versions(ctx, r.Module)
+		m := Missing{Asked: Asked{NameOf(r.Ref), r.First, r.Last, r.Count, r.Askers}}
+		kept, err := s.Cache.Versions(ctx, r.Address)
 		_, gone := errors.AsType[*modproxy.NotKept](err)
 		switch {
 		case err != nil && !gone:
 			return done, err
 		case r.IsProvider() && r.Version != "":
-			if s.holds(ctx, r.ModuleVersion) {
+			if s.holds(ctx, r.Ref) {
 				continue
 			}
 		case gone:
@@ -53,9 +53,9 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 }
 
 // holds reports whether a package is kept.
-func (s *Server) holds(ctx context.Context, v modproxy.ModuleVersion) bool {
-	for p, err := range s.Cache.List(ctx, v.Module) {
-		if p.ModuleVersion == v && err == nil {
+func (s *Server) holds(ctx context.Context, v modproxy.Ref) bool {
+	for p, err := range s.Cache.List(ctx, v.Address) {
+		if p.Ref == v && err == nil {
 			return true
 		}
 	}

@@ -44,24 +44,24 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 	if err != nil {
 		return all, err
 	}
-	matches := func(m modproxy.Module) bool {
+	matches := func(m modproxy.Address) bool {
 		ok, _ := path.Match(pattern, m.String()) // it was checked
 		return ok || pattern == ""
 	}
 	counted, listed := marks{}, marks{} // versions with the same content share its bytes
-	for l, err := range s.Cache.List(ctx, modproxy.Module{}) {
+	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil && l.Version == "" {
 			return all, err
 		}
-		listed.set(markOf(l.ModuleVersion))
-		if !matches(l.Module) {
+		listed.set(markOf(l.Ref))
+		if !matches(l.Address) {
 			continue
 		}
 		p := Package{
-			Name: NameOf(l.ModuleVersion), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
+			Name: NameOf(l.Ref), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
 			Digest: l.Digest,
 		}
-		if l.Notes != "" && s.mayRead(ctx, l.Module) == nil { // which name files
+		if l.Notes != "" && s.mayRead(ctx, l.Address) == nil { // which name files
 			p.Notes = strings.Split(l.Notes, "\n")
 		}
 		switch {
@@ -75,12 +75,12 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		if all.Blobs++; err == nil && !l.Lost && counted.set(mark(l.Digest[:len(mark{})])) {
 			all.Bytes += l.Size
 		}
-		if err := s.decided(ctx, l.ModuleVersion, &p); err != nil {
+		if err := s.decided(ctx, l.Ref, &p); err != nil {
 			return all, err
 		}
 		each(p)
 	}
-	gone, err := s.gone(ctx, func(v modproxy.ModuleVersion) bool { return matches(v.Module) && listed.set(markOf(v)) })
+	gone, err := s.gone(ctx, func(v modproxy.Ref) bool { return matches(v.Address) && listed.set(markOf(v)) })
 	if err != nil {
 		return all, err
 	}
@@ -102,7 +102,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 
 // gone returns the names of the versions that the ledger has and that were not listed, in their order. All else of them would be
 // much in memory.
-func (s *Server) gone(ctx context.Context, unlisted func(modproxy.ModuleVersion) bool) (keys []string, err error) {
+func (s *Server) gone(ctx context.Context, unlisted func(modproxy.Ref) bool) (keys []string, err error) {
 	if s.Ledger == nil {
 		return nil, nil
 	}
@@ -110,10 +110,8 @@ func (s *Server) gone(ctx context.Context, unlisted func(modproxy.ModuleVersion)
 		if err != nil {
 			return nil, err
 		}
-		_, made := rec.Origin() // which is made again with what it was made of
-		_, _, isZip := rec.Platform()
-		if (made == "" || isZip) && unlisted(rec.ModuleVersion) {
-			keys = append(keys, cache.RefOf(rec.ModuleVersion).Key)
+		if (rec.IsListed() || rec.IsArchive()) && unlisted(rec.Ref) { // other variants come with their version
+			keys = append(keys, cache.RefOf(rec.Ref).Key)
 		}
 	}
 	slices.Sort(keys)
@@ -123,7 +121,7 @@ func (s *Server) gone(ctx context.Context, unlisted func(modproxy.ModuleVersion)
 // mark stands for a digest: half of it is as good to tell some from others, and little in memory.
 type mark [sha256.Size / 2]byte
 
-func markOf(v modproxy.ModuleVersion) mark {
+func markOf(v modproxy.Ref) mark {
 	sum := sha256.Sum256([]byte(v.String()))
 	return mark(sum[:sha256.Size/2])
 }
@@ -138,7 +136,7 @@ func (all marks) set(m mark) bool {
 }
 
 // decided adds to p what operators have decided about its version.
-func (s *Server) decided(ctx context.Context, v modproxy.ModuleVersion, p *Package) error {
+func (s *Server) decided(ctx context.Context, v modproxy.Ref, p *Package) error {
 	if s.Gate == nil {
 		return nil
 	}
@@ -148,7 +146,7 @@ func (s *Server) decided(ctx context.Context, v modproxy.ModuleVersion, p *Packa
 }
 
 // counting returns the records of the chosen versions that count, in the order of their names.
-func (s *Server) counting(ctx context.Context, chosen func(modproxy.ModuleVersion) bool) ([]Record, error) {
+func (s *Server) counting(ctx context.Context, chosen func(modproxy.Ref) bool) ([]Record, error) {
 	list, err := s.history(ctx, chosen)
 	list = slices.DeleteFunc(list, func(r Record) bool { return !r.Counts })
 	slices.SortFunc(list, func(a, b Record) int { return strings.Compare(a.String(), b.String()) })
@@ -197,7 +195,7 @@ func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (don
 	case err != nil:
 		return done, err
 	case in.All == (v.Version != ""):
-		return done, fmt.Errorf("%w: want a version of %s, or all", modproxy.ErrInvalid, v.Module)
+		return done, fmt.Errorf("%w: want a version of %s, or all", modproxy.ErrInvalid, v.Address)
 	}
 	var removed []cache.Discarded
 	if in.DryRun {
@@ -219,27 +217,26 @@ func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (don
 		return done, err
 	}
 	for _, d := range removed {
-		each(Removed{NameOf(d.ModuleVersion), d.Size, d.Sum, true, d.Shared})
+		each(Removed{NameOf(d.Ref), d.Size, d.Sum, true, d.Shared})
 	}
 	return done, nil
 }
 
 // discardable returns the packages that would be removed with v, as Discard returns them.
-func (s *Server) discardable(ctx context.Context, v modproxy.ModuleVersion) (all []cache.Discarded, err error) {
-	for l, err := range s.Cache.List(ctx, v.Module) {
+func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.Discarded, err error) {
+	for l, err := range s.Cache.List(ctx, v.Address) {
 		if err != nil && l.Version == "" {
 			return nil, err
 		}
-		of, _, _ := l.Platform()
-		if !l.Lost && l.Module == v.Module && (v.Version == "" || l.Version == v.Version || of.Version == v.Version) {
+		if !l.Lost && l.Address == v.Address && (v.Version == "" || l.Ref == v || l.IsArchive() && l.Base() == v) {
 			all = append(all, cache.Discarded{Kept: l.Kept})
 		}
 	}
 	if len(all) == 0 {
 		return nil, absent(v.Shown() + ": no package of it is kept")
 	}
-	goes := func(v modproxy.ModuleVersion) bool {
-		return slices.ContainsFunc(all, func(d cache.Discarded) bool { return d.ModuleVersion == v })
+	goes := func(v modproxy.Ref) bool {
+		return slices.ContainsFunc(all, func(d cache.Discarded) bool { return d.Ref == v })
 	}
 	for i := range all {
 		needing, err := s.Store.Records.Needing(ctx, all[i].Digest)
@@ -319,7 +316,7 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 	if s.Upstreams == nil {
 		return done, fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
 	}
-	var modules []modproxy.Module
+	var modules []modproxy.Address
 	for _, address := range in.Modules {
 		m, err := hostname.ParseAddress(address, "")
 		if err != nil {
@@ -328,13 +325,13 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		modules = append(modules, m)
 	}
 	if in.All {
-		for p := range s.Cache.List(ctx, modproxy.Module{}) { // one that cannot be read names no module
-			if p.Module != (modproxy.Module{}) && s.Upstreams.HasUpstream(p.Module.Host) && s.mayRefresh(ctx, p.Module) == nil {
-				modules = append(modules, p.Module)
+		for p := range s.Cache.List(ctx, modproxy.Address{}) { // one that cannot be read names no module
+			if p.Address != (modproxy.Address{}) && s.Upstreams.HasUpstream(p.Address.Host) && s.mayRefresh(ctx, p.Address) == nil {
+				modules = append(modules, p.Address)
 			}
 		}
 		modules = slices.Compact(modules) // the versions of a module follow each other
-		modules = slices.DeleteFunc(modules, func(m modproxy.Module) bool {
+		modules = slices.DeleteFunc(modules, func(m modproxy.Address) bool {
 			return errors.Is(s.Gate.Check(ctx, m.At("")), modproxy.ErrDenied)
 		})
 	}
@@ -362,7 +359,7 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 }
 
 // mayRefresh returns why the caller may not have the versions of m requested anew; nil if it may.
-func (s *Server) mayRefresh(ctx context.Context, m modproxy.Module) error {
+func (s *Server) mayRefresh(ctx context.Context, m modproxy.Address) error {
 	if s.Operators == nil {
 		return nil
 	}

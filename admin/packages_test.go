@@ -10,7 +10,7 @@ import (
 )
 
 func TestPattern(t *testing.T) {
-	m := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network-x", System: "aws"}
+	m := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "network-x", System: "aws"}
 	for pattern, want := range map[string]bool{
 		"*/*/*": true, "*/*/*/*": true, "acme/*/aws": true, "acme/network-*/aws": true, "registry.example.com/acme/network-x/aws": true,
 		"acme/network/aws": false, "*.example.com/*/*/*": true, "other.example.com/*/*/*": false, "acm/*/*": false, "*/*/a?s": true,

@@ -29,7 +29,7 @@ func (s *Server) asOperator(ctx context.Context, gate *policy.Gate, groups []str
 }
 
 // mayRead returns why the content of packages of m is not for the caller; nil if it is.
-func (s *Server) mayRead(ctx context.Context, m modproxy.Module) error {
+func (s *Server) mayRead(ctx context.Context, m modproxy.Address) error {
 	if s.Operators == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (s *Server) mayRead(ctx context.Context, m modproxy.Module) error {
 }
 
 // Versions asks upstream when what is kept is not fresh: a list that is served because upstream does not answer is an error.
-func (p *patient) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (p *patient) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := insist(ctx, p, m, func() (*modproxy.Versions, error) { return p.Next.Versions(ctx, m) })
 	if err != nil || !v.Stale || p.upstreams == nil {
 		return v, err
@@ -51,17 +51,17 @@ func (p *patient) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ve
 }
 
 // Location implements [modproxy.Registry].
-func (p *patient) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	return insist(ctx, p, v.Module, func() (modproxy.Location, error) { return p.Next.Location(ctx, v) })
+func (p *patient) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
+	return insist(ctx, p, v.Address, func() (modproxy.Location, error) { return p.Next.Location(ctx, v) })
 }
 
 // Package implements [modproxy.Registry].
-func (p *patient) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return insist(ctx, p, v.Module, func() (*modproxy.Package, error) { return p.Next.Package(ctx, v) })
+func (p *patient) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	return insist(ctx, p, v.Address, func() (*modproxy.Package, error) { return p.Next.Package(ctx, v) })
 }
 
 // insist asks again when the answer is to come back later, for as long as patience.
-func insist[T any](ctx context.Context, p *patient, m modproxy.Module, ask func() (T, error)) (answer T, err error) {
+func insist[T any](ctx context.Context, p *patient, m modproxy.Address, ask func() (T, error)) (answer T, err error) {
 	if p.upstreams != nil && !p.upstreams.HasUpstream(m.Host) {
 		return answer, fmt.Errorf("%w: %s: %s is not among upstreams", modproxy.ErrInvalid, m, m.Host)
 	}

@@ -67,7 +67,7 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 		return err
 	}
 	for _, r := range all {
-		v := r.ModuleVersion
+		v := r.Ref
 		verdict, err := s.Gate.Decide(modproxy.WithAsker(ctx, modproxy.Asker{Groups: r.Groups}), v)
 		if err != nil {
 			return err
@@ -108,7 +108,7 @@ func requested(ctx context.Context, log *requests.Log, in Name) (all []requests.
 }
 
 // bring fetches a package, unless it is kept.
-func (s *Server) bring(ctx context.Context, v modproxy.ModuleVersion) error {
+func (s *Server) bring(ctx context.Context, v modproxy.Ref) error {
 	if !s.Upstreams.HasUpstream(v.Host) {
 		return fmt.Errorf("%s: %s is not among upstreams", v, v.Host)
 	}
@@ -120,7 +120,7 @@ func (s *Server) bring(ctx context.Context, v modproxy.ModuleVersion) error {
 }
 
 // describe adds what the ledger knows of a version, how large its package is, and what that brings.
-func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pending) error {
+func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *Pending) error {
 	rec, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ctx.Err()
@@ -129,8 +129,8 @@ func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pend
 	}
 	p.Sum, p.Source = rec.Sum, rec.Source
 	var kept *cache.Kept
-	for l, err := range s.Cache.List(ctx, v.Module) {
-		if err == nil && l.Version == v.Version && !l.Lost && !l.Superseded {
+	for l, err := range s.Cache.List(ctx, v.Address) {
+		if err == nil && l.Ref == v && !l.Lost && !l.Superseded {
 			kept = &l.Kept
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Server) describe(ctx context.Context, v modproxy.ModuleVersion, p *Pend
 		return nil
 	}
 	p.Size = kept.Size
-	if err = s.mayRead(ctx, v.Module); err != nil {
+	if err = s.mayRead(ctx, v.Address); err != nil {
 		p.Unread = err.Error()
 		return nil
 	}

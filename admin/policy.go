@@ -50,21 +50,21 @@ func (s *Server) policyTest(ctx context.Context, in Trial, _ func(none)) (out Ve
 		Why: s.why(v, verdict), Steps: steps,
 	}
 	if v.Version == "" {
-		err = s.hidden(ctx, v.Module, &out)
+		err = s.hidden(ctx, v.Address, &out)
 	}
 	return out, err
 }
 
 // why returns what users are told about what a verdict refuses.
-func (s *Server) why(v modproxy.ModuleVersion, verdict policy.Verdict) string {
+func (s *Server) why(v modproxy.Ref, verdict policy.Verdict) string {
 	if !verdict.Refused() {
 		return ""
 	}
-	return (&policy.Refusal{Verdict: verdict, ModuleVersion: v, Contact: s.Gate.Rules().Contact}).Error()
+	return (&policy.Refusal{Verdict: verdict, Ref: v, Contact: s.Gate.Rules().Contact}).Error()
 }
 
 // hidden adds the versions that are listed here and refused.
-func (s *Server) hidden(ctx context.Context, m modproxy.Module, out *Verdict) error {
+func (s *Server) hidden(ctx context.Context, m modproxy.Address, out *Verdict) error {
 	known, err := s.Cache.Known(ctx, m)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -24,8 +24,8 @@ const (
 
 // What names are of is in them, for programs and for people, and never what modproxy has made of it.
 func TestNamesOfProviders(t *testing.T) {
-	zip := toy.At("1.0.0").OfPlatform(linux)
-	for v, want := range map[modproxy.ModuleVersion]struct {
+	zip := toy.At("1.0.0").ForPlatform(linux)
+	for v, want := range map[modproxy.Ref]struct {
 		name  admin.Name
 		shown string
 	}{
@@ -64,17 +64,17 @@ func TestAcceptOfProviders(t *testing.T) {
 	signing := keys.Record(toy)
 	signing.Time = when
 	must(t, book.Add(t.Context(), signing))
-	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
-	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: one.OfPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: one.ForPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
 	must(t, book.AddDrift(t.Context(), ledger.Drift{
-		ModuleVersion: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
+		Ref: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
 	}))
 	memory := &forgetter{}
 	c, ctx := outside(t, &admin.Server{Ledger: book, Cache: memory}), t.Context()
 
 	for _, bad := range []admin.Acceptance{
 		{Name: admin.NameOf(one), Sum: ledgertest.Sum("c"), Reason: "never offered"},
-		{Name: admin.NameOf(one.OfPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
+		{Name: admin.NameOf(one.ForPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
 		{Name: admin.NameOf(toy.SigningKeys()), Sum: ledgertest.Sum("c"), Reason: "keys by their sum"},
 		{Name: admin.NameOf(one), Key: newKey, Reason: "a key of a version"},
 		{Name: admin.NameOf(vpc.At("")), Key: newKey, Reason: "a key of a module"},

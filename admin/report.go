@@ -42,25 +42,25 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 	other := *s
 	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
 	other.Gate.Use(rules)
-	kept := map[modproxy.ModuleVersion]bool{} // of everything
-	for l, err := range s.Cache.List(ctx, modproxy.Module{}) {
+	kept := map[modproxy.Ref]bool{} // of everything
+	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil && l.Version == "" {
 			return done, err
 		}
-		kept[l.ModuleVersion] = err == nil && !l.Lost && !l.Superseded
+		kept[l.Ref] = err == nil && !l.Lost && !l.Superseded
 	}
 	for rec, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return done, err
 		}
-		if _, listed := kept[rec.ModuleVersion]; !listed {
-			kept[rec.ModuleVersion] = false
+		if _, listed := kept[rec.Ref]; !listed {
+			kept[rec.Ref] = false
 		}
 	}
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
-	byName := func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) }
+	byName := func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) }
 	for _, v := range slices.SortedFunc(maps.Keys(kept), byName) {
-		if _, made := v.Origin(); made != "" {
+		if !v.IsListed() {
 			continue // the verdict about what it was made of holds
 		}
 		verdict, err := other.Gate.Decide(ctx, v)
@@ -69,7 +69,7 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 		}
 		out := Reported{
 			Name: NameOf(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
-			Conditions: rules.ConditionsOf(v), DistinguishVersions: rules.DistinguishVersions(v.Module),
+			Conditions: rules.ConditionsOf(v), DistinguishVersions: rules.DistinguishVersions(v.Address),
 		}
 		if verdict.Rule != nil {
 			out.Place = verdict.Rule.Place

@@ -77,7 +77,7 @@ type versions struct {
 	end context.CancelFunc // called when a module is asked for
 }
 
-func (v versions) Refresh(ctx context.Context, m modproxy.Module) (cache.Refreshed, error) {
+func (v versions) Refresh(ctx context.Context, m modproxy.Address) (cache.Refreshed, error) {
 	if m.Name == "broken" {
 		return cache.Refreshed{}, fmt.Errorf("%w: no answer", modproxy.ErrUnavailable)
 	}

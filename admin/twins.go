@@ -34,7 +34,7 @@ func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []stri
 	if len(content) == 0 {
 		return nil, nil
 	}
-	twins := map[modproxy.Module]map[string]bool{} // versions by module
+	twins := map[modproxy.Address]map[string]bool{} // versions by module
 	for r, err := range s.Ledger.All(ctx) {
 		if err != nil {
 			return nil, err
@@ -43,7 +43,7 @@ func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []stri
 		if !slices.ContainsFunc(contentOf(r), func(c string) bool { return content[c] }) || policy.Covers(d, v) {
 			continue
 		}
-		counts, err := s.Ledger.Lookup(ctx, r.ModuleVersion)
+		counts, err := s.Ledger.Lookup(ctx, r.Ref)
 		if err != nil {
 			return nil, err
 		}
@@ -51,14 +51,14 @@ func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []stri
 		if err != nil {
 			return nil, err
 		}
-		if m := v.Module.Folded(); counts.Sum == r.Sum && !hasEffect(d, decided) {
+		if m := v.Address.Folded(); counts.Sum == r.Sum && !hasEffect(d, decided) {
 			if twins[m] == nil {
 				twins[m] = map[string]bool{}
 			}
 			twins[m][v.Version] = true
 		}
 	}
-	for _, m := range slices.SortedFunc(maps.Keys(twins), func(a, b modproxy.Module) int { return cmp.Compare(a.String(), b.String()) }) {
+	for _, m := range slices.SortedFunc(maps.Keys(twins), func(a, b modproxy.Address) int { return cmp.Compare(a.String(), b.String()) }) {
 		if len(remarks) == maxTwins {
 			return append(remarks, fmt.Sprintf("%d more modules have the same content", len(twins)-maxTwins)), nil
 		}
@@ -68,14 +68,13 @@ func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []stri
 }
 
 // versionOf returns the version that a record is about, of a provider without the platform.
-func versionOf(r modproxy.Record) modproxy.ModuleVersion {
-	v, _ := r.Origin()
-	return v
+func versionOf(r modproxy.Record) modproxy.Ref {
+	return r.Base()
 }
 
 // contentOf returns what two records have in common if they are about the same content.
 func contentOf(r modproxy.Record) (all []string) {
-	if _, variant := r.Origin(); r.IsRecordOnly() || variant != "" && !r.IsProvider() { // such as a source that a package calls
+	if r.IsRecordOnly() || r.IsModuleVariant() { // such as a source that a package calls
 		return nil
 	}
 	subdir := cmp.Or(r.Subdir, ".")
@@ -106,9 +105,9 @@ func hasEffect(d modproxy.Decision, on policy.Decided) bool {
 }
 
 // twinText says that versions of m have the same content as those that d is about, and how to make the same decision about them.
-func twinText(d modproxy.Decision, m modproxy.Module, versions []string) string {
+func twinText(d modproxy.Decision, m modproxy.Address, versions []string) string {
 	same := d
-	same.Module = m
+	same.Address = m
 	commands := []string{decisionCommand(d, m, d.Versions)}
 	if slices.ContainsFunc(versions, func(v string) bool { return !policy.Covers(same, m.At(v)) }) { // they have other numbers
 		commands = nil
@@ -124,7 +123,7 @@ func twinText(d modproxy.Decision, m modproxy.Module, versions []string) string 
 }
 
 // decisionCommand returns the command line that makes the decision d about versions of m.
-func decisionCommand(d modproxy.Decision, m modproxy.Module, versions string) string {
+func decisionCommand(d modproxy.Decision, m modproxy.Address, versions string) string {
 	verb, reason := string(d.Action), " --reason "
 	if d.Action == modproxy.Deprecate {
 		reason = " --message "

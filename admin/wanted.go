@@ -12,9 +12,9 @@ import (
 // platform of a provider. A stranger wrote the directory and the constraint. The line has the constraint in canonical form, and
 // is empty if the constraint cannot be read; it names the whole module if the directory does not fit into a line.
 func wantedOf(f closure.Found) string {
-	of, made := f.Module.Origin()
-	line := f.Module.Module.String()
-	if f.Subdir != "." && made == "" && fitsList(f.Subdir) {
+	of := f.Module.Base()
+	line := f.Module.Address.String()
+	if f.Subdir != "." && f.Module.IsListed() && fitsList(f.Subdir) {
 		line += "//" + f.Subdir
 	}
 	switch {

@@ -59,7 +59,7 @@ type Registry struct {
 	busy   map[task]bool
 
 	waiting atomic.Int64 // how many are in brought
-	brought map[modproxy.ModuleVersion]*arrival
+	brought map[modproxy.Ref]*arrival
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -67,7 +67,7 @@ var _ modproxy.Registry = (*Registry)(nil)
 // Kept knows what is kept.
 type Kept interface {
 	// Has reports whether the package of a version is kept.
-	Has(ctx context.Context, v modproxy.ModuleVersion) (bool, error)
+	Has(ctx context.Context, v modproxy.Ref) (bool, error)
 }
 
 // Room knows what there is room for.
@@ -99,7 +99,7 @@ const (
 
 // task is a version that is followed.
 type task struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	rights string
 }
 
@@ -112,7 +112,7 @@ type arrival struct {
 func (r *Registry) start() {
 	r.ending, r.end = context.WithCancel(context.Background())
 	r.turns, r.fetches = make(chan struct{}, maxRunning), make(chan struct{}, maxFetches)
-	r.busy, r.brought = map[task]bool{}, map[modproxy.ModuleVersion]*arrival{}
+	r.busy, r.brought = map[task]bool{}, map[modproxy.Ref]*arrival{}
 }
 
 // Close ends what goes on. Next and Quiet are closed after it.
@@ -126,13 +126,13 @@ func (r *Registry) Close() {
 }
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns the answer of Next. What the package calls is read ahead, unless the package was kept before the
 // question.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err == nil && !v.IsProvider() {
 		r.asked(v)
@@ -147,12 +147,12 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 func keptBefore(l modproxy.Location) bool { return l.Kept && l.URL == "" }
 
 // Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return r.Next.Package(ctx, v)
 }
 
 // begin has v followed for the client of ctx, unless it is, or too much is.
-func (r *Registry) begin(ctx context.Context, v modproxy.ModuleVersion) {
+func (r *Registry) begin(ctx context.Context, v modproxy.Ref) {
 	r.once.Do(r.start)
 	t := task{v, r.rights(ctx)}
 	r.mu.Lock()
@@ -173,11 +173,11 @@ func (r *Registry) begin(ctx context.Context, v modproxy.ModuleVersion) {
 
 // expect notes that a package is being read ahead, unless a client has asked for it before and waits. ended is called with
 // whether it was brought.
-func (r *Registry) expect(v modproxy.ModuleVersion) (ended func(came bool)) {
+func (r *Registry) expect(v modproxy.Ref) (ended func(came bool)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for t := range r.busy {
-		if t.ModuleVersion == v {
+		if t.Ref == v {
 			return func(bool) {}
 		}
 	}
@@ -214,7 +214,7 @@ func (r *Registry) expect(v modproxy.ModuleVersion) (ended func(came bool)) {
 }
 
 // asked notes that a client has asked for v.
-func (r *Registry) asked(v modproxy.ModuleVersion) {
+func (r *Registry) asked(v modproxy.Ref) {
 	if r.waiting.Load() == 0 {
 		return
 	}
@@ -233,7 +233,7 @@ func (r *Registry) asked(v modproxy.ModuleVersion) {
 	}
 }
 
-func (r *Registry) forget(v modproxy.ModuleVersion) {
+func (r *Registry) forget(v modproxy.Ref) {
 	delete(r.brought, v)
 	r.waiting.Store(int64(len(r.brought)))
 }

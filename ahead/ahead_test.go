@@ -71,11 +71,11 @@ type world struct {
 
 	mu         sync.Mutex
 	locations  []string // that were asked of quiet
-	kept       map[modproxy.ModuleVersion]bool
+	kept       map[modproxy.Ref]bool
 	came, used int
 }
 
-func (w *world) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (w *world) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if _, err := w.Memory.Location(ctx, v); err != nil {
 		return modproxy.Location{}, err
 	}
@@ -88,7 +88,7 @@ func (w *world) Location(ctx context.Context, v modproxy.ModuleVersion) (modprox
 	return modproxy.Location{URL: "https://git.example/x", Kept: true}, nil
 }
 
-func (w *world) Has(_ context.Context, v modproxy.ModuleVersion) (bool, error) {
+func (w *world) Has(_ context.Context, v modproxy.Ref) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.kept[v], nil
@@ -114,7 +114,7 @@ func (w *world) count(n *int) {
 }
 
 // Upstream implements [closure.Routes].
-func (w *world) Upstream(m modproxy.Module) (modproxy.Module, error) {
+func (w *world) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	if m.Host != host {
 		return m, errors.New("not among upstreams")
 	}
@@ -124,14 +124,14 @@ func (w *world) Upstream(m modproxy.Module) (modproxy.Module, error) {
 // quiet is the registry for what is read ahead.
 type quiet struct{ *world }
 
-func (q quiet) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (q quiet) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if !modproxy.IsBackground(ctx) {
 		return nil, errors.New("somebody waits")
 	}
 	return q.world.Versions(ctx, m)
 }
 
-func (q quiet) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (q quiet) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	q.mu.Lock()
 	q.locations = append(q.locations, v.Name+" "+v.Version)
 	q.mu.Unlock()
@@ -147,7 +147,7 @@ func newWorld(t *testing.T, text string) (*world, *ahead.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Memory: memory, kept: map[modproxy.ModuleVersion]bool{}}
+	w := &world{Memory: memory, kept: map[modproxy.Ref]bool{}}
 	r := &ahead.Registry{
 		Next: w, Quiet: quiet{w}, Kept: w, Room: w, Largest: 1, Routes: w, Reader: &closure.Reader{}, Observer: w,
 	}
@@ -155,8 +155,8 @@ func newWorld(t *testing.T, text string) (*world, *ahead.Registry) {
 	return w, r
 }
 
-func at(name, version string) modproxy.ModuleVersion {
-	return modproxy.Module{Host: host, Namespace: "acme", Name: name, System: "aws"}.At(version)
+func at(name, version string) modproxy.Ref {
+	return modproxy.Address{Host: host, Namespace: "acme", Name: name, System: "aws"}.At(version)
 }
 
 // brought waits for what is read ahead to be n packages, and returns it.
@@ -176,7 +176,7 @@ func (w *world) brought(t *testing.T, n int) string {
 	}
 }
 
-func ask(t *testing.T, r *ahead.Registry, v modproxy.ModuleVersion) {
+func ask(t *testing.T, r *ahead.Registry, v modproxy.Ref) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Program: "Terraform/1.11.4"}))
 	defer cancel() // as the request does that was answered
@@ -219,7 +219,7 @@ func TestAskedMeanwhile(t *testing.T) {
 				w.kept[v] = fetched
 			})
 			further, hold := make(chan struct{}, 100), make(chan struct{})
-			w.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
+			w.Before = func(_ context.Context, op string, m modproxy.Address, _ string) error {
 				switch {
 				case op == "location" && m.Name == "three":
 					further <- struct{}{}
@@ -248,7 +248,7 @@ func TestAskedMeanwhile(t *testing.T) {
 func TestFailedForOne(t *testing.T) {
 	w, r := newWorld(t, chain)
 	both, failed := make(chan struct{}, 100), make(chan struct{})
-	w.Before = func(ctx context.Context, op string, m modproxy.Module, _ string) error {
+	w.Before = func(ctx context.Context, op string, m modproxy.Address, _ string) error {
 		few := len(modproxy.AskerOf(ctx).Groups) > 0
 		switch {
 		case op == "location" && m.Name == "two" && modproxy.IsBackground(ctx):
@@ -303,7 +303,7 @@ func TestFull(t *testing.T) {
 	w, r := newWorld(t, chain)
 	w.full = true
 	asked := make(chan struct{}, 1)
-	w.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
+	w.Before = func(_ context.Context, op string, m modproxy.Address, _ string) error {
 		if op == "versions" && m.Name == "two" {
 			asked <- struct{}{}
 		}
@@ -322,7 +322,7 @@ func TestFull(t *testing.T) {
 func TestStorm(t *testing.T) {
 	w, r := newWorld(t, chain)
 	hold := make(chan struct{})
-	w.Before = func(ctx context.Context, op string, m modproxy.Module, _ string) error {
+	w.Before = func(ctx context.Context, op string, m modproxy.Address, _ string) error {
 		if op == "package" {
 			<-hold
 		}
@@ -350,7 +350,7 @@ func TestStorm(t *testing.T) {
 func TestClose(t *testing.T) {
 	w, r := newWorld(t, chain)
 	asked := make(chan struct{}, 100)
-	w.Before = func(ctx context.Context, op string, _ modproxy.Module, _ string) error {
+	w.Before = func(ctx context.Context, op string, _ modproxy.Address, _ string) error {
 		if op != "package" {
 			return nil
 		}

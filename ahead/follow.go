@@ -45,7 +45,7 @@ func clientsOf(asker modproxy.Asker) []closure.Client {
 }
 
 // follow brings what v calls, for the client of ctx.
-func (r *Registry) follow(ctx context.Context, v modproxy.ModuleVersion) {
+func (r *Registry) follow(ctx context.Context, v modproxy.Ref) {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	defer context.AfterFunc(r.ending, cancel)()
@@ -55,9 +55,9 @@ func (r *Registry) follow(ctx context.Context, v modproxy.ModuleVersion) {
 	case <-ctx.Done():
 		return
 	}
-	run := &run{Registry: r, start: v, known: map[modproxy.ModuleVersion]bool{}}
+	run := &run{Registry: r, start: v, known: map[modproxy.Ref]bool{}}
 	// It has a name, as of what has none all directories are read that a source can name.
-	call := closure.Call{Name: "client", Source: v.Module.String(), Version: v.Version}
+	call := closure.Call{Name: "client", Source: v.Address.String(), Version: v.Version}
 	var starts []closure.Start
 	for _, client := range clientsOf(modproxy.AskerOf(ctx)) {
 		starts = append(starts, closure.Start{Client: client, Call: call})
@@ -71,18 +71,18 @@ func (r *Registry) follow(ctx context.Context, v modproxy.ModuleVersion) {
 // run is the registry of one task.
 type run struct {
 	*Registry
-	start modproxy.ModuleVersion
+	start modproxy.Ref
 
 	mu      sync.Mutex
 	modules int
 	fetched int
-	known   map[modproxy.ModuleVersion]bool // that are kept, or were fetched
+	known   map[modproxy.Ref]bool // that are kept, or were fetched
 }
 
 // Versions asks for the versions of a module. That which the client was told of has been chosen, and is the only one of
 // its module.
-func (t *run) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
-	if m == t.start.Module {
+func (t *run) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
+	if m == t.start.Address {
 		chosen, err := modproxy.ParseVersion(t.start.Version)
 		return &modproxy.Versions{List: []modproxy.Listed{{Version: chosen}}}, err
 	}
@@ -97,7 +97,7 @@ func (t *run) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versio
 }
 
 // Package waits for a package, which it has fetched if that is neither kept nor what the client asks for itself.
-func (t *run) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (t *run) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	t.mu.Lock()
 	known := t.known[v] || v == t.start
 	t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *run) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.
 }
 
 // fetch has a package fetched.
-func (t *run) fetch(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.Package, err error) {
+func (t *run) fetch(ctx context.Context, v modproxy.Ref) (p *modproxy.Package, err error) {
 	select {
 	case t.fetches <- struct{}{}:
 		defer func() { <-t.fetches }()
@@ -147,7 +147,7 @@ func (t *run) fetch(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.
 	return p, err
 }
 
-func (t *run) open(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (t *run) open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return insist(ctx, t, func(ctx context.Context) (*modproxy.Package, error) { return t.Quiet.Package(ctx, v) })
 }
 

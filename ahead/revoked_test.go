@@ -28,7 +28,7 @@ func TestRevoked(t *testing.T) {
 	w, r := newWorld(t, chain)
 	token := rights{make(chan struct{}), make(chan struct{}, 100)}
 	r.Rights = token
-	w.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
+	w.Before = func(_ context.Context, op string, m modproxy.Address, _ string) error {
 		if op == "package" && m.Name == "one" {
 			close(token.revoked)
 		}

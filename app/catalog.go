@@ -38,17 +38,17 @@ func (a *App) openCatalog(layer modproxy.Registry, describes modproxy.Catalog) {
 type known struct{ cache *cache.Registry }
 
 // Versions returns the versions that are known.
-func (k known) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (k known) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return k.cache.Known(ctx, m)
 }
 
 // Location returns [modproxy.ErrNotFound].
-func (known) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (known) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{}, modproxy.ErrNotFound
 }
 
 // Package returns [modproxy.ErrNotFound].
-func (known) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (known) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, modproxy.ErrNotFound
 }
 
@@ -56,7 +56,7 @@ func (known) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package
 type recorded struct{ *sights.Registry }
 
 // Sight implements [policy.Sights].
-func (s recorded) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (s recorded) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return s.Recorded(ctx, m)
 }
 
@@ -79,7 +79,7 @@ func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modpro
 type verdicts struct{ *policy.Gate }
 
 // CheckListed implements [catalog.Rules].
-func (g verdicts) CheckListed(ctx context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error {
+func (g verdicts) CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.Sight) error {
 	return g.CheckClientBy(ctx, v, (*given)(&sight))
 }
 
@@ -87,15 +87,15 @@ func (g verdicts) CheckListed(ctx context.Context, v modproxy.ModuleVersion, sig
 type given modproxy.Sight
 
 // Sight implements [policy.Sights].
-func (s *given) Sight(context.Context, modproxy.Module) (modproxy.Sight, error) {
+func (s *given) Sight(context.Context, modproxy.Address) (modproxy.Sight, error) {
 	return modproxy.Sight(*s), nil
 }
 
 // See implements [policy.Sights]: it does nothing.
-func (*given) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+func (*given) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 // Deprecation implements [catalog.Rules].
-func (g verdicts) Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error) {
+func (g verdicts) Deprecation(ctx context.Context, v modproxy.Ref) (*modproxy.Deprecation, error) {
 	decided, err := g.Decisions(ctx, v)
 	if err != nil || decided.Deprecation == nil {
 		return nil, err
@@ -107,12 +107,12 @@ func (g verdicts) Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*m
 type bundled struct{ *bundle.Registry }
 
 // Recorded implements [catalog.Sights].
-func (b bundled) Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (b bundled) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return b.Sight(ctx, m)
 }
 
 // Held implements [catalog.Packages].
-func (b bundled) Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (b bundled) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := b.OpenHeld(ctx, v)
 	if err == nil {
 		err = p.Close()
@@ -121,7 +121,7 @@ func (b bundled) Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.
 }
 
 // OpenHeld implements [catalog.Packages].
-func (b bundled) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (b bundled) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := b.Package(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
 		err = fs.ErrNotExist

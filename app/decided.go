@@ -23,7 +23,7 @@ func OpenLedger(c *config.Config) (*DecidedLedger, error) {
 }
 
 // Lookup returns the record that counts for a version, or its refusal.
-func (l *DecidedLedger) Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+func (l *DecidedLedger) Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if err := l.gate.Check(ctx, v); err != nil {
 		return modproxy.Record{}, err
 	}
@@ -31,7 +31,7 @@ func (l *DecidedLedger) Lookup(ctx context.Context, v modproxy.ModuleVersion) (m
 }
 
 // Deprecation returns what users of a version are told, or an empty string.
-func (l *DecidedLedger) Deprecation(ctx context.Context, v modproxy.ModuleVersion) string {
+func (l *DecidedLedger) Deprecation(ctx context.Context, v modproxy.Ref) string {
 	decided, err := l.gate.Decisions(ctx, v)
 	if err != nil || decided.Deprecation == nil {
 		return ""

@@ -230,7 +230,7 @@ func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
 }
 
 // verdictOn returns the refusal of a version, or says in header that it is deprecated.
-func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v modproxy.ModuleVersion) error {
+func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v modproxy.Ref) error {
 	if err := gate.CheckClient(modproxy.WithDates(ctx), v); err != nil {
 		return err
 	}
@@ -244,7 +244,7 @@ func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v mod
 // mayLookUp returns an error unless p may be shown what is at a path of a checksum database, and the version that is looked
 // up there, if any is. What is absent and what is none of p's business has one answer. Hashes and signed heads say nothing of
 // a module; tiles of records do, and the client of the go command does not ask for them.
-func mayLookUp(p auth.Principal, path string) (v modproxy.ModuleVersion, err error) {
+func mayLookUp(p auth.Principal, path string) (v modproxy.Ref, err error) {
 	everything := p.Kind == auth.Nobody || p.Admin // nobody is asked who they are
 	if !everything && strings.HasPrefix(path, "/tile/") && strings.Contains(path, "/data/") {
 		return v, fs.ErrNotExist
@@ -259,10 +259,10 @@ func mayLookUp(p auth.Principal, path string) (v modproxy.ModuleVersion, err err
 	version, badVersion := module.UnescapeVersion(version)
 	v, bad := ledger.ParseKey(module.Version{Path: path, Version: version})
 	if badPath != nil || badVersion != nil || bad != nil {
-		v = modproxy.ModuleVersion{} // of which the server of sumdb says what is wrong
+		v = modproxy.Ref{} // of which the server of sumdb says what is wrong
 	}
-	if !everything && !p.MayRead(v.Module) {
-		return modproxy.ModuleVersion{}, fs.ErrNotExist
+	if !everything && !p.MayRead(v.Address) {
+		return modproxy.Ref{}, fs.ErrNotExist
 	}
 	return v, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -79,14 +79,14 @@ func TestContradictoryLedger(t *testing.T) {
 	if n := a.Ledger.Tree().N; n != 2 {
 		t.Fatalf("%d records", n)
 	}
-	if rec, err := a.Ledger.Lookup(t.Context(), other.ModuleVersion); err != nil || rec != recordOf("1.0.0", "a") {
+	if rec, err := a.Ledger.Lookup(t.Context(), other.Ref); err != nil || rec != recordOf("1.0.0", "a") {
 		t.Errorf("%+v, %v", rec, err)
 	}
 	if _, err := a.Cache.Held(t.Context(), vpc.At("1.0.0")); err != nil {
 		t.Errorf("what was recorded first: %v", err)
 	}
 	for d, err := range a.Ledger.Drifts(t.Context()) {
-		if err != nil || d.ModuleVersion != other.ModuleVersion || d.Offered != other.Sum {
+		if err != nil || d.Ref != other.Ref || d.Offered != other.Sum {
 			t.Errorf("%+v, %v", d, err)
 		}
 		return

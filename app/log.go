@@ -36,7 +36,7 @@ var levels = map[any]zapcore.Level{
 }
 
 // logEvent logs an event of a kind under a name.
-func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err error, fields ...zap.Field) {
+func (a *App) logEvent(kind any, name string, v modproxy.Ref, err error, fields ...zap.Field) {
 	level, ok := levels[kind]
 	if !ok && err != nil {
 		level = zap.WarnLevel
@@ -46,7 +46,7 @@ func (a *App) logEvent(kind any, name string, v modproxy.ModuleVersion, err erro
 		return
 	}
 	of := admin.NameOf(v)
-	if v.IsSigningKeys() {
+	if v.Variant.Kind == modproxy.KeysVariant {
 		of.Version = of.ShownVersion()
 	}
 	entry.Write(append([]zap.Field{
@@ -65,7 +65,7 @@ func errorField(err error) zap.Field {
 }
 
 // Nested implements [nested.Observer].
-func (a *App) Nested(v modproxy.ModuleVersion, sources int, left []string) {
+func (a *App) Nested(v modproxy.Ref, sources int, left []string) {
 	if sources+len(left) > 0 {
 		a.logEvent(nil, "nested", v, nil, zap.Int("sources", sources), unless(len(left) == 0, zap.Strings("left", left)))
 	}
@@ -121,7 +121,7 @@ func (a *App) observeStore(e store.Event) {
 	case store.BlobEvicted:
 		a.metrics.Evicted(e.Bytes)
 	}
-	var v modproxy.ModuleVersion
+	var v modproxy.Ref
 	for _, ref := range e.Refs {
 		if found, ok := cache.VersionOf(ref); ok {
 			v = found
@@ -156,12 +156,12 @@ func (a *App) observeLedger(e ledger.Event) {
 	} else {
 		a.metrics.Ledger(string(e.Kind))
 	}
-	a.logEvent(e.Kind, name, e.ModuleVersion, e.Err, fields...)
+	a.logEvent(e.Kind, name, e.Ref, e.Err, fields...)
 }
 
 // observeIssuer logs an attempt to fetch the keys of an issuer.
 func (a *App) observeIssuer(issuer string, err error) {
-	a.logEvent(nil, "issuer_asked", modproxy.ModuleVersion{}, err, zap.String("issuer", issuer))
+	a.logEvent(nil, "issuer_asked", modproxy.Ref{}, err, zap.String("issuer", issuer))
 }
 
 // newLog returns the JSON log on w. It is buffered: a write for each request would cost more than answering many

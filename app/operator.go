@@ -65,7 +65,7 @@ func (operators) Operator(ctx context.Context) string {
 }
 
 // MayRead returns an error for what the scopes of an operator's token do not cover, unless clients need no token at all.
-func (o operators) MayRead(ctx context.Context, m modproxy.Module) error {
+func (o operators) MayRead(ctx context.Context, m modproxy.Address) error {
 	if o.auth == nil {
 		return nil
 	}
@@ -73,23 +73,23 @@ func (o operators) MayRead(ctx context.Context, m modproxy.Module) error {
 }
 
 // MayRefresh returns an error for what a client that is no operator may not refresh.
-func (operators) MayRefresh(ctx context.Context, m modproxy.Module) error {
+func (operators) MayRefresh(ctx context.Context, m modproxy.Address) error {
 	return outside(ctx, m, auth.Grant.MayRefresh)
 }
 
 // outside returns nil if the grant of the caller covers m, and for this process and the owner of the data directory. Its error is the
 // same whether m exists or not.
-func outside(ctx context.Context, m modproxy.Module, covers func(auth.Grant, modproxy.Module) bool) error {
+func outside(ctx context.Context, m modproxy.Address, covers func(auth.Grant, modproxy.Address) bool) error {
 	p := auth.PrincipalOf(ctx)
 	if p.Kind == auth.Nobody || p.Kind == auth.ByOwner || covers(p.Grant, m) {
 		return nil
 	}
-	return &auth.Outside{Principal: p, Module: m}
+	return &auth.Outside{Principal: p, Address: m}
 }
 
 // Decided logs a decision: the entry of its request does not say what it is about.
 func (o operators) Decided(d modproxy.Decision) {
-	o.logEvent(nil, "decided", d.Module.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
+	o.logEvent(nil, "decided", d.Address.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
 		zap.String("action", string(d.Action)), unless(d.Until.IsZero(), zap.Time("until", d.Until)),
 		zap.String("by", d.By), unless(d.Reason == "", zap.String("reason", d.Reason)))
 }
@@ -106,7 +106,7 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 		}
 		fields = append(fields, zap.Int(string(state), n))
 	}
-	o.logEvent(nil, "imported", modproxy.ModuleVersion{}, nil, fields...)
+	o.logEvent(nil, "imported", modproxy.Ref{}, nil, fields...)
 }
 
 // OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be
@@ -198,19 +198,19 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	}
 	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
 	var kept []cache.Kept
-	sums, before := map[modproxy.ModuleVersion]modproxy.Sum{}, a.Ledger.Tree().N
-	signers := map[modproxy.Module]modproxy.Keys{}
-	for p, err := range a.Cache.List(ctx, modproxy.Module{}) {
+	sums, before := map[modproxy.Ref]modproxy.Sum{}, a.Ledger.Tree().N
+	signers := map[modproxy.Address]modproxy.Keys{}
+	for p, err := range a.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil {
 			return 0, err
 		}
-		kept, sums[p.ModuleVersion] = append(kept, p.Kept), p.Sum
+		kept, sums[p.Ref] = append(kept, p.Kept), p.Sum
 		if keys := p.Facts.Keys; keys != "" {
-			signers[p.Module] = signers[p.Module].With(keys)
+			signers[p.Address] = signers[p.Address].With(keys)
 		}
 	}
 	for r, err := range a.Ledger.All(ctx) {
-		if err == nil && sums[r.ModuleVersion] != r.Sum && r.ModuleVersion != r.Module.SigningKeys() {
+		if err == nil && sums[r.Ref] != r.Sum && r.Ref != r.Address.SigningKeys() {
 			err = errHasLedger
 		}
 		if err != nil {
@@ -229,7 +229,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 		if err := a.Cache.Record(ctx, &p); errors.Is(err, modproxy.ErrChanged) { // another spelling, which was fetched before, has other content
 			continue
 		} else if err != nil {
-			return 0, fmt.Errorf("%s: %w", p.ModuleVersion.Shown(), err)
+			return 0, fmt.Errorf("%s: %w", p.Ref.Shown(), err)
 		}
 	}
 	if before > 0 && a.Ledger.Tree().N == before {

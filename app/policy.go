@@ -193,7 +193,7 @@ func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []erro
 			if slices.Contains(own, e.Host) {
 				e.Host = upstreams.Own(e.Namespace)
 			}
-			all = append(all, policy.Locked{ModuleVersion: e.ModuleVersion, Sum: e.Sum})
+			all = append(all, policy.Locked{Ref: e.Ref, Sum: e.Sum})
 		}
 	}
 	return all, wrong
@@ -232,17 +232,17 @@ func (a *App) use(rules *policy.Rules) {
 func (a *App) observePolicy(e policy.Event) {
 	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
-		of, _ := e.Waits.Origin() // which is what is approved
+		of := e.Waits.Base() // which is what is approved
 		a.pending.See(of, e.Asker)
 	}
 	if e.Audit {
-		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Module), zap.String("version", e.Refusal.Version),
+		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
 			zap.String("question", e.Op), zap.String("client", e.Asker.Shown), zap.Strings("groups", e.Asker.Groups),
 			zap.String("outcome", string(e.Refusal.Outcome)), zap.Int("versions", max(1, e.Hidden)), errorField(e.Refusal))
 	}
 }
 
-func (a *App) observeSights(m modproxy.Module, err error) {
+func (a *App) observeSights(m modproxy.Address, err error) {
 	if !a.isReadOnly(err) {
 		a.log.Warn("sights_failed", zap.Stringer("module", m), errorField(err))
 	}

@@ -12,7 +12,7 @@ import (
 type routes struct{ *config.Config }
 
 // Upstream returns the module at the upstream that this proxy asks for it.
-func (r routes) Upstream(m modproxy.Module) (modproxy.Module, error) {
+func (r routes) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	if slices.Contains(ownHosts(r.Config), m.Host) {
 		own := m.Host
 		upstreams := upstreamsOf(r.Config)

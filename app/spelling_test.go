@@ -37,9 +37,9 @@ type spellings struct {
 	t        *testing.T
 	registry *registrytest.Upstream
 	a        *App
-	served   map[modproxy.ModuleVersion]string // by the address that all spellings have in common
-	accepted map[modproxy.ModuleVersion]bool   // since the last answer
-	blocked  map[modproxy.Module]bool
+	served   map[modproxy.Ref]string // by the address that all spellings have in common
+	accepted map[modproxy.Ref]bool   // since the last answer
+	blocked  map[modproxy.Address]bool
 	config   *config.Config
 	end      func() // ends the proxy
 	met      bool   // the module aged, of which 1.1.0 is listed since then
@@ -52,8 +52,8 @@ var namespaces, names = []string{"team", "Team", "TEAM", "teaM"}, []string{"net"
 func (s *spellings) namespace() string { return namespaces[s.IntN(len(namespaces))] }
 
 // net returns a spelling of a module.
-func (s *spellings) net() modproxy.Module {
-	return modproxy.Module{Host: s.registry.Host, Namespace: s.namespace(), Name: names[s.IntN(len(names))], System: "aws"}
+func (s *spellings) net() modproxy.Address {
+	return modproxy.Address{Host: s.registry.Host, Namespace: s.namespace(), Name: names[s.IntN(len(names))], System: "aws"}
 }
 
 // change gives the registry other content for some spellings.
@@ -73,7 +73,7 @@ func (s *spellings) change() {
 	fmt.Fprintf(&b, "-- repos/sub.git@v1/dir0/main.tf --\n# content 0\n-- repos/sub.git@v1/dir1/main.tf --\n# content 1\n")
 	fmt.Fprintf(&b, "-- providers/team/toy/1.0.0/file --\n%s-- providers/team/toy/1.0.0/knobs --\nplatforms=linux_amd64\n", content())
 	must(s.t, s.registry.LoadArchive(txtar.Parse([]byte(b.String()))))
-	s.a.Cache.Forget(modproxy.ModuleVersion{}) // failures are tried again
+	s.a.Cache.Forget(modproxy.Ref{}) // failures are tried again
 }
 
 // ask returns an answer of the proxy, or nothing if it is refused.
@@ -133,7 +133,7 @@ func (s *spellings) install() {
 		return
 	}
 	v := m.Folded().At(version)
-	if s.blocked[v.Module] {
+	if s.blocked[v.Address] {
 		s.t.Errorf("%s is blocked, and is served", m)
 	}
 	if s.met && m.Name == "aged" && version == "1.1.0" { // a proxy that meets the module with it serves it
@@ -148,7 +148,7 @@ func (s *spellings) install() {
 }
 
 // zip returns the digest of the package of a provider, or nothing if it is refused.
-func (s *spellings) zip(m modproxy.Module) string {
+func (s *spellings) zip(m modproxy.Address) string {
 	s.t.Helper()
 	var told struct {
 		Shasum, Download_URL string
@@ -170,7 +170,7 @@ func (s *spellings) zip(m modproxy.Module) string {
 }
 
 // zipOfMirror is zip for a client that has the proxy as its provider mirror.
-func (s *spellings) zipOfMirror(m modproxy.Module) string {
+func (s *spellings) zipOfMirror(m modproxy.Address) string {
 	s.t.Helper()
 	var told struct {
 		Archives map[string]struct {
@@ -196,7 +196,7 @@ func (s *spellings) zipOfMirror(m modproxy.Module) string {
 }
 
 // mirrored has the verb mirror fetch a version and send it, and returns its content, or nothing if it is refused.
-func (s *spellings) mirrored(m modproxy.Module, version string) (content string) {
+func (s *spellings) mirrored(m modproxy.Address, version string) (content string) {
 	s.t.Helper()
 	client, claim, err := admin.Reach(s.t.Context(), s.config.Data)
 	must(s.t, err)
@@ -244,17 +244,17 @@ func (s *spellings) accept() {
 	s.t.Helper()
 	for d, err := range s.a.Ledger.Drifts(s.t.Context()) {
 		must(s.t, err)
-		if d.IsSigningKeys() || s.IntN(3) > 0 {
+		if d.Variant.Kind == modproxy.KeysVariant || s.IntN(3) > 0 {
 			continue
 		}
-		m := d.Module
+		m := d.Address
 		if !m.IsProvider() {
 			m.Namespace = s.namespace()
 		}
-		r := ledger.Record{ModuleVersion: m.At(d.Version), Sum: d.Offered, Subdir: d.Subdir, Time: time.Now(), Reason: "why not", Source: d.Source, Facts: d.Facts}
+		r := ledger.Record{Ref: m.At(d.Version), Sum: d.Offered, Subdir: d.Subdir, Time: time.Now(), Reason: "why not", Source: d.Source, Facts: d.Facts}
 		must(s.t, s.a.Ledger.Accept(s.t.Context(), r))
 		s.accepted[m.Folded().At(d.Version)] = true
-		s.a.Cache.Forget(modproxy.ModuleVersion{})
+		s.a.Cache.Forget(modproxy.Ref{})
 		return
 	}
 }
@@ -267,7 +267,7 @@ func (s *spellings) decide() {
 		action = modproxy.Unblock
 	}
 	s.blocked[m.Folded()] = action == modproxy.Block
-	d := modproxy.Decision{Module: m, Action: action, By: "operator", Time: time.Now()}
+	d := modproxy.Decision{Address: m, Action: action, By: "operator", Time: time.Now()}
 	must(s.t, s.a.Ledger.Decide(s.t.Context(), d))
 	must(s.t, s.a.gate.Follow(s.t.Context()))
 }
@@ -279,14 +279,14 @@ func (s *spellings) carry() {
 	for range 4 {
 		far.install()
 	}
-	var selected []modproxy.ModuleVersion
-	for l, err := range far.a.Cache.List(s.t.Context(), modproxy.Module{}) {
+	var selected []modproxy.Ref
+	for l, err := range far.a.Cache.List(s.t.Context(), modproxy.Address{}) {
 		must(s.t, err)
-		selected = append(selected, l.ModuleVersion)
+		selected = append(selected, l.Ref)
 	}
 	var file bytes.Buffer
 	x := bundle.Exporter{Registry: far.a.Cache, Ledger: far.a.Ledger, Sights: far.a.sights}
-	made, err := x.Begin(s.t.Context(), selected, nil, func(modproxy.ModuleVersion, error) {})
+	made, err := x.Begin(s.t.Context(), selected, nil, func(modproxy.Ref, error) {})
 	if errors.Is(err, modproxy.ErrNotFound) {
 		return // everything is refused at the moment
 	}
@@ -319,8 +319,8 @@ func newSpellings(t *testing.T, u *registrytest.Upstream, r *rand.Rand) *spellin
 	c.Policy.Default = "deny"
 	c.Policy.Rules = []config.PolicyRule{{Allow: aged, MinAge: 24 * time.Hour}, {Allow: all}, {Allow: sub}, {Allow: toy}}
 	s := &spellings{
-		Rand: r, t: t, registry: u, config: c, served: map[modproxy.ModuleVersion]string{},
-		accepted: map[modproxy.ModuleVersion]bool{}, blocked: map[modproxy.Module]bool{},
+		Rand: r, t: t, registry: u, config: c, served: map[modproxy.Ref]string{},
+		accepted: map[modproxy.Ref]bool{}, blocked: map[modproxy.Address]bool{},
 	}
 	s.start()
 	t.Cleanup(func() { s.end() })

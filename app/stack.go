@@ -108,7 +108,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		a.nested = &nested.Registry{
 			Next: a.Cache, Ledger: a.Ledger, Reader: a.reader, Sources: sources, URL: url, Scratch: scratch, Limits: anyLimits, Observer: a,
 		}
-		layer, at = a.nested, nested.At(url)
+		layer, at = a.nested, nested.Base(url)
 	}
 	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, ListDenied: true, Observe: a.observePolicy}
 	a.counts = &downloads.Registry{Records: a.Store.Records, Observer: a}
@@ -122,7 +122,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	if locked == nil { // else no count could be recorded
 		a.counts.Next, a.Registry = a.Registry, a.counts
 	}
-	a.Registry = &rewrite.Registry{Next: a.Registry, At: at}
+	a.Registry = &rewrite.Registry{Next: a.Registry, Base: at}
 	return a.newAuth(ctx)
 }
 
@@ -283,7 +283,7 @@ type pins auth.Scopes
 // Pinned implements [store.Pins].
 func (p pins) Pinned(ref store.Ref) bool {
 	v, ok := cache.VersionOf(ref)
-	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Module)
+	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Address)
 }
 
 // anyLimits are far above those of fetching, which may have been lowered since something was fetched.
@@ -305,17 +305,17 @@ type readOnly struct {
 }
 
 // Versions returns Next's answer.
-func (r readOnly) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r readOnly) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns [modproxy.NoSpace].
-func (r readOnly) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r readOnly) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{}, &modproxy.NoSpace{Err: r.why}
 }
 
 // Package returns [modproxy.NoSpace].
-func (r readOnly) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r readOnly) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, &modproxy.NoSpace{Err: r.why}
 }
 

@@ -27,7 +27,7 @@ func TestCredentialIsForModules(t *testing.T) {
 		{"registry.example.org", "acme", false, true, true},
 		{"registry.example.com", "attacker", false, false, true},
 	} {
-		shown := all.For(modproxy.Module{Host: tt.host, Namespace: tt.namespace, Name: "network", System: "aws"})
+		shown := all.For(modproxy.Address{Host: tt.host, Namespace: tt.namespace, Name: "network", System: "aws"})
 		https := !shown.Of("git.example.com").Password.IsZero()
 		ssh := filepath.IsAbs(shown.Of("ssh.example.com").SSHKeyFile)
 		any := !shown.Of("any.example.com").Password.IsZero()

@@ -17,7 +17,7 @@ import (
 
 // A Served is a version that was served, with the conditions on which the rules in force allow it, if there are any.
 type Served struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Conditions []policy.Conditions
 	Exact      bool // a rule about all versions of the module would allow more than the rules in force
 }
@@ -27,9 +27,9 @@ type Served struct {
 // or one of them is Exact, each has rules of its own. What lock files allow, rules about the same lock files allow. The error of
 // Suggest is about one that no rule can be about.
 func Suggest(served []Served, bounds bool) ([]byte, error) {
-	conditions := map[modproxy.Module]map[string][]modproxy.Version{} // by folded module and the lines of a rule
-	exact := map[modproxy.Module]bool{}                               // by folded module
-	locks := map[string]bool{}                                        // rules about lock files
+	conditions := map[modproxy.Address]map[string][]modproxy.Version{} // by folded module and the lines of a rule
+	exact := map[modproxy.Address]bool{}                               // by folded module
+	locks := map[string]bool{}                                         // rules about lock files
 	for _, v := range served {
 		version, err := modproxy.ParseVersion(v.Version)
 		if err != nil {
@@ -43,7 +43,7 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 			}
 			locks["  - allow_locked: "+listText(c.LockFiles)+"\n"+conditionLines([]policy.Conditions{c})] = true
 		}
-		m := v.Module.Folded()
+		m := v.Address.Folded()
 		locked := len(others) < len(v.Conditions)
 		exact[m] = exact[m] || v.Exact || locked
 		if locked && len(others) == 0 {
@@ -55,7 +55,7 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 		lines := conditionLines(others)
 		conditions[m][lines] = append(conditions[m][lines], version)
 	}
-	modules := slices.SortedFunc(maps.Keys(conditions), func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) })
+	modules := slices.SortedFunc(maps.Keys(conditions), func(a, b modproxy.Address) int { return strings.Compare(a.String(), b.String()) })
 	none := ""
 	if len(modules)+len(locks) == 0 {
 		none = " []"

@@ -23,9 +23,9 @@ func (undecided) Decisions(context.Context, int64) ([]modproxy.Decision, int64, 
 }
 
 // plainly returns versions without conditions.
-func plainly(versions []modproxy.ModuleVersion) (all []app.Served) {
+func plainly(versions []modproxy.Ref) (all []app.Served) {
 	for _, v := range versions {
-		all = append(all, app.Served{ModuleVersion: v})
+		all = append(all, app.Served{Ref: v})
 	}
 	return all
 }
@@ -37,20 +37,20 @@ func TestSuggest(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewSource(seed))
 	pick := func(from ...string) string { return from[r.Intn(len(from))] }
-	module := func() modproxy.Module {
-		return modproxy.Module{
+	module := func() modproxy.Address {
+		return modproxy.Address{
 			Host: pick("registry.terraform.io", "r.example.com:8443", "127.0.0.1:9", "xn--bcher-kva.example"), Namespace: pick("acme", "ACME", "1e5", "null"),
 			Name: pick("vpc", "no", "a_b-c"), System: pick("aws", "0"),
 		}
 	}
 	name := filepath.Join(t.TempDir(), "policy.yaml")
 	for range 300 {
-		var served []modproxy.ModuleVersion
-		has := map[modproxy.Module]bool{}
+		var served []modproxy.Ref
+		has := map[modproxy.Address]bool{}
 		for range r.Intn(12) {
 			v := module().At(pick("1.0.0", "1.2.3", "1.10.0", "2.0.0-rc1", "2.0.0-rc.2", "1.2.3+build.7", "0.0.1-alpha+b"))
 			served = append(served, v)
-			has[v.Folded()] = true
+			has[v.Address.Folded()] = true
 		}
 		bounds := r.Intn(2) == 0
 		text, err := app.Suggest(plainly(served), bounds)
@@ -71,7 +71,7 @@ func TestSuggest(t *testing.T) {
 		}
 		gate := &policy.Gate{Ledger: undecided{}}
 		gate.Use(rules)
-		ask := func(v modproxy.ModuleVersion) bool {
+		ask := func(v modproxy.Ref) bool {
 			verdict, err := gate.Decide(t.Context(), v)
 			if err != nil {
 				t.Fatal(err)
@@ -98,10 +98,10 @@ func TestSuggest(t *testing.T) {
 
 // The rules of a namespace stand together, in the order of their names.
 func TestSuggestReads(t *testing.T) {
-	var served []modproxy.ModuleVersion
+	var served []modproxy.Ref
 	for address := range strings.FieldsSeq("b.example/x/vpc/aws a.example/z/one/aws b.example/x/dns/aws a.example/z/one/aws") {
 		part := strings.Split(address, "/")
-		m := modproxy.Module{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}
+		m := modproxy.Address{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}
 		for _, v := range []string{"1.10.0", "1.9.0", "2.0.0-rc1"} {
 			served = append(served, m.At(v))
 		}
@@ -171,16 +171,16 @@ func TestSuggestLoosensNothing(t *testing.T) {
 		return rules
 	}
 	force := read("force.yaml")
-	served := map[modproxy.ModuleVersion]bool{} // by version; true if audit mode served it
+	served := map[modproxy.Ref]bool{} // by version; true if audit mode served it
 	var all []app.Served
 	for _, one := range []string{
 		"locked 1.0.0", "both 1.0.0", "both 2.0.0", "plain 1.0.0", "infra 1.0.0", "ranged 1.0.0", "ranged 2.0.0",
 		"holed 1.0.0", "holed 2.0.0", "beside 2.0.0", "free 1.0.0",
 	} {
 		name, version, _ := strings.Cut(one, " ")
-		v := modproxy.Module{Host: "r.example.com", Namespace: "acme", Name: name, System: "aws"}.At(version)
+		v := modproxy.Address{Host: "r.example.com", Namespace: "acme", Name: name, System: "aws"}.At(version)
 		served[v] = true
-		all = append(all, app.Served{ModuleVersion: v, Conditions: force.ConditionsOf(v), Exact: force.DistinguishVersions(v.Module)})
+		all = append(all, app.Served{Ref: v, Conditions: force.ConditionsOf(v), Exact: force.DistinguishVersions(v.Address)})
 	}
 	for _, bounds := range []bool{false, true} {
 		text, err := app.Suggest(all, bounds)
@@ -201,7 +201,7 @@ func TestSuggestLoosensNothing(t *testing.T) {
 							if err != nil {
 								t.Fatal(err)
 							}
-							return rules.For(v.Module, groups).Decide(parsed, policy.Facts{Sum: sum}, policy.Decided{}, time.Time{}).Outcome
+							return rules.For(v.Address, groups).Decide(parsed, policy.Facts{Sum: sum}, policy.Decided{}, time.Time{}).Outcome
 						}
 						was, is := decide(force), decide(suggested)
 						free := v.Name == "free" || v.Name == "beside" && version == "2.0.0" // no rule is about it, and it was served

@@ -89,7 +89,7 @@ func ReadLock(name string) (all []admin.Locked, err error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, e := range entries {
-		all = append(all, admin.Locked{At: name, Name: admin.NameOf(e.ModuleVersion), Sum: e.Sum, Subdir: e.Subdir})
+		all = append(all, admin.Locked{At: name, Name: admin.NameOf(e.Ref), Sum: e.Sum, Subdir: e.Subdir})
 	}
 	return all, nil
 }

@@ -51,10 +51,10 @@ type Grant struct {
 }
 
 // MayRead reports whether one of the scopes covers m.
-func (g Grant) MayRead(m modproxy.Module) bool { return g.Scopes.Covers(m) }
+func (g Grant) MayRead(m modproxy.Address) bool { return g.Scopes.Covers(m) }
 
 // MayRefresh reports whether the versions of m may be requested anew: an operator refreshes all modules.
-func (g Grant) MayRefresh(m modproxy.Module) bool { return g.Admin || g.Refresh && g.MayRead(m) }
+func (g Grant) MayRefresh(m modproxy.Address) bool { return g.Admin || g.Refresh && g.MayRead(m) }
 
 // MayReadOf reports whether one of the scopes covers modules of a namespace of host; if that is empty, of any, and if it is
 // [AnySegment], of every one.
@@ -79,7 +79,7 @@ var Owner = Principal{Kind: ByOwner, Grant: Grant{Admin: true}}
 
 // HasAddress is the principal that has the address of what a package of m calls. Whether there is such an address is not
 // known yet.
-func HasAddress(m modproxy.Module) Principal {
+func HasAddress(m modproxy.Address) Principal {
 	return Principal{Kind: ByAddress, Grant: Grant{Scopes: Scopes{{m.Host, m.Namespace}}}}
 }
 
@@ -150,7 +150,7 @@ type Registry struct {
 }
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	err := r.Open.mayRead(ctx, "versions", m.At(""))
 	if err == nil {
 		return r.Next.Versions(ctx, m)
@@ -174,7 +174,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 }
 
 // Location returns the answer of Next.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if err := r.Open.mayRead(ctx, "location", v); err != nil {
 		return modproxy.Location{}, err
 	}
@@ -182,20 +182,20 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 }
 
 // Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if err := r.Open.mayRead(ctx, "package", v); err != nil {
 		return nil, err
 	}
 	return r.Next.Package(ctx, v)
 }
 
-func (open Open) mayRead(ctx context.Context, op string, v modproxy.ModuleVersion) error {
+func (open Open) mayRead(ctx context.Context, op string, v modproxy.Ref) error {
 	p := PrincipalOf(ctx)
 	switch {
 	case p.Kind == Nobody:
 		return &Refused{Why: "the request has no principal"}
-	case !p.MayRead(v.Module):
-		return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: open.outside(p, v.Module)}
+	case !p.MayRead(v.Address):
+		return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: open.outside(p, v.Address)}
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func ParseScope(s string) (Scope, error) {
 }
 
 func (s Scope) valid() bool {
-	m := modproxy.Module{Namespace: s.Namespace, Name: "a", System: "a"}
+	m := modproxy.Address{Namespace: s.Namespace, Name: "a", System: "a"}
 	// A host need not be exact: another string equals no module's host.
 	host := s.Host == AnySegment || s.Host != "" && len(s.Host) <= 259 && strings.IndexByte("-.:", s.Host[0]) < 0 &&
 		strings.Trim(s.Host, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
@@ -240,7 +240,7 @@ func (s Scope) valid() bool {
 type Scopes []Scope
 
 // Covers reports whether one of the scopes covers m. Of a provider the case of the namespace does not count, which clients fold.
-func (all Scopes) Covers(m modproxy.Module) bool {
+func (all Scopes) Covers(m modproxy.Address) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool {
 		if m.IsProvider() {
 			s.Namespace = strings.ToLower(s.Namespace)
@@ -339,7 +339,7 @@ func (a *Authenticator) verify(ctx context.Context, header http.Header, now time
 
 // Anybody returns the principal that sent a request about m, and whether it needs no credential: the request has none, and
 // m is covered by Anonymous. Without a name m stands for the modules of a namespace, or of a registry, of which some are.
-func (a *Authenticator) Anybody(header http.Header, m modproxy.Module) (Principal, bool) {
+func (a *Authenticator) Anybody(header http.Header, m modproxy.Address) (Principal, bool) {
 	p := Principal{Kind: Anonymous, Grant: Grant{Scopes: a.Anonymous}}
 	some := m.Host != "" && m.Name == "" && p.MayReadOf(m.Host, m.Namespace)
 	if len(header["Authorization"]) > 0 || !some && !p.MayRead(m) {
@@ -380,7 +380,7 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 // Package returns the principal that asks for the package of m at path, in its one spelling. It is identified by the
 // segment before the path, as [CutSegment] returns it, and without one by the header, unless Anybody may have it. Errors
 // are those of Identify, and an [*Outside], with the principal, if it may not read m.
-func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Module, now time.Time) (Principal, error) {
+func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Address, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {
 			return Principal{}, &Refused{Why: "no path is signed here"}
@@ -403,7 +403,7 @@ func (a *Authenticator) Package(ctx context.Context, header http.Header, segment
 
 // Path returns the path at which p, which may read m, finds the package of m that is at path: a signed one, as clients show
 // no credential for packages, unless they need none. now is from [time.Now]. Errors are those of [Signer.Path].
-func (a *Authenticator) Path(p Principal, path string, m modproxy.Module, now time.Time) (string, error) {
+func (a *Authenticator) Path(p Principal, path string, m modproxy.Address, now time.Time) (string, error) {
 	if a.Signer == nil || a.Anonymous.Covers(m) {
 		return path, nil
 	}

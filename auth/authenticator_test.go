@@ -97,7 +97,7 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 		header  http.Header
 		segment string
 		path    string
-		m       modproxy.Module
+		m       modproxy.Address
 		want    error
 	}{
 		"signed":                {nil, good, vpcPath, vpc, nil},
@@ -129,7 +129,7 @@ func TestAnybody(t *testing.T) {
 	for name, c := range map[string]struct {
 		a      *auth.Authenticator
 		header http.Header
-		m      modproxy.Module
+		m      modproxy.Address
 		want   bool
 	}{
 		"a module":                    {a, none, other, true},
@@ -137,18 +137,18 @@ func TestAnybody(t *testing.T) {
 		"a provider":                  {a, none, modproxy.NewProvider("corp", "other", "x"), true},
 		"not this one":                {a, none, vpc, false},
 		"not there":                   {a, none, module("pub2", "other"), false},
-		"a namespace":                 {a, none, modproxy.Module{Host: "corp", Namespace: "other"}, true},
-		"not this namespace":          {a, none, modproxy.Module{Host: "corp", Namespace: "acme"}, false},
-		"some of a registry":          {a, none, modproxy.Module{Host: "corp"}, true},
-		"none of a registry":          {a, none, modproxy.Module{Host: "corp2"}, false},
-		"no module":                   {a, none, modproxy.Module{}, false},
-		"no module, and everything":   {&all, none, modproxy.Module{}, true},
+		"a namespace":                 {a, none, modproxy.Address{Host: "corp", Namespace: "other"}, true},
+		"not this namespace":          {a, none, modproxy.Address{Host: "corp", Namespace: "acme"}, false},
+		"some of a registry":          {a, none, modproxy.Address{Host: "corp"}, true},
+		"none of a registry":          {a, none, modproxy.Address{Host: "corp2"}, false},
+		"no module":                   {a, none, modproxy.Address{}, false},
+		"no module, and everything":   {&all, none, modproxy.Address{}, true},
 		"with a token":                {a, good, other, false},
 		"with another token":          {a, bad, other, false},
 		"with an empty credential":    {a, http.Header{"Authorization": {""}}, other, false},
 		"with two empty credentials":  {a, http.Header{"Authorization": {"", ""}}, other, false},
 		"nothing is for anybody":      {&auth.Authenticator{}, none, other, false},
-		"nothing, not even a request": {&auth.Authenticator{}, nil, modproxy.Module{}, false},
+		"nothing, not even a request": {&auth.Authenticator{}, nil, modproxy.Address{}, false},
 	} {
 		p, ok := c.a.Anybody(c.header, c.m)
 		if ok != c.want || ok != (p.Kind == auth.Anonymous) || p.MayRead(vpc) && c.a != &all || p.Admin || p.ID != "" || p.RuleGroups() != nil {
@@ -175,7 +175,7 @@ func TestAnybody(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		header http.Header
-		m      modproxy.Module
+		m      modproxy.Address
 		path   string
 		want   error
 		kind   auth.Kind

@@ -21,7 +21,7 @@ type Catalog struct {
 }
 
 // Details returns the answer of Next.
-func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	if err := c.Open.mayRead(ctx, "details", v); err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 }
 
 // History returns the answer of Next.
-func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	if err := c.Open.mayRead(ctx, "history", m.At("")); err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.His
 }
 
 // Downloads returns the answer of Next.
-func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	if err := c.Open.mayRead(ctx, "downloads", m.At("")); err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.D
 }
 
 // Text returns the answer of Next.
-func (c *Catalog) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	if err := c.Open.mayRead(ctx, "document", v); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, names
 			}
 			for _, m := range page.Modules {
 				switch {
-				case !p.MayRead(m.Module):
+				case !p.MayRead(m.Address):
 				case skip > 0:
 					skip--
 				case len(all.Modules) == q.Limit:

@@ -23,22 +23,22 @@ type listed struct {
 
 var listedAt = time.Unix(1_700_000_000, 0)
 
-func (l *listed) Details(context.Context, modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (l *listed) Details(context.Context, modproxy.Ref) (*modproxy.Details, error) {
 	l.asked++
 	return &modproxy.Details{}, nil
 }
 
-func (l *listed) History(context.Context, modproxy.Module) (*modproxy.History, error) {
+func (l *listed) History(context.Context, modproxy.Address) (*modproxy.History, error) {
 	l.asked++
 	return &modproxy.History{}, nil
 }
 
-func (l *listed) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads, error) {
+func (l *listed) Downloads(context.Context, modproxy.Address) (*modproxy.Downloads, error) {
 	l.asked++
 	return &modproxy.Downloads{}, nil
 }
 
-func (l *listed) Text(context.Context, modproxy.ModuleVersion, string) (*modproxy.Text, error) {
+func (l *listed) Text(context.Context, modproxy.Ref, string) (*modproxy.Text, error) {
 	l.asked++
 	return &modproxy.Text{}, nil
 }
@@ -56,7 +56,7 @@ func (l *listed) List(_ context.Context, q modproxy.Query) (*modproxy.Page, erro
 		}
 		m := module(q.Host, namespace)
 		m.Name = name
-		page.Modules = append(page.Modules, modproxy.Summary{ModuleVersion: m.At("1.0.0")})
+		page.Modules = append(page.Modules, modproxy.Summary{Ref: m.At("1.0.0")})
 	}
 	if len(page.Modules) == 0 && q.Search == "" {
 		return nil, modproxy.ErrNotFound
@@ -85,7 +85,7 @@ func TestCatalogTellsWhoMayRead(t *testing.T) {
 	reader := auth.WithPrincipal(t.Context(), auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: scopes(t, "corp/acme"), Admin: true}})
 	for name, q := range map[string]struct {
 		ctx  context.Context
-		m    modproxy.Module
+		m    modproxy.Address
 		want error
 	}{
 		"may":       {reader, module("corp", "acme"), nil},
@@ -206,14 +206,14 @@ func TestCatalogListsNothing(t *testing.T) {
 type endless struct {
 	listed
 	late time.Duration
-	each modproxy.Module
+	each modproxy.Address
 }
 
 func (e *endless) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, error) {
 	e.asked++
 	select {
 	case <-time.After(e.late):
-		return &modproxy.Page{More: true, Modules: []modproxy.Summary{{ModuleVersion: e.each.At("1.0.0")}}}, nil
+		return &modproxy.Page{More: true, Modules: []modproxy.Summary{{Ref: e.each.At("1.0.0")}}}, nil
 	case <-ctx.Done():
 		return nil, modproxy.ErrUnavailable
 	}

@@ -15,12 +15,12 @@ type Open func(host string) bool
 // the client may not be told. Its text is for the log then.
 type Outside struct {
 	Principal
-	modproxy.Module
+	modproxy.Address
 	Hidden bool
 }
 
 // outside returns the error for a principal that may not read m.
-func (open Open) outside(p Principal, m modproxy.Module) error {
+func (open Open) outside(p Principal, m modproxy.Address) error {
 	return &Outside{p, m, open == nil || !open(m.Host)}
 }
 

@@ -14,7 +14,7 @@ import (
 // listing is a registry that lists one version of everything.
 type listing struct{ asked int }
 
-func (l *listing) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (l *listing) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	l.asked++
 	if m.Name == "absent" {
 		return nil, modproxy.ErrNotFound
@@ -22,12 +22,12 @@ func (l *listing) Versions(_ context.Context, m modproxy.Module) (*modproxy.Vers
 	return modproxy.NoVersions(m).With([]modproxy.Listed{{Version: first, Spelling: "1.0.0", Entry: []byte(`{"version":"1.0.0"}`)}})
 }
 
-func (l *listing) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (l *listing) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	l.asked++
 	return modproxy.Location{}, nil
 }
 
-func (l *listing) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (l *listing) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	l.asked++
 	return nil, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-func module(host, namespace string) modproxy.Module {
-	return modproxy.Module{Host: host, Namespace: namespace, Name: "vpc", System: "aws"}
+func module(host, namespace string) modproxy.Address {
+	return modproxy.Address{Host: host, Namespace: namespace, Name: "vpc", System: "aws"}
 }
 
 func TestScopeCovers(t *testing.T) {
@@ -58,7 +58,7 @@ func TestScopeCovers(t *testing.T) {
 			t.Errorf("registry.terraform.io/Acme covers %s: %v", p, got)
 		}
 	}
-	if (auth.Scopes{{}}).Covers(modproxy.Module{}) || (auth.Grant{Admin: true}).MayRead(module("a", "b")) {
+	if (auth.Scopes{{}}).Covers(modproxy.Address{}) || (auth.Grant{Admin: true}).MayRead(module("a", "b")) {
 		t.Error("what grants nothing covers something")
 	}
 }
@@ -103,17 +103,17 @@ func FuzzScope(f *testing.F) {
 // asked is a registry that counts the questions that reach it.
 type asked struct{ n int }
 
-func (a *asked) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (a *asked) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	a.n++
 	return nil, nil
 }
 
-func (a *asked) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (a *asked) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	a.n++
 	return modproxy.Location{}, nil
 }
 
-func (a *asked) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (a *asked) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	a.n++
 	return nil, nil
 }
@@ -126,7 +126,7 @@ func TestRegistryAnswersWhoMayRead(t *testing.T) {
 	nobody := auth.Principal{Grant: auth.Grant{Scopes: []auth.Scope{auth.Everything}}}
 	for name, c := range map[string]struct {
 		ctx  context.Context
-		m    modproxy.Module
+		m    modproxy.Address
 		want error
 	}{
 		"may":       {auth.WithPrincipal(t.Context(), reader), module("corp", "acme"), nil},

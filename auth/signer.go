@@ -180,7 +180,7 @@ func appendPart[T string | []byte](to []byte, part T) []byte {
 // Redeem returns the principal, good for this package only, that the segment text before path was signed for. path is
 // that of a package of m, in its one spelling, and now is from [time.Now]. Errors: [modproxy.ErrNotFound], with the
 // principal, if it may no longer read m, else a [*Refused], and [modproxy.ErrUnavailable] while a file cannot be used.
-func (s *Signer) Redeem(text, path string, m modproxy.Module, now time.Time) (Principal, error) {
+func (s *Signer) Redeem(text, path string, m modproxy.Address, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
 	if !ok {
 		return Principal{}, &Refused{Why: "not the form of a signed path"}

@@ -163,7 +163,7 @@ func TestRedeem(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		segment, path string
-		m             modproxy.Module
+		m             modproxy.Address
 		after         time.Duration
 		want          error
 		why           string

@@ -20,15 +20,15 @@ func (a anybody) with(ctx context.Context) context.Context {
 	return auth.WithPrincipal(ctx, auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: []auth.Scope{all}}})
 }
 
-func (a anybody) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (a anybody) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return a.next.Versions(a.with(ctx), m)
 }
 
-func (a anybody) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (a anybody) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return a.next.Location(a.with(ctx), v)
 }
 
-func (a anybody) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (a anybody) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return a.next.Package(a.with(ctx), v)
 }
 

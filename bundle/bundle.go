@@ -110,10 +110,7 @@ type Package struct {
 
 // isZip reports whether p is the package of providers for one platform.
 func (p Package) isZip() bool {
-	return !slices.ContainsFunc(p.Versions, func(v Version) bool {
-		_, _, isZip := v.Platform()
-		return !isZip
-	})
+	return !slices.ContainsFunc(p.Versions, func(v Version) bool { return !v.IsArchive() })
 }
 
 // Facts are what is known about the versions of a package, in the order of the index.
@@ -134,7 +131,7 @@ type Fact struct {
 }
 
 // Version is a version in JSON: a module address, a blank and the version.
-type Version struct{ modproxy.ModuleVersion }
+type Version struct{ modproxy.Ref }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
@@ -142,8 +139,9 @@ func (v Version) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 // UnmarshalText implements [encoding.TextUnmarshaler]; its error is [modproxy.ErrInvalid].
 func (v *Version) UnmarshalText(text []byte) (err error) {
 	address, version, _ := strings.Cut(string(text), " ")
-	if v.Module, err = hostname.ParseAddress(address, ""); err == nil {
-		v.Version, err = modproxy.CanonicalVersion(version)
+	if v.Address, err = hostname.ParseAddress(address, ""); err == nil {
+		version, err = modproxy.CanonicalVersion(version)
+		v.Ref = v.At(version)
 	}
 	if err == nil && v.String() != string(text) {
 		err = fmt.Errorf("%w: version %.200q", modproxy.ErrInvalid, text)
@@ -281,8 +279,8 @@ func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
 	if err != nil {
 		return rec, err
 	}
-	if rec.ModuleVersion != v.ModuleVersion {
-		return rec, wrong("the record of %s is one of %s", v, rec.ModuleVersion)
+	if rec.Ref != v.Ref {
+		return rec, wrong("the record of %s is one of %s", v, rec.Ref)
 	}
 	if f.Subdir != "" && !fs.ValidPath(f.Subdir) {
 		return rec, wrong("the directory of %s", v)

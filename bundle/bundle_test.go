@@ -180,7 +180,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	// Nothing is written when there is nothing to export.
 	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, Sights: a.sights}
 	var none bytes.Buffer
-	err = write(t, x, &none, []modproxy.ModuleVersion{network.At("9.0.0")}, nil)
+	err = write(t, x, &none, []modproxy.Ref{network.At("9.0.0")}, nil)
 	if !errors.Is(err, modproxy.ErrNotFound) || none.Len() > 0 {
 		t.Errorf("nothing is exported: %v, %d bytes", err, none.Len())
 	}
@@ -210,7 +210,7 @@ func TestDecisions(t *testing.T) {
 	if err != nil || len(list) != 3 || list[2].By != bundle.By+"operator" || list[2].Versions != "0.9.0" {
 		t.Errorf("decisions %+v, %v", list, err)
 	}
-	for _, v := range []modproxy.ModuleVersion{network.At("1.0.0"), subnet.At("1.0.0"), subnet.At("0.9.0")} {
+	for _, v := range []modproxy.Ref{network.At("1.0.0"), subnet.At("1.0.0"), subnet.At("0.9.0")} {
 		d, err := b.gate.Decisions(t.Context(), v)
 		if err != nil || d.Block == nil && (d.Review == nil || d.Review.Action != modproxy.Reject) {
 			t.Errorf("%s: %+v, %v", v, d, err)
@@ -256,7 +256,7 @@ type fullCache struct {
 	room atomic.Int64
 }
 
-func (c *fullCache) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
+func (c *fullCache) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
 	if c.room.Add(-1) < 0 {
 		return &modproxy.NoSpace{Err: syscall.ENOSPC}
 	}
@@ -290,9 +290,9 @@ func TestAge(t *testing.T) {
 		"3.0.0": {Seen: now, Published: now.Add(-30 * 24 * time.Hour)},
 	} {
 		p := a.packed(version)
-		rec := modproxy.Record{ModuleVersion: network.At(version), Sum: p.Sum, Subdir: ".", Time: now}
+		rec := modproxy.Record{Ref: network.At(version), Sum: p.Sum, Subdir: ".", Time: now}
 		if err := errors.Join(
-			a.log.Add(t.Context(), rec), a.cache.Keep(t.Context(), rec.ModuleVersion, p),
+			a.log.Add(t.Context(), rec), a.cache.Keep(t.Context(), rec.Ref, p),
 			a.sights.Take(t.Context(), network, map[string]modproxy.VersionSight{version: seen}),
 		); err != nil {
 			t.Fatal(err)
@@ -355,7 +355,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("package %v, %v", sum, err)
 		}
 	}
-	for _, v := range []modproxy.ModuleVersion{network.At("2.0.0"), subnet.At("1.0.0")} {
+	for _, v := range []modproxy.Ref{network.At("2.0.0"), subnet.At("1.0.0")} {
 		_, err := r.Package(t.Context(), v)
 		_, errLocation := r.Location(t.Context(), v)
 		if !errors.Is(err, modproxy.ErrNotFound) || !errors.Is(errLocation, modproxy.ErrNotFound) {

@@ -21,13 +21,13 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 		return nil, err
 	}
 	type name struct {
-		modproxy.Module
+		modproxy.Address
 		modproxy.Action
 		versions string
 		time     int64
 	}
 	nameOf := func(d modproxy.Decision) name {
-		return name{d.Module.Folded(), d.Action, d.Versions, d.Time.UnixNano()}
+		return name{d.Address.Folded(), d.Action, d.Versions, d.Time.UnixNano()}
 	}
 	known := map[name]bool{}
 	here := &decidedHere{Log: x.Ledger}

@@ -39,7 +39,7 @@ func TestDecisionsOfBothSides(t *testing.T) {
 					continue
 				}
 				at := long.Add(time.Duration(i) * time.Minute)
-				d := modproxy.Decision{Module: network, Action: made.action, Versions: made.versions, By: "operator", Time: at, Reason: made.reason}
+				d := modproxy.Decision{Address: network, Action: made.action, Versions: made.versions, By: "operator", Time: at, Reason: made.reason}
 				must(t, []*side{here, there}[i].log.Decide(t.Context(), d))
 			}
 			x, want := here.importer(there), "added"
@@ -59,7 +59,7 @@ func TestImportOverrulesNothing(t *testing.T) {
 	one, glob, wide, other := network, network, network, network
 	glob.Host, wide.Host, wide.Name, other.Host = "*", "*", "*", "other.example.com"
 	type made struct {
-		modproxy.Module
+		modproxy.Address
 		modproxy.Action
 		versions string
 	}
@@ -81,13 +81,13 @@ func TestImportOverrulesNothing(t *testing.T) {
 		"other builds, rejected":    {[]made{{one, reject, "1.0.0"}, {one, approve, "1.0.0"}}, []made{{one, approve, "< 2"}}, ""},
 	} {
 		here, there := newSide(t), newSide(t)
-		for _, m := range []modproxy.Module{network, subnet} {
+		for _, m := range []modproxy.Address{network, subnet} {
 			there.keep(m.At("1.0.0"), m.Name)
 		}
 		for i, side := range []*side{here, there} {
 			for j, d := range [][]made{test.here, test.there}[i] {
 				at := long.Add(time.Duration(i)*time.Hour + time.Duration(j)*time.Minute)
-				decision := modproxy.Decision{Module: d.Module, Action: d.Action, Versions: d.versions, By: "operator", Time: at, Reason: "x"}
+				decision := modproxy.Decision{Address: d.Address, Action: d.Action, Versions: d.versions, By: "operator", Time: at, Reason: "x"}
 				must(t, side.log.Decide(t.Context(), decision))
 			}
 		}

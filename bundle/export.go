@@ -26,7 +26,7 @@ type Exporter struct {
 
 // Sights knows when versions were first listed.
 type Sights interface {
-	Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+	Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
 }
 
 // Export is a bundle in the making.
@@ -36,11 +36,11 @@ type Export struct {
 	manifest Manifest
 	index    Index
 	facts    []*Facts
-	texts    [][]byte                               // of facts
-	groups   map[content]int                        // in facts, by the package
-	before   map[Version]*Before                    // what the chain has carried
-	lists    map[modproxy.Module]*modproxy.Versions // of the module that is being collected
-	has      map[modproxy.ModuleVersion]bool        // what is in the bundle, or was in one before
+	texts    [][]byte                                // of facts
+	groups   map[content]int                         // in facts, by the package
+	before   map[Version]*Before                     // what the chain has carried
+	lists    map[modproxy.Address]*modproxy.Versions // of the module that is being collected
+	has      map[modproxy.Ref]bool                   // what is in the bundle, or was in one before
 }
 
 // content is what versions share that are one package of a bundle. The same bytes are one content as a module, and another as the
@@ -57,20 +57,20 @@ type content struct {
 // Errors: [modproxy.ErrNotFound] when there is nothing to export; [modproxy.ErrChanged] when Since is not of this ledger;
 // those of the registry and the ledger.
 func (x *Exporter) Begin(
-	ctx context.Context, selected []modproxy.ModuleVersion, decisions []modproxy.Decision, each func(v modproxy.ModuleVersion, why error),
+	ctx context.Context, selected []modproxy.Ref, decisions []modproxy.Decision, each func(v modproxy.Ref, why error),
 ) (*Export, error) {
-	e := &Export{Exporter: x, groups: map[content]int{}, before: map[Version]*Before{}, has: map[modproxy.ModuleVersion]bool{}}
+	e := &Export{Exporter: x, groups: map[content]int{}, before: map[Version]*Before{}, has: map[modproxy.Ref]bool{}}
 	if err := e.since(); err != nil {
 		return nil, err
 	}
 	selected = slices.Clone(selected)
 	slices.SortStableFunc(selected, releasesFirst)
-	modules := map[modproxy.Module]bool{}
+	modules := map[modproxy.Address]bool{}
 	for v := range e.before {
-		modules[v.Module.Folded()] = true
+		modules[v.Address.Folded()] = true
 	}
 	for _, v := range selected {
-		modules[v.Module.Folded()] = true
+		modules[v.Address.Folded()] = true
 		err := e.add(ctx, v)
 		e.has[v] = err == nil
 		switch {
@@ -102,9 +102,9 @@ func (x *Exporter) Begin(
 }
 
 // concerns reports whether a decision is about some of the modules, which are folded.
-func concerns(d modproxy.Decision, modules map[modproxy.Module]bool) bool {
+func concerns(d modproxy.Decision, modules map[modproxy.Address]bool) bool {
 	if !d.IsGlob() {
-		return modules[d.Module.Folded()]
+		return modules[d.Address.Folded()]
 	}
 	for m := range modules {
 		if policy.IsAbout(d, m) {
@@ -115,9 +115,9 @@ func concerns(d modproxy.Decision, modules map[modproxy.Module]bool) bool {
 }
 
 // releasesFirst orders releases of providers before everything else.
-func releasesFirst(a, b modproxy.ModuleVersion) int {
-	rank := func(v modproxy.ModuleVersion) int {
-		if _, _, isZip := v.Platform(); v.IsProvider() && !isZip {
+func releasesFirst(a, b modproxy.Ref) int {
+	rank := func(v modproxy.Ref) int {
+		if v.IsProvider() && !v.IsArchive() {
 			return 0
 		}
 		return 1
@@ -149,8 +149,8 @@ func (e *Export) since() error {
 }
 
 // add puts a version into the bundle, or returns why not.
-func (e *Export) add(ctx context.Context, v modproxy.ModuleVersion) error {
-	if release, _, isZip := v.Platform(); isZip && !e.has[release] {
+func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
+	if v.IsArchive() && !e.has[v.Base()] {
 		return fmt.Errorf("%w: its release is not exported", modproxy.ErrNotFound)
 	}
 	p, err := e.Registry.Package(ctx, v)
@@ -169,21 +169,21 @@ func (e *Export) add(ctx context.Context, v modproxy.ModuleVersion) error {
 	}
 	e.manifest.Tree = max(e.manifest.Tree, number+1)
 	f := Fact{Number: number, Record: string(text), Subdir: p.Subdir}
-	list, ok := e.lists[v.Module]
+	list, ok := e.lists[v.Address]
 	if !ok {
-		if list, err = e.Registry.Versions(ctx, v.Module); err != nil {
+		if list, err = e.Registry.Versions(ctx, v.Address); err != nil {
 			return err
 		}
-		e.lists = map[modproxy.Module]*modproxy.Versions{v.Module: list}
+		e.lists = map[modproxy.Address]*modproxy.Versions{v.Address: list}
 	}
-	if entry, ok := list.Find(v.Version); ok {
+	if entry, ok := list.Find(v.FullVersion()); ok {
 		f.Listed = entry.Entry
 	}
-	sight, err := e.Sights.Sight(ctx, v.Module)
+	sight, err := e.Sights.Sight(ctx, v.Address)
 	if err != nil {
 		return err
 	}
-	if seen, ok := sight.Of(v.Version); ok {
+	if seen, ok := sight.Of(v.FullVersion()); ok {
 		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Met), seen.Published
 	}
 	is := content{p.Digest, p.Sum}
@@ -250,7 +250,7 @@ func (e *Export) Write(ctx context.Context, w io.Writer) (*Head, error) {
 		return nil, err
 	}
 	for i, p := range e.index.Packages {
-		opened, err := e.Registry.Package(ctx, p.Versions[0].ModuleVersion)
+		opened, err := e.Registry.Package(ctx, p.Versions[0].Ref)
 		if err == nil && opened.Digest != p.Package.Digest {
 			err = fmt.Errorf("%w: %s: it was replaced meanwhile: try again", modproxy.ErrUnavailable, p.Versions[0])
 			opened.Close()

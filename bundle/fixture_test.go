@@ -27,8 +27,8 @@ import (
 )
 
 var (
-	network = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"}
-	subnet  = modproxy.Module{Host: "registry.example.com:8443", Namespace: "acme", Name: "subnet", System: "aws"}
+	network = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"}
+	subnet  = modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "subnet", System: "aws"}
 	long    = time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
@@ -80,18 +80,18 @@ func (s *side) packed(content string) *modproxy.Package {
 }
 
 // keep records a version with one file of that content, and keeps its package.
-func (s *side) keep(v modproxy.ModuleVersion, content string) {
+func (s *side) keep(v modproxy.Ref, content string) {
 	s.t.Helper()
 	p := s.packed(content)
-	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Source: modproxy.Source{URL: "https://git.example.com/acme.git"}}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Source: modproxy.Source{URL: "https://git.example.com/acme.git"}}
 	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
 // accept has a version be something else from now on, and keeps that.
-func (s *side) accept(v modproxy.ModuleVersion, content string) {
+func (s *side) accept(v modproxy.Ref, content string) {
 	s.t.Helper()
 	p := s.packed(content)
-	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Reason: "they have looked"}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Reason: "they have looked"}
 	must(s.t, errors.Join(s.log.Accept(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
@@ -107,25 +107,25 @@ type nopCloser struct{ *bytes.Reader }
 func (nopCloser) Close() error { return nil }
 
 // decide makes a decision, at a time of its own.
-func (s *side) decide(m modproxy.Module, action modproxy.Action, versions string, minute int) {
+func (s *side) decide(m modproxy.Address, action modproxy.Action, versions string, minute int) {
 	s.t.Helper()
-	d := modproxy.Decision{Module: m, Action: action, Versions: versions, By: "operator", Time: long.Add(time.Duration(minute) * time.Minute), Reason: "because"}
+	d := modproxy.Decision{Address: m, Action: action, Versions: versions, By: "operator", Time: long.Add(time.Duration(minute) * time.Minute), Reason: "because"}
 	must(s.t, errors.Join(s.log.Decide(s.t.Context(), d), s.gate.Follow(s.t.Context())))
 }
 
 // kept returns what is kept, in order.
-func (s *side) kept() (list []modproxy.ModuleVersion) {
+func (s *side) kept() (list []modproxy.Ref) {
 	s.t.Helper()
-	for l, err := range s.cache.List(s.t.Context(), modproxy.Module{}) {
+	for l, err := range s.cache.List(s.t.Context(), modproxy.Address{}) {
 		must(s.t, err)
-		list = append(list, l.ModuleVersion)
+		list = append(list, l.Ref)
 	}
-	slices.SortFunc(list, func(a, b modproxy.ModuleVersion) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(list, func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) })
 	return list
 }
 
 // export exports versions, or all that is kept.
-func (s *side) export(since *bundle.Head, versions ...modproxy.ModuleVersion) []byte {
+func (s *side) export(since *bundle.Head, versions ...modproxy.Ref) []byte {
 	s.t.Helper()
 	if versions == nil {
 		versions = s.kept()
@@ -139,10 +139,10 @@ func (s *side) export(since *bundle.Head, versions ...modproxy.ModuleVersion) []
 }
 
 // write writes a bundle, which must have the size that was told before.
-func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.ModuleVersion, decisions []modproxy.Decision) error {
+func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.Ref, decisions []modproxy.Decision) error {
 	t.Helper()
 	told := 0
-	e, err := x.Begin(t.Context(), versions, decisions, func(v modproxy.ModuleVersion, why error) {
+	e, err := x.Begin(t.Context(), versions, decisions, func(v modproxy.Ref, why error) {
 		if told++; why != nil {
 			t.Logf("%s is not exported: %v", v, why)
 		}
@@ -169,7 +169,7 @@ func (s *side) importer(others ...*side) *bundle.Importer {
 // all covers all modules.
 type all struct{}
 
-func (all) Covers(modproxy.Module) bool { return true }
+func (all) Covers(modproxy.Address) bool { return true }
 
 func (s *side) trust(others ...*side) note.Verifiers {
 	var keys []string
@@ -218,7 +218,7 @@ func (s *side) state() string {
 	var b strings.Builder
 	var records []string
 	for rec, err := range s.log.All(s.t.Context()) {
-		records = append(records, fmt.Sprint(rec.ModuleVersion, rec.Sum, rec.Time, rec.Source, rec.Subdir, rec.Reason, err))
+		records = append(records, fmt.Sprint(rec.Ref, rec.Sum, rec.Time, rec.Source, rec.Subdir, rec.Reason, err))
 	}
 	slices.Sort(records)
 	fmt.Fprintln(&b, strings.Join(records, "\n"))

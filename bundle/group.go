@@ -27,35 +27,32 @@ type member struct {
 	i int
 }
 
-func (m member) version() modproxy.ModuleVersion { return m.Versions[m.i].ModuleVersion }
-func (m member) number() int64                   { return m.Facts.Versions[m.i].Number }
-
-// folded returns what all spellings of v have in common.
-func folded(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Module.Folded().At(v.Version) }
+func (m member) version() modproxy.Ref { return m.Versions[m.i].Ref }
+func (m member) number() int64         { return m.Facts.Versions[m.i].Number }
 
 // groupKey names the group that v belongs to, or that it waits for.
-func groupKey(v modproxy.ModuleVersion) modproxy.ModuleVersion {
+func groupKey(v modproxy.Ref) modproxy.Ref {
 	if v.IsProvider() {
-		return v.Module.At("")
+		return v.Address.At("")
 	}
-	return folded(v)
+	return v.Folded()
 }
 
 // groups returns the groups of an index.
-func groups(index *Index) map[modproxy.ModuleVersion]*group {
-	mixed := map[modproxy.ModuleVersion]bool{} // versions with a spelling that is not in lower case
+func groups(index *Index) map[modproxy.Ref]*group {
+	mixed := map[modproxy.Ref]bool{} // versions with a spelling that is not in lower case
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
-			if f := folded(v.ModuleVersion); f != v.ModuleVersion {
+			if f := v.Ref.Folded(); f != v.Ref {
 				mixed[f] = true
 			}
 		}
 	}
-	all := map[modproxy.ModuleVersion]*group{}
+	all := map[modproxy.Ref]*group{}
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
-			key := groupKey(v.ModuleVersion)
-			if _, _, isZip := v.Platform(); isZip || !v.IsProvider() && !mixed[key] {
+			key := groupKey(v.Ref)
+			if v.IsArchive() || !v.IsProvider() && !mixed[key] {
 				continue
 			}
 			g := all[key]
@@ -73,8 +70,7 @@ func groups(index *Index) map[modproxy.ModuleVersion]*group {
 // groupOf returns the group that decides on a version, or nil, and whether the version is one of it. If not, it waits for the group.
 func (x *imports) groupOf(m member) (g *group, decides bool) {
 	v := m.version()
-	_, _, isZip := v.Platform()
-	return x.groups[groupKey(v)], !isZip
+	return x.groups[groupKey(v)], !v.IsArchive()
 }
 
 // arrive notes that t was read, and returns of each version whether all of its group was. The reader of the bundle calls it.

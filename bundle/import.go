@@ -27,7 +27,7 @@ type Importer struct {
 	Cache    Cache
 	Sights   interface {
 		// Take records when versions were first listed, as others have seen it.
-		Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error
+		Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error
 	}
 	Gate interface {
 		// Follow reads the decisions that were made since.
@@ -46,11 +46,11 @@ type Cache interface {
 	// Room returns an error if there is no room for so many bytes more.
 	Room(ctx context.Context, bytes int64) error
 	// Holds reports whether the package of a version is kept, is whole and has that content.
-	Holds(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) bool
+	Holds(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool
 	// Keep keeps a package, whose version the ledger has as that. It does not close it.
-	Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error
+	Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error
 	// Learn keeps entries of a registry's document.
-	Learn(ctx context.Context, m modproxy.Module, entries []modproxy.Listed) error
+	Learn(ctx context.Context, m modproxy.Address, entries []modproxy.Listed) error
 }
 
 // State is what became of something in a bundle.
@@ -74,22 +74,20 @@ type Item struct {
 }
 
 // ItemOf returns the item of a version.
-func ItemOf(v modproxy.ModuleVersion, state State, reason string) Item {
-	if of, p, ok := v.Platform(); ok {
-		return Item{v.Module.String(), of.Version, p.String(), state, reason}
-	}
-	return Item{Module: v.Module.String(), Version: v.Version, State: state, Reason: reason}
+func ItemOf(v modproxy.Ref, state State, reason string) Item {
+	version, platform := v.VersionPlatform()
+	return Item{v.Address.String(), version, platform, state, reason}
 }
 
 // imports is an import under way.
 type imports struct {
 	*Importer
 	*Head
-	groups map[modproxy.ModuleVersion]*group
+	groups map[modproxy.Ref]*group
 
 	mu     sync.Mutex // guards what follows
-	listed map[modproxy.Module][]modproxy.Listed
-	seen   map[modproxy.Module]map[string]modproxy.VersionSight
+	listed map[modproxy.Address][]modproxy.Listed
+	seen   map[modproxy.Address]map[string]modproxy.VersionSight
 }
 
 // Import takes what a bundle has, and returns what became of it. A package is published when it was verified, whole or not at
@@ -104,8 +102,8 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 		return nil, nil, err
 	}
 	i := &imports{
-		Importer: x, Head: b.Head, groups: groups(b.Index), listed: map[modproxy.Module][]modproxy.Listed{},
-		seen: map[modproxy.Module]map[string]modproxy.VersionSight{},
+		Importer: x, Head: b.Head, groups: groups(b.Index), listed: map[modproxy.Address][]modproxy.Listed{},
+		seen: map[modproxy.Address]map[string]modproxy.VersionSight{},
 	}
 	if err := i.admit(ctx); err != nil {
 		return nil, nil, err
@@ -134,16 +132,16 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 		}
 	}
 	for _, v := range b.Index.Before {
-		if v.Gone || x.Cache.Holds(ctx, v.Version.ModuleVersion, v.Sum) {
+		if v.Gone || x.Cache.Holds(ctx, v.Version.Ref, v.Sum) {
 			continue
 		}
-		newer, err := i.superseded(ctx, modproxy.Record{ModuleVersion: v.Version.ModuleVersion, Sum: v.Sum})
+		newer, err := i.superseded(ctx, modproxy.Record{Ref: v.Version.Ref, Sum: v.Sum})
 		if err != nil {
 			return nil, nil, err
 		}
 		if newer == "" {
 			why := fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])
-			items = append(items, ItemOf(v.Version.ModuleVersion, Absent, why))
+			items = append(items, ItemOf(v.Version.Ref, Absent, why))
 		}
 	}
 	return b.Head, items, x.Ledger.AddBundle(ctx, ledger.Bundle{
@@ -200,7 +198,7 @@ func (x *imports) admit(ctx context.Context) error {
 func (x *imports) room(ctx context.Context) error {
 	var size int64
 	for _, p := range x.Index.Packages {
-		if !slices.ContainsFunc(p.Versions, func(v Version) bool { return x.Cache.Holds(ctx, v.ModuleVersion, p.Sum) }) {
+		if !slices.ContainsFunc(p.Versions, func(v Version) bool { return x.Cache.Holds(ctx, v.Ref, p.Sum) }) {
 			size += p.Package.Size
 		}
 	}
@@ -213,16 +211,16 @@ func (x *imports) learn(e *Entry, i int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.list(i, x.listed)
-	if x.seen[v.Module] == nil {
-		x.seen[v.Module] = map[string]modproxy.VersionSight{}
+	if x.seen[v.Address] == nil {
+		x.seen[v.Address] = map[string]modproxy.VersionSight{}
 	}
-	x.seen[v.Module][v.Version] = e.sight(i)
+	x.seen[v.Address][v.FullVersion()] = e.sight(i)
 }
 
 // list adds the entry of a version in the registry's document to listed. What was made of one has none.
-func (e *Entry) list(i int, listed map[modproxy.Module][]modproxy.Listed) {
+func (e *Entry) list(i int, listed map[modproxy.Address][]modproxy.Listed) {
 	v := e.Versions[i]
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return
 	}
 	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings do not fail
@@ -231,9 +229,9 @@ func (e *Entry) list(i int, listed map[modproxy.Module][]modproxy.Listed) {
 		if !v.IsProvider() {
 			document = fmt.Appendf(nil, `{"modules":[%s]}`, document)
 		}
-		one, err := modproxy.ReadVersions(v.Module, document)
+		one, err := modproxy.ReadVersions(v.Address, document)
 		if err == nil && len(one.List) == 1 && one.List[0].Version.String() == v.Version {
-			listed[v.Module] = append(listed[v.Module], one.List[0])
+			listed[v.Address] = append(listed[v.Address], one.List[0])
 			return
 		}
 	}

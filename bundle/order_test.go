@@ -17,7 +17,7 @@ import (
 
 // keepRelease records a release that nobody has signed with a zip archive for each platform, and stores all of them. A release
 // that is recorded already is renewed.
-func (s *side) keepRelease(v modproxy.ModuleVersion, zips map[modproxy.Platform]string) {
+func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 	s.t.Helper()
 	r := &release.Release{Unsigned: true}
 	for _, p := range slices.SortedFunc(maps.Keys(zips), func(a, b modproxy.Platform) int { return strings.Compare(a.String(), b.String()) }) {
@@ -29,7 +29,7 @@ func (s *side) keepRelease(v modproxy.ModuleVersion, zips map[modproxy.Platform]
 	p, err := r.Pack(s.dir)
 	must(s.t, errors.Join(err, errFacts))
 	defer p.Close()
-	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
 	if err := s.log.Add(s.t.Context(), rec); errors.Is(err, modproxy.ErrChanged) {
 		rec.Reason = "packages were added"
 		must(s.t, s.log.Accept(s.t.Context(), rec))
@@ -39,7 +39,7 @@ func (s *side) keepRelease(v modproxy.ModuleVersion, zips map[modproxy.Platform]
 	must(s.t, s.cache.Keep(s.t.Context(), v, p))
 	for platform, zip := range zips {
 		digest := modproxy.Digest(sha256.Sum256([]byte(zip)))
-		s.keepAs(v.OfPlatform(platform), &modproxy.Package{
+		s.keepAs(v.ForPlatform(platform), &modproxy.Package{
 			ReadSeekCloser: nopCloser{bytes.NewReader([]byte(zip))}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
 		}, modproxy.Facts{})
 	}
@@ -78,7 +78,7 @@ func TestSharedPackage(t *testing.T) {
 		a.keepShared(version, beside)
 	}
 	for i := range 40 {
-		a.keep(modproxy.Module{Host: "registry.bb.example", Namespace: "acme", Name: "network", System: "aws"}.At(fmt.Sprintf("1.%d.0", i)), fmt.Sprint(i))
+		a.keep(modproxy.Address{Host: "registry.bb.example", Namespace: "acme", Name: "network", System: "aws"}.At(fmt.Sprintf("1.%d.0", i)), fmt.Sprint(i))
 	}
 	whole, want := a.export(nil), strings.TrimSpace(strings.Repeat("added ", 50))
 	b := newSide(t)
@@ -101,7 +101,7 @@ func TestReleasesFirst(t *testing.T) {
 	a.keepShared("1.0.0", "PK beside")
 	var order []bool
 	for _, p := range a.head(a.export(nil)).Index.Packages {
-		_, _, isZip := p.Versions[0].Platform()
+		isZip := p.Versions[0].IsArchive()
 		order = append(order, isZip)
 	}
 	if !slices.Equal(order, []bool{false, false, true, true}) {

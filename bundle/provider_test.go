@@ -23,7 +23,7 @@ import (
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 
 // keepProvider records a release that nobody has signed, and its package for one platform, and keeps both.
-func (s *side) keepProvider(v modproxy.ModuleVersion) {
+func (s *side) keepProvider(v modproxy.Ref) {
 	s.t.Helper()
 	platform := modproxy.Platform{OS: "linux", Arch: "amd64"}
 	zip := []byte("PK " + v.String())
@@ -38,28 +38,28 @@ func (s *side) keepProvider(v modproxy.ModuleVersion) {
 	defer p.Close()
 	s.keepAs(v, p, facts)
 	digest := modproxy.Digest(sha256.Sum256(zip))
-	s.keepAs(v.OfPlatform(platform), &modproxy.Package{
+	s.keepAs(v.ForPlatform(platform), &modproxy.Package{
 		ReadSeekCloser: nopCloser{bytes.NewReader(zip)}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
 	}, modproxy.Facts{})
 }
 
-func (s *side) keepAs(v modproxy.ModuleVersion, p *modproxy.Package, facts modproxy.Facts) {
+func (s *side) keepAs(v modproxy.Ref, p *modproxy.Package, facts modproxy.Facts) {
 	s.t.Helper()
-	rec := modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
 	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
 // signedBy says that one key signs all releases.
 type signedBy modproxy.Keys
 
-func (k signedBy) Signers(modproxy.Module) (modproxy.Keys, bool) { return modproxy.Keys(k), true }
+func (k signedBy) Signers(modproxy.Address) (modproxy.Keys, bool) { return modproxy.Keys(k), true }
 
 // A release that is not signed by a key that may do that is refused, with its packages, and the rest is taken.
 func TestSigners(t *testing.T) {
 	const key modproxy.Keys = "0123456789ABCDEF0123456789ABCDEF01234567"
 	a := newSide(t)
 	a.keepProvider(toy.At("1.0.0"))
-	a.keep(modproxy.Module{Host: "registry.example.com", Namespace: "zeta", Name: "last", System: "aws"}.At("1.0.0"), "# last")
+	a.keep(modproxy.Address{Host: "registry.example.com", Namespace: "zeta", Name: "last", System: "aws"}.At("1.0.0"), "# last")
 	b := a.export(nil)
 	newSide(t).wantTake(a, b, "added added added")
 
@@ -112,12 +112,12 @@ func twoKeys(t *testing.T) (a *side, keys []modproxy.Keys) {
 		p, err := client.Package(t.Context(), v)
 		must(t, err)
 		defer p.Close()
-		zip, err := client.Package(t.Context(), v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}))
+		zip, err := client.Package(t.Context(), v.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}))
 		must(t, err)
 		defer zip.Close()
 		keys = append(keys, p.Facts.Keys)
 		a.keepAs(v, p, p.Facts)
-		a.keepAs(v.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}), zip, zip.Facts)
+		a.keepAs(v.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}), zip, zip.Facts)
 	}
 	return a, keys
 }
@@ -134,7 +134,7 @@ func TestFirstKey(t *testing.T) {
 		if len(items) != 4 || items[0].State != bundle.Added || items[1].State != bundle.Added || items[2].State != bundle.Refused || items[3].State != bundle.Refused {
 			t.Fatalf("%+v", items)
 		}
-		signed := a.kept()[0].Module
+		signed := a.kept()[0].Address
 		if want := fmt.Sprintf("modproxy ledger accept %s --key %s ", signed, keys[1]); !strings.Contains(items[2].Reason, want) {
 			t.Errorf("%s\nwant %s", items[2].Reason, want)
 		}
@@ -158,7 +158,7 @@ func TestWrongKey(t *testing.T) {
 	}
 	// What is recorded of who signs counts where nothing is configured.
 	recorded := newSide(t)
-	rec := keys[1].Record(a.kept()[0].Module)
+	rec := keys[1].Record(a.kept()[0].Address)
 	rec.Time = long
 	must(t, recorded.log.Add(t.Context(), rec))
 	recorded.wantTake(a, b, "refused refused added added")
@@ -183,26 +183,26 @@ func TestOpenProvider(t *testing.T) {
 			"those of a key", whole, bundle.Releases{Signers: signedBy("0123456789ABCDEF0123456789ABCDEF01234567"), Unsigned: all{}},
 			modproxy.ErrDenied, modproxy.ErrDenied,
 		},
-		{"no release", a.export(a.head(first), v, v.OfPlatform(linux)), bundle.Releases{Unsigned: all{}}, modproxy.ErrNotFound, modproxy.ErrInvalid},
+		{"no release", a.export(a.head(first), v, v.ForPlatform(linux)), bundle.Releases{Unsigned: all{}}, modproxy.ErrNotFound, modproxy.ErrInvalid},
 	} {
 		r, err := bundle.Open(bytes.NewReader(c.file), int64(len(c.file)), a.trust(a), c.releases)
 		must(t, err)
-		for v, want := range map[modproxy.ModuleVersion]error{v: c.release, v.OfPlatform(linux): c.zip} {
+		for v, want := range map[modproxy.Ref]error{v: c.release, v.ForPlatform(linux): c.zip} {
 			if p, err := r.Package(t.Context(), v); !errors.Is(err, want) {
 				t.Errorf("%s: %s: %v, %v; want %v", c.name, v, p, err, want)
 			}
 		}
 	}
-	forged := forge(t, a, a.export(nil, v, v.OfPlatform(linux)), func(l *lie) {
+	forged := forge(t, a, a.export(nil, v, v.ForPlatform(linux)), func(l *lie) {
 		for i, p := range l.index.Packages {
-			if _, _, isZip := p.Versions[0].Platform(); isZip {
+			if p.Versions[0].IsArchive() {
 				l.packages[i] = []byte("PK of nobody")
 			}
 		}
 	})
 	r, err := bundle.Open(bytes.NewReader(forged), int64(len(forged)), a.trust(a), bundle.Releases{Unsigned: all{}})
 	must(t, err)
-	if p, err := r.Package(t.Context(), v.OfPlatform(linux)); !errors.Is(err, modproxy.ErrChanged) {
+	if p, err := r.Package(t.Context(), v.ForPlatform(linux)); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("another package than that of its release: %v, %v", p, err)
 	}
 }

@@ -26,9 +26,9 @@ import (
 type Registry struct {
 	*Head
 
-	held   map[modproxy.ModuleVersion]*held
-	lists  map[modproxy.Module]*modproxy.Versions
-	sights map[modproxy.Module]modproxy.Sight // by folded module
+	held   map[modproxy.Ref]*held
+	lists  map[modproxy.Address]*modproxy.Versions
+	sights map[modproxy.Address]modproxy.Sight // by folded module
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -51,11 +51,11 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 		return nil, err
 	}
 	r := &Registry{
-		Head: b.Head, held: map[modproxy.ModuleVersion]*held{}, lists: map[modproxy.Module]*modproxy.Versions{},
-		sights: map[modproxy.Module]modproxy.Sight{},
+		Head: b.Head, held: map[modproxy.Ref]*held{}, lists: map[modproxy.Address]*modproxy.Versions{},
+		sights: map[modproxy.Address]modproxy.Sight{},
 	}
-	listed, checker := map[modproxy.Module][]modproxy.Listed{}, store.NewChecker()
-	numbers := map[modproxy.ModuleVersion]int64{} // in the ledger of the other side
+	listed, checker := map[modproxy.Address][]modproxy.Listed{}, store.NewChecker()
+	numbers := map[modproxy.Ref]int64{} // in the ledger of the other side
 	for {
 		e, err := b.Next()
 		if errors.Is(err, io.EOF) {
@@ -77,7 +77,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 			return nil
 		})
 		for i, rec := range e.Records {
-			numbers[rec.ModuleVersion] = e.Facts.Versions[i].Number
+			numbers[rec.Ref] = e.Facts.Versions[i].Number
 			r.add(e, i, open, sync.OnceValue(func() error {
 				if err := whole(); err != nil || !rec.IsProvider() || e.isZip() {
 					return err
@@ -104,31 +104,31 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 }
 
 // refuseContradictions refuses versions whose record contradicts an earlier one of another spelling, as an import would.
-func (r *Registry) refuseContradictions(numbers map[modproxy.ModuleVersion]int64) {
-	first := map[modproxy.ModuleVersion]modproxy.ModuleVersion{}
+func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
+	first := map[modproxy.Ref]modproxy.Ref{}
 	for v, number := range numbers {
-		if f, known := first[folded(v)]; !known || number < numbers[f] {
-			first[folded(v)] = v
+		if f, known := first[v.Folded()]; !known || number < numbers[f] {
+			first[v.Folded()] = v
 		}
 	}
 	for v, h := range r.held {
-		counts := r.held[first[folded(v)]].record
+		counts := r.held[first[v.Folded()]].record
 		if h.record.Is(counts.Sum, counts.Subdir) {
 			continue
 		}
 		h.check = func() error {
-			return fmt.Errorf("%w: it is %s, and %s is %s", modproxy.ErrChanged, h.record.Sum, counts.ModuleVersion, counts.Sum)
+			return fmt.Errorf("%w: it is %s, and %s is %s", modproxy.ErrChanged, h.record.Sum, counts.Ref, counts.Sum)
 		}
 	}
 }
 
 func (r *Registry) add(e *Entry, i int, open func() io.ReadSeekCloser, check func() error) {
-	v := e.Versions[i].ModuleVersion
+	v := e.Versions[i].Ref
 	r.held[v] = &held{e.pack(i), e.Records[i], open, check}
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return // it is as old as what it was made of
 	}
-	m := v.Module.Folded()
+	m := v.Address.Folded()
 	sight, ok := r.sights[m]
 	if !ok {
 		sight.Versions = map[string]modproxy.VersionSight{}
@@ -147,9 +147,9 @@ func (r *Registry) Hosts() []string {
 }
 
 // Modules yields the modules that the bundle brings, sorted by their addresses.
-func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Module, error] {
-	return func(yield func(modproxy.Module, error) bool) {
-		all := slices.SortedFunc(maps.Keys(r.lists), func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) })
+func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Address, error] {
+	return func(yield func(modproxy.Address, error) bool) {
+		all := slices.SortedFunc(maps.Keys(r.lists), func(a, b modproxy.Address) int { return strings.Compare(a.String(), b.String()) })
 		for _, m := range all {
 			if !m.IsProvider() && !yield(m, nil) {
 				return
@@ -159,7 +159,7 @@ func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Module, error] {
 }
 
 // Versions lists what the bundle brings of m. The error is [modproxy.ErrNotFound] when that is nothing.
-func (r *Registry) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if list := r.lists[m]; list != nil {
 		return list, nil
 	}
@@ -167,7 +167,7 @@ func (r *Registry) Versions(_ context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 // Location returns the directory of the module in the package, and no URL.
-func (r *Registry) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	h, err := r.find("location", v)
 	if err != nil {
 		return modproxy.Location{}, err
@@ -176,7 +176,7 @@ func (r *Registry) Location(_ context.Context, v modproxy.ModuleVersion) (modpro
 }
 
 // Package opens a package in the file.
-func (r *Registry) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	h, err := r.find("package", v)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (r *Registry) Package(_ context.Context, v modproxy.ModuleVersion) (*modpro
 		err = r.checkZip(v, h)
 	}
 	if err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: err}
 	}
 	p := h.pkg
 	p.ReadSeekCloser = h.open()
@@ -193,12 +193,12 @@ func (r *Registry) Package(_ context.Context, v modproxy.ModuleVersion) (*modpro
 }
 
 // checkZip returns an error if v is the package of a provider for one platform, and its release is not taken or has another there.
-func (r *Registry) checkZip(v modproxy.ModuleVersion, h *held) error {
-	of, platform, isZip := v.Platform()
+func (r *Registry) checkZip(v modproxy.Ref, h *held) error {
+	platform, isZip := v.Platform()
 	if !isZip {
 		return nil
 	}
-	release := r.held[of]
+	release := r.held[v.Base()]
 	if release == nil {
 		return wrong("its release is not in the bundle")
 	}
@@ -213,19 +213,19 @@ type part struct{ *io.SectionReader }
 
 func (part) Close() error { return nil }
 
-func (r *Registry) find(op string, v modproxy.ModuleVersion) (*held, error) {
+func (r *Registry) find(op string, v modproxy.Ref) (*held, error) {
 	if h := r.held[v]; h != nil {
 		return h, nil
 	}
 	return nil, absent(op, v)
 }
 
-func absent(op string, v modproxy.ModuleVersion) error {
-	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound)}
+func absent(op string, v modproxy.Ref) error {
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound)}
 }
 
 // Lookup returns the record of a version. The error is [fs.ErrNotExist] when the bundle does not bring it.
-func (r *Registry) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+func (r *Registry) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if h := r.held[v]; h != nil {
 		return h.record, nil
 	}
@@ -239,12 +239,12 @@ func (r *Registry) Decisions(_ context.Context, from int64) ([]modproxy.Decision
 }
 
 // Sight returns when the other side has seen the versions of a module.
-func (r *Registry) Sight(_ context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (r *Registry) Sight(_ context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return r.sights[m.Folded()], nil
 }
 
 // See does nothing: what the bundle lists was seen.
-func (r *Registry) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+func (r *Registry) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 // pack returns the package of a version as its registry gives it, without its bytes.
 func (e *Entry) pack(i int) modproxy.Package {

@@ -23,7 +23,7 @@ type Releases struct {
 
 // Scope is some providers.
 type Scope interface {
-	Covers(m modproxy.Module) bool
+	Covers(m modproxy.Address) bool
 }
 
 // check returns an error unless a release of a provider is what its record says, and is signed or need not be.
@@ -38,10 +38,10 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 		return err
 	case facts != rec.Facts:
 		return wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
-	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Module)):
+	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Address)):
 		return release.Unallowed()
-	case rs.OtherNames == nil || !rs.OtherNames.Covers(rec.Module):
-		return r.CheckNames(rec.ModuleVersion)
+	case rs.OtherNames == nil || !rs.OtherNames.Covers(rec.Address):
+		return r.CheckNames(rec.Ref)
 	}
 	return nil
 }
@@ -49,10 +49,11 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 // checkRelease returns an error if a record is about a package for one platform and the recorded release does not have it, or no
 // release is recorded. The error names what brings the release.
 func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
-	of, platform, isZip := rec.Platform()
+	platform, isZip := rec.Platform()
 	if !isZip {
 		return nil
 	}
+	of := rec.Base()
 	recorded, err := x.Ledger.Lookup(ctx, of)
 	if errors.Is(err, fs.ErrNotExist) {
 		_, why := x.findRelease(of)
@@ -67,7 +68,7 @@ func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
 	}
 	sum, why := x.findRelease(of)
 	if sum != "" {
-		switch newer, err := x.superseded(ctx, modproxy.Record{ModuleVersion: of, Sum: sum}); {
+		switch newer, err := x.superseded(ctx, modproxy.Record{Ref: of, Sum: sum}); {
 		case err != nil:
 			return err
 		case newer != "", sum == recorded.Sum: // to import it does not help
@@ -78,8 +79,8 @@ func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
 }
 
 // findRelease returns the content of a release as the chain has it, if it has it, and why that is not recorded.
-func (x *imports) findRelease(release modproxy.ModuleVersion) (sum modproxy.Sum, why string) {
-	is := func(v Version) bool { return v.ModuleVersion == release }
+func (x *imports) findRelease(release modproxy.Ref) (sum modproxy.Sum, why string) {
+	is := func(v Version) bool { return v.Ref == release }
 	for _, p := range x.Index.Packages {
 		if slices.ContainsFunc(p.Versions, is) {
 			return p.Sum, "its release was refused"
@@ -90,5 +91,5 @@ func (x *imports) findRelease(release modproxy.ModuleVersion) (sum modproxy.Sum,
 			return b.Sum, fmt.Sprintf("its release came in bundle %d (%s) and is not recorded: import that again, and then this one", b.Bundle, x.Head.Before[b.Bundle-1])
 		}
 	}
-	return "", fmt.Sprintf("its release is not in the bundle: export %s@%s, and import that", release.Module, release.Version)
+	return "", fmt.Sprintf("its release is not in the bundle: export %s@%s, and import that", release.Address, release.Version)
 }

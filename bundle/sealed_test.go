@@ -58,6 +58,6 @@ func TestExportDamaged(t *testing.T) {
 	a.keep(network.At("2.0.0"), "two")
 	var whole bytes.Buffer
 	x := bundle.Exporter{Registry: &policy.Registry{Next: a.cache, Gate: a.gate}, Ledger: a.log, Sights: a.sights}
-	must(t, write(t, x, &whole, []modproxy.ModuleVersion{network.At("1.0.0"), network.At("2.0.0")}, nil))
+	must(t, write(t, x, &whole, []modproxy.Ref{network.At("1.0.0"), network.At("2.0.0")}, nil))
 	b.wantTake(a, whole.Bytes(), "added")
 }

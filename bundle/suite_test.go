@@ -17,16 +17,16 @@ func TestSuite(t *testing.T) {
 		from, err := registrytest.NewMemory(host, registrytest.Modules())
 		must(t, err)
 		a := newSide(t)
-		var all []modproxy.ModuleVersion
+		var all []modproxy.Ref
 		for _, namespace := range []string{"Acme", "acme"} {
-			m := modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}
+			m := modproxy.Address{Host: host, Namespace: namespace, Name: "network", System: "aws"}
 			list, err := from.Versions(t.Context(), m)
 			must(t, err)
 			for _, entry := range list.List {
 				v := m.At(entry.Version.String())
 				p, err := from.Package(t.Context(), v)
 				if err == nil {
-					err = a.log.Add(t.Context(), modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: time.Now()})
+					err = a.log.Add(t.Context(), modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: time.Now()})
 				}
 				must(t, err)
 				p.Close()

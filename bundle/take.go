@@ -128,7 +128,7 @@ func (x *imports) takeHeld(ctx context.Context, list []member) error {
 
 // spool copies the package of t to a file, unless every version of it is stored.
 func (x *imports) spool(ctx context.Context, t *taking) error {
-	if !slices.ContainsFunc(t.Versions, func(v Version) bool { return !x.Cache.Holds(ctx, v.ModuleVersion, t.Sum) }) {
+	if !slices.ContainsFunc(t.Versions, func(v Version) bool { return !x.Cache.Holds(ctx, v.Ref, t.Sum) }) {
 		return nil
 	}
 	f, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
@@ -225,13 +225,13 @@ func (x *imports) decideOn(ctx context.Context, m member) error {
 // again, or begins another chain, may be older than what was accepted. A release of a provider may have fewer packages than the
 // recorded one.
 func (x *imports) superseded(ctx context.Context, offered modproxy.Record) (string, error) {
-	rec, err := x.Ledger.Lookup(ctx, offered.ModuleVersion)
+	rec, err := x.Ledger.Lookup(ctx, offered.Ref)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && rec.Sum == offered.Sum {
 		return "", nil
 	}
 	had := false
 	if err == nil && rec.Reason != "" {
-		had, err = x.Ledger.Had(ctx, offered.ModuleVersion, offered.Sum)
+		had, err = x.Ledger.Had(ctx, offered.Ref, offered.Sum)
 	}
 	if err != nil || !had && (offered.Zips == "" || !rec.Zips.Extends(offered.Zips)) {
 		return "", err

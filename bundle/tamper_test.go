@@ -252,7 +252,7 @@ func TestLies(t *testing.T) {
 		"a number of no entry":   func(l *lie) { l.facts[0].Versions[0].Number = -1 },
 		"a record behind the tree": func(l *lie) {
 			l.facts[0].Versions[0].Number, l.facts[0].Versions[0].Record = number, string(text)
-			l.index.Packages[0].Versions[0] = bundle.Version{ModuleVersion: network.At("3.0.0")}
+			l.index.Packages[0].Versions[0] = bundle.Version{Ref: network.At("3.0.0")}
 		},
 		"a changed record": func(l *lie) {
 			l.facts[0].Versions[0].Record = strings.Replace(l.facts[0].Versions[0].Record, "2025", "2024", 1)
@@ -265,7 +265,7 @@ func TestLies(t *testing.T) {
 		"another sum":                 func(l *lie) { l.index.Packages[0].Sum = l.index.Packages[1].Sum },
 		"a version twice":             func(l *lie) { l.index.Packages[0].Versions[0] = l.index.Packages[1].Versions[0] },
 		"a bundle that there was not": func(l *lie) {
-			l.index.Before = []bundle.Before{{Version: bundle.Version{ModuleVersion: network.At("0.1.0")}, Sum: l.index.Packages[0].Sum, Bundle: 1}}
+			l.index.Before = []bundle.Before{{Version: bundle.Version{Ref: network.At("0.1.0")}, Sum: l.index.Packages[0].Sum, Bundle: 1}}
 		},
 		"no decision": func(l *lie) { l.index.Decisions[0] += "x" },
 	} {
@@ -352,7 +352,7 @@ func FuzzReader(f *testing.F) {
 		if errOpen == nil {
 			for _, p := range opened.Index.Packages {
 				for _, v := range p.Versions {
-					if _, err := opened.Location(t.Context(), v.ModuleVersion); err != nil {
+					if _, err := opened.Location(t.Context(), v.Ref); err != nil {
 						t.Fatal(err)
 					}
 				}

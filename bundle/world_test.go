@@ -25,8 +25,8 @@ type world struct {
 	*rand.Rand
 	near       *side
 	registries int
-	contents   map[modproxy.ModuleVersion]string // of modules, by their address in lower case
-	releases   map[modproxy.ModuleVersion]map[modproxy.Platform]string
+	contents   map[modproxy.Ref]string // of modules, by their address in lower case
+	releases   map[modproxy.Ref]map[modproxy.Platform]string
 	chain      [][]byte
 	seen       map[string]int // situations
 }
@@ -36,7 +36,7 @@ var worldPlatforms = []modproxy.Platform{{OS: "darwin", Arch: "arm64"}, {OS: "li
 func newWorld(t testing.TB, seed uint64, seen map[string]int) *world {
 	return &world{
 		Rand: rand.New(rand.NewPCG(seed, 1)), near: newSide(t), registries: 2 + int(seed%2), seen: seen,
-		contents: map[modproxy.ModuleVersion]string{}, releases: map[modproxy.ModuleVersion]map[modproxy.Platform]string{},
+		contents: map[modproxy.Ref]string{}, releases: map[modproxy.Ref]map[modproxy.Platform]string{},
 	}
 }
 
@@ -45,7 +45,7 @@ func (w *world) grow() {
 		host := fmt.Sprintf("registry%d.example.com", w.IntN(w.registries))
 		name, version := fmt.Sprint("n", w.IntN(2)), fmt.Sprintf("1.%d.0", w.IntN(3))
 		if w.IntN(3) == 0 {
-			w.growModule(modproxy.Module{Host: host, Namespace: []string{"acme", "acme", "Acme"}[w.IntN(3)], Name: name, System: "aws"}.At(version))
+			w.growModule(modproxy.Address{Host: host, Namespace: []string{"acme", "acme", "Acme"}[w.IntN(3)], Name: name, System: "aws"}.At(version))
 		} else {
 			w.growRelease(modproxy.NewProvider(host, "acme", name).At(version))
 		}
@@ -55,8 +55,8 @@ func (w *world) grow() {
 func (w *world) content() string { return fmt.Sprint("PK ", w.IntN(4)) }
 
 // growModule stores a version of a module in a new spelling, or has other content of it accepted.
-func (w *world) growModule(v modproxy.ModuleVersion) {
-	address := v.Module.Folded().At(v.Version)
+func (w *world) growModule(v modproxy.Ref) {
+	address := v.Address.Folded().At(v.Version)
 	content, known := w.contents[address]
 	_, err := w.near.log.Lookup(w.near.t.Context(), v)
 	stored := slices.Contains(w.near.kept(), v)
@@ -66,14 +66,14 @@ func (w *world) growModule(v modproxy.ModuleVersion) {
 		w.near.keep(v, w.contents[address])
 	case err != nil, !stored: // another spelling
 		w.near.keep(v, content)
-	case !slices.ContainsFunc(w.near.kept(), func(o modproxy.ModuleVersion) bool { return o != v && o.Module.Folded().At(o.Version) == address }):
+	case !slices.ContainsFunc(w.near.kept(), func(o modproxy.Ref) bool { return o != v && o.Address.Folded().At(o.Version) == address }):
 		w.contents[address] = content + " accepted"
 		w.near.accept(v, w.contents[address])
 	}
 }
 
 // growRelease stores a release of a provider, or more packages of one.
-func (w *world) growRelease(v modproxy.ModuleVersion) {
+func (w *world) growRelease(v modproxy.Ref) {
 	zips := w.releases[v]
 	if zips == nil {
 		zips = map[modproxy.Platform]string{}
@@ -99,7 +99,7 @@ func (w *world) export() {
 		since = w.near.head(w.chain[len(w.chain)-1])
 	}
 	selected := w.near.kept()
-	if some := slices.DeleteFunc(slices.Clone(selected), func(modproxy.ModuleVersion) bool { return w.IntN(4) == 0 }); since != nil && w.IntN(2) == 0 && len(some) > 0 {
+	if some := slices.DeleteFunc(slices.Clone(selected), func(modproxy.Ref) bool { return w.IntN(4) == 0 }); since != nil && w.IntN(2) == 0 && len(some) > 0 {
 		selected = some
 	}
 	b := w.near.export(since, selected...)
@@ -117,7 +117,7 @@ func (w *world) withoutRelease(b []byte) []byte {
 	return forge(w.near.t, w.near, b, func(l *lie) {
 		for i, p := range l.index.Packages {
 			v := p.Versions[0]
-			if _, _, isZip := v.Platform(); v.IsProvider() && !isZip && len(p.Versions) == 1 && len(l.facts) > 1 {
+			if v.IsProvider() && !v.IsArchive() && len(p.Versions) == 1 && len(l.facts) > 1 {
 				w.seen["a bundle without a release"]++
 				l.facts, l.packages, l.index.Packages = slices.Delete(l.facts, i, i+1), slices.Delete(l.packages, i, i+1), slices.Delete(l.index.Packages, i, i+1)
 				return
@@ -134,7 +134,7 @@ type dyingCache struct {
 	die   func()
 }
 
-func (c *dyingCache) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
+func (c *dyingCache) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
 	dies := c.left.Add(-1) == 0
 	if dies && !c.after {
 		c.die()
@@ -239,9 +239,9 @@ func (w *world) follow(far *side, i bundle.Item) {
 		}
 	case export != nil:
 		w.seen["export, and import that"]++
-		v := slices.IndexFunc(w.near.kept(), func(v modproxy.ModuleVersion) bool { return v.Module.String() == export[1] && v.Version == export[2] })
+		v := slices.IndexFunc(w.near.kept(), func(v modproxy.Ref) bool { return v.Address.String() == export[1] && v.FullVersion() == export[2] })
 		release := w.near.kept()[v]
-		selected := slices.DeleteFunc(w.near.kept(), func(v modproxy.ModuleVersion) bool { of, _, _ := v.Platform(); return of != release })
+		selected := slices.DeleteFunc(w.near.kept(), func(v modproxy.Ref) bool { return v != release && (!v.IsArchive() || v.Base() != release) })
 		if also := w.take(far, w.near.export(nil, selected...)); len(also) > 0 {
 			t.Fatalf("advised by %+v: %+v", i, also)
 		}
@@ -249,9 +249,9 @@ func (w *world) follow(far *side, i bundle.Item) {
 		w.seen["ledger accept"]++
 		for d, err := range far.log.Drifts(t.Context()) {
 			must(t, err)
-			if d.Module.String() == i.Module && d.Version == i.Version {
+			if d.Address.String() == i.Module && d.Version == i.Version {
 				must(t, far.log.Accept(t.Context(), modproxy.Record{
-					ModuleVersion: d.ModuleVersion, Sum: d.Offered, Subdir: ".", Source: d.Source, Time: long, Reason: "they have looked", Facts: d.Facts,
+					Ref: d.Ref, Sum: d.Offered, Subdir: ".", Source: d.Source, Time: long, Reason: "they have looked", Facts: d.Facts,
 				}))
 			}
 		}
@@ -281,9 +281,9 @@ func (w *world) want() (list []string) {
 // has lists what counts and can be read on a side.
 func (s *side) has() (list []string) {
 	s.t.Helper()
-	for l, err := range s.cache.List(s.t.Context(), modproxy.Module{}) {
+	for l, err := range s.cache.List(s.t.Context(), modproxy.Address{}) {
 		must(s.t, err)
-		if !l.Superseded && s.cache.Holds(s.t.Context(), l.ModuleVersion, l.Sum) {
+		if !l.Superseded && s.cache.Holds(s.t.Context(), l.Ref, l.Sum) {
 			list = append(list, l.String()+" "+string(l.Sum))
 		}
 	}

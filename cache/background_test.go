@@ -18,11 +18,11 @@ func TestClientsComeBeforeTheBackground(t *testing.T) {
 		f := newFixture(t)
 		f.Fetches = 1
 		f.next.change(func(n *next) { n.delay = time.Minute }) // each for the location, and for the package
-		run, name := modproxy.InBackground(t.Context()), func(i int) modproxy.ModuleVersion {
-			return modproxy.Module{Host: vpc.Host, Namespace: "acme", Name: fmt.Sprint("m", i), System: "aws"}.At("1.0.0")
+		run, name := modproxy.InBackground(t.Context()), func(i int) modproxy.Ref {
+			return modproxy.Address{Host: vpc.Host, Namespace: "acme", Name: fmt.Sprint("m", i), System: "aws"}.At("1.0.0")
 		}
 		var all sync.WaitGroup
-		fetch := func(ctx context.Context, v modproxy.ModuleVersion, within time.Duration) {
+		fetch := func(ctx context.Context, v modproxy.Ref, within time.Duration) {
 			all.Go(func() {
 				began := time.Now()
 				p, err := f.Package(ctx, v)
@@ -139,7 +139,7 @@ func TestFailedInTheBackground(t *testing.T) {
 		}, nil},
 		"package": {func(n *next) { n.pack = modproxy.ErrUnavailable }, fetch, nil},
 		"late": {func(n *next) {
-			n.receive = func(ctx context.Context, _ modproxy.ModuleVersion) error {
+			n.receive = func(ctx context.Context, _ modproxy.Ref) error {
 				<-ctx.Done()
 				return ctx.Err()
 			}

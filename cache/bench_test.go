@@ -176,7 +176,7 @@ func BenchmarkVersionsFromStore(b *testing.B) {
 	}
 	n := &next{script: script{listed: strings.Join(listed, " ")}}
 	r := onDisk(b, n)
-	modules := make([]modproxy.Module, 1000)
+	modules := make([]modproxy.Address, 1000)
 	for i := range modules {
 		modules[i] = vpc
 		modules[i].Name = fmt.Sprintf("vpc-%d", i)

@@ -20,14 +20,14 @@ func (r *Registry) Room(ctx context.Context, bytes int64) error {
 }
 
 // Holds reports whether the package of a version is kept and counts, has that content, and is whole.
-func (r *Registry) Holds(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) bool {
+func (r *Registry) Holds(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool {
 	r.once.Do(r.start)
 	p, err := r.lookup(ctx, key{v})
 	return err == nil && p.Sum == sum && r.Store.Check(ctx, p.Digest) == nil
 }
 
 // Has reports whether the package of a version is kept and counts, as far as that is known without reading it.
-func (r *Registry) Has(ctx context.Context, v modproxy.ModuleVersion) (bool, error) {
+func (r *Registry) Has(ctx context.Context, v modproxy.Ref) (bool, error) {
 	r.once.Do(r.start)
 	_, err := r.record(ctx, key{v})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +38,7 @@ func (r *Registry) Has(ctx context.Context, v modproxy.ModuleVersion) (bool, err
 
 // Keep keeps a package that was brought and not fetched, open at its start, which it does not close. The ledger has its
 // version as that. Errors are those of [store.Store.Keep].
-func (r *Registry) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error {
+func (r *Registry) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
 	r.once.Do(r.start)
 	defer r.Forget(v)
 	_, err := packages{r}.keep(ctx, key{v}, p)
@@ -47,10 +47,10 @@ func (r *Registry) Keep(ctx context.Context, v modproxy.ModuleVersion, p *modpro
 
 // Learn keeps entries for versions that were brought and that the kept document of m does not list. When a registry was asked
 // for that stays as it was, or long ago if there is no document: such a one is for [Registry.Versions] offline.
-func (r *Registry) Learn(ctx context.Context, m modproxy.Module, entries []modproxy.Listed) error {
+func (r *Registry) Learn(ctx context.Context, m modproxy.Address, entries []modproxy.Listed) error {
 	r.once.Do(r.start)
 	k := keyOf(m)
-	defer r.Forget(k.ModuleVersion)
+	defer r.Forget(k.Ref)
 	defer r.versions.hot.Drop(k)
 	for try := 1; ; try++ {
 		rec, err := r.Store.Records.Get(ctx, k.ref())

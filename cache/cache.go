@@ -44,17 +44,17 @@ const (
 // Ledger knows what every version is, see package ledger.
 type Ledger interface {
 	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another record.
 	Add(ctx context.Context, rec modproxy.Record) error
 	// Of yields the last record of each version of a module.
-	Of(ctx context.Context, m modproxy.Module) iter.Seq2[modproxy.Record, error]
+	Of(ctx context.Context, m modproxy.Address) iter.Seq2[modproxy.Record, error]
 }
 
 // Gate says what may be fetched.
 type Gate interface {
 	// CheckFetch returns an error if a version must not be fetched: [modproxy.ErrDenied] if it is refused.
-	CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error
+	CheckFetch(ctx context.Context, v modproxy.Ref) error
 }
 
 // Registry keeps the answers and packages of Next. Its fields are set before the first question. It is safe for
@@ -143,7 +143,7 @@ func (r *Registry) start() {
 
 // fetches returns those that k is one of.
 func (r *Registry) fetches(k key) *fetches[key, *Kept] {
-	if _, _, isZip := k.Platform(); isZip {
+	if k.IsArchive() {
 		return &r.zips
 	}
 	return &r.packages
@@ -164,12 +164,12 @@ func (r *Registry) EndBackground() {
 }
 
 // Fetching returns the fetches that are under way, each with a channel that is closed when the fetch has ended.
-func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
+func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
 	r.once.Do(r.start)
-	all := map[modproxy.ModuleVersion]<-chan struct{}{}
+	all := map[modproxy.Ref]<-chan struct{}{}
 	for _, f := range []*fetches[key, *Kept]{&r.packages, &r.zips} {
 		for k, c := range f.flights.underWay() {
-			all[k.ModuleVersion] = c.done
+			all[k.Ref] = c.done
 		}
 	}
 	return all
@@ -178,9 +178,9 @@ func (r *Registry) Fetching() map[modproxy.ModuleVersion]<-chan struct{} {
 // Forget drops what is remembered in memory of a version, so that the next question reads its record again, and asks
 // Next if it must. An empty version stands for every version of the module, and the zero value for everything; the release of a
 // provider stands for its packages for all platforms, too.
-func (r *Registry) Forget(v modproxy.ModuleVersion) {
+func (r *Registry) Forget(v modproxy.Ref) {
 	r.once.Do(r.start)
-	match := func(k key) bool { return v.Module == (modproxy.Module{}) || concerns(v, k.ModuleVersion) }
+	match := func(k key) bool { return v.Address == (modproxy.Address{}) || concerns(v, k.Ref) }
 	r.located.Remove(match)
 	r.records.Remove(match)
 	r.missing.Remove(match)
@@ -188,7 +188,7 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 	r.looked.Remove(match)
 	r.packages.failed.Remove(match)
 	r.zips.failed.Remove(match)
-	r.offered.Remove(func(k key) bool { return v.Module == (modproxy.Module{}) || k.Module == v.Module })
+	r.offered.Remove(func(k key) bool { return v.Address == (modproxy.Address{}) || k.Address == v.Address })
 	if v.Version == "" {
 		r.versions.missing.Remove(match)
 	}
@@ -196,9 +196,8 @@ func (r *Registry) Forget(v modproxy.ModuleVersion) {
 
 // concerns reports whether what is done with v is done with what is kept as kept: an empty version stands for every version of
 // its module, and the release of a provider for its packages for all platforms, too.
-func concerns(v, kept modproxy.ModuleVersion) bool {
-	of, _, _ := kept.Platform()
-	return kept.Module == v.Module && (v.Version == "" || kept.Version == v.Version || of.Version == v.Version)
+func concerns(v, kept modproxy.Ref) bool {
+	return kept.Address == v.Address && (v.Version == "" || kept == v || kept.IsArchive() && kept.Base() == v)
 }
 
 // Kind says what an [Event] tells. It is fit for the name of a metric's label.
@@ -226,7 +225,7 @@ const (
 // Event is something that happened in a [Registry] or a [Catalog]. Fields that its Kind does not mention are zero.
 type Event struct {
 	Kind     Kind
-	Module   modproxy.Module
+	Module   modproxy.Address
 	Version  string // empty for questions about versions
 	Duration time.Duration
 	Bytes    int64
@@ -240,9 +239,9 @@ func (r *Registry) observe(e Event) {
 }
 
 // key is a module, or one version of it: what a question is about.
-type key struct{ modproxy.ModuleVersion }
+type key struct{ modproxy.Ref }
 
-func keyOf(m modproxy.Module) key { return key{modproxy.ModuleVersion{Module: m}} }
+func keyOf(m modproxy.Address) key { return key{modproxy.Ref{Address: m}} }
 
 // ref names the record of k.
 func (k key) ref() store.Ref {
@@ -250,14 +249,14 @@ func (k key) ref() store.Ref {
 	if k.Version == "" {
 		return store.Ref{Kind: VersionsKind, Key: name}
 	}
-	return store.Ref{Kind: PackageKind, Key: name + "/" + k.Version}
+	return store.Ref{Kind: PackageKind, Key: name + "/" + k.FullVersion()}
 }
 
 func (k key) registry() string  { return k.Host }
 func (k key) publisher() string { return k.Host + "/" + k.Namespace }
 
 func (k key) event(kind Kind, took time.Duration, err error) Event {
-	return Event{Kind: kind, Module: k.Module, Version: k.Version, Duration: took, Err: err}
+	return Event{Kind: kind, Module: k.Address, Version: k.FullVersion(), Duration: took, Err: err}
 }
 
 // wrap adds the question to err, unless a layer below has.
@@ -265,14 +264,14 @@ func (k key) wrap(op string, err error) error {
 	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: k.Module, Version: k.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: k.Address, Version: k.FullVersion(), Err: err}
 }
 
 // notKept returns the error for a package that is not kept while nobody is asked.
 func (r *Registry) notKept(ctx context.Context, k key) error {
-	_, err := r.Ledger.Lookup(ctx, k.ModuleVersion)
+	_, err := r.Ledger.Lookup(ctx, k.Ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return &modproxy.NotKept{ModuleVersion: k.ModuleVersion, Lost: err == nil}
+	return &modproxy.NotKept{Ref: k.Ref, Lost: err == nil}
 }

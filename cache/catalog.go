@@ -69,13 +69,13 @@ func (c *Catalog) start() {
 		source: answers[description, modproxy.Details]{
 			kind: DetailsAsked, observe: observe,
 			next: func(ctx context.Context, k description) (*modproxy.Details, error) {
-				d, err := c.Next.Details(ctx, k.ModuleVersion)
+				d, err := c.Next.Details(ctx, k.Ref)
 				if err == nil {
-					c.remember(ctx, k.ModuleVersion, d)
+					c.remember(ctx, k.Ref, d)
 				}
 				return d, err
 			},
-			about: func(k description, d *modproxy.Details) { d.ModuleVersion = k.ModuleVersion },
+			about: func(k description, d *modproxy.Details) { d.Ref = k.Ref },
 			marks: func(d *modproxy.Details) *modproxy.Answered { return &d.Answered },
 		},
 	}
@@ -84,9 +84,9 @@ func (c *Catalog) start() {
 		source: answers[description, modproxy.History]{
 			kind: HistoryAsked, observe: observe,
 			next: func(ctx context.Context, k description) (*modproxy.History, error) {
-				return c.Next.History(ctx, k.Module)
+				return c.Next.History(ctx, k.Address)
 			},
-			about: func(k description, h *modproxy.History) { h.Module = k.Module },
+			about: func(k description, h *modproxy.History) { h.Module = k.Address },
 			marks: func(h *modproxy.History) *modproxy.Answered { return &h.Answered },
 		},
 	}
@@ -95,7 +95,7 @@ func (c *Catalog) start() {
 		source: answers[textKey, modproxy.Text]{
 			kind: DetailsAsked, observe: observe,
 			next: func(ctx context.Context, k textKey) (*modproxy.Text, error) {
-				return c.Next.Text(ctx, k.ModuleVersion, k.id)
+				return c.Next.Text(ctx, k.Ref, k.id)
 			},
 			about: func(textKey, *modproxy.Text) {},
 			marks: func(t *modproxy.Text) *modproxy.Answered { return &t.Answered },
@@ -113,7 +113,7 @@ func (c *Catalog) start() {
 		source: answers[description, modproxy.Downloads]{
 			kind: DownloadsAsked, observe: observe,
 			next: func(ctx context.Context, k description) (*modproxy.Downloads, error) {
-				return c.Next.Downloads(ctx, k.Module)
+				return c.Next.Downloads(ctx, k.Address)
 			},
 			marks: func(d *modproxy.Downloads) *modproxy.Answered { return &d.Answered },
 		},
@@ -153,19 +153,19 @@ func (c *Catalog) Close(ctx context.Context) error {
 //
 // Errors, here and below: those of Next; [modproxy.RetryLater] when it takes longer than three seconds or than ctx;
 // [modproxy.ErrNotFound] when offline and nothing is kept.
-func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.details, description{key{v}})
 }
 
 // History tells when the versions of m were published.
-func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.histories, description{keyOf(m)})
 }
 
 // Downloads tells how often m was downloaded.
-func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.downloads, description{keyOf(m)})
 }
@@ -216,5 +216,5 @@ func (k selection) publisher() string            { return k.Host + "/" + k.Names
 func (k selection) wrap(_ string, e error) error { return e } // which names the host, if it is of one
 
 func (k selection) event(kind Kind, took time.Duration, err error) Event {
-	return Event{Kind: kind, Module: modproxy.Module{Host: k.Host}, Duration: took, Err: err}
+	return Event{Kind: kind, Module: modproxy.Address{Host: k.Host}, Duration: took, Err: err}
 }

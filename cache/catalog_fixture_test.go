@@ -30,7 +30,7 @@ type saying struct {
 	err    error
 	delay  time.Duration
 	text   string // in every answer
-	docs   map[modproxy.ModuleVersion][]modproxy.Doc
+	docs   map[modproxy.Ref][]modproxy.Doc
 }
 
 func (s *says) change(f func(s *saying)) {
@@ -59,13 +59,13 @@ func (s *says) ask(ctx context.Context) (saying, modproxy.Answered, error) {
 	return now, modproxy.Answered{Time: time.Now()}, now.err
 }
 
-func (s *says) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (s *says) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	now, answered, err := s.ask(ctx)
 	if err != nil {
 		return nil, err
 	}
 	d := &modproxy.Details{Answered: answered, Submodules: []modproxy.Part{{Path: "modules/a", Readme: now.text}}, Examples: []modproxy.Part{}}
-	d.ModuleVersion, d.Downloads, d.Published = v, now.number, time.Date(2024, 1, 2, 3, 4, 5, 6, time.UTC)
+	d.Ref, d.Downloads, d.Published = v, now.number, time.Date(2024, 1, 2, 3, 4, 5, 6, time.UTC)
 	d.Deprecation = &modproxy.Deprecation{Reason: "<old>"}
 	if v.IsProvider() {
 		d.Docs = s.docs[v]
@@ -73,7 +73,7 @@ func (s *says) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 	return d, nil
 }
 
-func (s *says) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (s *says) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	now, answered, err := s.ask(ctx)
 	if err != nil {
 		return nil, err
@@ -82,19 +82,19 @@ func (s *says) History(ctx context.Context, m modproxy.Module) (*modproxy.Histor
 	return &modproxy.History{Module: m, Downloads: now.number, Versions: list, Answered: answered}, nil
 }
 
-func (s *says) Downloads(ctx context.Context, _ modproxy.Module) (*modproxy.Downloads, error) {
+func (s *says) Downloads(ctx context.Context, _ modproxy.Address) (*modproxy.Downloads, error) {
 	now, answered, err := s.ask(ctx)
 	return &modproxy.Downloads{Total: now.number, Answered: answered}, err
 }
 
-func (s *says) Text(ctx context.Context, _ modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (s *says) Text(ctx context.Context, _ modproxy.Ref, id string) (*modproxy.Text, error) {
 	now, answered, err := s.ask(ctx)
 	return &modproxy.Text{Content: fmt.Sprintf("%d of %s %s", now.number, id, now.text), Answered: answered}, err
 }
 
 func (s *says) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	now, answered, err := s.ask(ctx)
-	of := modproxy.Summary{ModuleVersion: vpc.At("1.0.0"), Description: now.text + q.Search, Downloads: now.number}
+	of := modproxy.Summary{Ref: vpc.At("1.0.0"), Description: now.text + q.Search, Downloads: now.number}
 	return &modproxy.Page{Modules: []modproxy.Summary{of}, Answered: answered}, err
 }
 
@@ -102,25 +102,25 @@ func (s *says) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, erro
 type topic struct {
 	name string
 	kind store.Kind // of its records; empty: it has none
-	ask  func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (answer any, number int64, marks modproxy.Answered, err error)
+	ask  func(c *cache.Catalog, ctx context.Context, m modproxy.Address) (answer any, number int64, marks modproxy.Answered, err error)
 }
 
 var topics = []topic{
-	{"details", cache.DetailsKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
+	{"details", cache.DetailsKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Address) (any, int64, modproxy.Answered, error) {
 		d, err := c.Details(ctx, m.At("1.0.0"))
 		if err != nil {
 			return nil, 0, modproxy.Answered{}, err
 		}
 		return d, d.Downloads, d.Answered, nil
 	}},
-	{"history", cache.HistoryKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
+	{"history", cache.HistoryKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Address) (any, int64, modproxy.Answered, error) {
 		h, err := c.History(ctx, m)
 		if err != nil {
 			return nil, 0, modproxy.Answered{}, err
 		}
 		return h, h.Downloads, h.Answered, nil
 	}},
-	{"text", cache.TextKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
+	{"text", cache.TextKind, func(c *cache.Catalog, ctx context.Context, m modproxy.Address) (any, int64, modproxy.Answered, error) {
 		text, err := c.Text(ctx, m.At("1.0.0"), "101")
 		if err != nil {
 			return nil, 0, modproxy.Answered{}, err
@@ -129,14 +129,14 @@ var topics = []topic{
 		number, err := strconv.ParseInt(before, 10, 64)
 		return text, number, text.Answered, err
 	}},
-	{"downloads", "", func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
+	{"downloads", "", func(c *cache.Catalog, ctx context.Context, m modproxy.Address) (any, int64, modproxy.Answered, error) {
 		d, err := c.Downloads(ctx, m)
 		if err != nil {
 			return nil, 0, modproxy.Answered{}, err
 		}
 		return d, d.Total, d.Answered, nil
 	}},
-	{"list", "", func(c *cache.Catalog, ctx context.Context, m modproxy.Module) (any, int64, modproxy.Answered, error) {
+	{"list", "", func(c *cache.Catalog, ctx context.Context, m modproxy.Address) (any, int64, modproxy.Answered, error) {
 		page, err := c.List(ctx, modproxy.Query{Host: m.Host, Search: m.Name, Limit: 15})
 		if err != nil {
 			return nil, 0, modproxy.Answered{}, err
@@ -196,12 +196,12 @@ func (f *described) restart(t *testing.T) {
 }
 
 // said is what is answered about a module, with its marks.
-func (f *described) said(t testing.TB, m modproxy.Module) string {
+func (f *described) said(t testing.TB, m modproxy.Address) string {
 	t.Helper()
 	return f.saidBy(t, f.Catalog, m)
 }
 
-func (f *described) saidBy(t testing.TB, c *cache.Catalog, m modproxy.Module) string {
+func (f *described) saidBy(t testing.TB, c *cache.Catalog, m modproxy.Address) string {
 	t.Helper()
 	_, number, marks, err := f.ask(c, t.Context(), m)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // What counts for a version changes. Until it is told, or three seconds later, the cache
 // may answer from memory; after that it answers with what counts.
 func TestForget(t *testing.T) {
-	for _, what := range []modproxy.ModuleVersion{vpc.At("1.0.0"), vpc.At(""), {}} {
+	for _, what := range []modproxy.Ref{vpc.At("1.0.0"), vpc.At(""), {}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
 			before := f.fetch(t, "1.0.0")

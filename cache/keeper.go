@@ -19,7 +19,7 @@ type Keeper struct {
 	Ledger interface {
 		Ledger
 		// Had reports whether a version was ever recorded with a sum.
-		Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error)
+		Had(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) (bool, error)
 		// All yields every record, in the order in which they were added.
 		All(ctx context.Context) iter.Seq2[modproxy.Record, error]
 	}
@@ -43,7 +43,7 @@ func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 	case !errors.Is(err, modproxy.ErrChanged):
 		return nil, err
 	}
-	switch had, errLedger := k.Ledger.Had(ctx, p.ModuleVersion, p.Sum); {
+	switch had, errLedger := k.Ledger.Had(ctx, p.Ref, p.Sum); {
 	case errLedger != nil:
 		return nil, errLedger
 	case had:
@@ -59,7 +59,7 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest
 		return err
 	}
 	sum := modproxy.NewSum(d)
-	if _, _, isZip := p.ModuleVersion.Platform(); !isZip {
+	if !p.Ref.IsArchive() {
 		sum, err = k.Sum(blob)
 	}
 	if err == nil && sum != p.Sum {
@@ -70,18 +70,18 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest
 
 // Rebuild implements [store.Keeper]. A package is of every version that the ledger has with its sum.
 func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
-	last := map[modproxy.ModuleVersion]modproxy.Record{} // which is the one that counts
+	last := map[modproxy.Ref]modproxy.Record{} // which is the one that counts
 	if k.Ledger != nil {
 		for rec, err := range k.Ledger.All(ctx) {
 			if err != nil {
 				return nil, err
 			}
-			last[rec.ModuleVersion] = rec
+			last[rec.Ref] = rec
 		}
 	}
 	packages, zips := map[modproxy.Sum][]modproxy.Record{}, map[modproxy.Sum][]modproxy.Record{}
 	for _, rec := range last {
-		if _, _, isZip := rec.Platform(); isZip {
+		if rec.IsArchive() {
 			zips[rec.Sum] = append(zips[rec.Sum], rec)
 		} else {
 			packages[rec.Sum] = append(packages[rec.Sum], rec)
@@ -97,7 +97,7 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 				continue
 			}
 			p := Kept{
-				ModuleVersion: v.ModuleVersion, Digest: d, Sum: v.Sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v), Facts: v.Facts,
+				Ref: v.Ref, Digest: d, Sum: v.Sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v), Facts: v.Facts,
 			}
 			rec, err := p.record()
 			if err != nil {
@@ -121,17 +121,17 @@ func subdirOf(rec modproxy.Record) string {
 // [modproxy.ErrChanged] when it does not count, [fs.ErrNotExist] when no record of this spelling of the address counts, else that of
 // the ledger.
 func agrees(ctx context.Context, l Ledger, p *Kept) error {
-	counts, err := l.Lookup(ctx, p.ModuleVersion)
+	counts, err := l.Lookup(ctx, p.Ref)
 	switch {
 	case err != nil:
 		return err
 	case counts.Sum != p.Sum:
 		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
-	case counts.ModuleVersion != p.ModuleVersion:
-		return fmt.Errorf("%w: recorded as %s", fs.ErrNotExist, counts.ModuleVersion)
+	case counts.Ref != p.Ref:
+		return fmt.Errorf("%w: recorded as %s", fs.ErrNotExist, counts.Ref)
 	}
-	if release, platform, isZip := p.Platform(); isZip { // another release may have been accepted since
-		of, err := l.Lookup(ctx, release)
+	if platform, isZip := p.Platform(); isZip { // another release may have been accepted since
+		of, err := l.Lookup(ctx, p.Base())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

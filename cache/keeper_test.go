@@ -74,7 +74,7 @@ func TestKeeperVerifies(t *testing.T) {
 // unreadable is a ledger that looks up what counts, and cannot tell what did before.
 type unreadable struct{ *ledgertest.Memory }
 
-func (unreadable) Had(context.Context, modproxy.ModuleVersion, modproxy.Sum) (bool, error) {
+func (unreadable) Had(context.Context, modproxy.Ref, modproxy.Sum) (bool, error) {
 	return false, io.ErrClosedPipe
 }
 

@@ -18,15 +18,15 @@ import (
 
 // Kept is a package that is kept. Its record has the Subdir and the Facts for a proxy that has lost its ledger.
 type Kept struct {
-	modproxy.ModuleVersion `json:"-"`
-	Digest                 modproxy.Digest `json:"-"`
-	Sum                    modproxy.Sum    `json:"sum"`
-	Size                   int64           `json:"size"`             // bytes
-	Fetched                time.Time       `json:"fetched"`          // the package's time, or when it was fetched
-	Notes                  string          `json:"notes,omitempty"`  // the package's
-	Subdir                 string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
-	Source                 modproxy.Source `json:"-"`                // of the ledger
-	Facts                  modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
+	modproxy.Ref `json:"-"`
+	Digest       modproxy.Digest `json:"-"`
+	Sum          modproxy.Sum    `json:"sum"`
+	Size         int64           `json:"size"`             // bytes
+	Fetched      time.Time       `json:"fetched"`          // the package's time, or when it was fetched
+	Notes        string          `json:"notes,omitempty"`  // the package's
+	Subdir       string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
+	Source       modproxy.Source `json:"-"`                // of the ledger
+	Facts        modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
 
 	arrival modproxy.Arrival // nil, or it still comes and has no Facts
 }
@@ -44,34 +44,34 @@ func (p *Kept) size() int64 { return p.Size }
 // record returns the record to be kept for p.
 func (p *Kept) record() (store.Record, error) {
 	value, err := json.Marshal(p)
-	return store.Record{Ref: key{p.ModuleVersion}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
+	return store.Record{Ref: key{p.Ref}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
 // parseKept reads a record of [PackageKind], without what the ledger knows. An error, be it err or [store.ErrDamaged],
 // comes with what the name of the record says.
 func parseKept(rec store.Record, err error) (*Kept, error) {
 	v, ok := VersionOf(rec.Ref)
-	p := &Kept{ModuleVersion: v}
+	p := &Kept{Ref: v}
 	if err != nil {
 		return p, err
 	}
 	if json.Unmarshal(rec.Value, p) != nil || !ok || len(rec.Needs) != 1 {
-		return &Kept{ModuleVersion: v}, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
+		return &Kept{Ref: v}, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
 	}
 	p.Digest = rec.Needs[0]
 	return p, nil
 }
 
 // VersionOf returns what a record of [PackageKind] is about, and whether ref names one.
-func VersionOf(ref store.Ref) (v modproxy.ModuleVersion, ok bool) {
+func VersionOf(ref store.Ref) (v modproxy.Ref, ok bool) {
 	if part := strings.Split(ref.Key, "/"); ref.Kind == PackageKind && len(part) == 5 {
-		v = modproxy.Module{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}.At(part[4])
+		v = modproxy.Address{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}.At(part[4])
 	}
 	return v, v.Version != ""
 }
 
 // RefOf returns the name of the record of [PackageKind] about a version. It is the inverse of [VersionOf].
-func RefOf(v modproxy.ModuleVersion) store.Ref { return key{v}.ref() }
+func RefOf(v modproxy.Ref) store.Ref { return key{v}.ref() }
 
 // record is lookup, remembered for recallFor.
 func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
@@ -92,7 +92,7 @@ func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
 
 // Held returns the package of a version that is kept and counts, without its bytes. Nothing is fetched. Errors:
 // [fs.ErrNotExist] when there is none, those of the store.
-func (r *Registry) Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	p, err := r.record(ctx, key{v})
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Registry) Held(ctx context.Context, v modproxy.ModuleVersion) (*modprox
 }
 
 // OpenHeld opens what Held returns. Errors are its own.
-func (r *Registry) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Held(ctx, v)
 	if err == nil {
 		p.ReadSeekCloser, err = r.Store.Open(ctx, p.Digest, p.Size)
@@ -114,19 +114,19 @@ func (r *Registry) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*mod
 }
 
 // Modules yields the modules of which a package is kept, each once.
-func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Module, error] {
-	return func(yield func(modproxy.Module, error) bool) {
-		var last modproxy.Module
+func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Address, error] {
+	return func(yield func(modproxy.Address, error) bool) {
+		var last modproxy.Address
 		for rec, err := range r.Store.Records.List(ctx, PackageKind, "") {
 			v, ok := VersionOf(rec.Ref)
 			switch {
 			case err != nil && !errors.Is(err, store.ErrDamaged):
-				yield(modproxy.Module{}, err)
+				yield(modproxy.Address{}, err)
 				return
-			case !ok, v.IsProvider(), v.Module == last:
+			case !ok, v.IsProvider(), v.Address == last:
 				continue
 			}
-			if last = v.Module; !yield(last, nil) {
+			if last = v.Address; !yield(last, nil) {
 				return
 			}
 		}
@@ -138,7 +138,7 @@ func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Module, error
 func (r *Registry) present(ctx context.Context, p *Kept) error {
 	blob, err := r.Store.Blobs.Stat(ctx, p.Digest)
 	if lost(err) || err == nil && blob.Size != p.Size {
-		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.ModuleVersion.Shown())
+		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.Ref.Shown())
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 	if err == nil {
 		if err = agrees(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
 			err = r.Record(ctx, p)
-			r.observe(key{p.ModuleVersion}.event(LedgerBehind, 0, err))
+			r.observe(key{p.Ref}.event(LedgerBehind, 0, err))
 		}
 	}
 	kind := StoreFailed
@@ -166,7 +166,7 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 	case !errors.Is(err, store.ErrDamaged):
 		return p, err
 	}
-	r.observe(key{p.ModuleVersion}.event(kind, 0, err))
+	r.observe(key{p.Ref}.event(kind, 0, err))
 	return p, fmt.Errorf("%w: %v", fs.ErrNotExist, err)
 }
 
@@ -174,9 +174,9 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 // may sign others, unless there is a record of such keys.
 func (r *Registry) Record(ctx context.Context, p *Kept) error {
 	if p.Facts.Keys != "" {
-		_, err := r.Ledger.Lookup(ctx, p.Module.SigningKeys())
+		_, err := r.Ledger.Lookup(ctx, p.Address.SigningKeys())
 		if errors.Is(err, fs.ErrNotExist) {
-			keys := p.Facts.Keys.Record(p.Module)
+			keys := p.Facts.Keys.Record(p.Address)
 			keys.Time = p.Fetched
 			if err = r.Ledger.Add(ctx, keys); errors.Is(err, modproxy.ErrChanged) { // others were added meanwhile
 				err = nil
@@ -187,15 +187,15 @@ func (r *Registry) Record(ctx context.Context, p *Kept) error {
 		}
 	}
 	rec := modproxy.Record{
-		ModuleVersion: p.ModuleVersion, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched, Facts: p.Facts,
+		Ref: p.Ref, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched, Facts: p.Facts,
 	}
 	return r.Ledger.Add(ctx, rec)
 }
 
 // all yields what [Registry.List] does, without what others than the records know.
-func (r *Registry) all(ctx context.Context, m modproxy.Module) iter.Seq2[*Kept, error] {
+func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*Kept, error] {
 	prefix := ""
-	if m != (modproxy.Module{}) {
+	if m != (modproxy.Address{}) {
 		prefix = keyOf(m).ref().Key + "/"
 	}
 	return func(yield func(*Kept, error) bool) {
@@ -218,10 +218,10 @@ type Listing struct {
 
 // List yields the packages that are kept of m, or of every module when m is the zero Module. A record that is damaged
 // comes with its version and [store.ErrDamaged]. Any other error ends the sequence.
-func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listing, error] {
+func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listing, error] {
 	r.once.Do(r.start)
 	return func(yield func(Listing, error) bool) {
-		var of modproxy.Module
+		var of modproxy.Address
 		var versions *answer[*listing]
 		for p, err := range r.all(ctx, m) {
 			l := Listing{Kept: *p}
@@ -229,13 +229,14 @@ func (r *Registry) List(ctx context.Context, m modproxy.Module) iter.Seq2[Listin
 				if r.Ledger != nil {
 					l.Superseded = errors.Is(agrees(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)
 				}
-				if p.Module != of {
-					of = p.Module
+				if p.Address != of {
+					of = p.Address
 					versions, _ = r.versions.glance(ctx, keyOf(of))
 				}
 				if versions != nil {
-					release, _, _ := p.ModuleVersion.Platform()
-					l.Unlisted = versions.kept.unlisted[release.Version]
+					if p.IsListed() || p.IsArchive() {
+						l.Unlisted = versions.kept.unlisted[p.Version]
+					}
 				}
 				blob, err := r.Store.Stat(ctx, p.Digest)
 				l.Used, l.Lost = blob.Used, lost(err)
@@ -257,19 +258,19 @@ type Discarded struct {
 // that do not count. With the release of a provider go its packages for all platforms. Bytes that another record needs stay, and so does what the ledger knows.
 //
 // Errors: [fs.ErrNotExist] when none is kept, [modproxy.ErrUnavailable] while one is being fetched, those of the store.
-func (r *Registry) Discard(ctx context.Context, v modproxy.ModuleVersion) ([]Discarded, error) {
+func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, error) {
 	r.once.Do(r.start)
 	r.Forget(v) // what could not be fetched is tried again at once
 	var refs []store.Ref
-	for p, err := range r.all(ctx, v.Module) {
-		k := key{p.ModuleVersion}
+	for p, err := range r.all(ctx, v.Address) {
+		k := key{p.Ref}
 		switch {
 		case err != nil && !errors.Is(err, store.ErrDamaged):
 			return nil, err
-		case !concerns(v, p.ModuleVersion):
+		case !concerns(v, p.Ref):
 			continue
 		case r.fetches(k).flights.has(k):
-			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.ModuleVersion.Shown())
+			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.Ref.Shown())
 		}
 		refs = append(refs, k.ref())
 	}

@@ -19,7 +19,7 @@ import (
 // Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
 // [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.NotKept] when offline and
 // not kept.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	r.once.Do(r.start)
 	asked := time.Now()
 	k := key{v}
@@ -62,7 +62,7 @@ func (r *Registry) refused(k key) error {
 	if err, ok := r.missing.Get(k); ok {
 		return err
 	}
-	if err, ok := r.versions.held.Get(keyOf(k.Module)); ok {
+	if err, ok := r.versions.held.Get(keyOf(k.Address)); ok {
 		return err
 	}
 	return nil
@@ -141,7 +141,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	}
 	located, missing := r.located.Begin(k), r.missing.Begin(k)
 	asked := time.Now()
-	loc, err := r.Next.Location(ctx, k.ModuleVersion)
+	loc, err := r.Next.Location(ctx, k.Ref)
 	if err != nil {
 		err = k.wrap("location", settle(late(ctx, err, askTimeout)))
 	}
@@ -149,13 +149,13 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)
-		if _, what := k.Origin(); what == "" { // else nobody lists it
-			r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
+		if k.IsListed() { // else nobody lists it
+			r.versions.outdate(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 		}
 	case errors.Is(err, modproxy.ErrNotFound):
 		missing(err, r.Missing-time.Since(asked), 0)
 	default:
-		r.versions.held.Add(keyOf(k.Module), err, holdFor(err), 0)
+		r.versions.held.Add(keyOf(k.Address), err, holdFor(err), 0)
 	}
 	return loc, err
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 // next is a registry that does what a test says, and counts.
 type next struct {
@@ -36,12 +36,12 @@ type script struct {
 	err     error         // for all three questions
 	delay   time.Duration // before an answer, unless the context ends
 	subdir  string
-	content []byte                                                    // of every package
-	sum     modproxy.Sum                                              // empty: made from content
-	fetched func()                                                    // in the middle of every package
-	pack    error                                                     // for Package
-	receive func(ctx context.Context, v modproxy.ModuleVersion) error // a package; nil: it is there at once
-	at      error                                                     // for PackageAt; nil: content is there
+	content []byte                                          // of every package
+	sum     modproxy.Sum                                    // empty: made from content
+	fetched func()                                          // in the middle of every package
+	pack    error                                           // for Package
+	receive func(ctx context.Context, v modproxy.Ref) error // a package; nil: it is there at once
+	at      error                                           // for PackageAt; nil: content is there
 }
 
 func (n *next) change(f func(n *next)) {
@@ -76,7 +76,7 @@ func (n *next) ask(ctx context.Context, what string) (script, error) {
 	return now, now.err
 }
 
-func (n *next) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (n *next) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	now, err := n.ask(ctx, "versions")
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (n *next) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versi
 	return v, err
 }
 
-func (n *next) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (n *next) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	version := v.Version
 	now, err := n.ask(ctx, "location")
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *interrupted) Read(p []byte) (int, error) {
 	return r.ReadSeeker.Read(p)
 }
 
-func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (n *next) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	version := v.Version
 	now, err := n.ask(ctx, "package")
 	if err == nil && now.receive != nil {
@@ -143,7 +143,7 @@ func (n *next) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 }
 
 // Commit is not known.
-func (n *next) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+func (n *next) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
 // PackageAt is asked for what the registry does not have any more: there are no commits.
 func (n *next) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
@@ -265,7 +265,7 @@ func (f *fixture) fetch(t testing.TB, version string) []byte {
 // read reads a whole package.
 func read(r *cache.Registry, version string) ([]byte, error) { return readOf(r, vpc, version) }
 
-func readOf(r *cache.Registry, m modproxy.Module, version string) ([]byte, error) {
+func readOf(r *cache.Registry, m modproxy.Address, version string) ([]byte, error) {
 	p, err := r.Package(context.Background(), m.At(version))
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ import (
 //
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the content is not what the
 // ledger says; [modproxy.NotKept] when offline and not kept.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	k := key{v}
 	var p *Kept
@@ -101,7 +101,7 @@ func (r packages) holds(ctx context.Context, k key, failed *modproxy.FetchFailed
 	if !errors.Is(failed, modproxy.ErrChanged) {
 		return true
 	}
-	rec, err := r.Ledger.Lookup(ctx, k.ModuleVersion)
+	rec, err := r.Ledger.Lookup(ctx, k.Ref)
 	return err != nil || rec.Time.Before(failed.Time.Truncate(time.Second)) // which is how exact the ledger is
 }
 
@@ -110,7 +110,7 @@ func (r packages) refused(ctx context.Context, k key) error {
 	if r.Gate == nil {
 		return nil
 	}
-	return r.Gate.CheckFetch(ctx, k.ModuleVersion)
+	return r.Gate.CheckFetch(ctx, k.Ref)
 }
 
 // fetch implements fetchSource. A version that neither its registry nor its recorded source has is not listed for a while.
@@ -122,8 +122,8 @@ func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
 	}
 	if errors.Is(err, modproxy.ErrNotFound) {
 		r.gone.Add(k, true, goneFor, 0)
-		r.versions.outdate(keyOf(k.Module), func(l *listing) bool {
-			_, unlisted := l.unlisted[k.Version]
+		r.versions.outdate(keyOf(k.Address), func(l *listing) bool {
+			_, unlisted := l.unlisted[k.FullVersion()]
 			return !unlisted
 		})
 	}
@@ -140,7 +140,7 @@ func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
 			return nil, err
 		}
 	}
-	p, err := r.Next.Package(ctx, k.ModuleVersion)
+	p, err := r.Next.Package(ctx, k.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
 func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err error) {
 	end := r.holdRelease(ctx, k)
 	defer func() { end(err == nil) }()
-	p, err := r.Next.Package(modproxy.WithArrival(ctx), k.ModuleVersion)
+	p, err := r.Next.Package(modproxy.WithArrival(ctx), k.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +174,8 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err e
 		}
 	}
 	kept, err = r.keep(ctx, k, p)
-	if _, what := k.Origin(); err == nil && what == "" { // else nobody lists it
-		r.versions.outdate(keyOf(k.Module), func(l *listing) bool { return l.lists(k.Version) })
+	if err == nil && k.IsListed() { // else nobody lists it
+		r.versions.outdate(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 	}
 	return kept, err
 }
@@ -183,7 +183,7 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err e
 // keptAs returns p as it is to be kept.
 func keptAs(k key, p *modproxy.Package) *Kept {
 	kept := &Kept{
-		ModuleVersion: k.ModuleVersion, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
+		Ref: k.Ref, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
 		Subdir: p.Subdir, Source: p.Source, Facts: p.Facts,
 	}
 	if kept.Fetched.IsZero() {

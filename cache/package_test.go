@@ -97,8 +97,8 @@ type changedNext struct {
 	change func(p *modproxy.Package)
 }
 
-func (n changedNext) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	m, version := v.Module, v.Version
+func (n changedNext) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	m, version := v.Address, v.Version
 	p, err := n.next.Package(ctx, m.At(version))
 	if err == nil {
 		n.change(p)

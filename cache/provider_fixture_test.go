@@ -68,7 +68,7 @@ func (n *providers) ask(what string) {
 	n.count[what]++
 }
 
-func (n *providers) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (n *providers) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	n.ask("versions")
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -82,13 +82,13 @@ func (n *providers) Versions(context.Context, modproxy.Module) (*modproxy.Versio
 	return v, err
 }
 
-func (n *providers) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (n *providers) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	n.ask("location")
 	return modproxy.Location{}, errors.New("the location of a provider")
 }
 
-func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	_, _, isZip := v.Platform()
+func (n *providers) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	isZip := v.IsArchive()
 	if !isZip {
 		n.ask("release")
 		n.mu.Lock()
@@ -121,8 +121,8 @@ func (n *providers) Package(ctx context.Context, v modproxy.ModuleVersion) (*mod
 	return p, err
 }
 
-func (n *providers) record(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum, facts modproxy.Facts) error {
-	rec := modproxy.Record{ModuleVersion: v, Sum: sum, Subdir: ".", Time: time.Now(), Facts: facts}
+func (n *providers) record(ctx context.Context, v modproxy.Ref, sum modproxy.Sum, facts modproxy.Facts) error {
+	rec := modproxy.Record{Ref: v, Sum: sum, Subdir: ".", Time: time.Now(), Facts: facts}
 	if is, err := n.ledger.Lookup(ctx, v); err == nil {
 		switch {
 		case is.Sum == sum:
@@ -146,7 +146,7 @@ func (c closes) Close() error { return errors.Join(c.Reader.Close(), c.file.Clos
 
 type arriving struct {
 	n    *providers
-	v    modproxy.ModuleVersion
+	v    modproxy.Ref
 	file *spool.File
 	done chan struct{}
 	err  error
@@ -268,7 +268,7 @@ func (f *providerFixture) restart(t *testing.T) {
 
 // read reads the zip archive of a version for linux as a client does that may follow it.
 func (f *providerFixture) read(ctx context.Context, version string) ([]byte, error) {
-	p, err := f.Package(modproxy.WithArrival(ctx), toy.At(version).OfPlatform(linux))
+	p, err := f.Package(modproxy.WithArrival(ctx), toy.At(version).ForPlatform(linux))
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (f *providerFixture) read(ctx context.Context, version string) ([]byte, err
 
 func (f *providerFixture) fetch(t *testing.T, version string, platforms ...modproxy.Platform) {
 	t.Helper()
-	for _, v := range append([]modproxy.ModuleVersion{toy.At(version)}, ofPlatforms(version, platforms)...) {
+	for _, v := range append([]modproxy.Ref{toy.At(version)}, ofPlatforms(version, platforms)...) {
 		p, err := f.Package(t.Context(), v)
 		if err != nil {
 			t.Fatal(err)
@@ -290,9 +290,9 @@ func (f *providerFixture) fetch(t *testing.T, version string, platforms ...modpr
 	}
 }
 
-func ofPlatforms(version string, platforms []modproxy.Platform) (list []modproxy.ModuleVersion) {
+func ofPlatforms(version string, platforms []modproxy.Platform) (list []modproxy.Ref) {
 	for _, p := range platforms {
-		list = append(list, toy.At(version).OfPlatform(p))
+		list = append(list, toy.At(version).ForPlatform(p))
 	}
 	return list
 }

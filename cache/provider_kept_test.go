@@ -72,7 +72,7 @@ func TestLedgerBehindOfProvider(t *testing.T) {
 		f.restart(t)
 		f.Next = nil
 		f.fetch(t, "1.0.0", linux)
-		for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
+		for _, v := range []modproxy.Ref{toy.At("1.0.0"), toy.At("1.0.0").ForPlatform(linux)} {
 			was, errWas := before.Lookup(t.Context(), v)
 			is, err := f.next.ledger.Lookup(t.Context(), v)
 			if errors.Join(err, errWas) != nil || is.Facts != was.Facts || is.Sum != was.Sum || is.Facts == (modproxy.Facts{}) {
@@ -280,7 +280,7 @@ func TestReleaseOutlivesItsPackages(t *testing.T) {
 		},
 		"fetched": func(t *testing.T, f *providerFixture) {
 			time.Sleep(time.Hour)
-			p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").OfPlatform(linux))
+			p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").ForPlatform(linux))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -338,14 +338,14 @@ func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
 				if got, err := f.read(t.Context(), "1.0.0"); err != nil || !bytes.Equal(got, f.next.content) {
 					t.Errorf("%d bytes, %v", len(got), err)
 				}
-				f.Forget(modproxy.ModuleVersion{})
+				f.Forget(modproxy.Ref{})
 				equal(t, "asked for the release", f.next.asked("release"), c.asked)
 				f.Next = nil
 				f.fetch(t, "1.0.0", linux)
 				if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 1}); err != nil {
 					t.Error(err)
 				}
-				f.Forget(modproxy.ModuleVersion{})
+				f.Forget(modproxy.Ref{})
 				if has, err := f.Has(t.Context(), toy.At("1.0.0")); has || err != nil {
 					t.Errorf("it is held for ever: %t, %v", has, err)
 				}
@@ -378,7 +378,7 @@ func TestReleaseIsAccepted(t *testing.T) {
 		}
 		f.Forget(toy.At("1.0.0"))
 		for platform, want := range map[modproxy.Platform]error{linux: modproxy.ErrUnavailable, darwin: nil} {
-			p, err := f.Package(t.Context(), toy.At("1.0.0").OfPlatform(platform))
+			p, err := f.Package(t.Context(), toy.At("1.0.0").ForPlatform(platform))
 			if err == nil {
 				p.Close()
 			}

@@ -37,7 +37,7 @@ func TestFollow(t *testing.T) {
 							}
 						})
 					}
-					p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").OfPlatform(linux))
+					p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").ForPlatform(linux))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -112,7 +112,7 @@ func (f *providerFixture) get(t *testing.T, method, ranged string) *httptest.Res
 	if ranged != "" {
 		request.Header.Set("Range", ranged)
 	}
-	p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").OfPlatform(linux))
+	p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").ForPlatform(linux))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestLocationOfProvider(t *testing.T) {
 		f.inMemory(t)
 		start := time.Now()
 		for range 3 {
-			if l, err := f.Location(t.Context(), toy.At("1.0.0").OfPlatform(linux)); err != nil || l.Kept {
+			if l, err := f.Location(t.Context(), toy.At("1.0.0").ForPlatform(linux)); err != nil || l.Kept {
 				t.Errorf("%v, %v", l, err)
 			}
 		}
@@ -187,7 +187,7 @@ func TestLocationOfProvider(t *testing.T) {
 		}
 		equal(t, "time", time.Since(start), 0)
 		time.Sleep(time.Minute)
-		for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)} {
+		for _, v := range []modproxy.Ref{toy.At("1.0.0"), toy.At("1.0.0").ForPlatform(linux)} {
 			if l, err := f.Location(t.Context(), v); err != nil || !l.Kept {
 				t.Errorf("%v: %v, %v", v, l, err)
 			}
@@ -207,7 +207,7 @@ func TestZipsHaveTheirOwnTurns(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				p, err := f.Package(t.Context(), toy.At(fmt.Sprintf("2.%d.0", i)).OfPlatform(linux))
+				p, err := f.Package(t.Context(), toy.At(fmt.Sprintf("2.%d.0", i)).ForPlatform(linux))
 				if err != nil {
 					t.Error(err)
 					return
@@ -222,7 +222,7 @@ func TestZipsHaveTheirOwnTurns(t *testing.T) {
 		equal(t, "zips asked for", f.next.asked("zip"), 6) // three quarters of eight: they have one publisher
 		all.Wait()
 		equal(t, "zips asked for", f.next.asked("zip"), 20)
-		if l, err := f.Location(t.Context(), toy.At("2.19.0").OfPlatform(linux)); err != nil || !l.Kept {
+		if l, err := f.Location(t.Context(), toy.At("2.19.0").ForPlatform(linux)); err != nil || !l.Kept {
 			t.Errorf("%v, %v", l, err)
 		}
 	})
@@ -295,17 +295,17 @@ func TestDiscardProvider(t *testing.T) {
 			return n
 		}
 		equal(t, "kept", count(), 5)
-		if list, err := f.Discard(t.Context(), toy.At("1.1.0").OfPlatform(linux)); err != nil || len(list) != 1 {
+		if list, err := f.Discard(t.Context(), toy.At("1.1.0").ForPlatform(linux)); err != nil || len(list) != 1 {
 			t.Errorf("%v, %v", list, err)
 		}
 		if list, err := f.Discard(t.Context(), toy.At("1.0.0")); err != nil || len(list) != 3 {
 			t.Errorf("%v, %v", list, err)
 		}
 		equal(t, "kept", count(), 1)
-		if _, err := f.Discard(t.Context(), toy.At("1.0.0").OfPlatform(linux)); fmt.Sprint(err) != toy.String()+" 1.0.0 for linux_amd64: no package of it is kept" {
+		if _, err := f.Discard(t.Context(), toy.At("1.0.0").ForPlatform(linux)); fmt.Sprint(err) != toy.String()+" 1.0.0 for linux_amd64: no package of it is kept" {
 			t.Error(err)
 		}
-		if l, err := f.Location(t.Context(), toy.At("1.0.0").OfPlatform(linux)); err != nil || l.Kept {
+		if l, err := f.Location(t.Context(), toy.At("1.0.0").ForPlatform(linux)); err != nil || l.Kept {
 			t.Errorf("%v, %v", l, err)
 		}
 	})

@@ -42,7 +42,7 @@ func (r *Registry) lacks(ctx context.Context, k key, p *Kept) bool {
 	if _, known := r.looked.Get(k); known {
 		return false
 	}
-	a, err := r.versions.read(ctx, keyOf(k.Module))
+	a, err := r.versions.read(ctx, keyOf(k.Address))
 	if err != nil || a == nil {
 		return false
 	}
@@ -63,11 +63,10 @@ func (r *Registry) lacks(ctx context.Context, k key, p *Kept) bool {
 // useRelease has the release that k is a package of used after it: a package without its release is of no use, and what was not
 // used for longest is evicted first.
 func (r *Registry) useRelease(ctx context.Context, k key) {
-	of, _, isZip := k.Platform()
-	if !isZip {
+	if !k.IsArchive() {
 		return
 	}
-	if p, err := r.record(ctx, key{of}); err == nil {
+	if p, err := r.record(ctx, key{k.Base()}); err == nil {
 		if body, err := r.Store.Open(ctx, p.Digest, p.Size); err == nil {
 			body.Close()
 		}
@@ -77,12 +76,11 @@ func (r *Registry) useRelease(ctx context.Context, k key) {
 // holdRelease has the release that k is a package of stay while k is fetched, until end is called. If k is kept by then, end
 // fetches the release when that is not: another process may have removed it, or nobody have asked for it.
 func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) {
-	of, _, isZip := k.Platform()
-	if !isZip {
+	if !k.IsArchive() {
 		return func(bool) {}
 	}
 	release := func() {}
-	if p, err := r.record(ctx, key{of}); err == nil {
+	if p, err := r.record(ctx, key{k.Base()}); err == nil {
 		if held, err := r.Store.Hold(ctx, p.Digest); err == nil {
 			release = held
 		}
@@ -92,7 +90,7 @@ func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) 
 		if !kept {
 			return
 		}
-		if call, err := r.packages.begin(ctx, key{of}); err == nil {
+		if call, err := r.packages.begin(ctx, key{k.Base()}); err == nil {
 			defer call.wait(ctx)()
 			select { // an error is told to who asks for it next, and to Observe
 			case <-call.done:

@@ -38,7 +38,7 @@ func TestSlowRefreshIsNotWaitedFor(t *testing.T) {
 		f := newFixture(t)
 		other, elsewhere := vpc, vpc
 		other.Name, elsewhere.Host = "other", "registry.example.org"
-		ask := func(what string, m modproxy.Module, stale bool, within time.Duration) {
+		ask := func(what string, m modproxy.Address, stale bool, within time.Duration) {
 			t.Helper()
 			asked := time.Now()
 			v, err := f.Versions(t.Context(), m)
@@ -48,7 +48,7 @@ func TestSlowRefreshIsNotWaitedFor(t *testing.T) {
 			equal(t, what+": stale", v.Stale, stale)
 			equal(t, what+": took", time.Since(asked), within)
 		}
-		for _, m := range []modproxy.Module{vpc, other, elsewhere} {
+		for _, m := range []modproxy.Address{vpc, other, elsewhere} {
 			ask("cold", m, false, 0)
 		}
 		time.Sleep(6 * time.Minute)

@@ -18,7 +18,7 @@ func (withoutGit) PackageAt(context.Context, modproxy.Record) (*modproxy.Package
 	return nil, modproxy.ErrInvalid
 }
 
-func (withoutGit) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+func (withoutGit) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
 func TestRegistry(t *testing.T) {
 	const host = "registry.example.com"

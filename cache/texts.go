@@ -27,7 +27,7 @@ const (
 )
 
 // Text returns the text of a document: see [Catalog] and [modproxy.Catalog].
-func (c *Catalog) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.texts, textKey{key{v}, id})
 }
@@ -58,7 +58,7 @@ type numbersKey struct {
 
 // ref has the block before the version, so that all versions of a block are listed together.
 func (k numbersKey) ref() store.Ref {
-	return store.Ref{Kind: NumbersKind, Key: blockPrefix(k.Host, k.block) + k.Namespace + "/" + k.Name + "/" + k.Version}
+	return store.Ref{Kind: NumbersKind, Key: blockPrefix(k.Host, k.block) + k.Namespace + "/" + k.Name + "/" + k.FullVersion()}
 }
 
 func blockPrefix(host string, block uint64) string {
@@ -93,7 +93,7 @@ func blocksOf(docs []modproxy.Doc) map[uint64][]run {
 }
 
 // remember keeps which documents a version has, so that they are found by their numbers alone.
-func (c *Catalog) remember(ctx context.Context, v modproxy.ModuleVersion, d *modproxy.Details) {
+func (c *Catalog) remember(ctx context.Context, v modproxy.Ref, d *modproxy.Details) {
 	for block, runs := range blocksOf(d.Docs) {
 		k := numbersKey{key{v}, block}
 		before, _ := c.numbers.read(ctx, k) // what cannot be read is put anew
@@ -110,7 +110,7 @@ func (c *Catalog) remember(ctx context.Context, v modproxy.ModuleVersion, d *mod
 }
 
 // Numbered returns the versions of providers of a registry that have a document with this ID, as far as their details are known.
-func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []modproxy.ModuleVersion, err error) {
+func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []modproxy.Ref, err error) {
 	c.once.Do(c.start)
 	n, ok := number(id)
 	if !ok {
@@ -136,7 +136,7 @@ func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []mod
 		k := numbersKey{key{modproxy.NewProvider(host, parts[0], parts[1]).At(parts[2])}, n / blockSize}
 		a, err := c.numbers.parse(k, rec)
 		if err == nil && slices.ContainsFunc(a.kept.value.Runs, func(r run) bool { return r[0] <= n && n <= r[1] }) {
-			versions = append(versions, k.ModuleVersion)
+			versions = append(versions, k.Ref)
 		}
 	}
 	return versions, nil

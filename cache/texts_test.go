@@ -24,7 +24,7 @@ func docs(ids ...int) (list []modproxy.Doc) {
 func TestNumbered(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy")
 	twin := modproxy.NewProvider("registry.example.com", "acme", "twin")
-	next := &says{saying: saying{docs: map[modproxy.ModuleVersion][]modproxy.Doc{
+	next := &says{saying: saying{docs: map[modproxy.Ref][]modproxy.Doc{
 		toy.At("1.0.0"):  docs(4094, 4095, 4096, 4097, 9000),
 		toy.At("1.1.0"):  docs(4099, 4098),
 		twin.At("2.0.0"): append(docs(4096), modproxy.Doc{ID: "resources/gate"}, modproxy.Doc{ID: "007"}),
@@ -74,7 +74,7 @@ func TestNumbered(t *testing.T) {
 		}
 	}
 	// A registry that gives too many versions documents around one number is not searched without end.
-	many := map[modproxy.ModuleVersion][]modproxy.Doc{}
+	many := map[modproxy.Ref][]modproxy.Doc{}
 	for i := range 1025 {
 		v := toy.At(fmt.Sprintf("3.0.%d", i))
 		many[v] = docs(1_000_000 + i)

@@ -50,7 +50,7 @@ func TestVersionsDocumentsHaveABound(t *testing.T) {
 }
 
 // document returns the record of a versions document.
-func (f *fixture) document(t *testing.T, m modproxy.Module) (store.Record, error) {
+func (f *fixture) document(t *testing.T, m modproxy.Address) (store.Record, error) {
 	name := m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 	return f.storage.Records().Get(t.Context(), store.Ref{Kind: cache.VersionsKind, Key: name})
 }

@@ -41,7 +41,7 @@ var errCrowded = errors.New("too many packages are being fetched or wait for a t
 // Turn waits for a turn to fetch a package of m, for a fetch that is not for the cache: Fetches bounds all of them. The fetch uses
 // held, whose turn is lent while nothing comes, and which ends when hardly anything does while others wait. give gives the turn
 // back. Its error is that ctx ended, or a [modproxy.RetryLater] when too many wait.
-func (r *Registry) Turn(ctx context.Context, m modproxy.Module) (held context.Context, give func(), err error) {
+func (r *Registry) Turn(ctx context.Context, m modproxy.Address) (held context.Context, give func(), err error) {
 	r.once.Do(r.start)
 	turn, err := r.turns.take(ctx, keyOf(m).publisher())
 	if err != nil {

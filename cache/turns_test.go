@@ -23,7 +23,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 		f.next.change(func(n *next) { n.delay = time.Hour })
 		var stalled sync.WaitGroup
 		for i := range 1100 {
-			m := modproxy.Module{Host: vpc.Host, Namespace: "stalls", Name: fmt.Sprintf("m%d", i), System: "aws"}
+			m := modproxy.Address{Host: vpc.Host, Namespace: "stalls", Name: fmt.Sprintf("m%d", i), System: "aws"}
 			stalled.Go(func() { f.Package(t.Context(), m.At("1.0.0")) })
 		}
 		synctest.Wait()
@@ -34,7 +34,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 			t.Errorf("a package of another publisher took %v", took)
 		}
 		var later *modproxy.RetryLater
-		m := modproxy.Module{Host: vpc.Host, Namespace: "stalls", Name: "one-more", System: "aws"}
+		m := modproxy.Address{Host: vpc.Host, Namespace: "stalls", Name: "one-more", System: "aws"}
 		if _, err := f.Package(t.Context(), m.At("1.0.0")); !errors.As(err, &later) {
 			t.Errorf("one more of the publisher: %v", err)
 		}
@@ -47,7 +47,7 @@ func TestOnePublisherDoesNotTakeAllTurns(t *testing.T) {
 func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		drip := func(ctx context.Context, _ modproxy.ModuleVersion) error {
+		drip := func(ctx context.Context, _ modproxy.Ref) error {
 			meter := modproxy.MeterOf(ctx)
 			defer meter.Begin()()
 			for range 14 * 60 {
@@ -64,7 +64,7 @@ func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 		var dripping sync.WaitGroup
 		failed := make(chan error, 8)
 		for i := range 8 {
-			m := modproxy.Module{Host: vpc.Host, Namespace: fmt.Sprintf("drips%d", i), Name: "m", System: "aws"}
+			m := modproxy.Address{Host: vpc.Host, Namespace: fmt.Sprintf("drips%d", i), Name: "m", System: "aws"}
 			dripping.Go(func() {
 				_, err := f.Package(t.Context(), m.At("1.0.0"))
 				failed <- err
@@ -89,7 +89,7 @@ func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 }
 
 // hang waits for bytes that never come of the modules dead….
-func hang(ctx context.Context, v modproxy.ModuleVersion) error {
+func hang(ctx context.Context, v modproxy.Ref) error {
 	if !strings.HasPrefix(v.Name, "dead") {
 		return nil
 	}
@@ -110,7 +110,7 @@ func TestClientsLeaveWhatDoesNotCome(t *testing.T) {
 			clients.Go(func() {
 				ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
 				defer leave()
-				m := modproxy.Module{Host: vpc.Host, Namespace: vpc.Namespace, Name: fmt.Sprint("dead", i), System: "aws"}
+				m := modproxy.Address{Host: vpc.Host, Namespace: vpc.Namespace, Name: fmt.Sprint("dead", i), System: "aws"}
 				if p, err := f.Package(ctx, m.At("1.0.0")); err == nil {
 					p.Close()
 					t.Errorf("%v came", m)
@@ -161,7 +161,7 @@ func TestWhatComesIsFetched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.next.change(func(n *next) {
-			n.receive = func(ctx context.Context, _ modproxy.ModuleVersion) error {
+			n.receive = func(ctx context.Context, _ modproxy.Ref) error {
 				meter := modproxy.MeterOf(ctx)
 				defer meter.Begin()()
 				for range 20 {
@@ -186,7 +186,7 @@ func TestWhatComesIsFetched(t *testing.T) {
 // forbids is a gate that refuses everything once it is closed.
 type forbids struct{ closed atomic.Bool }
 
-func (g *forbids) CheckFetch(_ context.Context, v modproxy.ModuleVersion) error {
+func (g *forbids) CheckFetch(_ context.Context, v modproxy.Ref) error {
 	if g.closed.Load() {
 		return fmt.Errorf("%w: blocked meanwhile", modproxy.ErrDenied)
 	}

@@ -25,7 +25,7 @@ import (
 //
 // Errors: those of Next; [modproxy.RetryLater] when Next takes longer than three seconds or than ctx;
 // [modproxy.NotKept] when offline and no package is kept.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
 	get := r.versions.get
@@ -41,7 +41,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 
 // Known lists the versions of m that are known without asking Next: those of the kept document, whatever its age, else
 // those whose packages are kept. Its error is [fs.ErrNotExist] when nothing is kept.
-func (r *Registry) Known(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Known(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
 	a, err := r.versions.read(ctx, k)
@@ -72,7 +72,7 @@ type listing struct {
 	unlisted map[string]time.Time
 }
 
-func noListing(m modproxy.Module) *listing { return &listing{Versions: modproxy.NoVersions(m)} }
+func noListing(m modproxy.Address) *listing { return &listing{Versions: modproxy.NoVersions(m)} }
 
 func (l *listing) size() int64 {
 	const each = 160 // a Listed with its Version
@@ -106,13 +106,13 @@ type listings struct{ *Registry }
 // ask implements source. Versions whose packages are kept stay listed, and versions that the ledger can have fetched again.
 func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
 	asked := time.Now()
-	v, err := r.Next.Versions(ctx, k.Module)
+	v, err := r.Next.Versions(ctx, k.Address)
 	r.observe(k.event(VersionsAsked, time.Since(asked), err))
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
 	if before == nil {
-		before = noListing(k.Module)
+		before = noListing(k.Address)
 	}
 	listed := map[string]bool{} // the records of these need not be read
 	if v != nil {
@@ -120,10 +120,10 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 			listed[entry.Version.String()] = true
 		}
 	}
-	known, errKept := r.recorded(ctx, k.Module, listed) // of a provider with all platforms
+	known, errKept := r.recorded(ctx, k.Address, listed) // of a provider with all platforms
 	if errKept == nil {
 		var kept []*holding
-		kept, errKept = r.holdings(ctx, k.Module, false, listed)
+		kept, errKept = r.holdings(ctx, k.Address, false, listed)
 		known = append(known, kept...)
 	}
 	if errKept != nil && v == nil { // whether there are any is not known
@@ -138,12 +138,12 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 	}
 	for version := range l.unlisted {
 		if _, was := before.unlisted[version]; !was {
-			r.observe(key{k.Module.At(version)}.event(VersionDropped, 0, nil))
+			r.observe(key{k.Address.At(version)}.event(VersionDropped, 0, nil))
 		}
 	}
 	for version := range before.unlisted {
 		if _, is := l.unlisted[version]; !is && l.lists(version) {
-			r.observe(key{k.Module.At(version)}.event(VersionListed, 0, nil))
+			r.observe(key{k.Address.At(version)}.event(VersionListed, 0, nil))
 		}
 	}
 	return l, nil
@@ -152,7 +152,7 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 // learn implements source: what is listed is not absent.
 func (r listings) learn(k key, l *listing) {
 	for _, entry := range l.List {
-		r.missing.Drop(key{k.Module.At(entry.Version.String())})
+		r.missing.Drop(key{k.Address.At(entry.Version.String())})
 	}
 }
 
@@ -182,14 +182,14 @@ func (r listings) offline(ctx context.Context, k key) (*listing, error) {
 // offer makes the answer of offline.
 func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 	remember := r.offered.Begin(k)
-	before := noListing(k.Module)
+	before := noListing(k.Address)
 	switch a, err := r.versions.read(ctx, k); {
 	case err != nil:
 		return nil, err
 	case a != nil:
 		before = a.kept
 	}
-	kept, err := r.holdings(ctx, k.Module, true, nil)
+	kept, err := r.holdings(ctx, k.Address, true, nil)
 	if err != nil {
 		return nil, settleIn(ctx, err)
 	}
@@ -202,7 +202,7 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 		}
 	}
 	if len(more) == 0 {
-		return nil, &modproxy.NotKept{ModuleVersion: k.ModuleVersion}
+		return nil, &modproxy.NotKept{Ref: k.Ref}
 	}
 	var listed *modproxy.Versions
 	if k.IsProvider() {
@@ -214,7 +214,7 @@ func (r listings) offer(ctx context.Context, k key) (*listing, error) {
 		})
 	}
 	if err == nil && listed == nil {
-		listed = modproxy.NoVersions(k.Module)
+		listed = modproxy.NoVersions(k.Address)
 	}
 	v := listed
 	if err == nil {
@@ -238,7 +238,7 @@ func (r listings) merge(
 ) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	if got == nil {
-		l.Versions = modproxy.NoVersions(k.Module)
+		l.Versions = modproxy.NoVersions(k.Address)
 	}
 	listed := map[string]bool{}
 	for _, entry := range l.List {
@@ -282,14 +282,13 @@ type holding struct {
 
 // recorded returns the versions of m that the ledger knows with their source, from which they can be fetched again; but not
 // those that were not found there of late, and not those to skip.
-func (r listings) recorded(ctx context.Context, m modproxy.Module, skip map[string]bool) (list []*holding, err error) {
+func (r listings) recorded(ctx context.Context, m modproxy.Address, skip map[string]bool) (list []*holding, err error) {
 	for rec, err := range r.Ledger.Of(ctx, m) {
 		if err != nil {
 			return list, err
 		}
-		_, what := rec.Origin()
-		_, gone := r.gone.Get(key{rec.ModuleVersion})
-		if what != "" || gone || rec.Source.URL == "" || skip[rec.Version] {
+		_, gone := r.gone.Get(key{rec.Ref})
+		if !rec.IsListed() || gone || rec.Source.URL == "" || skip[rec.Version] {
 			continue
 		}
 		h := &holding{version: rec.Version}
@@ -308,11 +307,11 @@ func (r listings) recorded(ctx context.Context, m modproxy.Module, skip map[stri
 // holdings returns the versions of m whose packages are kept and count; of a provider those whose release is, with the package
 // for a platform. Unless it looks close, the records of the latter are enough. It does not look at versions to skip. Beside an
 // error it returns what it has found.
-func (r listings) holdings(ctx context.Context, m modproxy.Module, close bool, skip map[string]bool) (list []*holding, err error) {
+func (r listings) holdings(ctx context.Context, m modproxy.Address, close bool, skip map[string]bool) (list []*holding, err error) {
 	of := map[string]*holding{}
 	for p, err := range r.all(ctx, m) {
-		release, platform, isZip := p.ModuleVersion.Platform()
-		if skip[release.Version] || isZip && of[release.Version] == nil { // a release comes before what was made of it
+		platform, isZip := p.Platform()
+		if !isZip && !p.IsListed() || skip[p.Version] || isZip && of[p.Version] == nil { // a release comes before its archives
 			continue
 		}
 		if close || !isZip || err != nil {
@@ -326,7 +325,7 @@ func (r listings) holdings(ctx context.Context, m modproxy.Module, close bool, s
 		case err != nil:
 			return list, err
 		case isZip:
-			h := of[release.Version]
+			h := of[p.Version]
 			h.platforms = append(h.platforms, platform)
 		default:
 			of[p.Version] = &holding{version: p.Version}
@@ -342,9 +341,6 @@ func (r listings) holdings(ctx context.Context, m modproxy.Module, close bool, s
 // entry returns an entry with what is known of h, and whether its version is one that clients may ask for.
 func (h *holding) entry() (modproxy.Listed, bool) {
 	v, err := modproxy.ParseVersion(h.version)
-	if _, made := (modproxy.Module{}).At(h.version).Origin(); made != "" {
-		return modproxy.Listed{}, false
-	}
 	entry, _ := json.Marshal(modproxy.Release{Version: h.version, Platforms: h.platforms}) // strings do not fail
 	return modproxy.Listed{Version: v, Spelling: h.version, Entry: entry}, err == nil
 }
@@ -353,13 +349,13 @@ func (h *holding) entry() (modproxy.Listed, bool) {
 // asking it. It implements [store.Store.Last].
 func (r *Registry) Withdrawn(ctx context.Context, ref store.Ref) bool {
 	v, _ := VersionOf(ref)
-	if of, _, isZip := v.Platform(); isZip {
-		v = of
+	if v.IsArchive() {
+		v = v.Base()
 	}
-	if _, made := v.Origin(); v.Version == "" || made != "" {
+	if v.Version == "" || !v.IsListed() {
 		return false
 	}
-	rec, err := r.Store.Records.Get(ctx, keyOf(v.Module).ref())
+	rec, err := r.Store.Records.Get(ctx, keyOf(v.Address).ref())
 	if err != nil {
 		return false
 	}
@@ -399,7 +395,7 @@ func (listings) decode(k key, text []byte) (*listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := modproxy.RestoreVersions(k.Module, plain, document)
+	v, err := modproxy.RestoreVersions(k.Address, plain, document)
 	if err != nil {
 		return nil, err
 	}
@@ -420,7 +416,7 @@ type Refreshed struct {
 // Refresh asks Next for the versions of m now. What [Registry.Forget] forgets of m is forgotten.
 //
 // Errors: those of Next; [modproxy.RetryLater] when it takes longer than ctx; [modproxy.ErrUnavailable] when offline.
-func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, error) {
+func (r *Registry) Refresh(ctx context.Context, m modproxy.Address) (Refreshed, error) {
 	r.once.Do(r.start)
 	k := keyOf(m)
 	if r.Next == nil {
@@ -434,7 +430,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Module) (Refreshed, e
 	if a != nil {
 		before = a.kept.offered()
 	}
-	r.Forget(k.ModuleVersion)
+	r.Forget(k.Ref)
 	r.versions.held.Drop(k)
 	l, err := r.versions.askAnew(ctx, k, a)
 	if err != nil {

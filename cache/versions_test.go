@@ -232,7 +232,7 @@ func TestVersionsOffline(t *testing.T) {
 		f.putDocument(t, given, []byte(`{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"2.0.0"},{"version":"v1.0.0","root":{}},{"version":"1.1.0"}]}]}`))
 		f.offline(t)
 		var none *modproxy.NotKept
-		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) || none.ModuleVersion != vpc.At("") {
+		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) || none.Ref != vpc.At("") {
 			t.Errorf("listed, and none is kept: %v", err)
 		}
 		f.restart(t)

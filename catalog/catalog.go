@@ -38,12 +38,12 @@ type Catalog struct {
 
 	once       sync.Once
 	answers    memory.Cache[question, answer]
-	silent     memory.Cache[modproxy.ModuleVersion, struct{}] // of which Next has just said nothing
+	silent     memory.Cache[modproxy.Ref, struct{}] // of which Next has just said nothing
 	parts      memory.Cache[partsKey, *modproxy.Details]
 	completed  memory.Cache[completedKey, *modproxy.Details]
 	siblings   memory.Cache[siblingsKey, siblings]
 	histories  memory.Cache[historyKey, *modproxy.History]
-	counts     memory.Cache[modproxy.Module, *modproxy.Downloads]
+	counts     memory.Cache[modproxy.Address, *modproxy.Downloads]
 	describing singleflight.Group
 	turns      chan struct{} // an element for each package that is being described
 	index      index
@@ -53,38 +53,38 @@ var _ modproxy.Catalog = (*Catalog)(nil)
 
 // Lister lists versions, see [modproxy.Registry].
 type Lister interface {
-	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+	Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 }
 
 // Packages are those that are kept. Nothing is fetched.
 type Packages interface {
 	// Held returns a package without its bytes. Its error is [fs.ErrNotExist] when it is not kept.
-	Held(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
+	Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
 	// OpenHeld opens what Held returns. The caller closes it.
-	OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error)
+	OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
 	// Modules yields the modules of which one is kept, each once, sorted by their addresses.
-	Modules(ctx context.Context) iter.Seq2[modproxy.Module, error]
+	Modules(ctx context.Context) iter.Seq2[modproxy.Address, error]
 }
 
 // Ledger knows where versions came from. Its error is [fs.ErrNotExist] for a version without a record.
 type Ledger interface {
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
 // Sights knows since when versions are listed, and asks nobody.
 type Sights interface {
-	Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+	Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
 }
 
 // Rules are those of the operators.
 type Rules interface {
 	// CheckListed returns an error if the client of ctx may not use a version of a module of which sight is what is known.
 	// Without a version, it does if every one is refused. It asks no registry. Its error is [modproxy.ErrDenied] for what is refused.
-	CheckListed(ctx context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error
+	CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.Sight) error
 	// CheckNamespace returns an error if the client of ctx may use no module of a namespace. Errors are those of CheckListed.
 	CheckNamespace(ctx context.Context, host, namespace string) error
 	// Deprecation returns what operators say of a version that should not be used any more, or nil.
-	Deprecation(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error)
+	Deprecation(ctx context.Context, v modproxy.Ref) (*modproxy.Deprecation, error)
 }
 
 // Reader reads packages.
@@ -119,9 +119,9 @@ func (c *Catalog) start() {
 // Details describes a version that is listed, as Next does, or by its kept package.
 //
 // Errors: those of Registry; those of Next when the package is not kept; [modproxy.RetryLater] while it is being read.
-func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	c.start()
-	list, err := c.Registry.Versions(ctx, v.Module)
+	list, err := c.Registry.Versions(ctx, v.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 	if known := c.answered(ctx, q, list); known != nil {
 		return known, nil
 	}
-	if !lists(list, v.Version) {
+	if !lists(list, v.FullVersion()) {
 		return nil, wrap("details", v, modproxy.ErrNotFound)
 	}
 	describe := c.described
@@ -145,7 +145,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpr
 
 // question is one for a version, of a client for which the rules of groups hold.
 type question struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	groups groups
 }
 
@@ -179,7 +179,7 @@ func (c *Catalog) answered(ctx context.Context, q question, list *modproxy.Versi
 	if known == nil || known.Listed != list.ETag {
 		return nil
 	}
-	deprecation, err := c.Rules.Deprecation(ctx, q.ModuleVersion)
+	deprecation, err := c.Rules.Deprecation(ctx, q.Ref)
 	if err != nil || *cmp.Or(deprecation, &modproxy.Deprecation{}) != a.deprecation {
 		return nil
 	}
@@ -188,9 +188,9 @@ func (c *Catalog) answered(ctx context.Context, q question, list *modproxy.Versi
 
 // described describes a version as Next does, or if that does not answer soon, by its kept package. Without one, Next is
 // waited for.
-func (c *Catalog) described(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *Catalog) described(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	if c.Next == nil {
-		return c.made(ctx, v, &modproxy.NotKept{ModuleVersion: v})
+		return c.made(ctx, v, &modproxy.NotKept{Ref: v})
 	}
 	if _, silent := c.silent.Get(v); silent {
 		if d, err := c.made(ctx, v, fs.ErrNotExist); !notExist(err) {
@@ -239,7 +239,7 @@ type completedKey struct {
 
 // complete returns d, which answers q, with what its registry does not know, or does not say.
 func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question, list *modproxy.Versions) (*modproxy.Details, error) {
-	v := q.ModuleVersion
+	v := q.Ref
 	deprecation, err := c.Rules.Deprecation(ctx, v)
 	if err != nil {
 		return nil, wrap("details", v, err)
@@ -273,7 +273,7 @@ func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question,
 // addRecorded sets what was recorded of d and is not in it.
 func (c *Catalog) addRecorded(ctx context.Context, d *modproxy.Details, list *modproxy.Versions) error {
 	if d.Source == "" || d.Published.IsZero() {
-		published, source, err := c.seen(ctx, d.ModuleVersion, list)
+		published, source, err := c.seen(ctx, d.Ref, list)
 		if err != nil {
 			return err
 		}
@@ -282,14 +282,14 @@ func (c *Catalog) addRecorded(ctx context.Context, d *modproxy.Details, list *mo
 		}
 		d.Source = cmp.Or(d.Source, source)
 	}
-	total, err := c.total(ctx, d.Module, d.Downloads)
+	total, err := c.total(ctx, d.Address, d.Downloads)
 	d.Downloads = total
 	return err
 }
 
 // seen returns since when a version is listed, and where its repository is, as far as that was recorded. The time is never
 // zero.
-func (c *Catalog) seen(ctx context.Context, v modproxy.ModuleVersion, list *modproxy.Versions) (at time.Time, source string, err error) {
+func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versions) (at time.Time, source string, err error) {
 	rec, err := c.Ledger.Lookup(ctx, v)
 	if err != nil && !notExist(err) {
 		return at, "", err
@@ -297,7 +297,7 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.ModuleVersion, list *modp
 	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // whose releases are elsewhere than its repository
 		source = rec.Source.URL
 	}
-	sight, err := c.Sights.Recorded(ctx, v.Module)
+	sight, err := c.Sights.Recorded(ctx, v.Address)
 	if err != nil {
 		return at, "", err
 	}
@@ -320,9 +320,9 @@ func listedSince(sight modproxy.Sight, version string, others ...time.Time) time
 }
 
 // wrap adds the question to err, unless a layer below has.
-func wrap(op string, v modproxy.ModuleVersion, err error) error {
+func wrap(op string, v modproxy.Ref, err error) error {
 	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

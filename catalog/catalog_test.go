@@ -21,22 +21,22 @@ import (
 )
 
 var (
-	network = modproxy.Module{Host: "registry.example.com", Namespace: "Acme", Name: "network", System: "aws"}
+	network = modproxy.Address{Host: "registry.example.com", Namespace: "Acme", Name: "network", System: "aws"}
 	met     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
 // site is all that a Catalog knows, and a registry that says something, each in the way that a test wants.
 type site struct {
-	versions map[modproxy.Module][]string
-	refused  map[modproxy.ModuleVersion]bool
-	held     map[modproxy.ModuleVersion]bool
-	sources  map[modproxy.ModuleVersion]string
+	versions map[modproxy.Address][]string
+	refused  map[modproxy.Ref]bool
+	held     map[modproxy.Ref]bool
+	sources  map[modproxy.Ref]string
 
 	late      time.Duration // of what the registry says
 	err       error         // instead of what it says
 	said      *modproxy.Details
-	each      func(modproxy.ModuleVersion) (*modproxy.Details, error) // in the place of said
-	undated   error                                                   // of a registry that has no history
+	each      func(modproxy.Ref) (*modproxy.Details, error) // in the place of said
+	undated   error                                         // of a registry that has no history
 	page      *modproxy.Page
 	bad       error         // of reading a package
 	reading   time.Duration // how long that takes
@@ -53,7 +53,7 @@ func newCatalog(s *site) *catalog.Catalog {
 
 type lister struct{ *site }
 
-func (s lister) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (s lister) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	var entries []string
 	for _, v := range s.versions[m] {
 		if !s.refused[m.At(v)] {
@@ -73,25 +73,25 @@ func (s *site) says(ctx context.Context) error {
 	}
 }
 
-func (s *site) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (s *site) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	if s.each != nil {
 		return s.each(v)
 	}
 	return s.said, s.says(ctx)
 }
 
-func (s *site) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (s *site) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	if s.undated != nil {
 		return nil, s.undated
 	}
 	return &modproxy.History{Module: m, Versions: []modproxy.DatedVersion{{Version: "9.9.9"}, {Version: "1.0.0", Published: met.Add(-time.Hour)}}}, s.says(ctx)
 }
 
-func (s *site) Downloads(ctx context.Context, _ modproxy.Module) (*modproxy.Downloads, error) {
+func (s *site) Downloads(ctx context.Context, _ modproxy.Address) (*modproxy.Downloads, error) {
 	return &modproxy.Downloads{Total: 3}, s.says(ctx)
 }
 
-func (s *site) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (s *site) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	return &modproxy.Text{Content: id + " of " + v.Version}, s.says(ctx)
 }
 
@@ -99,14 +99,14 @@ func (s *site) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, erro
 	return s.page, s.says(ctx)
 }
 
-func (s *site) Held(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (s *site) Held(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if !s.held[v] {
 		return nil, fs.ErrNotExist
 	}
 	return &modproxy.Package{ReadSeekCloser: empty{strings.NewReader("")}}, nil
 }
 
-func (s *site) OpenHeld(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (s *site) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return s.Held(ctx, v)
 }
 
@@ -114,13 +114,13 @@ type empty struct{ *strings.Reader }
 
 func (empty) Close() error { return nil }
 
-func (s *site) Modules(context.Context) iter.Seq2[modproxy.Module, error] {
+func (s *site) Modules(context.Context) iter.Seq2[modproxy.Address, error] {
 	s.mu.Lock()
 	s.listed++
 	s.mu.Unlock()
-	return func(yield func(modproxy.Module, error) bool) {
-		byAddress := func(a, b modproxy.Module) int { return strings.Compare(a.String(), b.String()) }
-		for _, m := range slices.SortedFunc(func(each func(modproxy.Module) bool) {
+	return func(yield func(modproxy.Address, error) bool) {
+		byAddress := func(a, b modproxy.Address) int { return strings.Compare(a.String(), b.String()) }
+		for _, m := range slices.SortedFunc(func(each func(modproxy.Address) bool) {
 			for m := range s.versions {
 				if !each(m) {
 					return
@@ -134,20 +134,20 @@ func (s *site) Modules(context.Context) iter.Seq2[modproxy.Module, error] {
 	}
 }
 
-func (s *site) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+func (s *site) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if source, ok := s.sources[v]; ok {
-		return modproxy.Record{ModuleVersion: v, Source: modproxy.Source{URL: source}, Time: met}, nil
+		return modproxy.Record{Ref: v, Source: modproxy.Source{URL: source}, Time: met}, nil
 	}
 	return modproxy.Record{}, fs.ErrNotExist
 }
 
-func (s *site) Recorded(context.Context, modproxy.Module) (modproxy.Sight, error) {
+func (s *site) Recorded(context.Context, modproxy.Address) (modproxy.Sight, error) {
 	return modproxy.Sight{Met: met, Versions: map[string]modproxy.VersionSight{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
 }
 
 func (s *site) CheckNamespace(context.Context, string, string) error { return nil }
 
-func (s *site) CheckListed(_ context.Context, v modproxy.ModuleVersion, sight modproxy.Sight) error {
+func (s *site) CheckListed(_ context.Context, v modproxy.Ref, sight modproxy.Sight) error {
 	s.mu.Lock()
 	s.sights = append(s.sights, sight)
 	s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *site) CheckListed(_ context.Context, v modproxy.ModuleVersion, sight mo
 	return nil
 }
 
-func (s *site) Deprecation(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Deprecation, error) {
+func (s *site) Deprecation(_ context.Context, v modproxy.Ref) (*modproxy.Deprecation, error) {
 	if v.Version == "1.1.0" {
 		return &modproxy.Deprecation{Reason: "use 1.0"}, nil
 	}
@@ -174,8 +174,8 @@ func (s *site) Describe(_ context.Context, _ *modproxy.Package, d *modproxy.Deta
 }
 
 func (s *site) with(versions ...string) *site {
-	s.versions = map[modproxy.Module][]string{network: versions}
-	s.held = map[modproxy.ModuleVersion]bool{network.At("1.0.0"): true}
+	s.versions = map[modproxy.Address][]string{network: versions}
+	s.held = map[modproxy.Ref]bool{network.At("1.0.0"): true}
 	return s
 }
 
@@ -187,7 +187,7 @@ func sameAs(d, said *modproxy.Details) bool {
 }
 
 func TestDetailsFirstOfTheRegistry(t *testing.T) {
-	said := &modproxy.Details{Summary: modproxy.Summary{ModuleVersion: network.At("1.0.0"), Source: "https://example.com", Published: met.AddDate(-1, 0, 0)}}
+	said := &modproxy.Details{Summary: modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: met.AddDate(-1, 0, 0)}}
 	s := (&site{said: said}).with("1.0.0", "1.1.0")
 	c := newCatalog(s)
 	d, err := c.Details(t.Context(), network.At("1.0.0"))
@@ -202,7 +202,7 @@ func TestDetailsFirstOfTheRegistry(t *testing.T) {
 			t.Error(absent, err)
 		}
 	}
-	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.0.0"): true}
+	s.refused = map[modproxy.Ref]bool{network.At("1.0.0"): true}
 	if _, err := c.Details(t.Context(), network.At("1.0.0")); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Error(err)
 	}
@@ -217,7 +217,7 @@ func TestDetailsFirstOfTheRegistry(t *testing.T) {
 
 func TestDetailsOfWhatIsKept(t *testing.T) {
 	for name, err := range map[string]error{"absent": modproxy.ErrNotFound, "down": modproxy.ErrUnavailable, "closed": modproxy.ErrDenied} {
-		s := (&site{err: err, sources: map[modproxy.ModuleVersion]string{network.At("1.0.0"): "https://git.example.com/a"}}).with("1.0.0", "1.1.0")
+		s := (&site{err: err, sources: map[modproxy.Ref]string{network.At("1.0.0"): "https://git.example.com/a"}}).with("1.0.0", "1.1.0")
 		c := newCatalog(s)
 		d, errKept := c.Details(t.Context(), network.At("1.0.0"))
 		if errKept != nil || d.Root.Readme != "kept" || d.Source != "https://git.example.com/a" || !d.Published.Equal(met) || !d.Hit {
@@ -244,7 +244,7 @@ func TestDetailsOfWhatIsKept(t *testing.T) {
 // What was just answered is not made again, unless other versions are listed, or operators say something else.
 func TestDetailsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said := &modproxy.Details{Summary: modproxy.Summary{ModuleVersion: network.At("1.1.0")}, Answered: modproxy.Answered{Hit: true}}
+		said := &modproxy.Details{Summary: modproxy.Summary{Ref: network.At("1.1.0")}, Answered: modproxy.Answered{Hit: true}}
 		s := (&site{said: said}).with("1.0.0", "1.1.0")
 		c := newCatalog(s)
 		details := func() *modproxy.Details {
@@ -261,7 +261,7 @@ func TestDetailsAgain(t *testing.T) {
 		if details() != first {
 			t.Error("it is looked for anew")
 		}
-		s.refused = map[modproxy.ModuleVersion]bool{network.At("1.0.0"): true}
+		s.refused = map[modproxy.Ref]bool{network.At("1.0.0"): true}
 		second := details()
 		if second == first || second.Listed == first.Listed || second.Description != "another" {
 			t.Error("other versions are listed, and it is the same")
@@ -340,13 +340,13 @@ func testHistoryOfDescriptions(t *testing.T) {
 	s := (&site{}).with(many...)
 	s.undated = modproxy.ErrNotFound
 	var asked atomic.Int64
-	s.each = func(v modproxy.ModuleVersion) (*modproxy.Details, error) {
+	s.each = func(v modproxy.Ref) (*modproxy.Details, error) {
 		asked.Add(1)
 		if v.Version == "1.18.0" {
 			return nil, modproxy.ErrNotFound
 		}
 		d := &modproxy.Details{Summary: modproxy.Summary{
-			ModuleVersion: v, Owner: "acme", Source: "https://git.example.com/acme/network", Verified: true, Downloads: 7, Tag: "v" + v.Version,
+			Ref: v, Owner: "acme", Source: "https://git.example.com/acme/network", Verified: true, Downloads: 7, Tag: "v" + v.Version,
 			Published: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
 		}}
 		return d, nil
@@ -369,7 +369,7 @@ func testHistoryOfDescriptions(t *testing.T) {
 	if n := asked.Load(); n != 17 {
 		t.Errorf("%d questions for 16 versions and the latest", n)
 	}
-	s.each = func(modproxy.ModuleVersion) (*modproxy.Details, error) {
+	s.each = func(modproxy.Ref) (*modproxy.Details, error) {
 		asked.Add(1)
 		return nil, modproxy.ErrNotFound
 	}
@@ -393,7 +393,7 @@ func TestHistory(t *testing.T) {
 		t.Error(got)
 	}
 	s.err = modproxy.ErrUnavailable
-	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.1.0"): true}
+	s.refused = map[modproxy.Ref]bool{network.At("1.1.0"): true}
 	h, err = newCatalog(s).History(t.Context(), network)
 	if err != nil || len(h.Versions) != 2 || !h.Versions[0].Published.Equal(met) || !h.Hit {
 		t.Error(h, err)

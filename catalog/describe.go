@@ -20,7 +20,7 @@ const (
 
 // partsKey names what a package says of itself.
 type partsKey struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	digest modproxy.Digest
 	subdir string
 }
@@ -28,7 +28,7 @@ type partsKey struct {
 func notExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // made describes a version by its kept package. otherwise is the error if that is not kept.
-func (c *Catalog) made(ctx context.Context, v modproxy.ModuleVersion, otherwise error) (*modproxy.Details, error) {
+func (c *Catalog) made(ctx context.Context, v modproxy.Ref, otherwise error) (*modproxy.Details, error) {
 	p, err := c.Packages.Held(ctx, v)
 	switch {
 	case notExist(err):
@@ -71,13 +71,13 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (_ *modproxy.Details
 	default:
 		return nil, later("many other packages are being read")
 	}
-	p, err := c.Packages.OpenHeld(ctx, k.ModuleVersion)
+	p, err := c.Packages.OpenHeld(ctx, k.Ref)
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
 	defer p.Close()
 	d := &modproxy.Details{
-		Summary:  modproxy.Summary{ModuleVersion: k.ModuleVersion},
+		Summary:  modproxy.Summary{Ref: k.Ref},
 		Root:     modproxy.Part{Name: k.Name},
 		Answered: modproxy.Answered{Time: time.Now(), Hit: true},
 	}

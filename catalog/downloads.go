@@ -10,7 +10,7 @@ import (
 // Counts are how often clients downloaded modules here.
 type Counts interface {
 	// Downloads returns what was counted of a module that may never have been downloaded.
-	Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error)
+	Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error)
 }
 
 const (
@@ -21,7 +21,7 @@ const (
 // Downloads counts the downloads of a module as Next does, or if that counts none, those that were counted here.
 //
 // Errors: those of Registry, and of Counts.
-func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	list, err := c.Registry.Versions(ctx, m)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (c *Catalog) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.D
 }
 
 // total returns said, how often a registry says that a module was downloaded, or if that is never, the total of counted.
-func (c *Catalog) total(ctx context.Context, m modproxy.Module, said int64) (int64, error) {
+func (c *Catalog) total(ctx context.Context, m modproxy.Address, said int64) (int64, error) {
 	if said > 0 {
 		return said, nil
 	}
@@ -52,7 +52,7 @@ func (c *Catalog) total(ctx context.Context, m modproxy.Module, said int64) (int
 }
 
 // counted returns what was counted of a module a minute ago at most.
-func (c *Catalog) counted(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (c *Catalog) counted(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	if c.Counts == nil {
 		return &modproxy.Downloads{}, nil
 	}

@@ -17,7 +17,7 @@ type counts struct {
 	err   error
 }
 
-func (c *counts) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads, error) {
+func (c *counts) Downloads(context.Context, modproxy.Address) (*modproxy.Downloads, error) {
 	c.asked++
 	return &modproxy.Downloads{Week: c.n, Total: c.n, Versions: map[string]int64{"1.0.0": c.n}, Answered: modproxy.Answered{Time: time.Now()}}, c.err
 }
@@ -72,7 +72,7 @@ func TestDownloadsCountedHere(t *testing.T) {
 }
 
 func TestDownloadsCountedByTheRegistry(t *testing.T) {
-	said := modproxy.Summary{ModuleVersion: network.At("1.0.0"), Source: "https://example.com", Published: met, Downloads: 9}
+	said := modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: met, Downloads: 9}
 	silent := said
 	silent.Downloads = 0
 	s := (&site{said: &modproxy.Details{Summary: said}, page: &modproxy.Page{Modules: []modproxy.Summary{said, silent}}}).with("1.0.0", "1.1.0")

@@ -13,7 +13,7 @@ import (
 // historyKey is the history of a registry, or nil, and the versions that a client may use.
 type historyKey struct {
 	of       *modproxy.History
-	module   modproxy.Module
+	module   modproxy.Address
 	versions string // the entity tag
 }
 
@@ -21,7 +21,7 @@ type historyKey struct {
 // were first listed, and how often they were downloaded here.
 //
 // Errors: those of Registry, and of the records.
-func (c *Catalog) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	c.start()
 	list, err := c.Registry.Versions(ctx, m)
 	if err != nil {
@@ -62,7 +62,7 @@ const maxOneByOne = 16
 
 // oneByOne returns the history that Next's descriptions of the newest versions in list make, as far as they come soon; nil if it does
 // not describe the latest. So both kinds of documents say the same of a version.
-func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Module, list *modproxy.Versions) *modproxy.History {
+func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Address, list *modproxy.Versions) *modproxy.History {
 	latest, ok := list.Latest()
 	if c.Next == nil || !ok {
 		return nil
@@ -104,7 +104,7 @@ func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Module, list *modprox
 
 // history returns what is said of the versions in list.
 func (c *Catalog) history(
-	ctx context.Context, m modproxy.Module, list *modproxy.Versions, said *modproxy.History,
+	ctx context.Context, m modproxy.Address, list *modproxy.Versions, said *modproxy.History,
 ) (*modproxy.History, error) {
 	sight, err := c.Sights.Recorded(ctx, m)
 	if err != nil {

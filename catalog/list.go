@@ -115,11 +115,11 @@ func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (
 	case !errors.Is(err, errUnknown):
 		return is, err
 	}
-	sight, err := c.Sights.Recorded(ctx, s.Module)
+	sight, err := c.Sights.Recorded(ctx, s.Address)
 	if err != nil {
 		return nil, err
 	}
-	switch err := c.Rules.CheckListed(ctx, s.ModuleVersion, listedAs(sight, s)); {
+	switch err := c.Rules.CheckListed(ctx, s.Ref, listedAs(sight, s)); {
 	case errors.Is(err, modproxy.ErrDenied):
 		return nil, errUnknown
 	case err != nil:
@@ -128,13 +128,13 @@ func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (
 	if s.Published.IsZero() {
 		s.Published = at.UTC()
 	}
-	s.Downloads, err = c.total(ctx, s.Module, s.Downloads)
+	s.Downloads, err = c.total(ctx, s.Address, s.Downloads)
 	return &s, err
 }
 
 // latestOf returns s with the latest version that of lists. Errors: errUnknown if it lists none; [modproxy.ErrDenied].
 func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (*modproxy.Summary, error) {
-	list, v, err := latest(ctx, of, s.Module)
+	list, v, err := latest(ctx, of, s.Address)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -143,8 +143,8 @@ func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (
 	case err != nil:
 		return nil, errUnknown
 	}
-	if v != s.ModuleVersion {
-		s.ModuleVersion, s.Source, s.Tag, s.Published = v, "", "", time.Time{}
+	if v != s.Ref {
+		s.Ref, s.Source, s.Tag, s.Published = v, "", "", time.Time{}
 	}
 	return &s, c.fill(ctx, &s, list)
 }
@@ -165,7 +165,7 @@ func listedAs(sight modproxy.Sight, s modproxy.Summary) modproxy.Sight {
 }
 
 // latest returns the latest version that a registry lists, and the list.
-func latest(ctx context.Context, of Lister, m modproxy.Module) (*modproxy.Versions, modproxy.ModuleVersion, error) {
+func latest(ctx context.Context, of Lister, m modproxy.Address) (*modproxy.Versions, modproxy.Ref, error) {
 	list, err := of.Versions(ctx, m)
 	if err != nil {
 		return nil, m.At(""), err
@@ -180,7 +180,7 @@ func latest(ctx context.Context, of Lister, m modproxy.Module) (*modproxy.Versio
 // fill adds to s what was recorded of its version, and what s does not say.
 func (c *Catalog) fill(ctx context.Context, s *modproxy.Summary, list *modproxy.Versions) error {
 	if s.Published.IsZero() || s.Source == "" {
-		published, source, err := c.seen(ctx, s.ModuleVersion, list)
+		published, source, err := c.seen(ctx, s.Ref, list)
 		if err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (c *Catalog) fill(ctx context.Context, s *modproxy.Summary, list *modproxy.
 		s.Source = cmp.Or(s.Source, source)
 	}
 	var err error
-	s.Downloads, err = c.total(ctx, s.Module, s.Downloads)
+	s.Downloads, err = c.total(ctx, s.Address, s.Downloads)
 	return err
 }
 
@@ -213,7 +213,7 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 		if !e.selected(q, words) {
 			continue
 		}
-		list, v, err := latest(ctx, c.Known, e.Module)
+		list, v, err := latest(ctx, c.Known, e.Address)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -226,7 +226,7 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 			page.More = true
 			return page, nil
 		}
-		s := modproxy.Summary{ModuleVersion: v}
+		s := modproxy.Summary{Ref: v}
 		if err := c.fill(ctx, &s, list); err != nil {
 			return nil, err
 		}
@@ -247,7 +247,7 @@ type index struct {
 
 // entry is a module that is kept.
 type entry struct {
-	modproxy.Module
+	modproxy.Address
 	folded string // its address without the host, in lower case
 }
 

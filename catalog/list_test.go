@@ -19,19 +19,19 @@ type counted struct {
 	asked atomic.Int32
 }
 
-func (c *counted) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (c *counted) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	c.asked.Add(1)
 	return c.lister.Versions(ctx, m)
 }
 
 // A list asks its registry about few of its modules, however many the client may not use as they are listed.
 func TestListAsksForFew(t *testing.T) {
-	known, registry := &site{page: &modproxy.Page{}}, &site{versions: map[modproxy.Module][]string{}}
-	known.refused = map[modproxy.ModuleVersion]bool{}
+	known, registry := &site{page: &modproxy.Page{}}, &site{versions: map[modproxy.Address][]string{}}
+	known.refused = map[modproxy.Ref]bool{}
 	for i := range 100 {
 		m := network
 		m.Name = fmt.Sprint("m", i)
-		known.page.Modules = append(known.page.Modules, modproxy.Summary{ModuleVersion: m.At("2.0.0"), Tag: "v2.0.0"})
+		known.page.Modules = append(known.page.Modules, modproxy.Summary{Ref: m.At("2.0.0"), Tag: "v2.0.0"})
 		known.refused[m.At("2.0.0")] = i > 0
 		registry.versions[m] = []string{"1.0.0"}
 	}
@@ -58,7 +58,7 @@ func TestListJudgesByItsDates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(met.Add(24 * time.Hour)))
 		s := &site{page: &modproxy.Page{Modules: []modproxy.Summary{
-			{ModuleVersion: network.At("1.1.0"), Published: met}, {ModuleVersion: network.At("3.0.0+x"), Published: met.Add(-time.Hour)},
+			{Ref: network.At("1.1.0"), Published: met}, {Ref: network.At("3.0.0+x"), Published: met.Add(-time.Hour)},
 		}}}
 		if _, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 9}); err != nil || len(s.sights) != 2 {
 			t.Fatal(s.sights, err)
@@ -79,7 +79,7 @@ func TestListJudgesByItsDates(t *testing.T) {
 // A list has the versions that its modules have, as far as that is known here.
 func TestListKnowsVersions(t *testing.T) {
 	s := (&site{}).with("1.0.0", "1.1.0")
-	s.page = &modproxy.Page{Modules: []modproxy.Summary{{ModuleVersion: network.At("9.9.9"), Tag: "v9.9.9", Description: "A network"}}}
+	s.page = &modproxy.Page{Modules: []modproxy.Summary{{Ref: network.At("9.9.9"), Tag: "v9.9.9", Description: "A network"}}}
 	page, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 2})
 	if err != nil || ids(page) != "Acme/network@1.1.0" || page.Modules[0].Tag != "" || page.Modules[0].Description != "A network" {
 		t.Error(page, err)
@@ -111,15 +111,15 @@ func ids(p *modproxy.Page) string {
 }
 
 func TestListOfWhatIsKept(t *testing.T) {
-	s := &site{err: modproxy.ErrNotFound, versions: map[modproxy.Module][]string{}}
+	s := &site{err: modproxy.ErrNotFound, versions: map[modproxy.Address][]string{}}
 	for _, name := range []string{"a/vpc", "a/vpn", "b/vpc", "c/dns"} {
 		namespace, name, _ := strings.Cut(name, "/")
-		s.versions[modproxy.Module{Host: network.Host, Namespace: namespace, Name: name, System: "aws"}] = []string{"1.0.0", "1.1.0"}
+		s.versions[modproxy.Address{Host: network.Host, Namespace: namespace, Name: name, System: "aws"}] = []string{"1.0.0", "1.1.0"}
 	}
-	other := modproxy.Module{Host: "other.example.com", Namespace: "a", Name: "vpc", System: "aws"}
+	other := modproxy.Address{Host: "other.example.com", Namespace: "a", Name: "vpc", System: "aws"}
 	s.versions[other] = []string{"1.0.0"}
-	hidden := modproxy.Module{Host: network.Host, Namespace: "a", Name: "vpn", System: "aws"}
-	s.refused = map[modproxy.ModuleVersion]bool{hidden.At("1.0.0"): true, hidden.At("1.1.0"): true}
+	hidden := modproxy.Address{Host: network.Host, Namespace: "a", Name: "vpn", System: "aws"}
+	s.refused = map[modproxy.Ref]bool{hidden.At("1.0.0"): true, hidden.At("1.1.0"): true}
 	c := newCatalog(s)
 	for _, one := range []struct {
 		want string
@@ -195,9 +195,9 @@ func TestListOfTheRegistry(t *testing.T) {
 	m.Name = "hidden"
 	s := (&site{}).with("1.0.0", "1.1.0")
 	s.versions[m] = []string{"1.0.0"}
-	s.refused = map[modproxy.ModuleVersion]bool{network.At("1.1.0"): true, m.At("1.0.0"): true}
+	s.refused = map[modproxy.Ref]bool{network.At("1.1.0"): true, m.At("1.0.0"): true}
 	s.page = &modproxy.Page{More: true, Modules: []modproxy.Summary{
-		{ModuleVersion: m.At("1.0.0")}, {ModuleVersion: network.At("1.1.0"), Description: "A network", Tag: "v1.1.0", Downloads: 5},
+		{Ref: m.At("1.0.0")}, {Ref: network.At("1.1.0"), Description: "A network", Tag: "v1.1.0", Downloads: 5},
 	}}
 	page, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 2})
 	if err != nil || ids(page) != "Acme/network@1.0.0" || !page.More {

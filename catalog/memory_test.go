@@ -23,11 +23,11 @@ type verbose struct{ *site }
 
 func much() string { return strings.Repeat("x", answerOf) }
 
-func (verbose) Details(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
-	return &modproxy.Details{Summary: modproxy.Summary{ModuleVersion: v, Description: much()}}, nil
+func (verbose) Details(_ context.Context, v modproxy.Ref) (*modproxy.Details, error) {
+	return &modproxy.Details{Summary: modproxy.Summary{Ref: v, Description: much()}}, nil
 }
 
-func (verbose) History(_ context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (verbose) History(_ context.Context, m modproxy.Address) (*modproxy.History, error) {
 	return &modproxy.History{Module: m, Versions: []modproxy.DatedVersion{{Version: "1.0.0", Description: much()}}}, nil
 }
 
@@ -39,23 +39,23 @@ func (verbose) Describe(_ context.Context, _ *modproxy.Package, d *modproxy.Deta
 
 // What is remembered of what was told once does not grow with how many are told how much.
 func TestMemoryIsBounded(t *testing.T) {
-	all := make([]modproxy.Module, answers)
-	s := &site{versions: map[modproxy.Module][]string{}, held: map[modproxy.ModuleVersion]bool{}, err: fs.ErrNotExist}
+	all := make([]modproxy.Address, answers)
+	s := &site{versions: map[modproxy.Address][]string{}, held: map[modproxy.Ref]bool{}, err: fs.ErrNotExist}
 	for i := range all {
 		all[i] = network
 		all[i].Name = fmt.Sprint("network", i)
 		s.versions[all[i]], s.held[all[i].At("1.0.0")] = []string{"1.0.0"}, true
 	}
-	for name, ask := range map[string]func(*catalog.Catalog, modproxy.Module) error{
-		"what a registry says of versions": func(c *catalog.Catalog, m modproxy.Module) error {
+	for name, ask := range map[string]func(*catalog.Catalog, modproxy.Address) error{
+		"what a registry says of versions": func(c *catalog.Catalog, m modproxy.Address) error {
 			_, err := c.Details(t.Context(), m.At("1.0.0"))
 			return err
 		},
-		"what it says of modules": func(c *catalog.Catalog, m modproxy.Module) error {
+		"what it says of modules": func(c *catalog.Catalog, m modproxy.Address) error {
 			_, err := c.History(t.Context(), m)
 			return err
 		},
-		"what packages say": func(c *catalog.Catalog, m modproxy.Module) error {
+		"what packages say": func(c *catalog.Catalog, m modproxy.Address) error {
 			c.Next = s // which does not answer
 			_, err := c.Details(t.Context(), m.At("1.0.0"))
 			return err

@@ -12,7 +12,7 @@ import (
 
 // provider describes a version of a provider as Next does. Of a provider that Next does not describe, only what the registry
 // protocol tells is known: that the version exists, and since when.
-func (c *Catalog) provider(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *Catalog) provider(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	var err error = modproxy.ErrNotFound
 	if c.Next != nil {
 		var d *modproxy.Details
@@ -23,12 +23,12 @@ func (c *Catalog) provider(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	if !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
-	k := partsKey{ModuleVersion: v}
+	k := partsKey{Ref: v}
 	if d, ok := c.parts.Get(k); ok {
 		return d, nil
 	}
 	d := &modproxy.Details{
-		Summary:  modproxy.Summary{ModuleVersion: v},
+		Summary:  modproxy.Summary{Ref: v},
 		Answered: modproxy.Answered{Time: time.Now(), Hit: true},
 	}
 	c.parts.Add(k, d, partsFor, d.Size())
@@ -38,7 +38,7 @@ func (c *Catalog) provider(ctx context.Context, v modproxy.ModuleVersion) (*modp
 // Text returns the text of a document of a version that is listed, as Next has it.
 //
 // Errors: those of Details; [modproxy.ErrNotFound] when no document of v has that ID.
-func (c *Catalog) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	d, err := c.Details(ctx, v)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ const (
 // siblingsOf returns the systems that d says, which answers q, and those of which a package is kept, without those that
 // the client of ctx may not know of.
 func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q question) (s siblings, err error) {
-	m, k := q.Module, siblingsKey{weak.Make(d), q.groups}
+	m, k := q.Address, siblingsKey{weak.Make(d), q.groups}
 	if m.IsProvider() {
 		return s, nil
 	}
@@ -71,7 +71,7 @@ func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q questio
 
 // isThere reports whether the client of ctx may know of m: it may use a version that is known here, or none is known, but
 // its registry names m and rules do not refuse it as a whole.
-func (c *Catalog) isThere(ctx context.Context, m modproxy.Module, named bool) (bool, error) {
+func (c *Catalog) isThere(ctx context.Context, m modproxy.Address, named bool) (bool, error) {
 	_, _, err := latest(ctx, c.Known, m)
 	switch {
 	case ctx.Err() != nil:
@@ -89,14 +89,14 @@ func (c *Catalog) isThere(ctx context.Context, m modproxy.Module, named bool) (b
 }
 
 // systemsOf returns the systems in entries, which are sorted by address, of the modules that are called as m is.
-func systemsOf(entries []entry, m modproxy.Module) (systems []string) {
+func systemsOf(entries []entry, m modproxy.Address) (systems []string) {
 	m.System = ""
 	i, _ := slices.BinarySearchFunc(entries, m.Host+"/"+m.Namespace+"/"+m.Name+"/", func(e entry, name string) int {
 		return strings.Compare(e.String(), name)
 	})
 	for _, e := range entries[i:] {
 		system := e.System
-		if e.System = ""; e.Module != m {
+		if e.System = ""; e.Address != m {
 			break
 		}
 		systems = append(systems, system)

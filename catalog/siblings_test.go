@@ -13,7 +13,7 @@ import (
 )
 
 // forSystem returns the sibling of network for another system.
-func forSystem(system string) modproxy.Module {
+func forSystem(system string) modproxy.Address {
 	m := network
 	m.System = system
 	return m
@@ -25,7 +25,7 @@ type guarded struct {
 	asked int
 }
 
-func (s *guarded) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (s *guarded) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	s.asked++
 	switch {
 	case m.System == "azurerm" && len(modproxy.AskerOf(ctx).Groups) > 0:
@@ -51,7 +51,7 @@ func siblings(t *testing.T, c *catalog.Catalog, groups ...string) string {
 func TestSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := &modproxy.Details{
-			Summary: modproxy.Summary{ModuleVersion: network.At("1.0.0"), Source: "https://example.com", Published: met},
+			Summary: modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: met},
 			Systems: []string{"azurerm", "barred", "google", "null"},
 		}
 		s := (&site{said: said}).with("1.0.0")
@@ -69,7 +69,7 @@ func TestSiblings(t *testing.T) {
 		elsewhere := forSystem("elsewhere")
 		elsewhere.Host = "other.example.com"
 		s.versions[elsewhere] = []string{"1.0.0"}
-		s.refused = map[modproxy.ModuleVersion]bool{
+		s.refused = map[modproxy.Ref]bool{
 			forSystem("barred").At(""): true, forSystem("young").At("1.0.0"): true,
 		}
 		known := &guarded{site: s}

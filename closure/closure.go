@@ -172,7 +172,7 @@ func Local(dir, source string) (string, bool) {
 // and whether the source is one. A source without a hostname is of host.
 //
 // A call with another source, that is not local either, does not go through a registry.
-func Registry(source, host string) (m modproxy.Module, subdir string, ok bool) {
+func Registry(source, host string) (m modproxy.Address, subdir string, ok bool) {
 	address, subdir, _ := strings.Cut(source, "//")
 	subdir = path.Clean(subdir)
 	m, err := hostname.ParseModule(address, host)

@@ -29,7 +29,7 @@ func TestLocal(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	const host = "registry.terraform.io"
-	for source, want := range map[string]modproxy.Module{
+	for source, want := range map[string]modproxy.Address{
 		"acme/net/aws":                        {Host: host, Namespace: "acme", Name: "net", System: "aws"},
 		"registry.acme.example/acme/net/aws":  {Host: "registry.acme.example", Namespace: "acme", Name: "net", System: "aws"},
 		"Registry.acme.example/acme/net/aws":  {Host: "registry.acme.example", Namespace: "acme", Name: "net", System: "aws"},
@@ -51,7 +51,7 @@ func TestRegistry(t *testing.T) {
 		"registry.example.com/acme/net/aws/x": {},
 		"":                                    {},
 	} {
-		if got, subdir, ok := closure.Registry(source, host); ok != (want != modproxy.Module{}) || ok && (got != want || subdir != ".") {
+		if got, subdir, ok := closure.Registry(source, host); ok != (want != modproxy.Address{}) || ok && (got != want || subdir != ".") {
 			t.Errorf("Registry(%q) = %v, %q, %v; want %v", source, got, subdir, ok, want)
 		}
 	}

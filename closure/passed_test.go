@@ -173,7 +173,7 @@ module "handed" {
 				case f.Err != nil:
 					t.Errorf("%v: %v", f.Chain, f.Err)
 				case f.Kind == closure.Chosen:
-					want = append(want, strings.TrimSuffix(f.Module.Module.String()+" "+f.Module.Version+" "+f.Subdir, " ."))
+					want = append(want, strings.TrimSuffix(f.Module.Address.String()+" "+f.Module.Version+" "+f.Subdir, " ."))
 				}
 			})
 			slices.Sort(got)

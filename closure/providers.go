@@ -19,7 +19,7 @@ import (
 
 // Provider returns the provider that a source names (ParseProviderSource in terraform-registry-address). A source without a
 // hostname is of host. Its error is [modproxy.ErrInvalid].
-func Provider(source, host string) (m modproxy.Module, err error) {
+func Provider(source, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(source, "/")
 	if len(parts) == 1 {
 		parts = append([]string{"hashicorp"}, parts...)
@@ -96,7 +96,7 @@ type required struct {
 // providers finds the providers of all roots, when everything that is called is known.
 func (r *walk) providers(ctx context.Context) {
 	for _, root := range r.roots {
-		all := map[modproxy.Module]*required{}
+		all := map[modproxy.Address]*required{}
 		met := map[*node]bool{}
 		var visit func(n *node)
 		visit = func(n *node) {
@@ -112,7 +112,7 @@ func (r *walk) providers(ctx context.Context) {
 			}
 		}
 		visit(root.node)
-		for _, m := range slices.SortedFunc(maps.Keys(all), func(a, b modproxy.Module) int { return cmp.Compare(a.String(), b.String()) }) {
+		for _, m := range slices.SortedFunc(maps.Keys(all), func(a, b modproxy.Address) int { return cmp.Compare(a.String(), b.String()) }) {
 			r.follow(ctx, task{client: root.client, from: root.node, root: root, provider: m, required: all[m]})
 		}
 	}
@@ -120,7 +120,7 @@ func (r *walk) providers(ctx context.Context) {
 }
 
 // require adds what a module requires to what its configuration does.
-func (r *walk) require(root *root, n *node, p Requirement, all map[modproxy.Module]*required) {
+func (r *walk) require(root *root, n *node, p Requirement, all map[modproxy.Address]*required) {
 	at := slices.Clip(n.chain)
 	if p.Pos != (Pos{}) {
 		at = append(at, Step{n.module, p.Pos})
@@ -143,7 +143,7 @@ func (r *walk) require(root *root, n *node, p Requirement, all map[modproxy.Modu
 
 // locked returns the version that the lock file of a configuration has of a provider, or the empty string. OpenTofu takes the
 // versions of a file of Terraform over (UpgradeFromPredecessorProject in its internal/depsfile/locks.go).
-func (r *root) locked(m modproxy.Module) string {
+func (r *root) locked(m modproxy.Address) string {
 	if version := r.locks[m]; version != "" {
 		return version
 	}
@@ -202,12 +202,12 @@ func (r *walk) provide(ctx context.Context, t task) {
 		platforms = r.Platforms
 	}
 	for _, platform := range platforms {
-		r.provided(ctx, f, of.OfPlatform(platform))
+		r.provided(ctx, f, of.ForPlatform(platform))
 	}
 }
 
 // provided has a release, or a package of one, kept.
-func (r *walk) provided(ctx context.Context, f Found, v modproxy.ModuleVersion) bool {
+func (r *walk) provided(ctx context.Context, f Found, v modproxy.Ref) bool {
 	f.Module, f.Kind = v, Chosen
 	r.tell("", f)
 	_, err := r.bring(ctx, f)

@@ -26,15 +26,15 @@ const offered = `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"},{"version"
 // offers has the same versions of every provider, and packages of none.
 type offers struct{ modproxy.Registry }
 
-func (offers) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (offers) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	return modproxy.ParseProviderVersions([]byte(offered))
 }
 
-func (offers) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (offers) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, modproxy.ErrNotFound
 }
 
-func (offers) Upstream(m modproxy.Module) (modproxy.Module, error) { return m, nil }
+func (offers) Upstream(m modproxy.Address) (modproxy.Address, error) { return m, nil }
 
 // The clients choose those versions of providers that a walk chooses, of each archive of testdata/providers.
 func TestProviders(t *testing.T) {

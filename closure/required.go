@@ -34,7 +34,7 @@ func (p *parser) locks() {
 		return
 	}
 	for _, l := range all {
-		p.out.Locks = append(p.out.Locks, Lock{Pos{name, l.Line}, l.Module.String(), l.Version})
+		p.out.Locks = append(p.out.Locks, Lock{Pos{name, l.Line}, l.Address.String(), l.Version})
 	}
 }
 

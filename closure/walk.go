@@ -18,7 +18,7 @@ type Walker struct {
 	Providers bool
 	Platforms []modproxy.Platform
 	// MayRead, if not nil, returns why the calls of packages of a module are not followed, which is told then.
-	MayRead   func(m modproxy.Module) error
+	MayRead   func(m modproxy.Address) error
 	CallsOnly bool // what is wrong with what calls nothing is not told, see [Options]
 	AtOnce    int  // how many modules are asked for and read at a time; zero: 8
 	Depth     int  // how many calls are followed of which each leads to the next; zero: 100
@@ -28,14 +28,14 @@ type Walker struct {
 type Routes interface {
 	// Upstream returns the module that a client gets which asks for m: the same, or the one that a name of this proxy
 	// stands for. Its error says why m does not go through the proxy.
-	Upstream(m modproxy.Module) (modproxy.Module, error)
+	Upstream(m modproxy.Address) (modproxy.Address, error)
 }
 
 // Nested knows what is fetched though it does not go through a registry.
 type Nested interface {
 	// Source returns the version as which the package of a source is kept that stands in a package of v, and the directory in
 	// it. ok is false for what is not fetched.
-	Source(v modproxy.ModuleVersion, source string) (of modproxy.ModuleVersion, subdir string, ok bool)
+	Source(v modproxy.Ref, source string) (of modproxy.Ref, subdir string, ok bool)
 }
 
 // Start is where a walk begins: a call of a configuration; or of nobody, without a name, for what somebody names. Of that,
@@ -73,19 +73,19 @@ const (
 type Found struct {
 	Kind       FoundKind
 	Client     Client
-	Chain      []Step                 // the calls that lead to it, outermost first; empty for what is not called but named
-	Source     string                 // of the last call, without user information and query; empty if it is not known
-	Constraint string                 // the version of the last call, as written
-	Module     modproxy.ModuleVersion // without a version, or zero, if none was chosen
-	Subdir     string                 // the directory of the package that is called; "." for its root
-	Provider   bool                   // it is about one
-	Dynamic    bool                   // of Bypass: what is called is not known
-	Err        error                  // of Bypass and Trouble, for people; not nil
+	Chain      []Step       // the calls that lead to it, outermost first; empty for what is not called but named
+	Source     string       // of the last call, without user information and query; empty if it is not known
+	Constraint string       // the version of the last call, as written
+	Module     modproxy.Ref // without a version, or zero, if none was chosen
+	Subdir     string       // the directory of the package that is called; "." for its root
+	Provider   bool         // it is about one
+	Dynamic    bool         // of Bypass: what is called is not known
+	Err        error        // of Bypass and Trouble, for people; not nil
 }
 
 // Step is a call on the way to something, or a line on which something is wrong.
 type Step struct {
-	In modproxy.ModuleVersion // the version whose package has the file; zero for a directory on disk
+	In modproxy.Ref // the version whose package has the file; zero for a directory on disk
 	Pos
 }
 
@@ -122,7 +122,7 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	for _, s := range starts {
 		of := named[name{s.Client, s.Root}]
 		if of == nil || s.Root == "" {
-			of = &root{client: s.Client, node: &node{}, locks: map[modproxy.Module]string{}}
+			of = &root{client: s.Client, node: &node{}, locks: map[modproxy.Address]string{}}
 			named[name{s.Client, s.Root}] = of
 			run.roots = append(run.roots, of)
 		}

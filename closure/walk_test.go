@@ -21,7 +21,7 @@ import (
 // acme is a registry that the proxy goes to by two names; nothing else goes through it.
 type acme struct{}
 
-func (acme) Upstream(m modproxy.Module) (modproxy.Module, error) {
+func (acme) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	switch m.Host {
 	case "registry.acme.example", "proxy.example.com":
 		m.Host = "registry.acme.example"
@@ -292,7 +292,7 @@ module "a" { source = "registry.acme.example/acme/a/aws"
 }
 module "b" { source = "./b" }
 `)
-	asked.Before = func(_ context.Context, op string, m modproxy.Module, _ string) error {
+	asked.Before = func(_ context.Context, op string, m modproxy.Address, _ string) error {
 		if op == "package" && m.Name == "lost" {
 			return fmt.Errorf("%w: lost", modproxy.ErrUnavailable)
 		}

@@ -17,8 +17,8 @@ import (
 // walk is a walk under way.
 type walk struct {
 	*Walker
-	lists    memo[modproxy.Module, listed]
-	packages memo[modproxy.ModuleVersion, *modproxy.Package]
+	lists    memo[modproxy.Address, listed]
+	packages memo[modproxy.Ref, *modproxy.Package]
 
 	mu      sync.Mutex
 	tasks   []task
@@ -40,7 +40,7 @@ type task struct {
 	from   *node
 	call   Call
 
-	provider modproxy.Module // zero for a call
+	provider modproxy.Address // zero for a call
 	required *required
 	root     *root
 }
@@ -49,7 +49,7 @@ type task struct {
 type root struct {
 	client Client
 	*node
-	locks     map[modproxy.Module]string // versions of its lock file
+	locks     map[modproxy.Address]string // versions of its lock file
 	platforms []modproxy.Platform
 }
 
@@ -58,7 +58,7 @@ func (t task) isNamed() bool { return t.call.Name == "" && t.from.module.Version
 
 // node is a directory of a package that was read with some arguments; of a root, nothing.
 type node struct {
-	module    modproxy.ModuleVersion
+	module    modproxy.Ref
 	chain     []Step // the first calls that led to it
 	edges     []edge
 	providers []Requirement
@@ -77,7 +77,7 @@ type edge struct {
 
 // listed are the versions of a module, in the spelling that was asked for first.
 type listed struct {
-	modproxy.Module
+	modproxy.Address
 	*modproxy.Versions
 }
 
@@ -118,7 +118,7 @@ func (r *walk) work(ctx context.Context) {
 
 // tell tells what was found, unless it was told with the same words, at the place.
 func (r *walk) tell(at string, f Found) {
-	key := fmt.Sprint(f.Kind, f.Client, f.Module.Folded(), f.Module.Version, f.Subdir, f.Err, at)
+	key := fmt.Sprint(f.Kind, f.Client, f.Module.Folded(), f.Subdir, f.Err, at)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.told[key] {
@@ -195,15 +195,15 @@ func (r *walk) visit(ctx context.Context, t task) {
 	}
 	version, err := t.client.Choose(list.List, t.call.Version)
 	if err != nil {
-		tell(Trouble, fmt.Errorf("%s: %w", list.Module, err))
+		tell(Trouble, fmt.Errorf("%s: %w", list.Address, err))
 		return
 	}
-	at, f.Module = "", list.Module.At(version)
+	at, f.Module = "", list.Address.At(version)
 	r.install(ctx, t, f, tell)
 }
 
 // nested returns what a call in a package installs that does not go through a registry.
-func (r *walk) nested(t task) (v modproxy.ModuleVersion, subdir string, ok bool) {
+func (r *walk) nested(t task) (v modproxy.Ref, subdir string, ok bool) {
 	if r.Nested == nil || t.from.module.Version == "" || t.call.Variable || Aside(path.Dir(t.call.File)) {
 		return v, "", false
 	}
@@ -220,7 +220,7 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 		return
 	}
 	if r.MayRead != nil {
-		if err := r.MayRead(f.Module.Module); err != nil {
+		if err := r.MayRead(f.Module.Address); err != nil {
 			tell(Trouble, fmt.Errorf("%s: its calls are not followed: %w", f.Module, err))
 			return
 		}
@@ -239,7 +239,7 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 }
 
 // versions returns the versions of a module, which is asked for once.
-func (r *walk) versions(ctx context.Context, m modproxy.Module) (listed, error) {
+func (r *walk) versions(ctx context.Context, m modproxy.Address) (listed, error) {
 	return r.lists.get(m.Folded(), func() (listed, error) {
 		v, err := r.Registry.Versions(ctx, m)
 		return listed{m, v}, err
@@ -248,7 +248,7 @@ func (r *walk) versions(ctx context.Context, m modproxy.Module) (listed, error) 
 
 // bring has the package of a version kept.
 func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
-	return r.packages.get(f.Module.Folded().At(f.Module.Version), func() (*modproxy.Package, error) {
+	return r.packages.get(f.Module.Folded(), func() (*modproxy.Package, error) {
 		p, err := r.Registry.Package(ctx, f.Module)
 		if err != nil {
 			return nil, err

@@ -16,7 +16,7 @@ import (
 // place is a directory of a package as a client reads it.
 type place struct {
 	client Client
-	module modproxy.ModuleVersion // folded
+	module modproxy.Ref // folded
 	dir    string
 	all    bool // with its submodules
 }
@@ -53,7 +53,7 @@ func (w way) fits(args map[string]Arg, passed map[string]bool) bool {
 // enter returns the node of the directory that f has, and has the calls in it followed if it is new. It returns nil if the next
 // round knows more of the arguments.
 func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
-	at := place{t.client, f.Module.Folded().At(f.Module.Version), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
+	at := place{t.client, f.Module.Folded(), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
 	r.mu.Lock()
 	if r.places[at] == nil {
 		r.places[at] = &ways{}

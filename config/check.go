@@ -67,7 +67,7 @@ func (c *Config) check() *checker {
 	}
 	for i, r := range c.Routes {
 		at := fmt.Sprintf("routes[%d]", i)
-		k.fail(at+".namespace", modproxy.Module{Namespace: r.Namespace, Name: "x", System: "x"}.Check())
+		k.fail(at+".namespace", modproxy.Address{Namespace: r.Namespace, Name: "x", System: "x"}.Check())
 		known := !c.IsSound("upstreams") || slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream })
 		k.failIf(r.Upstream != "" && !known, at+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}

@@ -347,7 +347,7 @@ type Signer struct {
 type Signers []Signer
 
 // Signers returns the keys that may sign the releases of m, and whether all says that.
-func (all Signers) Signers(m modproxy.Module) (keys modproxy.Keys, ok bool) {
+func (all Signers) Signers(m modproxy.Address) (keys modproxy.Keys, ok bool) {
 	i := slices.IndexFunc(all, func(s Signer) bool { return s.Provider.Match(m) })
 	if i < 0 {
 		return "", false

@@ -173,7 +173,7 @@ func TestSigners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for m, want := range map[modproxy.Module]modproxy.Keys{
+	for m, want := range map[modproxy.Address]modproxy.Keys{
 		modproxy.NewProvider("a.example", "acme", "toy"): first, modproxy.NewProvider("b.example", "acme", "toy"): other + " " + first,
 		{Host: "a.example", Namespace: "acme", Name: "vpc", System: "aws"}: "",
 	} {

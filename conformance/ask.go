@@ -25,7 +25,7 @@ const (
 
 // session asks one registry for one module.
 type session struct {
-	modproxy.Module
+	modproxy.Address
 	root  *url.URL // where clients look for the registry, without a slash at its end
 	at    *url.URL // where the registry is: root, unless clients know it by another name
 	below bool     // root has a path
@@ -38,14 +38,14 @@ type session struct {
 	packages  map[string]*archive        // by format, User-Agent and URL
 }
 
-func newSession(o Options, m modproxy.Module) *session {
+func newSession(o Options, m modproxy.Address) *session {
 	root := *o.URL
 	root.Path, root.RawPath = strings.TrimSuffix(root.Path, "/"), ""
 	if root.Path == "" {
 		root.Host = m.Host
 	}
 	s := &session{
-		Module: m, root: &root, at: o.URL, below: root.Path != "", token: o.Token, named: map[string]*http.Transport{},
+		Address: m, root: &root, at: o.URL, below: root.Path != "", token: o.Token, named: map[string]*http.Transport{},
 		answers: map[string]*answer{}, packages: map[string]*archive{},
 	}
 	// What leads to the registry: its name, and for OpenTofu's that of its second API.

@@ -65,7 +65,7 @@ type Options struct {
 	URL *url.URL
 	// Modules are the modules to ask for. The host of one is the name by which clients know the registry: unless URL has a
 	// path, the registry at URL is asked by that name, as if that name led there.
-	Modules []modproxy.Module
+	Modules []modproxy.Address
 	// Token is shown as each client shows one; clients that can show none get none. It may be empty.
 	Token string
 }
@@ -111,7 +111,7 @@ func (s *session) run(ctx context.Context, each func(Finding) error) error {
 				continue
 			}
 			found := Finding{
-				Client: v.name, Version: v.version, Module: s.Module.String(), Rule: r.id,
+				Client: v.name, Version: v.version, Module: s.Address.String(), Rule: r.id,
 				Result: r.run(v), Wants: r.wants, File: v.repository + " " + file,
 			}
 			if err := ctx.Err(); err != nil {

@@ -141,14 +141,14 @@ func (r registry) forOpenTofu(body string) {
 }
 
 // verdicts tries a registry and returns the clients that each rule does not pass for, by verdict and rule.
-func verdicts(t *testing.T, r registry, m modproxy.Module, token string) (found map[Verdict]map[string][]string, said string) {
+func verdicts(t *testing.T, r registry, m modproxy.Address, token string) (found map[Verdict]map[string][]string, said string) {
 	t.Helper()
 	return verdictsOf(t, Run, r, m, token)
 }
 
 // verdictsOf is verdicts of the rules that run tries.
 func verdictsOf(
-	t *testing.T, run func(context.Context, Options, func(Finding) error) error, r registry, m modproxy.Module, token string,
+	t *testing.T, run func(context.Context, Options, func(Finding) error) error, r registry, m modproxy.Address, token string,
 ) (found map[Verdict]map[string][]string, said string) {
 	t.Helper()
 	server := httptest.NewServer(r)
@@ -161,7 +161,7 @@ func verdictsOf(
 		m.Host = u.Host
 	}
 	found = map[Verdict]map[string][]string{Fail: {}, Warn: {}, Without: {}, Pass: {}}
-	if err := run(t.Context(), Options{URL: u, Modules: []modproxy.Module{m}, Token: token}, func(f Finding) error {
+	if err := run(t.Context(), Options{URL: u, Modules: []modproxy.Address{m}, Token: token}, func(f Finding) error {
 		if strings.Contains(f.Seen, "nothing to look at") {
 			return nil
 		}
@@ -176,7 +176,7 @@ func verdictsOf(
 	return found, said
 }
 
-var network = modproxy.Module{Namespace: "acme", Name: "network", System: "aws"}
+var network = modproxy.Address{Namespace: "acme", Name: "network", System: "aws"}
 
 func TestGood(t *testing.T) {
 	for _, host := range []string{"", "registry.example.com"} {
@@ -323,7 +323,7 @@ func TestBelow(t *testing.T) {
 	u, _ := url.Parse(server.URL + "/registries/acme/")
 	m, tried := network, map[string]bool{}
 	m.Host = u.Host
-	if err := Run(t.Context(), Options{URL: u, Modules: []modproxy.Module{m}}, func(f Finding) error {
+	if err := Run(t.Context(), Options{URL: u, Modules: []modproxy.Address{m}}, func(f Finding) error {
 		if tried[f.Client] = true; f.Verdict == Fail || f.Verdict == Warn {
 			t.Errorf("%+v", f)
 		}

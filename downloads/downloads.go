@@ -33,8 +33,8 @@ type Registry struct {
 	Observer Observer // may be nil
 
 	mu      sync.Mutex
-	waiting map[modproxy.Module]map[string]int64 // by folded module and version: what is not recorded yet
-	held    int                                  // versions in waiting
+	waiting map[modproxy.Address]map[string]int64 // by folded module and version: what is not recorded yet
+	held    int                                   // versions in waiting
 
 	programs map[string]int64 // installations by program that are not recorded yet
 
@@ -58,12 +58,12 @@ const (
 )
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns the answer of Next, and counts it.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err == nil && !v.IsProvider() {
 		r.count(v)
@@ -73,7 +73,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 }
 
 // Package returns the answer of Next. A release of a provider counts for the program that requests it.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
 	if err == nil && v.IsProvider() {
 		r.countProgram(ctx)
@@ -82,12 +82,12 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 }
 
 // count counts a download. It does not wait for the store.
-func (r *Registry) count(v modproxy.ModuleVersion) {
-	m := v.Module.Folded()
+func (r *Registry) count(v modproxy.Ref) {
+	m := v.Address.Folded()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	versions := r.waiting[m]
-	n, known := versions[v.Version]
+	n, known := versions[v.FullVersion()]
 	switch {
 	case !known && r.held >= maxWaiting:
 		return
@@ -96,12 +96,12 @@ func (r *Registry) count(v modproxy.ModuleVersion) {
 	}
 	if versions == nil {
 		if r.waiting == nil {
-			r.waiting = map[modproxy.Module]map[string]int64{}
+			r.waiting = map[modproxy.Address]map[string]int64{}
 		}
 		versions = map[string]int64{}
 		r.waiting[m] = versions
 	}
-	versions[v.Version] = n + 1
+	versions[v.FullVersion()] = n + 1
 }
 
 // Run records what is counted, every ten seconds until ctx ends, and then the rest.
@@ -124,7 +124,7 @@ func (r *Registry) Run(ctx context.Context) {
 // write records what was counted of no more than most modules.
 func (r *Registry) write(ctx context.Context, most int) {
 	r.mu.Lock()
-	var some []modproxy.Module
+	var some []modproxy.Address
 	for m := range r.waiting {
 		if len(some) < most {
 			some = append(some, m)
@@ -145,7 +145,7 @@ func (r *Registry) write(ctx context.Context, most int) {
 }
 
 // record adds what was counted of m to what is recorded.
-func (r *Registry) record(ctx context.Context, m modproxy.Module) error {
+func (r *Registry) record(ctx context.Context, m modproxy.Address) error {
 	r.recording.Lock()
 	defer r.recording.Unlock()
 	more := r.waitingOf(m)
@@ -175,14 +175,14 @@ func (r *Registry) record(ctx context.Context, m modproxy.Module) error {
 }
 
 // waitingOf returns what was counted of m and is not recorded.
-func (r *Registry) waitingOf(m modproxy.Module) map[string]int64 {
+func (r *Registry) waitingOf(m modproxy.Address) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.waiting[m])
 }
 
 // forget takes back what was counted of m.
-func (r *Registry) forget(m modproxy.Module, counted map[string]int64) {
+func (r *Registry) forget(m modproxy.Address, counted map[string]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	versions := r.waiting[m]
@@ -198,7 +198,7 @@ func (r *Registry) forget(m modproxy.Module, counted map[string]int64) {
 }
 
 // load returns what is recorded of m; what is damaged is as if it were not there.
-func (r *Registry) load(ctx context.Context, m modproxy.Module) (c counts, revision uint64, err error) {
+func (r *Registry) load(ctx context.Context, m modproxy.Address) (c counts, revision uint64, err error) {
 	rec, err := r.Records.Get(ctx, refOf(m))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
@@ -213,7 +213,7 @@ func (r *Registry) load(ctx context.Context, m modproxy.Module) (c counts, revis
 
 // Downloads returns what was counted of m: what is recorded, and what this process has not recorded yet. Its week has seven
 // days, its month 30 and its year 365, with today. Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (r *Registry) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	m = m.Folded()
 	r.recording.RLock()
 	defer r.recording.RUnlock()
@@ -230,4 +230,4 @@ func (r *Registry) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.
 }
 
 // refOf names the record of m, and of what differs from it in case only.
-func refOf(m modproxy.Module) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }
+func refOf(m modproxy.Address) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }

@@ -17,12 +17,12 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 // found is a registry that has every version but 6.6.6.
 type found struct{ modproxy.Registry }
 
-func (found) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (found) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.Version == "6.6.6" {
 		return modproxy.Location{}, modproxy.ErrNotFound
 	}
@@ -42,7 +42,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 }
 
 // counted is what was counted of m, in a few words.
-func counted(t testing.TB, r *downloads.Registry, m modproxy.Module) string {
+func counted(t testing.TB, r *downloads.Registry, m modproxy.Address) string {
 	t.Helper()
 	d, err := r.Downloads(t.Context(), m)
 	if err != nil {
@@ -52,7 +52,7 @@ func counted(t testing.TB, r *downloads.Registry, m modproxy.Module) string {
 }
 
 // recorded is what is recorded of m, in a few words.
-func recorded(t testing.TB, records store.Records, m modproxy.Module) string {
+func recorded(t testing.TB, records store.Records, m modproxy.Address) string {
 	t.Helper()
 	return counted(t, &downloads.Registry{Records: records}, m)
 }
@@ -68,7 +68,7 @@ func run(r *downloads.Registry) (end func()) {
 	}
 }
 
-func ask(r *downloads.Registry, versions ...modproxy.ModuleVersion) {
+func ask(r *downloads.Registry, versions ...modproxy.Ref) {
 	for _, v := range versions {
 		r.Location(context.Background(), v)
 	}
@@ -81,7 +81,7 @@ func TestCount(t *testing.T) {
 		one, other := &downloads.Registry{Next: found{}, Records: records}, &downloads.Registry{Next: found{}, Records: records}
 		equal(t, "at first", counted(t, one, vpc), "0 0 0 0 map[]")
 		end, endOther := run(one), run(other)
-		spelled, provider := vpc, modproxy.Module{Host: vpc.Host, Namespace: "acme", Name: "cloud"}
+		spelled, provider := vpc, modproxy.Address{Host: vpc.Host, Namespace: "acme", Name: "cloud"}
 		spelled.Namespace = "Acme"
 		ask(one, vpc.At("1.0.0"), spelled.At("1.0.0"), vpc.At("2.0.0"), vpc.At("6.6.6"), provider.At("1.0.0"))
 		ask(other, vpc.At("2.0.0"))

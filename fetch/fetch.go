@@ -35,8 +35,8 @@ type Getter interface {
 // Source is a location to fetch from.
 type Source struct {
 	modproxy.Location
-	Module modproxy.Module // the module whose package is there
-	Commit string          // fetched instead of what the location names, unless empty; archives have none
+	Module modproxy.Address // the module whose package is there
+	Commit string           // fetched instead of what the location names, unless empty; archives have none
 
 	// Direct is set where the URL is fetched as it is, and is an archive whose format its first bytes tell.
 	Direct bool
@@ -69,14 +69,14 @@ type Credential struct {
 
 // Scope is a set of modules.
 type Scope interface {
-	Covers(m modproxy.Module) bool
+	Covers(m modproxy.Address) bool
 }
 
 // Credentials has at most one credential for each host.
 type Credentials []Credential
 
 // For returns those that may be used for m.
-func (all Credentials) For(m modproxy.Module) Credentials {
+func (all Credentials) For(m modproxy.Address) Credentials {
 	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Scope != nil && !c.Scope.Covers(m) })
 }
 

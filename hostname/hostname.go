@@ -94,7 +94,7 @@ func Display(normalised string) string {
 }
 
 // ParseModule reads a module address as people write it, by default at host. Its error is [modproxy.ErrInvalid].
-func ParseModule(s, host string) (m modproxy.Module, err error) {
+func ParseModule(s, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 3 && host != "" {
 		parts = append([]string{host}, parts...)
@@ -102,9 +102,9 @@ func ParseModule(s, host string) (m modproxy.Module, err error) {
 	if len(parts) != 4 {
 		return m, fmt.Errorf("%w: %.200q is no module address: want registry.example.com/namespace/name/system", modproxy.ErrInvalid, s)
 	}
-	m = modproxy.Module{Namespace: parts[1], Name: parts[2], System: parts[3]}
+	m = modproxy.Address{Namespace: parts[1], Name: parts[2], System: parts[3]}
 	if m.Host, err = Parse(Display(parts[0])); err != nil {
-		return modproxy.Module{}, err
+		return modproxy.Address{}, err
 	}
 	return m, m.Check()
 }
@@ -112,7 +112,7 @@ func ParseModule(s, host string) (m modproxy.Module, err error) {
 // ParseAddress reads the address of a module or of a provider as people write it. Without its hostname it is one of host:
 // namespace/name/system, or namespace/type. Where host is empty the hostname has to be there. Three parts are a provider if
 // they begin with a hostname, which has a dot or a port, or where it has to be there is localhost. Its error is [modproxy.ErrInvalid].
-func ParseAddress(s, host string) (m modproxy.Module, err error) {
+func ParseAddress(s, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 && host != "" {
 		parts = append([]string{Display(host)}, parts...)

@@ -14,7 +14,7 @@ import (
 
 // numbered is the record of the i-th version of many modules.
 func numbered(i int) ledger.Record {
-	m := modproxy.Module{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: fmt.Sprintf("module-%d", i/10), System: "aws"}
+	m := modproxy.Address{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: fmt.Sprintf("module-%d", i/10), System: "aws"}
 	return ledgertest.NewRecord(m, fmt.Sprintf("1.%d.0", i%10), fmt.Sprint(i))
 }
 
@@ -83,7 +83,7 @@ func BenchmarkLookup(b *testing.B) {
 	i := 0
 	for b.Loop() {
 		r := numbered(i % records)
-		if _, err := l.Lookup(b.Context(), r.ModuleVersion); err != nil {
+		if _, err := l.Lookup(b.Context(), r.Ref); err != nil {
 			b.Fatal(err)
 		}
 		i++
@@ -104,7 +104,7 @@ func BenchmarkDecisions(b *testing.B) {
 		for range 64 {
 			group.Go(func() {
 				for i := int(next.Add(1)) - 1; i < decisions; i = int(next.Add(1)) - 1 {
-					m := modproxy.Module{Host: "registry.terraform.io", Namespace: "acme", Name: fmt.Sprintf("module-%d", i%modules), System: "aws"}
+					m := modproxy.Address{Host: "registry.terraform.io", Namespace: "acme", Name: fmt.Sprintf("module-%d", i%modules), System: "aws"}
 					if err := l.Decide(b.Context(), ledgertest.NewDecision(m, modproxy.Approve, fmt.Sprintf("1.%d.0", i))); err != nil {
 						b.Error(err)
 					}

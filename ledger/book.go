@@ -34,13 +34,13 @@ type book struct {
 // id is the SHA-256 of a version, or of what distinguishes two observations.
 type id [sha256.Size]byte
 
-func versionID(v modproxy.ModuleVersion) id { return sha256.Sum256([]byte(v.String())) }
+func versionID(v modproxy.Ref) id { return sha256.Sum256([]byte(v.String())) }
 
 // ids returns the id of a version and the one that all spellings of it have in common, which is that of the spelling in lower case.
-func ids(v modproxy.ModuleVersion) (version, address id) {
+func ids(v modproxy.Ref) (version, address id) {
 	version = versionID(v)
-	if lower := v.Module.Folded(); lower != v.Module {
-		return version, versionID(lower.At(v.Version))
+	if lower := v.Folded(); lower != v {
+		return version, versionID(lower)
 	}
 	return version, version
 }
@@ -56,7 +56,7 @@ type pin struct {
 var moduleSeed = maphash.MakeSeed()
 
 // moduleHash returns the key of a module in book.last. Another module may have the same.
-func moduleHash(m modproxy.Module) uint64 { return maphash.Comparable(moduleSeed, m) }
+func moduleHash(m modproxy.Address) uint64 { return maphash.Comparable(moduleSeed, m) }
 
 type kind int
 
@@ -118,12 +118,12 @@ func parseEntry(text []byte) (*entry, error) {
 	case drift:
 		d, err := ParseDrift(text)
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
-		version, address := ids(d.ModuleVersion)
+		version, address := ids(d.Ref)
 		return &entry{kind: drift, text: text, version: version, address: address, drift: what}, err
 	}
 	r, err := ParseRecord(text)
-	version, address := ids(r.ModuleVersion)
-	e := &entry{text: text, version: version, address: address, module: moduleHash(r.Module)}
+	version, address := ids(r.Ref)
+	e := &entry{text: text, version: version, address: address, module: moduleHash(r.Address)}
 	e.sum, _ = r.Sum.Hash()
 	e.subdir = r.Subdir
 	if r.Reason != "" {

@@ -93,7 +93,7 @@ func (l *Log) Verifier() note.Verifiers { return l.signer.verifier }
 
 // Number returns the number and the text of the record of a version, in this spelling, if it counts. Its error is [fs.ErrNotExist] when
 // there is none.
-func (l *Log) Number(v modproxy.ModuleVersion) (number int64, text []byte, err error) {
+func (l *Log) Number(v modproxy.Ref) (number int64, text []byte, err error) {
 	l.mu.RLock()
 	p, own, _ := l.book.current(ids(v))
 	l.mu.RUnlock()

@@ -18,7 +18,7 @@ import (
 // wantMisbehaviour wants a client to find a proof that the ledger was changed.
 func wantMisbehaviour(t *testing.T, c *lock.RemoteLedger, r ledger.Record) {
 	t.Helper()
-	if _, err := c.Lookup(t.Context(), r.ModuleVersion); err == nil || !strings.Contains(err.Error(), "proof of misbehavior") {
+	if _, err := c.Lookup(t.Context(), r.Ref); err == nil || !strings.Contains(err.Error(), "proof of misbehavior") {
 		t.Errorf("lookup = %v, want a proof of misbehaviour", err)
 	}
 }

@@ -225,7 +225,7 @@ func TestRollback(t *testing.T) {
 func TestRules(t *testing.T) {
 	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
 	accepted.Reason = "why"
-	drift := ledger.Drift{ModuleVersion: vpc.At("1.0.0"), Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
+	drift := ledger.Drift{Ref: vpc.At("1.0.0"), Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
 	for what, records := range map[string][]any{
 		"a second first sight":           {first, record("1.0.0", "b")},
 		"a record twice":                 {first, first},

@@ -51,7 +51,7 @@ var globs = regexp.MustCompile(`^[0-9a-z.:*-]{1,300}(/[0-9a-z_*-]{1,300}){2,3}$`
 
 // decisionPath returns the path in the key of the module that d is about, or its glob.
 func decisionPath(d modproxy.Decision) (string, error) {
-	if glob := d.Module.String(); d.IsGlob() {
+	if glob := d.Address.String(); d.IsGlob() {
 		if !globs.MatchString(glob) || strings.Contains(glob, "**") {
 			return "", fmt.Errorf("%w: glob %.200q: want lower-case segments of an address, with * for any part of one", modproxy.ErrInvalid, glob)
 		}
@@ -62,13 +62,13 @@ func decisionPath(d modproxy.Decision) (string, error) {
 }
 
 // parseDecisionPath is the inverse of decisionPath.
-func parseDecisionPath(path string) (modproxy.Module, error) {
+func parseDecisionPath(path string) (modproxy.Address, error) {
 	if !strings.Contains(path, "*") {
 		v, err := ParseKey(module.Version{Path: path, Version: "v0.0.0"})
-		return v.Module, err
+		return v.Address, err
 	}
 	segments := append(strings.Split(path, "/"), "", "", "")
-	return modproxy.Module{Host: segments[0], Namespace: segments[1], Name: segments[2], System: segments[3]}, nil
+	return modproxy.Address{Host: segments[0], Namespace: segments[1], Name: segments[2], System: segments[3]}, nil
 }
 
 func checkDecision(d modproxy.Decision) error {
@@ -103,7 +103,7 @@ func ParseDecision(text []byte) (modproxy.Decision, error) {
 	first, value := parseText(text, decisionLines)
 	m, err := parseDecisionPath(first[1])
 	d := modproxy.Decision{
-		Module: m, Action: modproxy.Action(first[2]), Time: parseTime(value[0]), By: value[1], Versions: value[2],
+		Address: m, Action: modproxy.Action(first[2]), Time: parseTime(value[0]), By: value[1], Versions: value[2],
 		Reason: value[4], Link: value[5],
 	}
 	if value[3] != "" {

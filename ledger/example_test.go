@@ -25,9 +25,9 @@ func Example() {
 	defer book.Close()
 
 	ctx := context.Background()
-	v := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3")
-	first := ledger.Record{ModuleVersion: v, Sum: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", Time: time.Now()}
-	other := ledger.Record{ModuleVersion: v, Sum: "h1:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=", Time: time.Now()}
+	v := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3")
+	first := ledger.Record{Ref: v, Sum: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", Time: time.Now()}
+	other := ledger.Record{Ref: v, Sum: "h1:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=", Time: time.Now()}
 	fmt.Println(book.Add(ctx, first))
 	fmt.Println(book.Add(ctx, other))
 
@@ -52,7 +52,7 @@ func ExampleFormatDecision() {
 		{Action: modproxy.Unblock, By: "operator alice", Time: decided},
 		{Action: modproxy.Deprecate, Versions: "< 1.4.0", By: "operator alice", Time: decided, Reason: "use 1.4.0", Link: "https://example.com/advisory"},
 	} {
-		d.Module = modproxy.Module{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}
+		d.Address = modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}
 		text, err := ledger.FormatDecision(d)
 		if err != nil {
 			log.Fatal(err)
@@ -82,10 +82,10 @@ func ExampleFormatDecision() {
 // The record of a version is a leaf of a transparency log, as Go's checksum database has them.
 func ExampleFormatRecord() {
 	text, err := ledger.FormatRecord(ledger.Record{
-		ModuleVersion: modproxy.Module{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3"),
-		Sum:           "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
-		Source:        modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
-		Time:          time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+		Ref:    modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3"),
+		Sum:    "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
+		Time:   time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 	})
 	if err != nil {
 		log.Fatal(err)

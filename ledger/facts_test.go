@@ -19,10 +19,10 @@ func TestFacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release, zip := toy.At("1.0.0"), toy.At("1.0.0").OfPlatform(linux)
-	module := modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
+	release, zip := toy.At("1.0.0"), toy.At("1.0.0").ForPlatform(linux)
+	module := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
 	for _, test := range []struct {
-		v     modproxy.ModuleVersion
+		v     modproxy.Ref
 		facts modproxy.Facts
 		good  bool
 	}{
@@ -42,7 +42,7 @@ func TestFacts(t *testing.T) {
 		{module, modproxy.Facts{}, true},
 		{module, modproxy.Facts{Keys: keys}, false},
 	} {
-		r := ledger.Record{ModuleVersion: test.v, Sum: sum, Time: now, Facts: test.facts}
+		r := ledger.Record{Ref: test.v, Sum: sum, Time: now, Facts: test.facts}
 		text, err := ledger.FormatRecord(r)
 		if !test.good {
 			if !errors.Is(err, modproxy.ErrInvalid) {
@@ -53,7 +53,7 @@ func TestFacts(t *testing.T) {
 		if again, errParse := ledger.ParseRecord(text); err != nil || errParse != nil || again != r {
 			t.Errorf("%s %+v: %v, %v, %+v", test.v, test.facts, err, errParse, again)
 		}
-		d := ledger.Drift{ModuleVersion: test.v, Recorded: sum, Offered: modproxy.NewSum([32]byte{3}), Time: now, Facts: test.facts}
+		d := ledger.Drift{Ref: test.v, Recorded: sum, Offered: modproxy.NewSum([32]byte{3}), Time: now, Facts: test.facts}
 		text, err = ledger.FormatDrift(d)
 		if again, errParse := ledger.ParseDrift(text); err != nil || errParse != nil || again != d {
 			t.Errorf("%s %+v: %v, %v, %+v", test.v, test.facts, err, errParse, again)

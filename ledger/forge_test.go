@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 func record(version, seed string) ledger.Record { return ledgertest.NewRecord(vpc, version, seed) }
 
@@ -38,7 +38,7 @@ func writeSome(t testing.TB, dir string) {
 	defer l.Close()
 	mustAdd(t, l, record("1.0.0", "a"), record("1.1.0", "a"))
 	moved := record("1.1.0", "b")
-	drift := ledger.Drift{ModuleVersion: vpc.At("1.1.0"), Recorded: ledgertest.Sum("a"), Offered: moved.Sum, Source: moved.Source, Time: moved.Time}
+	drift := ledger.Drift{Ref: vpc.At("1.1.0"), Recorded: ledgertest.Sum("a"), Offered: moved.Sum, Source: moved.Source, Time: moved.Time}
 	if err := l.AddDrift(t.Context(), drift); err != nil {
 		t.Fatal(err)
 	}

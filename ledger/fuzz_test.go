@@ -42,9 +42,9 @@ func checkKey(t *testing.T, k module.Version) {
 }
 
 func TestKey(t *testing.T) {
-	m := func(s string) modproxy.Module {
+	m := func(s string) modproxy.Address {
 		p := append(strings.Split(s, "/"), "") // a provider has three
-		return modproxy.Module{Host: p[0], Namespace: p[1], Name: p[2], System: p[3]}
+		return modproxy.Address{Host: p[0], Namespace: p[1], Name: p[2], System: p[3]}
 	}
 	for _, c := range [][4]string{
 		{"registry.terraform.io/Azure/a_b-C/azurerm", "1.2.3", "registry.terraform.io/Azure/a_b-C/azurerm", "v1.2.3"},
@@ -80,8 +80,8 @@ func FuzzKey(f *testing.F) {
 	f.Add("con.a:443", "n", "m", "s", "1.2.3.4", "con.a", "443", "m", "s", "1.2.3-4")
 	f.Add("gopkg.in", "n", "m", "v2", "1.2.3-~1", "gopkg.in:0", "n", "m", "v02", "1.2.3+~1")
 	f.Fuzz(func(t *testing.T, h1, ns1, n1, s1, v1, h2, ns2, n2, s2, v2 string) {
-		a := modproxy.Module{Host: h1, Namespace: ns1, Name: n1, System: s1}.At(v1)
-		b := modproxy.Module{Host: h2, Namespace: ns2, Name: n2, System: s2}.At(v2)
+		a := modproxy.Address{Host: h1, Namespace: ns1, Name: n1, System: s1}.At(v1)
+		b := modproxy.Address{Host: h2, Namespace: ns2, Name: n2, System: s2}.At(v2)
 		k1, err1 := ledger.Key(a)
 		k2, err2 := ledger.Key(b)
 		for _, err := range []error{err1, err2} {
@@ -127,7 +127,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Add(textOf(f, r))
 	r.Source.URL, r.Source.Commit = "", ""
 	f.Add(textOf(f, r))
-	drift := ledger.Drift{ModuleVersion: vpc.At("1.0.0"), Recorded: record("", "a").Sum, Offered: record("", "b").Sum, Source: r.Source, Time: r.Time}
+	drift := ledger.Drift{Ref: vpc.At("1.0.0"), Recorded: record("", "a").Sum, Offered: record("", "b").Sum, Source: r.Source, Time: r.Time}
 	f.Add(textOf(f, drift))
 	decision := ledgertest.NewDecision(vpc, modproxy.Approve, ">= 1.0, < 2")
 	f.Add(textOf(f, decision))

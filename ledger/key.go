@@ -39,13 +39,14 @@ var (
 //	1.2.3.4                           v1.2.3-_.4                     more than three numbers
 //
 // The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
-func Key(v modproxy.ModuleVersion) (module.Version, error) {
-	version, err := modproxy.CanonicalVersion(v.Version)
+func Key(v modproxy.Ref) (module.Version, error) {
+	full := v.FullVersion()
+	version, err := modproxy.CanonicalVersion(full)
 	if err := cmp.Or(v.CheckAddress(), err); err != nil {
 		return module.Version{}, err
 	}
-	if version != v.Version {
-		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, v.Version, version)
+	if version != full {
+		return module.Version{}, fmt.Errorf("%w: version %.80q: want its canonical form %.80q", modproxy.ErrInvalid, full, version)
 	}
 	host, port, hasPort := strings.Cut(v.Host, ":")
 	if len(host) > 253 || !hosts.MatchString(host) || hasPort && !isPort(port) {
@@ -58,7 +59,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 	if hasPort {
 		path = append(path, portMark+port)
 	}
-	for _, s := range strings.Split(strings.TrimPrefix(v.Module.String(), v.Host+"/"), "/") {
+	for _, s := range strings.Split(strings.TrimPrefix(v.Address.String(), v.Host+"/"), "/") {
 		if isDevice(s) || isMajor(s) {
 			s += oddName
 		}
@@ -71,7 +72,7 @@ func Key(v modproxy.ModuleVersion) (module.Version, error) {
 }
 
 // ParseKey returns the version whose key is k. The error is [modproxy.ErrInvalid] for a key that [Key] does not return.
-func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
+func ParseKey(k module.Version) (v modproxy.Ref, err error) {
 	parts := strings.Split(k.Path, "/")
 	v.Host = strings.TrimPrefix(parts[0], oddHost)
 	if len(parts) > 1 && strings.HasPrefix(parts[1], portMark) { // no name begins so
@@ -83,10 +84,10 @@ func ParseKey(k module.Version) (v modproxy.ModuleVersion, err error) {
 		if len(parts) == 4 {
 			v.System = strings.TrimSuffix(parts[3], oddName)
 		}
-		v.Version = strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1)
+		v = v.At(strings.Replace(strings.TrimPrefix(k.Version, "v"), oddVersion, "", 1))
 	}
 	if again, err := Key(v); err != nil || again != k {
-		return modproxy.ModuleVersion{}, fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)
+		return modproxy.Ref{}, fmt.Errorf("%w: key %.160q %.80q", modproxy.ErrInvalid, k.Path, k.Version)
 	}
 	return v, nil
 }

@@ -33,7 +33,7 @@ import (
 type Ledger interface {
 	// Lookup returns the record that counts for a version, which is the first or was accepted last, or [fs.ErrNotExist]. It may be
 	// about another spelling of the address; then there is none of this spelling that says the same.
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (Record, error)
 	// Add records the first sight of a version; r has no Reason. A version whose record has the same Sum and Subdir
 	// keeps that record. When it has others, or another spelling of its address does, the error is [modproxy.ErrChanged], and nothing
 	// is added.
@@ -42,13 +42,13 @@ type Ledger interface {
 	// [fs.ErrNotExist] when there is no such record. A record that counts already, by its Sum and Subdir, stays as it is.
 	Accept(ctx context.Context, r Record) error
 	// Had reports whether a record of a version, in any spelling, whether it counts or not, has this sum.
-	Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error)
+	Had(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) (bool, error)
 	// All yields every record in the order in which they were added, as of when the sequence begins. Records that no
 	// longer count are among them. An error ends the sequence.
 	All(ctx context.Context) iter.Seq2[Record, error]
 	// Of yields the last record of each version of a module in this spelling, that of the version that was added last first.
 	// An error ends the sequence.
-	Of(ctx context.Context, m modproxy.Module) iter.Seq2[Record, error]
+	Of(ctx context.Context, m modproxy.Address) iter.Seq2[Record, error]
 	// AddDrift keeps an observation. Of those of the same version with the same Recorded, Offered and Subdir the first one
 	// stays. The error is [fs.ErrNotExist] when there is no record of the version.
 	AddDrift(ctx context.Context, d Drift) error
@@ -66,7 +66,7 @@ type Record = modproxy.Record
 
 // Drift is content that was offered for a version and is not what is recorded.
 type Drift struct {
-	modproxy.ModuleVersion `json:"-"`
+	modproxy.Ref `json:"-"`
 
 	Recorded       modproxy.Sum    `json:"recorded"`         // what counted then
 	Offered        modproxy.Sum    `json:"offered"`          // Recorded, when only the directory is known to be another

@@ -69,7 +69,7 @@ func (l *Log) VerifierKey() string { return l.signer.public }
 func (l *Log) Name() string { return l.signer.Name() }
 
 // Lookup implements [Ledger].
-func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
+func (l *Log) Lookup(ctx context.Context, v modproxy.Ref) (Record, error) {
 	_, err := Key(v)
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return Record{}, err
@@ -88,7 +88,7 @@ func (l *Log) Lookup(ctx context.Context, v modproxy.ModuleVersion) (Record, err
 }
 
 // Had implements [Ledger].
-func (l *Log) Had(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error) {
+func (l *Log) Had(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) (bool, error) {
 	want, err := sum.Hash()
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return false, err
@@ -110,7 +110,7 @@ func (l *Log) All(ctx context.Context) iter.Seq2[Record, error] {
 }
 
 // Of implements [Ledger].
-func (l *Log) Of(ctx context.Context, m modproxy.Module) iter.Seq2[Record, error] {
+func (l *Log) Of(ctx context.Context, m modproxy.Address) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		l.mu.RLock()
 		numbers := l.book.of(moduleHash(m))
@@ -121,7 +121,7 @@ func (l *Log) Of(ctx context.Context, m modproxy.Module) iter.Seq2[Record, error
 			if err = cmp.Or(ctx.Err(), err); err == nil {
 				r, err = ParseRecord(text)
 			}
-			if err == nil && r.Module != m {
+			if err == nil && r.Address != m {
 				continue
 			}
 			if !yield(r, err) || err != nil {
@@ -234,13 +234,13 @@ func (l *Log) Add(ctx context.Context, r Record) error { return l.addRecord(ctx,
 
 // Accept implements [Ledger].
 func (l *Log) Accept(ctx context.Context, r Record) error {
-	all, err := l.recorded(ctx, r.ModuleVersion)
+	all, err := l.recorded(ctx, r.Ref)
 	if err == nil && len(all) == 0 {
 		return l.addRecord(ctx, r, true) // which says that there is none
 	}
 	for _, v := range all {
 		if err == nil {
-			r.ModuleVersion = v
+			r.Ref = v
 			err = l.addRecord(ctx, r, true)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 //
 // Errors are those of Next; ErrChanged for content that is not what is recorded; ErrUnavailable when the ledger fails, and for the
 // package of a provider for one platform whose release is not recorded; ErrDenied for a release that Signers does not take.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		return r.ofProvider(ctx, v)
 	}
@@ -36,8 +36,8 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 	if absent != nil {
 		return nil, err
 	}
-	own := rec.ModuleVersion == v // else another spelling was recorded, which the registry may have alone
-	rec.ModuleVersion = v
+	own := rec.Ref == v // else another spelling was recorded, which the registry may have alone
+	rec.Ref = v
 	moved := errors.Is(err, modproxy.ErrChanged) && rec.Source.Commit != "" &&
 		offered.URL == rec.Source.URL && offered.Commit != "" && offered.Commit != rec.Source.Commit
 	if !moved && !(own && errors.Is(err, modproxy.ErrNotFound)) { // if it is not found, it was withdrawn, or its tag was deleted
@@ -59,9 +59,9 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 }
 
 // recorded returns the record of v in this spelling. Its errors are those of recordedAs.
-func (r *Registry) recorded(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
+func (r *Registry) recorded(ctx context.Context, v modproxy.Ref) (Record, error) {
 	rec, err := r.recordedAs(ctx, v)
-	if err == nil && rec.ModuleVersion != v {
+	if err == nil && rec.Ref != v {
 		err = fs.ErrNotExist
 	}
 	return rec, err
@@ -69,10 +69,9 @@ func (r *Registry) recorded(ctx context.Context, v modproxy.ModuleVersion) (Reco
 
 // recordedAs returns the record that counts for v, which may be of another spelling. Its error is [fs.ErrNotExist] if there is none,
 // or none with a source that could be asked.
-func (r *Registry) recordedAs(ctx context.Context, v modproxy.ModuleVersion) (Record, error) {
+func (r *Registry) recordedAs(ctx context.Context, v modproxy.Ref) (Record, error) {
 	rec, err := r.Ledger.Lookup(ctx, v)
-	_, made := v.Origin()
-	if err == nil && (rec.Source.URL == "" || made != "" && rec.Source.Commit == "" && !v.IsProvider()) {
+	if err == nil && (rec.Source.URL == "" || v.IsModuleVariant() && rec.Source.Commit == "") {
 		err = fs.ErrNotExist
 	}
 	return rec, err
@@ -96,7 +95,7 @@ func notRecorded(err, errRecorded error) error {
 //
 // Errors are those of Package that are not of Next.
 func (r *Registry) Compare(ctx context.Context, offered Record) error {
-	v := offered.ModuleVersion
+	v := offered.Ref
 	if err := r.checkArchive(ctx, v, offered.Sum); err != nil {
 		return err
 	}
@@ -108,7 +107,7 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 		rec = offered
 		err = r.Ledger.Add(ctx, rec)
 		if err == nil {
-			r.observe(Event{Kind: Recorded, ModuleVersion: v, Record: rec})
+			r.observe(Event{Kind: Recorded, Ref: v, Record: rec})
 			return nil
 		}
 		if errors.Is(err, modproxy.ErrChanged) { // another one was added meanwhile
@@ -118,7 +117,7 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 	switch {
 	case err != nil:
 		return r.failed(ctx, v, err)
-	case rec.Is(offered.Sum, offered.Subdir) && rec.ModuleVersion != v:
+	case rec.Is(offered.Sum, offered.Subdir) && rec.Ref != v:
 		return r.spell(ctx, rec, offered)
 	case rec.Is(offered.Sum, offered.Subdir):
 		return nil
@@ -135,16 +134,16 @@ func (r *Registry) spell(ctx context.Context, rec, offered Record) error {
 	case errors.Is(err, modproxy.ErrChanged): // other content was accepted meanwhile
 		return r.drifted(ctx, rec, offered)
 	case err != nil:
-		return r.failed(ctx, offered.ModuleVersion, err)
+		return r.failed(ctx, offered.Ref, err)
 	}
-	r.observe(Event{Kind: Recorded, ModuleVersion: offered.ModuleVersion, Record: offered})
+	r.observe(Event{Kind: Recorded, Ref: offered.Ref, Record: offered})
 	return nil
 }
 
 // failed tells that the ledger did not do something for v, and returns the error.
-func (r *Registry) failed(ctx context.Context, v modproxy.ModuleVersion, err error) error {
+func (r *Registry) failed(ctx context.Context, v modproxy.Ref, err error) error {
 	if ctx.Err() == nil {
-		r.observe(Event{Kind: Failed, ModuleVersion: v, Err: err})
+		r.observe(Event{Kind: Failed, Ref: v, Err: err})
 	}
 	return fmt.Errorf("ledger: %w", err)
 }
@@ -152,11 +151,11 @@ func (r *Registry) failed(ctx context.Context, v modproxy.ModuleVersion, err err
 // drifted keeps the observation that what is offered is not what rec says, and returns the error that people read.
 func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	d := Drift{
-		ModuleVersion: rec.ModuleVersion, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
+		Ref: rec.Ref, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
 	}
 	was, is := string(rec.Sum), string(offered.Sum)
-	if offered.ModuleVersion != rec.ModuleVersion {
-		was += ", as " + rec.Module.String() + ","
+	if offered.Ref != rec.Ref {
+		was += ", as " + rec.Address.String() + ","
 	}
 	if !rec.Is(rec.Sum, offered.Subdir) {
 		d.Subdir = cmp.Or(offered.Subdir, ".")
@@ -164,7 +163,7 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 		is += ", directory " + d.Subdir + ","
 	}
 	if err := r.Ledger.AddDrift(ctx, d); err != nil && ctx.Err() == nil {
-		r.observe(Event{Kind: Failed, ModuleVersion: d.ModuleVersion, Err: err})
+		r.observe(Event{Kind: Failed, Ref: d.Ref, Err: err})
 	}
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s "+
 		"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
@@ -174,21 +173,21 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 		err = fmt.Errorf("%w: its packages for %s were others when it was recorded, %s, from %s, than they are now, from %s "+
 			"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 			modproxy.ErrChanged, platforms(rec.Zips, offered.Zips), stamp(rec.Time), describe(rec.Source), describe(offered.Source))
-	case rec.IsSigningKeys():
+	case rec.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s (operator: if its publisher has changed keys and says so, run "+
 			"modproxy ledger accept %s --key %s --reason …; '%s/%s/*' is for all its providers)",
-			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Module, nameKeys(rec.Keys), stamp(rec.Time), rec.Module, offered.Keys.All()[0],
+			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Address, nameKeys(rec.Keys), stamp(rec.Time), rec.Address, offered.Keys.All()[0],
 			rec.Host, rec.Namespace)
 	}
-	r.observe(Event{Kind: Drifted, ModuleVersion: d.ModuleVersion, Record: rec, Drift: d, Err: err})
+	r.observe(Event{Kind: Drifted, Ref: d.Ref, Record: rec, Drift: d, Err: err})
 	return err
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // sighted returns the record of a version that is p now.
-func sighted(v modproxy.ModuleVersion, p *modproxy.Package) Record {
-	return Record{ModuleVersion: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), Facts: p.Facts}
+func sighted(v modproxy.Ref, p *modproxy.Package) Record {
+	return Record{Ref: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), Facts: p.Facts}
 }
 
 func describe(s modproxy.Source) string {

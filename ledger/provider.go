@@ -17,12 +17,12 @@ import (
 // Signers are the keys that may sign releases, as an operator has said.
 type Signers interface {
 	// Signers returns the keys that may sign the releases of a provider. ok is false where the ledger says that.
-	Signers(m modproxy.Module) (keys modproxy.Keys, ok bool)
+	Signers(m modproxy.Address) (keys modproxy.Keys, ok bool)
 }
 
 // ofProvider is Package for a provider. Where an archive is not the one of its release, its registry has published another
 // release as the same version, most likely: that is asked for to be observed.
-func (r *Registry) ofProvider(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
 		p, err = r.withdrawn(ctx, v, err)
@@ -40,7 +40,8 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.ModuleVersion) (*m
 		return p, nil
 	}
 	p.Close() // it is not used
-	if release, _, isArchive := v.Platform(); isArchive && errors.Is(err, modproxy.ErrChanged) {
+	if v.IsArchive() && errors.Is(err, modproxy.ErrChanged) {
+		release := v.Base()
 		if p, errRelease := r.Next.Package(ctx, release); errRelease == nil {
 			errRelease = r.Compare(ctx, sighted(release, p))
 			p.Close()
@@ -54,10 +55,10 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.ModuleVersion) (*m
 
 // withdrawn returns what the recorded source of v has, which its registry says by err that it does not have. An archive that
 // was never fetched is looked for beside the others of its release.
-func (r *Registry) withdrawn(ctx context.Context, v modproxy.ModuleVersion, err error) (*modproxy.Package, error) {
+func (r *Registry) withdrawn(ctx context.Context, v modproxy.Ref, err error) (*modproxy.Package, error) {
 	rec, absent := r.recorded(ctx, v)
-	if release, platform, isArchive := v.Platform(); isArchive && errors.Is(absent, fs.ErrNotExist) {
-		if rec, absent = r.recorded(ctx, release); absent == nil {
+	if platform, isArchive := v.Platform(); isArchive && errors.Is(absent, fs.ErrNotExist) {
+		if rec, absent = r.recorded(ctx, v.Base()); absent == nil {
 			rec, absent = beside(rec, v, platform)
 		}
 	}
@@ -72,21 +73,21 @@ func (r *Registry) withdrawn(ctx context.Context, v modproxy.ModuleVersion, err 
 }
 
 // beside returns what would be the record of the archive of a release for a platform if it is where the checksums are.
-func beside(release Record, v modproxy.ModuleVersion, platform modproxy.Platform) (Record, error) {
+func beside(release Record, v modproxy.Ref, platform modproxy.Platform) (Record, error) {
 	digest, ok := release.Zips.Of(platform)
 	directory, ok2 := strings.CutSuffix(release.Source.URL, path.Base(release.Source.URL))
 	if !ok || !ok2 {
 		return Record{}, fs.ErrNotExist
 	}
 	name := "terraform-provider-" + v.Name + "_" + release.Version + "_" + platform.String() + ".zip"
-	return Record{ModuleVersion: v, Sum: modproxy.NewSum(digest), Source: modproxy.Source{URL: directory + name}}, nil
+	return Record{Ref: v, Sum: modproxy.NewSum(digest), Source: modproxy.Source{URL: directory + name}}, nil
 }
 
 // arrival compares a package when it is there.
 type arrival struct {
 	next     modproxy.Arrival
 	registry *Registry
-	of       modproxy.ModuleVersion
+	of       modproxy.Ref
 	p        *modproxy.Package
 }
 
@@ -109,12 +110,12 @@ func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) { return 
 
 // checkArchive returns an error if v is the package of a provider for one platform, and its release has another there. The
 // record of the release must be there: its registry is asked for that first.
-func (r *Registry) checkArchive(ctx context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) error {
-	release, platform, isArchive := v.Platform()
+func (r *Registry) checkArchive(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) error {
+	platform, isArchive := v.Platform()
 	if !isArchive {
 		return nil
 	}
-	rec, err := r.Ledger.Lookup(ctx, release)
+	rec, err := r.Ledger.Lookup(ctx, v.Base())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: its release is not recorded, and is asked for first", modproxy.ErrUnavailable)
 	}
@@ -138,8 +139,8 @@ func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) erro
 // checkSigner returns an error if a release was not signed by a key that may sign it. Where no key is known, those that have
 // signed it may from now on.
 func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
-	m, keys := offered.Module, offered.Keys
-	if _, _, isArchive := offered.Platform(); isArchive || !m.IsProvider() || offered.IsSigningKeys() {
+	m, keys := offered.Address, offered.Keys
+	if offered.IsArchive() || !m.IsProvider() || offered.Variant.Kind == modproxy.KeysVariant {
 		return nil
 	}
 	if ok, err := CheckPinned(r.Signers, offered); ok || err != nil {
@@ -157,7 +158,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 		}
 	}
 	if err != nil {
-		return r.failed(ctx, offered.ModuleVersion, err)
+		return r.failed(ctx, offered.Ref, err)
 	}
 	switch {
 	case keys.Meets(rec.Keys):
@@ -176,10 +177,10 @@ func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
 	if signers == nil {
 		return false, nil
 	}
-	pinned, ok := signers.Signers(offered.Module)
+	pinned, ok := signers.Signers(offered.Address)
 	if ok && !offered.Keys.Meets(pinned) {
 		err = fmt.Errorf("%w: its release is signed by %s, and those of %s have to be signed by %s (operator: providers.keys says so)",
-			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Module, nameKeys(pinned))
+			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Address, nameKeys(pinned))
 	}
 	return ok, err
 }
@@ -198,9 +199,9 @@ const renewWithin = time.Hour
 // renew records that what a provider was recorded with has become what is offered. A release may gain packages, and an archive
 // becomes what its release says. Anything else has changed.
 func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
-	_, _, isArchive := rec.Platform()
+	isArchive := rec.IsArchive()
 	switch {
-	case rec.IsSigningKeys():
+	case rec.Variant.Kind == modproxy.KeysVariant:
 		return r.drifted(ctx, rec, offered)
 	case isArchive: // see checkArchive
 		offered.Reason = "its release was accepted, and says so"
@@ -218,9 +219,9 @@ func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	}
 	offered.Time = time.Now()
 	if err := r.Ledger.Accept(ctx, offered); err != nil {
-		return r.failed(ctx, offered.ModuleVersion, err)
+		return r.failed(ctx, offered.Ref, err)
 	}
-	r.observe(Event{Kind: Renewed, ModuleVersion: offered.ModuleVersion, Record: offered})
+	r.observe(Event{Kind: Renewed, Ref: offered.Ref, Record: offered})
 	return nil
 }
 

@@ -29,14 +29,14 @@ const (
 // providers has what a provider registry has now.
 type providers struct {
 	commitless // without a registry: not asked
-	packages   map[modproxy.ModuleVersion]modproxy.Package
+	packages   map[modproxy.Ref]modproxy.Package
 	closed     int
 }
 
-func (u *providers) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (u *providers) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, ok := u.packages[v]
 	if !ok {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrNotFound}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrNotFound}
 	}
 	p.ReadSeekCloser = providerBody{strings.NewReader("bytes"), u}
 	return &p, nil
@@ -61,18 +61,18 @@ func (u *providers) release(t *testing.T, version, sum, key string, archives map
 	}
 	u.packages[toy.At(version)] = p
 	for platform, digest := range archives {
-		u.packages[toy.At(version).OfPlatform(platform)] = modproxy.Package{
+		u.packages[toy.At(version).ForPlatform(platform)] = modproxy.Package{
 			Digest: digest, Sum: modproxy.NewSum(digest), Facts: modproxy.Facts{Hashes: modproxy.Hashes(ledgertest.Sum("files"))},
 		}
 	}
 }
 
 func newProviders(book ledger.Ledger) (*providers, *ledger.Registry) {
-	u := &providers{packages: map[modproxy.ModuleVersion]modproxy.Package{}}
+	u := &providers{packages: map[modproxy.Ref]modproxy.Package{}}
 	return u, &ledger.Registry{Next: u, Ledger: book}
 }
 
-func wants(t *testing.T, reg *ledger.Registry, v modproxy.ModuleVersion, want error, words ...string) {
+func wants(t *testing.T, reg *ledger.Registry, v modproxy.Ref, want error, words ...string) {
 	t.Helper()
 	p, err := reg.Package(t.Context(), v)
 	if err == nil {
@@ -88,7 +88,7 @@ func wants(t *testing.T, reg *ledger.Registry, v modproxy.ModuleVersion, want er
 	}
 }
 
-func recordOf(t *testing.T, book ledger.Ledger, v modproxy.ModuleVersion) ledger.Record {
+func recordOf(t *testing.T, book ledger.Ledger, v modproxy.Ref) ledger.Record {
 	t.Helper()
 	rec, err := book.Lookup(t.Context(), v)
 	if err != nil {
@@ -117,22 +117,22 @@ func TestReleasesAreCompared(t *testing.T) {
 	one := toy.At("1.0.0")
 
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}})
-	wants(t, reg, one.OfPlatform(linux), modproxy.ErrUnavailable, "its release is not recorded")
+	wants(t, reg, one.ForPlatform(linux), modproxy.ErrUnavailable, "its release is not recorded")
 	wants(t, reg, one, nil)
 	wants(t, reg, one, nil)
-	wants(t, reg, one.OfPlatform(linux), nil)
-	if rec := recordOf(t, book, one.OfPlatform(linux)); rec.Hashes == "" || rec.Sum != modproxy.NewSum([32]byte{1}) {
+	wants(t, reg, one.ForPlatform(linux), nil)
+	if rec := recordOf(t, book, one.ForPlatform(linux)); rec.Hashes == "" || rec.Sum != modproxy.NewSum([32]byte{1}) {
 		t.Errorf("recorded %+v", rec)
 	}
 
 	u.release(t, "1.0.0", "wider", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
-	wants(t, reg, one.OfPlatform(mac), modproxy.ErrChanged, "no package for darwin_arm64")
+	wants(t, reg, one.ForPlatform(mac), modproxy.ErrChanged, "no package for darwin_arm64")
 	wants(t, reg, one, nil)
 	rec := recordOf(t, book, one)
 	if rec.Reason != "packages were added for darwin_arm64" || rec.Sum != ledgertest.Sum("wider") {
 		t.Errorf("recorded %+v", rec)
 	}
-	wants(t, reg, one.OfPlatform(mac), nil)
+	wants(t, reg, one.ForPlatform(mac), nil)
 	u.release(t, "1.0.0", "again", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
 	wants(t, reg, one, modproxy.ErrUnavailable, "within 1h") // one may answer with something else every time
 
@@ -142,7 +142,7 @@ func TestReleasesAreCompared(t *testing.T) {
 		u.release(t, "1.0.0", sum, oldKey, archives)
 		wants(t, reg, one, modproxy.ErrChanged, "for linux_amd64 were others", "modproxy ledger drift")
 	}
-	if list := drifts(t, book); len(list) != 2 || list[0].ModuleVersion != one || list[0].Zips == "" || list[0].Keys != oldKey {
+	if list := drifts(t, book); len(list) != 2 || list[0].Ref != one || list[0].Zips == "" || list[0].Keys != oldKey {
 		t.Errorf("drifts %+v", list)
 	}
 	want := []ledger.Kind{ledger.Recorded, ledger.Recorded, ledger.Renewed, ledger.Recorded, ledger.Drifted, ledger.Drifted}
@@ -158,32 +158,32 @@ func TestArchivesAreCompared(t *testing.T) {
 	one := toy.At("1.0.0")
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
 	wants(t, reg, one, nil)
-	wants(t, reg, one.OfPlatform(linux), nil)
+	wants(t, reg, one.ForPlatform(linux), nil)
 
 	other := modproxy.Package{Digest: modproxy.Digest{9}, Sum: modproxy.NewSum([32]byte{9})}
-	u.packages[one.OfPlatform(linux)] = other
-	u.packages[one.OfPlatform(mac)] = other
-	wants(t, reg, one.OfPlatform(linux), modproxy.ErrChanged, "linux_amd64", string(modproxy.NewSum([32]byte{9})))
+	u.packages[one.ForPlatform(linux)] = other
+	u.packages[one.ForPlatform(mac)] = other
+	wants(t, reg, one.ForPlatform(linux), modproxy.ErrChanged, "linux_amd64", string(modproxy.NewSum([32]byte{9})))
 	if list := drifts(t, book); len(list) != 0 {
 		t.Errorf("drifts %+v", list) // the release does not say so
 	}
 	u.release(t, "1.0.0", "second", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {8}, mac: {9}})
-	wants(t, reg, one.OfPlatform(mac), modproxy.ErrChanged, "modproxy ledger drift")
+	wants(t, reg, one.ForPlatform(mac), modproxy.ErrChanged, "modproxy ledger drift")
 	list := drifts(t, book)
-	if len(list) != 1 || list[0].ModuleVersion != one || list[0].Offered != ledgertest.Sum("second") {
+	if len(list) != 1 || list[0].Ref != one || list[0].Offered != ledgertest.Sum("second") {
 		t.Fatalf("drifts %+v", list)
 	}
 
 	rec := ledger.Record{
-		ModuleVersion: one, Sum: list[0].Offered, Facts: list[0].Facts, Time: time.Now(), Reason: "it was announced",
+		Ref: one, Sum: list[0].Offered, Facts: list[0].Facts, Time: time.Now(), Reason: "it was announced",
 	}
 	if err := book.Accept(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, reg, one, nil)
-	wants(t, reg, one.OfPlatform(linux), nil)
-	wants(t, reg, one.OfPlatform(mac), nil)
-	if rec := recordOf(t, book, one.OfPlatform(linux)); rec.Sum != modproxy.NewSum([32]byte{8}) || rec.Reason == "" || rec.Hashes == "" {
+	wants(t, reg, one.ForPlatform(linux), nil)
+	wants(t, reg, one.ForPlatform(mac), nil)
+	if rec := recordOf(t, book, one.ForPlatform(linux)); rec.Sum != modproxy.NewSum([32]byte{8}) || rec.Reason == "" || rec.Hashes == "" {
 		t.Errorf("recorded %+v", rec)
 	}
 	if u.closed != 9 {
@@ -195,7 +195,7 @@ func TestArchivesAreCompared(t *testing.T) {
 func TestArrivalsAreCompared(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
-	zip := toy.At("1.0.0").OfPlatform(linux)
+	zip := toy.At("1.0.0").ForPlatform(linux)
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}})
 	wants(t, reg, toy.At("1.0.0"), nil)
 
@@ -262,7 +262,7 @@ func TestSignersAreCompared(t *testing.T) {
 		wants(t, reg, toy.At("1.1.0"), modproxy.ErrChanged, "the key "+newKey, "the key "+oldKey,
 			"modproxy ledger accept registry.example.com/acme/toy --key "+newKey)
 	}
-	if list := drifts(t, book); len(list) != 1 || list[0].ModuleVersion != toy.SigningKeys() || list[0].Keys != newKey {
+	if list := drifts(t, book); len(list) != 1 || list[0].Ref != toy.SigningKeys() || list[0].Keys != newKey {
 		t.Errorf("drifts %+v", list)
 	}
 	u.release(t, "1.0.0", "first by another", newKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
@@ -296,7 +296,7 @@ func TestSignersOfConfiguration(t *testing.T) {
 
 type signers struct{ modproxy.Keys }
 
-func (s signers) Signers(modproxy.Module) (modproxy.Keys, bool) { return s.Keys, true }
+func (s signers) Signers(modproxy.Address) (modproxy.Keys, bool) { return s.Keys, true }
 
 // What is signed may be published anew now and then, with the same packages.
 func TestReleasesArePublishedAnew(t *testing.T) {

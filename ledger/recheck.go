@@ -24,13 +24,13 @@ type Recheck struct {
 // Turns bounds how much is fetched at once.
 type Turns interface {
 	// Turn waits for a turn to fetch for a module, until ctx ends. The fetch uses held, and the caller calls done after it.
-	Turn(ctx context.Context, m modproxy.Module) (held context.Context, done func(), err error)
+	Turn(ctx context.Context, m modproxy.Address) (held context.Context, done func(), err error)
 }
 
 // Gate says what may be asked about.
 type Gate interface {
 	// Check returns an error if upstream may not be asked about a version: [modproxy.ErrDenied] if the version is refused.
-	Check(ctx context.Context, v modproxy.ModuleVersion) error
+	Check(ctx context.Context, v modproxy.Ref) error
 }
 
 const commitTimeout = time.Minute // of one question for a commit
@@ -40,7 +40,7 @@ func (r *Recheck) Run(ctx context.Context) {
 	if r.Every <= 0 || r.Registry.Next == nil {
 		return
 	}
-	seen := map[modproxy.ModuleVersion]string{} // the commit at which a version was found last; empty for the recorded one
+	seen := map[modproxy.Ref]string{} // the commit at which a version was found last; empty for the recorded one
 	for ctx.Err() == nil {
 		records := r.records(ctx)
 		pause := r.Every / time.Duration(len(records)+1)
@@ -55,16 +55,16 @@ func (r *Recheck) Run(ctx context.Context) {
 }
 
 // records returns the records that count and have a commit.
-func (r *Recheck) records(ctx context.Context) map[modproxy.ModuleVersion]Record {
-	records := map[modproxy.ModuleVersion]Record{}
+func (r *Recheck) records(ctx context.Context) map[modproxy.Ref]Record {
+	records := map[modproxy.Ref]Record{}
 	for rec, err := range r.Registry.Ledger.All(ctx) {
 		if err != nil {
 			r.Registry.observe(Event{Kind: Failed, Err: err})
 			break
 		}
-		delete(records, rec.ModuleVersion)
+		delete(records, rec.Ref)
 		if rec.Source.Commit != "" {
-			records[rec.ModuleVersion] = rec
+			records[rec.Ref] = rec
 		}
 	}
 	return records
@@ -74,12 +74,12 @@ func (r *Recheck) records(ctx context.Context) map[modproxy.ModuleVersion]Record
 func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	asking, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
-	commit, err := "", r.Gate.Check(asking, rec.ModuleVersion)
+	commit, err := "", r.Gate.Check(asking, rec.Ref)
 	if errors.Is(err, modproxy.ErrDenied) {
 		return seen
 	}
 	if err == nil {
-		commit, err = r.Registry.Next.Commit(asking, rec.ModuleVersion)
+		commit, err = r.Registry.Next.Commit(asking, rec.Ref)
 	}
 	if err == nil && (commit == "" || commit == rec.Source.Commit) {
 		return ""
@@ -90,27 +90,27 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	var held context.Context
 	var done func()
 	if err == nil {
-		held, done, err = r.Turns.Turn(ctx, rec.Module)
+		held, done, err = r.Turns.Turn(ctx, rec.Address)
 	}
 	if err != nil {
-		r.Registry.observe(Event{Kind: Unasked, ModuleVersion: rec.ModuleVersion, Err: err})
+		r.Registry.observe(Event{Kind: Unasked, Ref: rec.Ref, Err: err})
 		return seen
 	}
 	defer done()
-	if r.Gate.Check(ctx, rec.ModuleVersion) != nil { // by now
+	if r.Gate.Check(ctx, rec.Ref) != nil { // by now
 		return seen
 	}
 	fetching, cancel := context.WithTimeout(held, r.FetchTimeout)
 	defer cancel()
-	p, err := r.Registry.Next.Package(fetching, rec.ModuleVersion)
+	p, err := r.Registry.Next.Package(fetching, rec.Ref)
 	if err == nil {
-		err = errors.Join(r.Registry.Compare(fetching, sighted(rec.ModuleVersion, p)), p.Close())
+		err = errors.Join(r.Registry.Compare(fetching, sighted(rec.Ref, p)), p.Close())
 	}
 	if err != nil && held.Err() != nil { // too little came while others waited
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(held))
 	}
 	if ctx.Err() == nil {
-		r.Registry.observe(Event{Kind: Moved, ModuleVersion: rec.ModuleVersion, Record: rec, Commit: commit, Err: err})
+		r.Registry.observe(Event{Kind: Moved, Ref: rec.Ref, Record: rec, Commit: commit, Err: err})
 	}
 	if ctx.Err() != nil || errors.Is(err, modproxy.ErrUnavailable) { // it is not known what it has
 		return seen

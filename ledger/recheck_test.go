@@ -30,7 +30,7 @@ type mover struct {
 	refuses string // a version that is refused as soon as it waits for a turn
 }
 
-func (u *mover) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) {
+func (u *mover) Commit(_ context.Context, v modproxy.Ref) (string, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asked[v.Version]++
@@ -40,7 +40,7 @@ func (u *mover) Commit(_ context.Context, v modproxy.ModuleVersion) (string, err
 	return u.commits[v.Version], nil
 }
 
-func (u *mover) Turn(ctx context.Context, _ modproxy.Module) (context.Context, func(), error) {
+func (u *mover) Turn(ctx context.Context, _ modproxy.Address) (context.Context, func(), error) {
 	u.turn(1)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -55,11 +55,11 @@ func (u *mover) turn(n int) {
 }
 
 // Check implements [ledger.Gate].
-func (u *mover) Check(_ context.Context, v modproxy.ModuleVersion) error {
+func (u *mover) Check(_ context.Context, v modproxy.Ref) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if v.Version == u.refused {
-		return &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: modproxy.ErrDenied}
+		return &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ type nothing struct{ *strings.Reader }
 
 func (nothing) Close() error { return nil }
 
-func (u *mover) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (u *mover) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.fetched = append(u.fetched, v.Version)
@@ -103,7 +103,7 @@ func TestRecheck(t *testing.T) {
 			u.mu.Lock()
 			defer u.mu.Unlock()
 			events = append(events, e.Kind)
-			if e.Kind == ledger.Moved && (e.Commit != "0ddba11" || e.Record.Source.Commit != "c0ffee" || e.Module != vpc) {
+			if e.Kind == ledger.Moved && (e.Commit != "0ddba11" || e.Record.Source.Commit != "c0ffee" || e.Address != vpc) {
 				t.Errorf("event %+v", e)
 			}
 		}}

@@ -16,7 +16,7 @@ type Upstream interface {
 	// registry says by now. It may not be what is recorded. Errors are those of Package.
 	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
 	// Commit returns the git commit of a version now, empty where only a fetch could tell. Errors are those of Location.
-	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
+	Commit(ctx context.Context, v modproxy.Ref) (string, error)
 }
 
 // Registry compares the packages of another registry with a ledger: what a version contained when it was first seen is
@@ -47,12 +47,12 @@ const (
 
 // Event is something that happened in a [Registry] or a [Recheck]. Fields that its Kind does not mention are zero.
 type Event struct {
-	Kind                   Kind
-	modproxy.ModuleVersion        // zero when it is about the whole ledger
-	Record                 Record // what counts
-	Drift                  Drift
-	Commit                 string
-	Err                    error
+	Kind         Kind
+	modproxy.Ref        // zero when it is about the whole ledger
+	Record       Record // what counts
+	Drift        Drift
+	Commit       string
+	Err          error
 }
 
 func (r *Registry) observe(e Event) {
@@ -62,19 +62,19 @@ func (r *Registry) observe(e Event) {
 }
 
 // Versions returns Next's answer.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns Next's answer, if its Subdir is the one that the ledger has. If not, the error is
 // [modproxy.ErrChanged]: clients would load another module of the same package. If Next does not find the version any more,
 // Location returns the recorded source.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if v.IsProvider() {
 		return l, err
 	}
-	if _, made := v.Origin(); made == "" && errors.Is(err, modproxy.ErrNotFound) {
+	if v.IsListed() && errors.Is(err, modproxy.ErrNotFound) {
 		if rec, absent := r.recorded(ctx, v); absent == nil {
 			return rec.Location(), nil
 		}
@@ -84,17 +84,17 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 	}
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if _, subdir := l.SplitGlob(); err == nil && !rec.Is(rec.Sum, subdir) {
-		err = r.drifted(ctx, rec, Record{ModuleVersion: v, Sum: rec.Sum, Subdir: subdir, Source: rec.Source})
+		err = r.drifted(ctx, rec, Record{Ref: v, Sum: rec.Sum, Subdir: subdir, Source: rec.Source})
 		return modproxy.Location{}, asked("location", v, err)
 	}
 	return l, nil // when the ledger does not answer, Package returns the error
 }
 
 // asked adds the question to err, and makes it one of the errors that a registry has.
-func asked(op string, v modproxy.ModuleVersion, err error) error {
+func asked(op string, v modproxy.Ref, err error) error {
 	known := func(is error) bool { return errors.Is(err, is) }
 	if !slices.ContainsFunc([]error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrDenied, modproxy.ErrUnavailable}, known) {
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

@@ -41,7 +41,7 @@ func (commitless) PackageAt(context.Context, modproxy.Record) (*modproxy.Package
 	return nil, modproxy.ErrInvalid
 }
 
-func (commitless) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+func (commitless) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
 // upstream answers every question for a package with the sum that it has now.
 type upstream struct {
@@ -80,7 +80,7 @@ func (b body) Close() error {
 	return nil
 }
 
-func (u *upstream) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (u *upstream) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.err != nil {
@@ -129,7 +129,7 @@ func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 	return err
 }
 
-func (u *upstream) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (u *upstream) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return modproxy.Location{Getter: "git", URL: "https://git.example.com/x.git", Subdir: u.subdir}, nil
@@ -223,7 +223,7 @@ func TestPackageIsCompared(t *testing.T) {
 	if d := cmp.Diff([]ledger.Kind{ledger.Recorded, ledger.Drifted, ledger.Drifted, ledger.Drifted, ledger.Drifted}, kinds); d != "" {
 		t.Error(d)
 	}
-	if e := events[1]; e.ModuleVersion != vpc.At("1.0.0") || e.Record.Sum != first || e.Drift.Offered != second || e.Drift.Recorded != first || e.Err == nil {
+	if e := events[1]; e.Ref != vpc.At("1.0.0") || e.Record.Sum != first || e.Drift.Offered != second || e.Drift.Recorded != first || e.Err == nil {
 		t.Errorf("event %+v", e)
 	}
 }
@@ -264,7 +264,7 @@ func TestPackageWithoutLedger(t *testing.T) {
 
 type sumless struct{ *upstream }
 
-func (s sumless) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (s sumless) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: body{strings.NewReader(""), s.upstream}}, nil
 }
 

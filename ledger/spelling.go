@@ -70,14 +70,14 @@ func (l *Log) contradiction(number int64, text []byte) (d Drift, is bool, err er
 	if err != nil {
 		return d, false, err
 	}
-	version, address := ids(r.ModuleVersion)
+	version, address := ids(r.Ref)
 	l.mu.RLock()
 	is = l.book.contradicts(number, version, address)
 	counts, _, _ := l.book.counting(address)
 	subdir := l.book.subdirs[counts.subdir]
 	l.mu.RUnlock()
 	d = Drift{
-		ModuleVersion: r.ModuleVersion, Recorded: modproxy.NewSum(counts.sum), Offered: r.Sum, Source: r.Source, Time: r.Time, Facts: r.Facts,
+		Ref: r.Ref, Recorded: modproxy.NewSum(counts.sum), Offered: r.Sum, Source: r.Source, Time: r.Time, Facts: r.Facts,
 	}
 	if subdir != r.Subdir {
 		d.Subdir = r.Subdir
@@ -86,7 +86,7 @@ func (l *Log) contradiction(number int64, text []byte) (d Drift, is bool, err er
 }
 
 // recorded returns the spellings of v that have records, v itself first.
-func (l *Log) recorded(ctx context.Context, v modproxy.ModuleVersion) (all []modproxy.ModuleVersion, err error) {
+func (l *Log) recorded(ctx context.Context, v modproxy.Ref) (all []modproxy.Ref, err error) {
 	var numbers []int64
 	l.mu.RLock()
 	_, address := ids(v)
@@ -104,9 +104,9 @@ func (l *Log) recorded(ctx context.Context, v modproxy.ModuleVersion) (all []mod
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, r.ModuleVersion)
+		all = append(all, r.Ref)
 	}
-	slices.SortStableFunc(all, func(a, b modproxy.ModuleVersion) int {
+	slices.SortStableFunc(all, func(a, b modproxy.Ref) int {
 		switch {
 		case a == v && b != v:
 			return -1

@@ -14,7 +14,7 @@ import (
 
 // spelled returns a record of a module in a spelling.
 func spelled(namespace, seed string) ledger.Record {
-	m := modproxy.Module{Host: host, Namespace: namespace, Name: "vpc", System: "aws"}
+	m := modproxy.Address{Host: host, Namespace: namespace, Name: "vpc", System: "aws"}
 	return ledgertest.NewRecord(m, "1.2.3", seed)
 }
 
@@ -32,7 +32,7 @@ func TestContradictions(t *testing.T) {
 		l.Close()
 		l = mustOpen(t, dir)
 		for namespace, as := range map[string]string{"team": "team", "Team": "team", "TEAM": "TEAM", "teaM": "team"} {
-			got, err := l.Lookup(t.Context(), spelled(namespace, "").ModuleVersion)
+			got, err := l.Lookup(t.Context(), spelled(namespace, "").Ref)
 			if err != nil || got.Sum != ledgertest.Sum("a") || got.Namespace != as {
 				t.Errorf("%s: %v, %v", namespace, got, err)
 			}
@@ -40,10 +40,10 @@ func TestContradictions(t *testing.T) {
 		if err := l.Add(t.Context(), spelled("Team", "b")); !errors.Is(err, modproxy.ErrChanged) {
 			t.Errorf("Add of what contradicts: %v", err)
 		}
-		if had, err := l.Had(t.Context(), spelled("team", "").ModuleVersion, ledgertest.Sum("b")); !had || err != nil {
+		if had, err := l.Had(t.Context(), spelled("team", "").Ref, ledgertest.Sum("b")); !had || err != nil {
 			t.Errorf("Had what contradicts: %v, %v", had, err)
 		}
-		if _, _, err := l.Number(spelled("Team", "").ModuleVersion); err == nil {
+		if _, _, err := l.Number(spelled("Team", "").Ref); err == nil {
 			t.Error("a record that does not count is exported")
 		}
 		found := drifts(t, l)
@@ -73,7 +73,7 @@ func TestContradictions(t *testing.T) {
 		l.Close()
 		l = mustOpen(t, dir)
 		for _, namespace := range []string{"team", "Team", "TEAM"} {
-			got, err := l.Lookup(t.Context(), spelled(namespace, "").ModuleVersion)
+			got, err := l.Lookup(t.Context(), spelled(namespace, "").Ref)
 			if err != nil || got.Sum != r.Sum || got.Namespace != namespace {
 				t.Errorf("accepted %s: %s: %v, %v", accepted, namespace, got, err)
 			}
@@ -94,7 +94,7 @@ func TestAcceptedInOneSpelling(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := l.Lookup(t.Context(), spelled("Team", "").ModuleVersion); err != nil || got != accepted {
+	if got, err := l.Lookup(t.Context(), spelled("Team", "").Ref); err != nil || got != accepted {
 		t.Errorf("%v, %v", got, err)
 	}
 	if found := drifts(t, l); len(found) > 0 {
@@ -111,7 +111,7 @@ func TestRegistrySpellings(t *testing.T) {
 	var events []ledger.Kind
 	r := &ledger.Registry{Next: u, Ledger: l, Observe: func(e ledger.Event) { events = append(events, e.Kind) }}
 	get := func(namespace string) error {
-		p, err := r.Package(t.Context(), spelled(namespace, "").ModuleVersion)
+		p, err := r.Package(t.Context(), spelled(namespace, "").Ref)
 		if err == nil {
 			err = p.Close()
 		}

@@ -45,8 +45,8 @@ var (
 //
 // The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
 func FormatRecord(r Record) ([]byte, error) {
-	key, err := Key(r.ModuleVersion)
-	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.ModuleVersion, r.Facts)); err != nil {
+	key, err := Key(r.Ref)
+	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.Ref, r.Facts)); err != nil {
 		return nil, err
 	}
 	if len(r.Reason) > MaxReason || !isLine(r.Reason) {
@@ -69,9 +69,9 @@ func FormatRecord(r Record) ([]byte, error) {
 //
 // Errors are those of [FormatRecord].
 func FormatDrift(d Drift) ([]byte, error) {
-	key, err := Key(d.ModuleVersion)
+	key, err := Key(d.Ref)
 	_, errOffered := d.Offered.Hash()
-	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source), checkFacts(d.ModuleVersion, d.Facts)); err != nil {
+	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source), checkFacts(d.Ref, d.Facts)); err != nil {
 		return nil, err
 	}
 	if d.Recorded == d.Offered && d.Subdir == "" {
@@ -87,7 +87,7 @@ func ParseRecord(text []byte) (Record, error) {
 	first, value := parseText(text, recordLines)
 	v, err := ParseKey(module.Version{Path: first[0], Version: first[1]})
 	return whole(text, FormatRecord, err, Record{
-		ModuleVersion: v, Sum: modproxy.Sum(first[2]), Time: parseTime(value[0]),
+		Ref: v, Sum: modproxy.Sum(first[2]), Time: parseTime(value[0]),
 		Source: modproxy.Source{URL: value[1], Commit: value[2]}, Subdir: value[3], Reason: value[4],
 		Facts: parseFacts(value[5:]),
 	})
@@ -98,7 +98,7 @@ func ParseDrift(text []byte) (Drift, error) {
 	first, value := parseText(text, driftLines)
 	v, err := ParseKey(module.Version{Path: first[1], Version: first[2]})
 	return whole(text, FormatDrift, err, Drift{
-		ModuleVersion: v, Recorded: modproxy.Sum(value[0]), Offered: modproxy.Sum(value[1]), Subdir: value[2],
+		Ref: v, Recorded: modproxy.Sum(value[0]), Offered: modproxy.Sum(value[1]), Subdir: value[2],
 		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]}, Facts: parseFacts(value[6:]),
 	})
 }
@@ -191,8 +191,8 @@ func parseFacts(value []string) modproxy.Facts {
 
 // checkFacts returns an error for facts that v cannot have, or has to have: a release without its archives, or keys without
 // one, would compare equal with everything.
-func checkFacts(v modproxy.ModuleVersion, f modproxy.Facts) error {
-	_, _, isZip := v.Platform()
+func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
+	isZip := v.IsArchive()
 	_, errZips := f.Zips.All()
 	_, errOthers := f.Others.All()
 	err := cmp.Or(errZips, f.Keys.Check(), f.Hashes.Check(), errOthers)
@@ -203,9 +203,9 @@ func checkFacts(v modproxy.ModuleVersion, f modproxy.Facts) error {
 	case !v.IsProvider() && f != modproxy.Facts{}:
 		return fmt.Errorf("%w: %s is no provider", modproxy.ErrInvalid, v)
 	case !v.IsProvider():
-	case v.IsSigningKeys() && has != [4]bool{1: true}:
+	case v.Variant.Kind == modproxy.KeysVariant && has != [4]bool{1: true}:
 		return fmt.Errorf("%w: %s: want keys, and nothing else", modproxy.ErrInvalid, v)
-	case v.IsSigningKeys():
+	case v.Variant.Kind == modproxy.KeysVariant:
 	case isZip && (has[0] || has[1] || has[3]):
 		return fmt.Errorf("%w: %s: the archive for one platform has hashes, and nothing else", modproxy.ErrInvalid, v)
 	case !isZip && (!has[0] || has[2]):

@@ -133,7 +133,7 @@ func TestImportRefuses(t *testing.T) {
 // texts that a ledger writes: it could not be read, and never be taken out again.
 func TestImportForeignTexts(t *testing.T) {
 	first, drift := textOf(t, record("1.0.0", "a")), textOf(t, ledger.Drift{
-		ModuleVersion: vpc.At("1.0.0"), Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
+		Ref: vpc.At("1.0.0"), Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
 	})
 	decision := textOf(t, ledgertest.NewDecision(vpc, modproxy.Block, "1.0.0"))
 	for what, text := range map[string][]byte{

@@ -27,18 +27,18 @@ type kind struct {
 func (k kind) Is(target error) bool { return target == k.is }
 
 // different returns the error for a version that is not as it should be. It is [modproxy.ErrChanged].
-func different(v modproxy.ModuleVersion, format string, args ...any) error {
+func different(v modproxy.Ref, format string, args ...any) error {
 	return kind{fmt.Errorf("%s: "+format, append([]any{v}, args...)...), modproxy.ErrChanged}
 }
 
 // group returns the calls of each version, and the versions in order.
-func group(calls []Call) ([]modproxy.ModuleVersion, map[modproxy.ModuleVersion][]Call) {
-	by := map[modproxy.ModuleVersion][]Call{}
+func group(calls []Call) ([]modproxy.Ref, map[modproxy.Ref][]Call) {
+	by := map[modproxy.Ref][]Call{}
 	for _, c := range calls {
-		by[c.ModuleVersion] = append(by[c.ModuleVersion], c)
+		by[c.Ref] = append(by[c.Ref], c)
 	}
-	return slices.SortedFunc(maps.Keys(by), func(a, b modproxy.ModuleVersion) int {
-		return cmp.Or(cmp.Compare(a.Module.String(), b.Module.String()), cmp.Compare(a.Version, b.Version))
+	return slices.SortedFunc(maps.Keys(by), func(a, b modproxy.Ref) int {
+		return cmp.Or(cmp.Compare(a.Address.String(), b.Address.String()), cmp.Compare(a.Version, b.Version))
 	}), by
 }
 
@@ -47,7 +47,7 @@ func group(calls []Call) ([]modproxy.ModuleVersion, map[modproxy.ModuleVersion][
 func Make(calls []Call) (entries []Entry, errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
-		e, err := compare(Entry{ModuleVersion: v, Subdir: by[v][0].Subdir}, by[v])
+		e, err := compare(Entry{Ref: v, Subdir: by[v][0].Subdir}, by[v])
 		if err != nil {
 			errs = append(errs, err)
 		} else {
@@ -60,13 +60,13 @@ func Make(calls []Call) (entries []Entry, errs []error) {
 // Check compares what is installed with entries. Every error is about one version: [modproxy.ErrChanged] when it is not
 // the same, is missing, or is one too many, or what else is wrong with it.
 func Check(entries []Entry, calls []Call) (errs []error) {
-	locked := map[modproxy.ModuleVersion]bool{}
+	locked := map[modproxy.Ref]bool{}
 	versions, by := group(calls)
 	for _, e := range entries {
-		locked[e.ModuleVersion] = true
-		installed := by[e.ModuleVersion]
+		locked[e.Ref] = true
+		installed := by[e.Ref]
 		if len(installed) == 0 {
-			errs = append(errs, different(e.ModuleVersion, "it is locked as %s, and not installed", e.Sum))
+			errs = append(errs, different(e.Ref, "it is locked as %s, and not installed", e.Sum))
 		} else if _, err := compare(e, installed); err != nil {
 			errs = append(errs, err)
 		}
@@ -87,7 +87,7 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 // compare compares the packages of the calls of one version with want, or, when that has no sum, with each other. It
 // returns want with the sum of the whole package.
 func compare(want Entry, calls []Call) (Entry, error) {
-	v := want.ModuleVersion
+	v := want.Ref
 	sums := make([]modproxy.Sum, len(calls))
 	whole, most := -1, []string(nil) // the package that is wanted, or else the one with the most files
 	for i, c := range calls {
@@ -212,17 +212,17 @@ func Passed(calls []Call) (paths []string) {
 type Ledger interface {
 	// Lookup returns the record that counts for a version, [fs.ErrNotExist] if there is none, or [modproxy.ErrDenied] with the
 	// reason if the version may not be used.
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
 // Deprecations knows which versions should no longer be used.
 type Deprecations interface {
 	// Deprecation returns what users of a version that was looked up are told, or an empty string.
-	Deprecation(ctx context.Context, v modproxy.ModuleVersion) string
+	Deprecation(ctx context.Context, v modproxy.Ref) string
 }
 
 // Deprecated returns a line for each version that is deprecated.
-func Deprecated(ctx context.Context, versions []modproxy.ModuleVersion, known Deprecations) (lines []string) {
+func Deprecated(ctx context.Context, versions []modproxy.Ref, known Deprecations) (lines []string) {
 	for _, v := range versions {
 		if text := known.Deprecation(ctx, v); text != "" {
 			lines = append(lines, fmt.Sprintf("%s is deprecated: %s", v, text))
@@ -235,7 +235,7 @@ func Deprecated(ctx context.Context, versions []modproxy.ModuleVersion, known De
 // the ledger's.
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
-		v := e.ModuleVersion
+		v := e.Ref
 		recorded, err := modproxy.LookupAs(ctx, ledger, v, e.Sum)
 		switch {
 		case err != nil:
@@ -253,7 +253,7 @@ func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []er
 }
 
 // unknown returns the error for a version of which a ledger gives no record, because of err. It is is what it is without.
-func unknown(v modproxy.ModuleVersion, is string, err error) error {
+func unknown(v modproxy.Ref, is string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return different(v, "it is %s, and the ledger has no record of it", is)

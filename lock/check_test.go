@@ -80,7 +80,7 @@ func TestCopies(t *testing.T) {
 			if (len(errs) == 0) != c.same || c.same && len(entries) != 1 {
 				t.Errorf("Make = %v, %v; want %v", entries, errs, c.same)
 			}
-			errs = lock.Check([]lock.Entry{{ModuleVersion: vpc.At("1.2.0"), Sum: sumOf(t, whole)}}, calls)
+			errs = lock.Check([]lock.Entry{{Ref: vpc.At("1.2.0"), Sum: sumOf(t, whole)}}, calls)
 			if (len(errs) == 0) != c.asLocked {
 				t.Errorf("Check = %v; want %v", errs, c.asLocked)
 			}
@@ -102,7 +102,7 @@ func TestCheckMissing(t *testing.T) {
 	if errs := lock.Check(nil, calls); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not locked") {
 		t.Error(errs)
 	}
-	if errs := lock.Check(append(entries, lock.Entry{ModuleVersion: vpc.At("2.0.0"), Sum: sumA}), calls); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not installed") {
+	if errs := lock.Check(append(entries, lock.Entry{Ref: vpc.At("2.0.0"), Sum: sumA}), calls); len(errs) != 1 || !strings.Contains(errs[0].Error(), "not installed") {
 		t.Error(errs)
 	}
 	if errs := lock.Check(entries, nil); len(errs) != 1 {

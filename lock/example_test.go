@@ -38,7 +38,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	entries, errs := lock.Make(calls)
-	fmt.Println(entries[0].ModuleVersion, entries[0].Sum, errs)
+	fmt.Println(entries[0].Ref, entries[0].Sum, errs)
 
 	if err := os.WriteFile(filepath.Join(installed, "net", "main.tf"), []byte("# something else\n"), 0o600); err != nil {
 		log.Fatal(err)

@@ -25,7 +25,7 @@ func CheckProviders(ctx context.Context, all []lockfile.Provider, ledger Ledger)
 		}
 		wrong, unsure := k.compare(p)
 		if errs = append(append(errs, wrong...), unsure...); len(p.Hashes) == 0 {
-			errs = append(errs, different(p.ModuleVersion, "it is locked without hashes, so clients take any package for it"))
+			errs = append(errs, different(p.Ref, "it is locked without hashes, so clients take any package for it"))
 		}
 	}
 	return errs
@@ -52,7 +52,7 @@ func MissingHashes(ctx context.Context, p lockfile.Provider, platforms []modprox
 		case slices.Contains(k.absent, platform):
 			absent = append(absent, platform)
 		default:
-			errs = append(errs, different(p.ModuleVersion, "it has no archive for %s", platform))
+			errs = append(errs, different(p.Ref, "it has no archive for %s", platform))
 		}
 	}
 	if len(absent) > 0 {
@@ -72,7 +72,7 @@ type known struct {
 
 // know asks a ledger about p. It does not ask about other platforms than these when it knows every hash of p.
 func know(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platform, ledger Ledger) (*known, error) {
-	v := p.ModuleVersion
+	v := p.Ref
 	rec, err := ledger.Lookup(ctx, v)
 	if err != nil {
 		return nil, unknown(v, "locked", err)
@@ -96,7 +96,7 @@ func know(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platfor
 		if !ok {
 			continue
 		}
-		zip, err := ledger.Lookup(ctx, v.OfPlatform(platform))
+		zip, err := ledger.Lookup(ctx, v.ForPlatform(platform))
 		switch {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return nil, unknown(v, "locked", err)
@@ -129,7 +129,7 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 		case len(k.absent) > 0 && k.wonders(hash):
 			unsure = append(unsure, lacks(p, hash+" is locked; ", k.absent))
 		default:
-			wrong = append(wrong, different(p.ModuleVersion, "%s is locked, and it is none of those in the ledger", hash))
+			wrong = append(wrong, different(p.Ref, "%s is locked, and it is none of those in the ledger", hash))
 		}
 	}
 	return wrong, unsure
@@ -139,7 +139,7 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 // It is [modproxy.ErrChanged].
 type NoHash struct {
 	error
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Platforms []modproxy.Platform
 }
 
@@ -151,6 +151,6 @@ func lacks(p lockfile.Provider, before string, platforms []modproxy.Platform) er
 	for _, platform := range platforms {
 		names = append(names, platform.String())
 	}
-	err := different(p.ModuleVersion, "%sthe ledger has no h1 for %s", before, strings.Join(names, ", "))
-	return &NoHash{err, p.ModuleVersion, slices.Clone(platforms)}
+	err := different(p.Ref, "%sthe ledger has no h1 for %s", before, strings.Join(names, ", "))
+	return &NoHash{err, p.Ref, slices.Clone(platforms)}
 }

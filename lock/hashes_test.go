@@ -36,14 +36,14 @@ var (
 
 // release adds a release to a ledger, with the h1 of some of its archives. The archive for linux is zh(1), the one for
 // darwin zh(2), and a manifest is zh(9).
-func release(t *testing.T, book *ledger.Log, v modproxy.ModuleVersion, h1 map[modproxy.Platform]modproxy.Hashes) {
+func release(t *testing.T, book *ledger.Log, v modproxy.Ref, h1 map[modproxy.Platform]modproxy.Hashes) {
 	t.Helper()
 	zips := map[modproxy.Platform]modproxy.Digest{linux: {31: 1}, darwin: {31: 2}}
 	facts := modproxy.Facts{Zips: modproxy.NewZips(zips), Others: modproxy.NewDigests(modproxy.Digest{31: 9})}
-	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: v, Sum: ledgertest.Sum("a"), Time: time.Now(), Facts: facts}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: v, Sum: ledgertest.Sum("a"), Time: time.Now(), Facts: facts}))
 	for platform, hashes := range h1 {
 		facts := modproxy.Facts{Hashes: hashes}
-		must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: v.OfPlatform(platform), Sum: modproxy.NewSum(zips[platform]), Time: time.Now(), Facts: facts}))
+		must(t, book.Add(t.Context(), ledger.Record{Ref: v.ForPlatform(platform), Sum: modproxy.NewSum(zips[platform]), Time: time.Now(), Facts: facts}))
 	}
 }
 
@@ -75,32 +75,32 @@ func TestProvidersHashes(t *testing.T) {
 			missing   []string
 			refused   []string // what each error of MissingHashes has
 		}{
-			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1A, h1B, h1C, zh(1), zh(2), zh(9)}}},
-			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1A, zh(1)}}, platforms: []modproxy.Platform{darwin, linux}, missing: []string{h1B, zh(2), zh(9)}},
-			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, missing: []string{h1A, zh(1), zh(2), zh(9)}},
-			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{h1A, zh(1), zh(3)}}, check: []string{zh(3) + " is locked, and it is none"},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, h1B, h1C, zh(1), zh(2), zh(9)}}},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, zh(1)}}, platforms: []modproxy.Platform{darwin, linux}, missing: []string{h1B, zh(2), zh(9)}},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, missing: []string{h1A, zh(1), zh(2), zh(9)}},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, zh(1), zh(3)}}, check: []string{zh(3) + " is locked, and it is none"},
 				missing: []string{zh(2), zh(9)}, refused: []string{zh(3)}},
-			{p: lockfile.Provider{ModuleVersion: whole, Hashes: []string{string(ledgertest.Sum("x")), zh(1)}}, check: []string{"is locked, and it is none"},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{string(ledgertest.Sum("x")), zh(1)}}, check: []string{"is locked, and it is none"},
 				missing: []string{zh(2), zh(9)}, refused: []string{"is locked, and it is none"}},
-			{p: lockfile.Provider{ModuleVersion: whole, Hashes: nil}, check: []string{"locked without hashes"}, platforms: []modproxy.Platform{linux},
+			{p: lockfile.Provider{Ref: whole, Hashes: nil}, check: []string{"locked without hashes"}, platforms: []modproxy.Platform{linux},
 				missing: []string{h1A, zh(1), zh(2), zh(9)}},
 			// An archive that the ledger does not have may be the one that is locked.
-			{p: lockfile.Provider{ModuleVersion: partly, Hashes: []string{h1B, zh(1)}}, platforms: []modproxy.Platform{linux},
+			{p: lockfile.Provider{Ref: partly, Hashes: []string{h1B, zh(1)}}, platforms: []modproxy.Platform{linux},
 				check:   []string{h1B + " is locked; the ledger has no h1 for darwin_arm64"},
 				missing: []string{h1A, zh(2), zh(9)}},
-			{p: lockfile.Provider{ModuleVersion: partly, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, check: []string{"no h1 for darwin_arm64"},
+			{p: lockfile.Provider{Ref: partly, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, check: []string{"no h1 for darwin_arm64"},
 				missing: []string{h1A, zh(1), zh(2), zh(9)}, refused: []string{"no h1 for darwin_arm64"}},
-			{p: lockfile.Provider{ModuleVersion: partly, Hashes: []string{zh(1)}}, platforms: []modproxy.Platform{darwin, windows},
+			{p: lockfile.Provider{Ref: partly, Hashes: []string{zh(1)}}, platforms: []modproxy.Platform{darwin, windows},
 				missing: []string{zh(2), zh(9)}, refused: []string{"no archive for windows_amd64", "no h1 for darwin_arm64"}},
 			// The same name at another registry is another provider: OpenTofu reads the one for the other.
-			{p: lockfile.Provider{ModuleVersion: modproxy.NewProvider("registry.opentofu.org", "acme", "toy").At("1.0.0"), Hashes: []string{h1A}},
+			{p: lockfile.Provider{Ref: modproxy.NewProvider("registry.opentofu.org", "acme", "toy").At("1.0.0"), Hashes: []string{h1A}},
 				check: []string{"it is locked, and the ledger has no record of it"}, refused: []string{"no record"}},
 		} {
 			agree := func(what string, errs []error, want []string) {
 				t.Helper()
 				ok := len(errs) == len(want)
 				for i := range min(len(errs), len(want)) {
-					ok = ok && strings.Contains(errs[i].Error(), want[i]) && strings.HasPrefix(errs[i].Error(), test.p.ModuleVersion.String()+": ")
+					ok = ok && strings.Contains(errs[i].Error(), want[i]) && strings.HasPrefix(errs[i].Error(), test.p.Ref.String()+": ")
 				}
 				if !ok {
 					t.Errorf("%s: %s of %v: %v; want %q", name, what, test.p, errs, want)
@@ -120,9 +120,9 @@ func TestProvidersHashes(t *testing.T) {
 func TestProvidersHashesOfOthers(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	release(t, book, toy.At("1.0.0"), nil)
-	must(t, book.Add(t.Context(), ledger.Record{ModuleVersion: toy.At("1.0.0").OfPlatform(linux), Sum: ledgertest.Sum("x"),
+	must(t, book.Add(t.Context(), ledger.Record{Ref: toy.At("1.0.0").ForPlatform(linux), Sum: ledgertest.Sum("x"),
 		Time: time.Now(), Facts: modproxy.Facts{Hashes: modproxy.Hashes(sumA)}}))
-	p := lockfile.Provider{ModuleVersion: toy.At("1.0.0"), Hashes: []string{h1A, zh(1)}}
+	p := lockfile.Provider{Ref: toy.At("1.0.0"), Hashes: []string{h1A, zh(1)}}
 	if errs := lock.CheckProviders(t.Context(), []lockfile.Provider{p}, book); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no h1 for darwin_arm64, linux_amd64") {
 		t.Error(errs)
 	}

@@ -42,7 +42,7 @@ const MaxSize = 16 << 20
 
 // Entry says what one version of a module is.
 type Entry struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Sum    modproxy.Sum
 	Subdir string // the directory in the package that the version is; empty for all of it
 }
@@ -67,29 +67,29 @@ func Format(entries []Entry) []byte {
 }
 
 func (e Entry) line() string {
-	return strings.TrimSuffix(e.ModuleVersion.String()+" "+string(e.Sum)+" "+e.Subdir, " ")
+	return strings.TrimSuffix(e.Ref.String()+" "+string(e.Sum)+" "+e.Subdir, " ")
 }
 
 // Parse reads the file: an entry in every line that is not empty and does not begin with #, in any order. The error, which
 // names the line, is [modproxy.ErrInvalid]; one version with two sums, which a merge may leave behind, is one.
 func Parse(text []byte) ([]Entry, error) {
 	var entries []Entry
-	seen := map[modproxy.ModuleVersion]Entry{}
+	seen := map[modproxy.Ref]Entry{}
 	for i, s := range strings.Split(string(text), "\n") {
 		s = strings.TrimSuffix(s, "\r")
 		if s == "" || s[0] == '#' {
 			continue
 		}
 		e, err := parseLine(s)
-		before, ok := seen[e.ModuleVersion]
+		before, ok := seen[e.Ref]
 		if err == nil && ok && before != e {
-			err = fmt.Errorf("%w: %s has another sum or directory in a line above", modproxy.ErrInvalid, e.ModuleVersion)
+			err = fmt.Errorf("%w: %s has another sum or directory in a line above", modproxy.ErrInvalid, e.Ref)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", i+1, err)
 		}
 		if !ok {
-			seen[e.ModuleVersion] = e
+			seen[e.Ref] = e
 			entries = append(entries, e)
 		}
 	}
@@ -101,12 +101,14 @@ func parseLine(s string) (e Entry, err error) {
 	if len(words) < 4 {
 		return e, fmt.Errorf("%w: want a module, a version and a sum", modproxy.ErrInvalid)
 	}
-	if e.Module, _, err = parseSource(words[0]); err != nil {
+	if e.Address, _, err = parseSource(words[0]); err != nil {
 		return e, err
 	}
-	if e.Version, err = modproxy.CanonicalVersion(words[1]); err != nil {
+	version, err := modproxy.CanonicalVersion(words[1])
+	if err != nil {
 		return e, err
 	}
+	e.Ref = e.At(version)
 	e.Sum, e.Subdir = modproxy.Sum(words[2]), words[3]
 	if _, err = e.Sum.Hash(); err != nil || e.line() != s || e.Subdir != "" && !isSubdir(e.Subdir) {
 		return e, fmt.Errorf("%w: not as \"modproxy lock\" writes it", modproxy.ErrInvalid)
@@ -122,7 +124,7 @@ func isSubdir(s string) bool {
 
 // parseSource reads the source address of a module in a registry. An address without a hostname is an error: it does not
 // say which registry is the client's default. Subdir is what follows a double slash.
-func parseSource(s string) (m modproxy.Module, subdir string, err error) {
+func parseSource(s string) (m modproxy.Address, subdir string, err error) {
 	address, subdir, _ := strings.Cut(s, "//")
 	m, err = hostname.ParseModule(address, "")
 	return m, subdir, err

@@ -16,7 +16,7 @@ const (
 	sumB = modproxy.Sum("h1:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=")
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 func TestFormat(t *testing.T) {
 	other := vpc

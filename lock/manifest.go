@@ -17,7 +17,7 @@ import (
 // Call is one use of a module of a registry, as a client has installed it.
 type Call struct {
 	Key string // the names of the calls that lead to it, with dots between
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Package string // the directory of the package that the module is in
 	Subdir  string // the directory in it that the registry has named, slash-separated; empty for all of it
 }
@@ -139,11 +139,11 @@ func isKey(s string) bool {
 
 // parseAddress reads the address of a nested source, as it stands in a package that a proxy has rewritten: whichever proxy
 // that is, the ledger has what is there.
-func parseAddress(source string) (v modproxy.ModuleVersion, inside string, ok bool) {
+func parseAddress(source string) (v modproxy.Ref, inside string, ok bool) {
 	source, inside, _ = strings.Cut(source, ".tar.gz")
 	parts := strings.Split(source+".tar.gz", "/")
 	v, err := rewrite.ParsePackagePath("/" + strings.Join(parts[max(0, len(parts)-8):], "/"))
-	ok = err == nil && v.IsNestedAddress() && (inside == "" || strings.HasPrefix(inside, "//"))
+	ok = err == nil && (v.Variant.Kind == modproxy.NestedVariant) && (inside == "" || strings.HasPrefix(inside, "//"))
 	return v, strings.TrimPrefix(path.Clean("/"+inside), "/"), ok
 }
 

@@ -63,7 +63,7 @@ func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, er
 }
 
 // Lookup implements [Ledger].
-func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r modproxy.Record, err error) {
+func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Record, err error) {
 	key, err := ledger.Key(v)
 	if err != nil {
 		return r, err
@@ -86,14 +86,14 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.ModuleVersion) (r mo
 	checked, _ := l.ops.ReadCache(l.ops.name + "/lookup/" + path + "@" + version)
 	_, text, _, _ := tlog.ParseRecord(checked)
 	r, err = ledger.ParseRecord(text)
-	if err == nil && r.ModuleVersion != v {
-		err = fmt.Errorf("%w: the ledger answers with a record of %s", modproxy.ErrInvalid, r.ModuleVersion)
+	if err == nil && r.Ref != v {
+		err = fmt.Errorf("%w: the ledger answers with a record of %s", modproxy.ErrInvalid, r.Ref)
 	}
 	return r, err
 }
 
 // Deprecation implements [Deprecations].
-func (l *RemoteLedger) Deprecation(_ context.Context, v modproxy.ModuleVersion) string {
+func (l *RemoteLedger) Deprecation(_ context.Context, v modproxy.Ref) string {
 	key, _ := ledger.Key(v)
 	path, _ := module.EscapePath(key.Path)
 	version, _ := module.EscapeVersion(key.Version)

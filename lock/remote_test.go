@@ -51,7 +51,7 @@ func TestRemoteLedger(t *testing.T) {
 			t.Errorf("record of what is not there = %v", err)
 		}
 	}
-	must(t, book.Accept(t.Context(), ledger.Record{ModuleVersion: vpc.At("1.0.0"), Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
+	must(t, book.Accept(t.Context(), ledger.Record{Ref: vpc.At("1.0.0"), Sum: ledgertest.Sum("b"), Time: time.Now(), Reason: "announced"}))
 	if r, err := remote(book.VerifierKey()).Lookup(t.Context(), vpc.At("1.0.0")); err != nil || r.Sum != ledgertest.Sum("b") {
 		t.Errorf("record of what was accepted = %+v, %v", r, err)
 	}

@@ -21,7 +21,7 @@ const MaxSize = 1 << 20
 
 // Provider is what the file has of one provider.
 type Provider struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Hashes []string // in the order of the file: h1, which are of directories, and zh, of archives
 	Line   int      // where it begins
 }
@@ -39,13 +39,13 @@ func Parse(text []byte) (all []Provider, err error) {
 
 // AddHashes returns the text of a .terraform.lock.hcl with more hashes, by provider. Hashes are sorted as the clients sort
 // them where there are more than before; everything else stays as it is. The errors are those of [Parse].
-func AddHashes(text []byte, more map[modproxy.ModuleVersion][]string) ([]byte, error) {
+func AddHashes(text []byte, more map[modproxy.Ref][]string) ([]byte, error) {
 	lines, blocks, err := parseBlocks(text)
 	if err != nil {
 		return nil, err
 	}
 	for _, b := range slices.Backward(blocks) { // those before are where they were
-		lines = slices.Replace(lines, b.first, b.last, b.with(lines, more[b.ModuleVersion])...)
+		lines = slices.Replace(lines, b.first, b.last, b.with(lines, more[b.Ref])...)
 	}
 	return []byte(strings.Join(lines, "")), nil
 }
@@ -109,7 +109,7 @@ func parseBlocks(text []byte) (lines []string, blocks []*block, err error) {
 	if len(text) > MaxSize {
 		return nil, nil, fmt.Errorf("%w: more than the %d bytes that are allowed", modproxy.ErrInvalid, MaxSize)
 	}
-	p := blockParser{seen: map[modproxy.Module]bool{}}
+	p := blockParser{seen: map[modproxy.Address]bool{}}
 	lines = strings.SplitAfter(string(text), "\n")
 	for i, line := range lines {
 		if err := p.line(i, line); err != nil {
@@ -124,7 +124,7 @@ func parseBlocks(text []byte) (lines []string, blocks []*block, err error) {
 
 type blockParser struct {
 	blocks []*block
-	seen   map[modproxy.Module]bool
+	seen   map[modproxy.Address]bool
 	*block          // that is being read, if any
 	inList bool     // of its hashes
 	has    []string // the attributes that it has
@@ -147,7 +147,7 @@ func (p *blockParser) line(i int, line string) error {
 		if err == nil && p.seen[provider] {
 			err = fmt.Errorf("%w: %s has a block above", modproxy.ErrInvalid, provider)
 		}
-		p.block, p.has, p.seen[provider] = &block{Provider: Provider{ModuleVersion: provider.At(""), Line: i + 1}, eol: line[len(s):]}, nil, true
+		p.block, p.has, p.seen[provider] = &block{Provider: Provider{Ref: provider.At(""), Line: i + 1}, eol: line[len(s):]}, nil, true
 		return err
 	case p.block == nil:
 	case p.inList && is(hashLine):
@@ -171,7 +171,7 @@ func (p *blockParser) line(i int, line string) error {
 			b.first, b.last = i, i
 		}
 		p.blocks = append(p.blocks, b)
-		return checkProviderVersion(b.ModuleVersion)
+		return checkProviderVersion(b.Ref)
 	}
 	return fmt.Errorf("%w: not as clients write it", modproxy.ErrInvalid)
 }
@@ -186,7 +186,7 @@ func (p *blockParser) once(name string) error {
 }
 
 // parseProvider reads the address of a provider in the one spelling that the clients take.
-func parseProvider(s string) (m modproxy.Module, err error) {
+func parseProvider(s string) (m modproxy.Address, err error) {
 	if m, err = hostname.ParseAddress(s, ""); err != nil {
 		return m, err
 	}
@@ -197,10 +197,10 @@ func parseProvider(s string) (m modproxy.Module, err error) {
 }
 
 // checkProviderVersion returns an error for a version that no registry has, or that is not in its canonical spelling.
-func checkProviderVersion(v modproxy.ModuleVersion) error {
+func checkProviderVersion(v modproxy.Ref) error {
 	version, err := modproxy.CanonicalVersion(v.Version)
-	if _, made := v.Origin(); err != nil || version != v.Version || made != "" {
-		return fmt.Errorf("%w: provider %s: the version %.80q is not as clients write it", modproxy.ErrInvalid, v.Module, v.Version)
+	if err != nil || version != v.Version || !v.At(v.Version).IsListed() {
+		return fmt.Errorf("%w: provider %s: the version %.80q is not as clients write it", modproxy.ErrInvalid, v.Address, v.Version)
 	}
 	return nil
 }

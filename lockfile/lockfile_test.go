@@ -55,7 +55,7 @@ provider "registry.example.com/acme/toy" {
 
 func TestParse(t *testing.T) {
 	odd := modproxy.NewProvider("xn--bcher-kva.example:8443", "acme", "odd").At("0.1.0-beta.1")
-	want := []lockfile.Provider{{ModuleVersion: odd}, {ModuleVersion: toy.At("1.1.0"), Hashes: []string{h1B, zh(2), zh(5)}}}
+	want := []lockfile.Provider{{Ref: odd}, {Ref: toy.At("1.1.0"), Hashes: []string{h1B, zh(2), zh(5)}}}
 	for name, text := range map[string]string{
 		"as it is":      written(),
 		"of Windows":    strings.ReplaceAll(written(), "\n", "\r\n"),
@@ -128,7 +128,7 @@ func TestAddHashes(t *testing.T) {
 	text := strings.Replace(written(), `    "`+zh(5), "    # kept\n\t\""+zh(5), 1)
 	text = strings.Replace(text, "  ]", "    # last\n  ]", 1)
 	odd := modproxy.NewProvider("xn--bcher-kva.example:8443", "acme", "odd").At("0.1.0-beta.1")
-	more := map[modproxy.ModuleVersion][]string{
+	more := map[modproxy.Ref][]string{
 		toy.At("1.1.0"): {zh(9), h1A, zh(3), zh(5), zh(3)},
 		toy.At("1.0.0"): {zh(1)},
 		odd:             {zh(1), h1A},
@@ -149,10 +149,10 @@ func TestAddHashes(t *testing.T) {
 	}
 	// What nobody adds to stays, in whatever order it is.
 	odder := strings.Replace(written(), h1B, zh(7), 1)
-	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.ModuleVersion][]string{toy.At("1.1.0"): {zh(7)}}); err != nil || string(got) != odder {
+	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.Ref][]string{toy.At("1.1.0"): {zh(7)}}); err != nil || string(got) != odder {
 		t.Errorf("%v\n%s", err, got)
 	}
-	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.ModuleVersion][]string{toy.At("1.1.0"): {h1A}}); err != nil ||
+	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.Ref][]string{toy.At("1.1.0"): {h1A}}); err != nil ||
 		!strings.Contains(string(got), `"`+h1A+"\",\n    \""+zh(2)+"\",\n    \""+zh(5)+"\",\n    \""+zh(7)) {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -175,9 +175,9 @@ func FuzzParse(f *testing.F) {
 		if read := readHCL(t, text); !reflect.DeepEqual(all, read) {
 			t.Fatalf("%q has %v, and is read as %v", text, read, all)
 		}
-		more := map[modproxy.ModuleVersion][]string{}
+		more := map[modproxy.Ref][]string{}
 		for i, p := range all {
-			more[p.ModuleVersion] = []string{zh(1), h1A}
+			more[p.Ref] = []string{zh(1), h1A}
 			for _, hash := range []string{h1A, zh(1)} {
 				if !slices.Contains(p.Hashes, hash) {
 					all[i].Hashes = append(all[i].Hashes, hash)
@@ -211,7 +211,7 @@ func readHCL(t *testing.T, text []byte) (all []lockfile.Provider) {
 		address := strings.Split(b.Labels[0], "/")
 		host, err := hostname.Parse(address[0])
 		must(t, err)
-		p.Module = modproxy.NewProvider(host, address[1], address[2])
+		p.Address = modproxy.NewProvider(host, address[1], address[2])
 		for name, attribute := range b.Body.Attributes {
 			value, diags := attribute.Expr.Value(nil)
 			switch {

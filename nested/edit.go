@@ -40,7 +40,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	}
 	defer made.Close()
 	rec := modproxy.Record{
-		ModuleVersion: n.served, Sum: made.Sum, Subdir: cmp.Or(made.Subdir, "."), Source: made.Source, Time: made.Time,
+		Ref: n.served, Sum: made.Sum, Subdir: cmp.Or(made.Subdir, "."), Source: made.Source, Time: made.Time,
 	}
 	if err := r.Ledger.Add(ctx, rec); err != nil && !errors.Is(err, modproxy.ErrChanged) {
 		return failed("package", p.of, unknown(err))

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
 
 const url = "https://modules.example.com"
 
@@ -62,21 +62,21 @@ func (u *upstream) fetch(at string, tree *pack.Builder) error {
 	return nil
 }
 
-func (u *upstream) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (u *upstream) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	return nil, modproxy.ErrNotFound
 }
 
-func (u *upstream) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (u *upstream) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{Getter: "git", URL: "x"}, nil
 }
 
-func (u *upstream) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return u.PackageAt(ctx, modproxy.Record{ModuleVersion: v})
+func (u *upstream) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	return u.PackageAt(ctx, modproxy.Record{Ref: v})
 }
 
 func (u *upstream) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
-	if rec.ModuleVersion != vpc {
-		u.t.Errorf("a registry is asked for %s", rec.ModuleVersion)
+	if rec.Ref != vpc {
+		u.t.Errorf("a registry is asked for %s", rec.Ref)
 	}
 	tree, err := pack.New(u.t.TempDir(), pack.Limits{})
 	if err != nil {
@@ -89,7 +89,7 @@ func (u *upstream) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.
 	return tree.Package(u.t.Context(), u.t.TempDir(), "")
 }
 
-func (u *upstream) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", nil }
+func (u *upstream) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
 // getter fetches what upstream has.
 type getter struct{ *upstream }
@@ -109,7 +109,7 @@ type world struct {
 	left  []string
 }
 
-func (w *world) Nested(_ modproxy.ModuleVersion, _ int, left []string) { w.left = left }
+func (w *world) Nested(_ modproxy.Ref, _ int, left []string) { w.left = left }
 
 func newWorld(t *testing.T, all map[string]files) *world {
 	w := &world{upstream: &upstream{t: t, all: all, fetched: map[string]int{}}, book: ledgertest.NewMemory()}
@@ -136,7 +136,7 @@ func newWorld(t *testing.T, all map[string]files) *world {
 }
 
 // read returns the files of what is served as v, and the sum.
-func (w *world) read(v modproxy.ModuleVersion) (files, modproxy.Sum, error) {
+func (w *world) read(v modproxy.Ref) (files, modproxy.Sum, error) {
 	p, err := w.Registry.Package(w.t.Context(), v)
 	if err != nil {
 		return nil, "", err
@@ -162,15 +162,15 @@ func (w *world) read(v modproxy.ModuleVersion) (files, modproxy.Sum, error) {
 	}
 }
 
-var at = vpc.Made(nested.At(url))
+var at = vpc.With(modproxy.BaseVariant, nested.Base(url))
 
 // address returns what the address of a source in a text names.
-func address(t *testing.T, text string) modproxy.ModuleVersion {
+func address(t *testing.T, text string) modproxy.Ref {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, `source = "`+url+"/registry.example.com~/v1/modules/acme/vpc/aws/")
 	version, _, _ := strings.Cut(rest, "/")
-	v := vpc.Module.At(version)
-	if _, _, _, isAddress := v.ParseNestedAddress(); !ok || !isAddress {
+	v := vpc.Address.At(version)
+	if v.Variant.Kind != modproxy.NestedVariant || !ok {
 		t.Fatalf("no address in %s", text)
 	}
 	return v

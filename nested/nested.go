@@ -7,7 +7,7 @@
 // # Names
 //
 // Everything is kept and recorded as a version that was made of the one that a client asks for (see
-// [modproxy.ModuleVersion.Made]), by which policy, tokens and credentials hold for it as for that:
+// [modproxy.Ref.Made]), by which policy, tokens and credentials hold for it as for that:
 //
 //	1.2.0                             the package of the registry, as its author made it: pristine
 //	1.2.0+modproxy.source.HASH        what a location is, wherever in the version it was found; HASH is of the location
@@ -65,21 +65,21 @@ import (
 type Cache interface {
 	modproxy.Registry
 	// Has reports whether the package of a version is kept and counts, as far as that is known without reading it.
-	Has(ctx context.Context, v modproxy.ModuleVersion) (bool, error)
+	Has(ctx context.Context, v modproxy.Ref) (bool, error)
 	// Keep keeps a package, whose version the ledger has as that. It does not close it.
-	Keep(ctx context.Context, v modproxy.ModuleVersion, p *modproxy.Package) error
+	Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error
 }
 
 // Ledger knows what every version is, and what was made of it.
 type Ledger interface {
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
 // Observer is told what was found in a version whenever that is looked up anew, as when it is first asked for.
 type Observer interface {
 	// Nested is told how many sources are fetched, and those that stay as they are.
-	Nested(v modproxy.ModuleVersion, sources int, left []string)
+	Nested(v modproxy.Ref, sources int, left []string)
 }
 
 // Registry answers with packages of Next in which no source is left. It is safe for concurrent use.
@@ -95,8 +95,8 @@ type Registry struct {
 
 	once    sync.Once
 	base    string
-	plans   memory.Cache[modproxy.ModuleVersion, *plan]
-	invalid memory.Cache[modproxy.ModuleVersion, error] // why versions have no plan
+	plans   memory.Cache[modproxy.Ref, *plan]
+	invalid memory.Cache[modproxy.Ref, error] // why versions have no plan
 	flights singleflight.Group
 	turns   *fair.Turns // of the versions that are prepared, by publisher
 
@@ -121,10 +121,8 @@ const (
 	tellWithin  = 3500 * time.Millisecond // for Location: some clients give it five seconds
 )
 
-// At returns the name under which clients at a public URL are served versions.
-func At(url string) string { return "at." + baseOf(url) }
-
-func baseOf(url string) string { return hash(form, url)[:16] }
+// Base returns the value of the [modproxy.BaseVariant] that clients of a public URL are served.
+func Base(url string) string { return hash(form, url)[:16] }
 
 // hash returns the hash of strings, of which none has a line break.
 func hash(parts ...string) string {
@@ -133,7 +131,7 @@ func hash(parts ...string) string {
 }
 
 func (r *Registry) start() {
-	r.base = baseOf(r.URL)
+	r.base = Base(r.URL)
 	r.plans.Limit = maxPlans
 	r.turns = fair.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
 	r.ending, r.end = context.WithCancel(context.Background())
@@ -172,7 +170,7 @@ func (r *Registry) begin() (done func(), err error) {
 }
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
@@ -180,12 +178,12 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 // error of this question.
 //
 // Errors: those of Next; [modproxy.ErrNotFound] for what was made; why a source could not be had.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.IsProvider() {
 		return r.Next.Location(ctx, v)
 	}
 	asked := time.Now()
-	if _, what := v.Origin(); what != "" {
+	if !v.IsListed() {
 		return modproxy.Location{}, failed("location", v, modproxy.ErrNotFound)
 	}
 	l, err := r.Next.Location(ctx, v)
@@ -206,23 +204,27 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 //
 // Errors: those of Next; [modproxy.ErrNotFound] for what was made for another public URL, or is no source of the version; why
 // a source could not be had.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		return r.Next.Package(ctx, v)
 	}
 	r.once.Do(r.start)
-	of, what := v.Origin()
-	_, base, sum, isSource := v.ParseNestedAddress()
-	switch {
-	case what == "":
+	of := v.Base()
+	base, sum, isSource := v.NestedSum()
+	switch v.Variant.Kind {
+	case modproxy.NoVariant:
 		return r.Next.Package(ctx, v)
-	case isSource: // nothing is done for somebody who has guessed
+	case modproxy.NestedVariant: // nothing is done for somebody who has guessed
 		if _, err := r.Ledger.Lookup(ctx, v); errors.Is(err, fs.ErrNotExist) {
 			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
 			return nil, failed("package", of, unknown(err))
 		}
-	case what != "at."+r.base:
+	case modproxy.BaseVariant, modproxy.PlatformVariant, modproxy.SourceVariant, modproxy.RewrittenVariant,
+		modproxy.ServedVariant, modproxy.KeysVariant, modproxy.UnknownVariant:
+		if v.Variant == (modproxy.Variant{Kind: modproxy.BaseVariant, Value: r.base}) {
+			break
+		}
 		return nil, failed("package", of, fmt.Errorf("%w: this path was for another public URL: install again", modproxy.ErrNotFound))
 	}
 	for try := 1; ; try++ {
@@ -247,13 +249,13 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 }
 
 // Bring returns when all is kept that clients are served of a version.
-func (r *Registry) Bring(ctx context.Context, v modproxy.ModuleVersion) error {
+func (r *Registry) Bring(ctx context.Context, v modproxy.Ref) error {
 	_, err := r.await(ctx, v)
 	return err
 }
 
 // await waits for prepare, or until ctx ends.
-func (r *Registry) await(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+func (r *Registry) await(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	select {
 	case done := <-r.prepare(ctx, v):
 		p, _ := done.Val.(*plan) // nil with an error
@@ -265,7 +267,7 @@ func (r *Registry) await(ctx context.Context, v modproxy.ModuleVersion) (*plan, 
 
 // prepare makes what clients are served of a version, once for all that ask at the same time, and goes on when they have
 // gone. The result is the [plan] of the version.
-func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan singleflight.Result {
+func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) <-chan singleflight.Result {
 	r.once.Do(r.start)
 	return r.flights.DoChan(v.String(), func() (_ any, err error) {
 		done, err := r.begin()
@@ -289,7 +291,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.ModuleVersion) <-chan
 }
 
 // prepared is prepare, for one.
-func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+func (r *Registry) prepared(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	var err error
 	p, ok := r.plans.Get(v)
 	if ok {
@@ -320,7 +322,7 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.ModuleVersion) (*pla
 }
 
 // planOnce is plan, unless there was none a moment ago.
-func (r *Registry) planOnce(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
+func (r *Registry) planOnce(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	if err, known := r.invalid.Get(v); known {
 		return nil, err
 	}
@@ -332,7 +334,7 @@ func (r *Registry) planOnce(ctx context.Context, v modproxy.ModuleVersion) (*pla
 }
 
 // caught is deferred by what works on v: a panic of it becomes its error.
-func caught(v modproxy.ModuleVersion, err *error) {
+func caught(v modproxy.Ref, err *error) {
 	if p := recover(); p != nil {
 		*err = failed("package", v, modproxy.Fault(p))
 	}
@@ -342,9 +344,9 @@ func caught(v modproxy.ModuleVersion, err *error) {
 func unknown(err error) error { return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err) }
 
 // failed adds the question to err, unless a layer below has.
-func failed(op string, v modproxy.ModuleVersion, err error) error {
+func failed(op string, v modproxy.Ref, err error) error {
 	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
 		return err
 	}
-	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

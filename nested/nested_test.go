@@ -68,7 +68,7 @@ func TestDeterministic(t *testing.T) {
 	_, two, err2 := newWorld(t, all).read(at)
 	other := newWorld(t, all)
 	other.URL = "https://other.example"
-	_, three, err3 := other.read(vpc.Made(nested.At(other.URL)))
+	_, three, err3 := other.read(vpc.With(modproxy.BaseVariant, nested.Base(other.URL)))
 	if err := errors.Join(err, err2, err3); err != nil || one != two || one == three {
 		t.Errorf("%s, %s; elsewhere %s; %v", one, two, three, err)
 	}
@@ -131,12 +131,12 @@ func TestRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.IsRewritten() {
+		if rec.Variant.Kind == modproxy.RewrittenVariant {
 			rec.Sum, rec.Reason = modproxy.NewSum([32]byte{9}), "a test"
 			if err := w.book.Accept(t.Context(), rec); err != nil {
 				t.Fatal(err)
 			}
-			w.cache.Forget(modproxy.ModuleVersion{})
+			w.cache.Forget(modproxy.Ref{})
 		}
 	}
 	if _, _, err := w.read(at); !errors.Is(err, modproxy.ErrChanged) {
@@ -160,10 +160,10 @@ func TestAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, what := rec.Origin(); !strings.HasPrefix(what, "source.") {
+		if rec.Variant.Kind != modproxy.SourceVariant {
 			continue
 		}
-		if _, err := w.cache.Discard(t.Context(), rec.ModuleVersion); err != nil {
+		if _, err := w.cache.Discard(t.Context(), rec.Ref); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,13 +177,13 @@ func TestAccepted(t *testing.T) {
 	}
 	for d, err := range w.book.Drifts(t.Context()) {
 		if err == nil {
-			err = w.book.Accept(t.Context(), modproxy.Record{ModuleVersion: d.ModuleVersion, Sum: d.Offered, Subdir: ".", Time: time.Now(), Reason: "a test"})
+			err = w.book.Accept(t.Context(), modproxy.Record{Ref: d.Ref, Sum: d.Offered, Subdir: ".", Time: time.Now(), Reason: "a test"})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.cache.Forget(modproxy.ModuleVersion{})
+	w.cache.Forget(modproxy.Ref{})
 	after, _, err := w.read(at)
 	if err != nil {
 		t.Fatal(err)

@@ -39,14 +39,14 @@ var getters = []string{"git", "http", "https"}
 
 // plan is what clients are served of a version. It is not changed once it is made.
 type plan struct {
-	of     modproxy.ModuleVersion
+	of     modproxy.Ref
 	root   *node
-	nodes  map[modproxy.ModuleVersion]*node // the sources, by key
-	order  []*node                          // in which they were found
-	pinned map[modproxy.Sum]*node           // by their sums
-	also   []string                         // directories that are called although they are aside, in whatever package; sorted
-	base   string                           // of the addresses
-	left   []string                         // sources that stay, with their places
+	nodes  map[modproxy.Ref]*node // the sources, by key
+	order  []*node                // in which they were found
+	pinned map[modproxy.Sum]*node // by their sums
+	also   []string               // directories that are called although they are aside, in whatever package; sorted
+	base   string                 // of the addresses
+	left   []string               // sources that stay, with their places
 
 	mu          sync.Mutex
 	calls, text int           // of the packages that were read, see maxCalls and maxText
@@ -69,10 +69,10 @@ func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
 
 // node is the package of the version, or of a source.
 type node struct {
-	key    modproxy.ModuleVersion // as it is kept
-	served modproxy.ModuleVersion // as it is served: key, if nothing changes
-	source fetch.Source           // zero for the version
-	place  string                 // where it is called, for people
+	key    modproxy.Ref // as it is kept
+	served modproxy.Ref // as it is served: key, if nothing changes
+	source fetch.Source // zero for the version
+	place  string       // where it is called, for people
 
 	sum     modproxy.Sum
 	digest  modproxy.Digest
@@ -93,8 +93,8 @@ type call struct {
 }
 
 // plan finds what a version calls, and what that calls, and has all of it fetched, recorded and kept.
-func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, error) {
-	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.ModuleVersion]*node{}, pinned: map[modproxy.Sum]*node{}}
+func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
+	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.Ref]*node{}, pinned: map[modproxy.Sum]*node{}}
 	for {
 		group, reading := errgroup.WithContext(ctx)
 		group.SetLimit(atOnce)
@@ -130,7 +130,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.ModuleVersion) (*plan, e
 	}
 	parts := []string{form, r.URL}
 	for _, n := range p.all() {
-		parts = append(parts, n.key.Version+" "+string(n.sum))
+		parts = append(parts, n.key.FullVersion()+" "+string(n.sum))
 	}
 	p.base = hash(parts...)[:32]
 	for _, n := range p.all() {
@@ -262,19 +262,19 @@ func (p *plan) include(subdir string) error {
 }
 
 // source returns the version as which a source of v is kept that is at a location, and the directory in its package.
-func (r *Registry) source(v modproxy.ModuleVersion, l modproxy.Location) (modproxy.ModuleVersion, fetch.Source, string) {
+func (r *Registry) source(v modproxy.Ref, l modproxy.Location) (modproxy.Ref, fetch.Source, string) {
 	var subdir string
 	l.Subdir, subdir = l.SplitGlob()
-	return v.Made("source." + hash(l.String())), fetch.Source{Location: l, Module: v.Module}, subdir
+	return v.With(modproxy.SourceVariant, hash(l.String())), fetch.Source{Location: l, Module: v.Address}, subdir
 }
 
 // Source implements [closure.Nested].
-func (r *Registry) Source(v modproxy.ModuleVersion, source string) (of modproxy.ModuleVersion, subdir string, ok bool) {
+func (r *Registry) Source(v modproxy.Ref, source string) (of modproxy.Ref, subdir string, ok bool) {
 	l, _ := r.location(closure.Source{Source: source})
 	if l.URL == "" {
 		return of, "", false
 	}
-	v, _ = v.Origin()
+	v = v.Base()
 	of, expected, subdir := r.source(v, l)
 	r.Sources.expect(of, expected)
 	return of, subdir, true
@@ -337,14 +337,14 @@ func (r *Registry) write(p *plan, n *node) {
 	}
 	parts := []string{form, string(n.sum)}
 	for i, c := range n.calls {
-		address := r.URL + rewrite.PackagePath(p.of.NestedAddress(p.base, c.to.sum))
+		address := r.URL + rewrite.PackagePath(p.of.NestedSource(p.base, c.to.sum))
 		if c.subdir != "" {
 			address += "//" + c.subdir
 		}
 		n.calls[i].text = `"` + address + `"`
 		parts = append(parts, fmt.Sprintf("%q %d %d %s", c.File, c.Start, c.End, n.calls[i].text))
 	}
-	n.served = p.of.Rewritten(hash(parts...))
+	n.served = p.of.With(modproxy.RewrittenVariant, hash(parts...))
 }
 
 // wrap returns why a version cannot be had because of n. It says so once, and how long that is remembered.
@@ -360,7 +360,7 @@ func (p *plan) wrap(n *node, err error) error {
 		inner = named.Err
 	}
 	if errors.As(err, new(*modproxy.NotKept)) {
-		inner = &modproxy.NotKept{ModuleVersion: p.of}
+		inner = &modproxy.NotKept{Ref: p.of}
 	}
 	inner = fmt.Errorf("nested source %s: %w", n.place, inner)
 	err, once := failed("package", p.of, inner), err
@@ -386,16 +386,16 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 // recordNames records what is looked up by its sum: the sources, of which there are addresses, and the form of the version in
 // which clients have it.
 func (r *Registry) recordNames(ctx context.Context, p *plan) error {
-	names := map[modproxy.ModuleVersion]modproxy.ModuleVersion{}
+	names := map[modproxy.Ref]modproxy.Ref{}
 	for _, n := range p.order {
-		names[p.of.NestedAddress(p.base, n.sum)] = n.served
+		names[p.of.NestedSource(p.base, n.sum)] = n.served
 	}
 	if p.root.served != p.root.key {
 		rec, err := r.Ledger.Lookup(ctx, p.root.served)
 		if err != nil {
 			return unknown(err)
 		}
-		names[p.of.Derived(rec.Sum)] = p.root.served
+		names[p.of.ServedAs(rec.Sum)] = p.root.served
 	}
 	for name, of := range names {
 		if _, err := r.Ledger.Lookup(ctx, name); err == nil {
@@ -403,7 +403,7 @@ func (r *Registry) recordNames(ctx context.Context, p *plan) error {
 		}
 		rec, err := r.Ledger.Lookup(ctx, of)
 		if err == nil {
-			rec.ModuleVersion, rec.Time, rec.Reason = name, time.Now(), ""
+			rec.Ref, rec.Time, rec.Reason = name, time.Now(), ""
 			err = r.Ledger.Add(ctx, rec)
 		}
 		if err != nil {

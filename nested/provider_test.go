@@ -12,28 +12,28 @@ import (
 // keepsNothing is a cache that always asks.
 type keepsNothing struct{ *nested.Sources }
 
-func (keepsNothing) Has(context.Context, modproxy.ModuleVersion) (bool, error) { return false, nil }
+func (keepsNothing) Has(context.Context, modproxy.Ref) (bool, error) { return false, nil }
 
-func (keepsNothing) Keep(context.Context, modproxy.ModuleVersion, *modproxy.Package) error {
+func (keepsNothing) Keep(context.Context, modproxy.Ref, *modproxy.Package) error {
 	return nil
 }
 
 // echo answers every question with its version.
 type echo struct{ nested.Upstream }
 
-func (echo) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (echo) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{URL: v.String()}, nil
 }
 
-func (echo) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (echo) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{Notes: v.String()}, nil
 }
 
 func (echo) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
-	return &modproxy.Package{Notes: rec.ModuleVersion.String()}, nil
+	return &modproxy.Package{Notes: rec.Ref.String()}, nil
 }
 
-func (echo) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) {
+func (echo) Commit(_ context.Context, v modproxy.Ref) (string, error) {
 	return v.String(), nil
 }
 
@@ -41,7 +41,7 @@ func (echo) Commit(_ context.Context, v modproxy.ModuleVersion) (string, error) 
 func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
 	sources := nested.NewSources(echo{}, nil)
-	for _, v := range []modproxy.ModuleVersion{toy, toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
+	for _, v := range []modproxy.Ref{toy, toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
 		for _, r := range []modproxy.Registry{sources, &nested.Registry{Next: keepsNothing{sources}}} {
 			l, err := r.Location(t.Context(), v)
 			if err != nil || l.URL != v.String() {
@@ -52,7 +52,7 @@ func TestProvider(t *testing.T) {
 				t.Errorf("%T: package %v, %v", r, p, err)
 			}
 		}
-		p, err := sources.PackageAt(t.Context(), modproxy.Record{ModuleVersion: v})
+		p, err := sources.PackageAt(t.Context(), modproxy.Record{Ref: v})
 		if err != nil || p.Notes != v.String() {
 			t.Errorf("package %v, %v", p, err)
 		}
@@ -60,7 +60,7 @@ func TestProvider(t *testing.T) {
 			t.Errorf("commit %q, %v", commit, err)
 		}
 	}
-	made := modproxy.Module{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").Made("other")
+	made := modproxy.Address{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").With(modproxy.UnknownVariant, "other")
 	if _, err := sources.Package(t.Context(), made); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Errorf("%v: %v", made, err)
 	}

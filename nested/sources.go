@@ -14,7 +14,7 @@ import (
 type Upstream interface {
 	modproxy.Registry
 	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
-	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
+	Commit(ctx context.Context, v modproxy.Ref) (string, error)
 }
 
 // Sources fetches what [Registry] asks for below the layers that record and keep packages. What was made of a version is
@@ -22,24 +22,24 @@ type Upstream interface {
 type Sources struct {
 	next  Upstream
 	table *fetch.Table
-	known *lru.Cache[modproxy.ModuleVersion, fetch.Source]
+	known *lru.Cache[modproxy.Ref, fetch.Source]
 }
 
 // NewSources returns a registry that answers like next about versions of registries.
 func NewSources(next Upstream, table *fetch.Table) *Sources {
-	known, _ := lru.New[modproxy.ModuleVersion, fetch.Source](maxSources) // fails for no size only
+	known, _ := lru.New[modproxy.Ref, fetch.Source](maxSources) // fails for no size only
 	return &Sources{next, table, known}
 }
 
 // expect says what a version is that will be asked for.
-func (s *Sources) expect(v modproxy.ModuleVersion, source fetch.Source) {
+func (s *Sources) expect(v modproxy.Ref, source fetch.Source) {
 	if s != nil {
 		s.known.Add(v, source)
 	}
 }
 
 // of returns what v is, and whether it was made.
-func (s *Sources) of(v modproxy.ModuleVersion) (source fetch.Source, made bool, err error) {
+func (s *Sources) of(v modproxy.Ref) (source fetch.Source, made bool, err error) {
 	if !isMade(v) {
 		return source, false, nil
 	}
@@ -51,18 +51,17 @@ func (s *Sources) of(v modproxy.ModuleVersion) (source fetch.Source, made bool, 
 }
 
 // isMade reports whether modproxy has made v. The packages of providers are their registry's own, whatever they are kept as.
-func isMade(v modproxy.ModuleVersion) bool {
-	_, what := v.Origin()
-	return what != "" && !v.IsProvider()
+func isMade(v modproxy.Ref) bool {
+	return v.IsModuleVariant()
 }
 
 // Versions returns the answer of the next registry.
-func (s *Sources) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (s *Sources) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return s.next.Versions(ctx, m)
 }
 
 // Location implements [modproxy.Registry].
-func (s *Sources) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (s *Sources) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	source, made, err := s.of(v)
 	if !made {
 		return s.next.Location(ctx, v)
@@ -74,16 +73,16 @@ func (s *Sources) Location(ctx context.Context, v modproxy.ModuleVersion) (modpr
 }
 
 // Package implements [modproxy.Registry].
-func (s *Sources) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (s *Sources) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if !isMade(v) {
 		return s.next.Package(ctx, v)
 	}
-	return s.PackageAt(ctx, modproxy.Record{ModuleVersion: v})
+	return s.PackageAt(ctx, modproxy.Record{Ref: v})
 }
 
 // PackageAt implements [Upstream]. Where the source of a made version is, its address says.
 func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
-	source, made, err := s.of(rec.ModuleVersion)
+	source, made, err := s.of(rec.Ref)
 	if !made {
 		return s.next.PackageAt(ctx, rec)
 	}
@@ -92,11 +91,11 @@ func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy
 		source.Commit = rec.Source.Commit
 		p, err = s.table.Package(ctx, source)
 	}
-	return p, failed("package", rec.ModuleVersion, err)
+	return p, failed("package", rec.Ref, err)
 }
 
 // Commit implements [Upstream]. A source is what it was when its version was first asked for: nothing is rechecked.
-func (s *Sources) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
+func (s *Sources) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	if isMade(v) {
 		return "", nil
 	}

@@ -20,7 +20,7 @@ func TestRefusalNamesAllowedVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := (&policy.Refusal{Verdict: verdict, ModuleVersion: vpc.At("1.0.0")}).Error()
+		text := (&policy.Refusal{Verdict: verdict, Ref: vpc.At("1.0.0")}).Error()
 		if !strings.Contains(text, want) {
 			t.Errorf("%q has no %q", text, want)
 		}

@@ -37,11 +37,11 @@ func BenchmarkDecide(b *testing.B) {
 			}
 			g := &policy.Gate{Ledger: &book{}}
 			g.Use(many(b, n, shape.format))
-			modules := make([]modproxy.Module, 40_000) // more than are remembered
+			modules := make([]modproxy.Address, 40_000) // more than are remembered
 			for i := range modules {
-				modules[i] = modproxy.Module{Host: host, Namespace: fmt.Sprintf("x-%d-production-ns", i), Name: "vpc", System: "aws"}
+				modules[i] = modproxy.Address{Host: host, Namespace: fmt.Sprintf("x-%d-production-ns", i), Name: "vpc", System: "aws"}
 			}
-			for name, about := range map[string][]modproxy.Module{"known": modules[:1], "new": modules} {
+			for name, about := range map[string][]modproxy.Address{"known": modules[:1], "new": modules} {
 				b.Run(fmt.Sprintf("%s/%s/%d", name, shape.name, n), func(b *testing.B) {
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
@@ -60,7 +60,7 @@ func BenchmarkFollow(b *testing.B) {
 	made := func(i int) modproxy.Decision {
 		m := vpc
 		m.Name = fmt.Sprintf("m-%d", i%20_000)
-		return modproxy.Decision{Module: m, Action: modproxy.Block, Versions: fmt.Sprintf("1.%d.0", i/20_000), Reason: "x", By: "eve", Time: day}
+		return modproxy.Decision{Address: m, Action: modproxy.Block, Versions: fmt.Sprintf("1.%d.0", i/20_000), Reason: "x", By: "eve", Time: day}
 	}
 	l := &book{}
 	for i := range 100_000 {
@@ -80,7 +80,7 @@ func BenchmarkFollow(b *testing.B) {
 	b.Run("verdict", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if verdict, err := g.Decide(b.Context(), made(i).Module.At("1.3.0")); err != nil || verdict.Outcome != policy.Blocked {
+			if verdict, err := g.Decide(b.Context(), made(i).Address.At("1.3.0")); err != nil || verdict.Outcome != policy.Blocked {
 				b.Fatal(verdict, err)
 			}
 		}
@@ -122,15 +122,15 @@ type always struct {
 	content []byte // of every package
 }
 
-func (a always) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (a always) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	return a.list, nil
 }
 
-func (a always) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (a always) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{}, modproxy.ErrNotFound
 }
 
-func (a always) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (a always) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: inMemory{bytes.NewReader(a.content)}, Size: int64(len(a.content))}, nil
 }
 

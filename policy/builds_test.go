@@ -40,8 +40,8 @@ func TestBuilds(t *testing.T) {
 			t.Errorf("%s: 1.0.0, 1.0.0+x and 1.0.0+other are %v", name, got)
 		}
 		for i, version := range []string{"1.0.0", "1.0.0+x"} { // what is made of one is judged as that
-			if made := vpc.At(version).Made("derived.x"); outcome(t, g, made.Version) != got[i] {
-				t.Errorf("%s: %s is %s", name, made, outcome(t, g, made.Version))
+			if made := vpc.At(version).With(modproxy.ServedVariant, "x"); outcome(t, g, made.FullVersion()) != got[i] {
+				t.Errorf("%s: %s is %s", name, made, outcome(t, g, made.FullVersion()))
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestPlaceAmongBuilds(t *testing.T) {
 		{[]made{{reject, "1.0.0"}, {approve, "1.1.0"}}, made{reject, "1.0.0"}, true, false},
 		{[]made{{reject, "~> 1.0"}, {approve, "1.1.0"}}, made{reject, "~> 1.0"}, true, true},
 	} {
-		d := modproxy.Decision{Module: vpc, Action: test.action, Versions: test.versions}
+		d := modproxy.Decision{Address: vpc, Action: test.action, Versions: test.versions}
 		p, err := gate(rules(t, "allow approval "+all), test.before...).Place(t.Context(), d)
 		if err != nil || (p.Was != nil) != test.was || p.Partly != test.partly {
 			t.Errorf("%v after %v: was %v, partly %v, %v", test.made, test.before, p.Was, p.Partly, err)

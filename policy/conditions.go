@@ -25,14 +25,14 @@ func (c Conditions) equal(o Conditions) bool {
 
 // ConditionsOf returns the conditions of each rule that allows a version, each once, for whatever client. The content of the version
 // does not count. ConditionsOf returns nil if one of these rules has no condition, or if there is no such rule.
-func (r *Rules) ConditionsOf(v modproxy.ModuleVersion) (all []Conditions) {
-	v, _ = v.Origin()
+func (r *Rules) ConditionsOf(v modproxy.Ref) (all []Conditions) {
+	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil {
 		return nil
 	}
 	var rules []*Rule
-	for _, rule := range r.forAnybody(v.Module).allow {
+	for _, rule := range r.forAnybody(v.Address).allow {
 		if rule.Versions.Allows(version) {
 			rules = append(rules, rule)
 		}
@@ -53,7 +53,7 @@ func (r *Rules) ConditionsOf(v modproxy.ModuleVersion) (all []Conditions) {
 }
 
 // DistinguishVersions reports whether there are rules about some versions of m only, so that a rule about all versions may allow more.
-func (r *Rules) DistinguishVersions(m modproxy.Module) bool {
+func (r *Rules) DistinguishVersions(m modproxy.Address) bool {
 	s := r.forAnybody(m)
 	some := func(rule *Rule) bool { return !rule.Versions.IsZero() }
 	if slices.ContainsFunc(s.deny, some) {

@@ -12,7 +12,7 @@ import (
 // Selection is the part of the rules that is about one module and one client. It is safe for concurrent use.
 type Selection struct {
 	rules    *Rules
-	module   modproxy.Module
+	module   modproxy.Address
 	reserved *Reserve // refuses the module
 	deny     []*Rule
 	allow    []*Rule
@@ -23,12 +23,12 @@ type Selection struct {
 }
 
 // For returns the rules for a module and a client.
-func (r *Rules) For(m modproxy.Module, groups []string) *Selection {
+func (r *Rules) For(m modproxy.Address, groups []string) *Selection {
 	return (&Selection{rules: r, module: m, groups: groups}).find()
 }
 
 // forAnybody returns the rules for a module and whoever may use the most of it.
-func (r *Rules) forAnybody(m modproxy.Module) *Selection {
+func (r *Rules) forAnybody(m modproxy.Address) *Selection {
 	return (&Selection{rules: r, module: m, anybody: true}).find()
 }
 
@@ -128,7 +128,7 @@ func (r *Rules) namespace(host, namespace string, groups []string) Verdict {
 		switch {
 		case rule.Locked != nil:
 			allowed = allowed || slices.ContainsFunc(rule.Locked, func(l Locked) bool {
-				of := l.Module.Folded()
+				of := l.Address.Folded()
 				return of.Host == host && of.Namespace == namespace && !of.IsProvider()
 			}) && rule.isFor(groups)
 		case p.IsOfProviders(), !rule.isFor(groups), !matches(p.segments[0], host), !matches(p.segments[1], namespace):

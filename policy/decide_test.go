@@ -200,7 +200,7 @@ func TestDecideLocked(t *testing.T) {
 		{"1.2.0", other, nil, policy.Allowed},
 		{"1.2.0", "h1:third", nil, policy.NotLocked},
 	} {
-		for _, m := range []modproxy.Module{vpc, {Host: host, Namespace: "Acme", Name: "VPC", System: "aws"}} {
+		for _, m := range []modproxy.Address{vpc, {Host: host, Namespace: "Acme", Name: "VPC", System: "aws"}} {
 			got := r.For(m, test.groups).Decide(version(t, test.version), policy.Facts{Sum: test.sum}, policy.Decided{}, day)
 			equal(t, test.version+" with "+string(test.sum), got.Outcome, test.want)
 		}

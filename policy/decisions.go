@@ -20,15 +20,15 @@ type Decided struct {
 
 // decisions are all decisions that count, by the module or glob that they are about. They are not changed.
 type decisions struct {
-	byAddress map[modproxy.Module]*moduleDecisions // by folded address
-	globs     *node[*moduleDecisions]              // those about globs; nil if there are none
-	merged    *lru.Cache[modproxy.Module, *moduleDecisions]
+	byAddress map[modproxy.Address]*moduleDecisions // by folded address
+	globs     *node[*moduleDecisions]               // those about globs; nil if there are none
+	merged    *lru.Cache[modproxy.Address, *moduleDecisions]
 	made      int // how many decisions there were, with those that others have replaced
 }
 
 // moduleDecisions are the decisions about one address, or about all addresses that match a module.
 type moduleDecisions struct {
-	address                       modproxy.Module
+	address                       modproxy.Address
 	blocks, reviews, deprecations kept
 }
 
@@ -36,13 +36,13 @@ type moduleDecisions struct {
 func (all *decisions) with(more []modproxy.Decision) *decisions {
 	grown := &decisions{byAddress: maps.Clone(all.byAddress), globs: all.globs, made: all.made}
 	if grown.byAddress == nil {
-		grown.byAddress = map[modproxy.Module]*moduleDecisions{}
+		grown.byAddress = map[modproxy.Address]*moduleDecisions{}
 	}
-	changed := map[modproxy.Module]bool{}
+	changed := map[modproxy.Address]bool{}
 	aboutGlobs := false
 	for i := range more {
 		d := &more[i]
-		m := d.Module.Folded()
+		m := d.Address.Folded()
 		if !changed[m] {
 			grown.byAddress[m] = grown.byAddress[m].clone(m)
 			changed[m] = true
@@ -63,7 +63,7 @@ func (all *decisions) with(more []modproxy.Decision) *decisions {
 		}
 	}
 	if grown.globs != nil {
-		grown.merged, _ = lru.New[modproxy.Module, *moduleDecisions](maxMerged) // fails for no size only
+		grown.merged, _ = lru.New[modproxy.Address, *moduleDecisions](maxMerged) // fails for no size only
 	}
 	return grown
 }
@@ -71,7 +71,7 @@ func (all *decisions) with(more []modproxy.Decision) *decisions {
 const maxMerged = 4096 // modules that decisions about globs are about, too
 
 // clone returns a copy of m, which may be nil, to be changed.
-func (m *moduleDecisions) clone(address modproxy.Module) *moduleDecisions {
+func (m *moduleDecisions) clone(address modproxy.Address) *moduleDecisions {
 	if m == nil {
 		return &moduleDecisions{address: address}
 	}
@@ -113,7 +113,7 @@ func Standing(list []modproxy.Decision, now time.Time) []bool {
 	for address := range all.byAddress {
 		for _, kind := range all.about(address).kinds() {
 			for _, s := range kind.all() {
-				if s.Module.Folded() == address {
+				if s.Address.Folded() == address {
 					last[s.Decision] = !ended(s.Decision, now)
 				}
 			}
@@ -143,10 +143,10 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err err
 		return p, err
 	}
 	now, made := time.Now(), newStanding(&d)
-	kind := s.decisions.about(d.Module).kind(d.Action)
+	kind := s.decisions.about(d.Address).kind(d.Action)
 	whole := kind.get(made)
 	p.Partly = Reviews(d) && kind.opposed(made, whole.number)
-	for _, s := range s.decisions.overlapping(d.Module, d.Action) {
+	for _, s := range s.decisions.overlapping(d.Address, d.Action) {
 		switch {
 		case ended(s.Decision, now):
 		case s.Decision == whole.Decision:
@@ -157,7 +157,7 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err err
 			p.Same = append(p.Same, *s.Decision)
 		}
 	}
-	for _, about := range s.decisions.within(d.Module) {
+	for _, about := range s.decisions.within(d.Address) {
 		p.Partly = p.Partly || about.kind(d.Action).get(made).number > whole.number
 	}
 	return p, nil
@@ -165,11 +165,11 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err err
 
 // overlapping returns the decisions in force of the kind of an action that are about some of the modules that m, a module or a
 // glob, matches, in the order in which they were made.
-func (all *decisions) overlapping(m modproxy.Module, a modproxy.Action) []standing {
+func (all *decisions) overlapping(m modproxy.Address, a modproxy.Action) []standing {
 	list := all.about(m).kind(a).all()
 	for _, about := range all.within(m) {
 		for _, s := range about.kind(a).all() {
-			if s.Module.Folded() == about.address {
+			if s.Address.Folded() == about.address {
 				list = append(list, s)
 			}
 		}
@@ -179,7 +179,7 @@ func (all *decisions) overlapping(m modproxy.Module, a modproxy.Action) []standi
 }
 
 // within returns the decisions about each address that overlaps m, but is not about all that m matches: none, unless m is a glob.
-func (all *decisions) within(m modproxy.Module) (list []*moduleDecisions) {
+func (all *decisions) within(m modproxy.Address) (list []*moduleDecisions) {
 	m = m.Folded()
 	if !isGlobAddress(m) {
 		return nil
@@ -193,32 +193,32 @@ func (all *decisions) within(m modproxy.Module) (list []*moduleDecisions) {
 }
 
 // Decisions returns the decisions that are about a version.
-func (g *Gate) Decisions(ctx context.Context, v modproxy.ModuleVersion) (Decided, error) {
+func (g *Gate) Decisions(ctx context.Context, v modproxy.Ref) (Decided, error) {
 	s, err := g.now(ctx)
 	if err != nil {
 		return Decided{}, err
 	}
-	v, _ = v.Origin()
+	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
-	return s.decisions.about(v.Module).of(version), err
+	return s.decisions.about(v.Address).of(version), err
 }
 
 var noDecisions = &moduleDecisions{}
 
 // IsAbout reports whether d is about m, in any spelling, or if m is a glob about some modules that it matches.
-func IsAbout(d modproxy.Decision, m modproxy.Module) bool {
-	return overlap(d.Module.Folded(), m.Folded())
+func IsAbout(d modproxy.Decision, m modproxy.Address) bool {
+	return overlap(d.Address.Folded(), m.Folded())
 }
 
 // Covers reports whether d is about a version, in any spelling of its address.
-func Covers(d modproxy.Decision, v modproxy.ModuleVersion) bool {
-	v, _ = v.Origin()
+func Covers(d modproxy.Decision, v modproxy.Ref) bool {
+	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
-	return err == nil && IsAbout(d, v.Module) && newStanding(&d).about(version)
+	return err == nil && IsAbout(d, v.Address) && newStanding(&d).about(version)
 }
 
 // about returns the decisions about a module; of a glob, those that are about all modules that it matches.
-func (all *decisions) about(m modproxy.Module) *moduleDecisions {
+func (all *decisions) about(m modproxy.Address) *moduleDecisions {
 	if all.made == 0 {
 		return noDecisions
 	}
@@ -235,7 +235,7 @@ func (all *decisions) about(m modproxy.Module) *moduleDecisions {
 }
 
 // merge returns the decisions about a module and about the globs that match it, or nil if no glob does.
-func (all *decisions) merge(m modproxy.Module) *moduleDecisions {
+func (all *decisions) merge(m modproxy.Address) *moduleDecisions {
 	if merged, ok := all.merged.Get(m); ok {
 		return merged
 	}

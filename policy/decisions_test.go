@@ -128,7 +128,7 @@ func TestApprovalEnds(t *testing.T) {
 func TestApprovalEndsInGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
-		b.add(modproxy.Decision{Module: vpc, Action: modproxy.Approve, Time: time.Now(), Until: time.Now().Add(time.Hour)})
+		b.add(modproxy.Decision{Address: vpc, Action: modproxy.Approve, Time: time.Now(), Until: time.Now().Add(time.Hour)})
 		g := &policy.Gate{Ledger: b}
 		g.Use(rules(t, "allow approval "+all))
 		time.Sleep(time.Hour - 1)
@@ -141,13 +141,13 @@ func TestApprovalEndsInGate(t *testing.T) {
 // A decision is about a module in whatever spelling, and about no other one.
 func TestDecisionsAreAboutModules(t *testing.T) {
 	b := &book{}
-	odd := modproxy.Module{Host: host, Namespace: "ACME", Name: "Vpc", System: "aws"}
-	b.add(modproxy.Decision{Module: odd, Action: modproxy.Block, Versions: "v1.0", Time: day})
+	odd := modproxy.Address{Host: host, Namespace: "ACME", Name: "Vpc", System: "aws"}
+	b.add(modproxy.Decision{Address: odd, Action: modproxy.Block, Versions: "v1.0", Time: day})
 	g := &policy.Gate{Ledger: b}
 	near := vpc
 	near.Name = "vpcs"
 	for _, test := range []struct {
-		module  modproxy.Module
+		module  modproxy.Address
 		version string
 		want    policy.Outcome
 	}{
@@ -174,20 +174,20 @@ func TestStanding(t *testing.T) {
 		modproxy.Decision
 		stands bool
 	}{
-		{modproxy.Decision{Module: vpc, Action: modproxy.Block, Versions: "1.0.0"}, false}, // unblocked
-		{modproxy.Decision{Module: vpc, Action: modproxy.Block, Versions: "< 2"}, true},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Reject, Versions: "1.0.0"}, true},     // for other builds than the approved one
-		{modproxy.Decision{Module: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false},  // only ends
-		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "4.0.0"}, false},   // rejected, with all builds
-		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "4.0.0+x"}, false}, // rejected
-		{modproxy.Decision{Module: vpc, Action: modproxy.Reject, Versions: "4.0.0+y"}, true},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "4.0.0+z"}, true},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "3.0.0", Until: day}, false},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Approve, Versions: "3.1.0", Until: day.Add(1)}, true},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate, Reason: "old"}, false},
-		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate}, false}, // only ends
-		{modproxy.Decision{Module: vpc, Action: modproxy.Deprecate, Versions: "< 2.0", Reason: "old"}, true},
-		{modproxy.Decision{Module: upper, Action: modproxy.Approve, Versions: "1.0.0.0"}, true},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Block, Versions: "1.0.0"}, false}, // unblocked
+		{modproxy.Decision{Address: vpc, Action: modproxy.Block, Versions: "< 2"}, true},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Reject, Versions: "1.0.0"}, true},     // for other builds than the approved one
+		{modproxy.Decision{Address: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false},  // only ends
+		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "4.0.0"}, false},   // rejected, with all builds
+		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "4.0.0+x"}, false}, // rejected
+		{modproxy.Decision{Address: vpc, Action: modproxy.Reject, Versions: "4.0.0+y"}, true},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "4.0.0+z"}, true},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "3.0.0", Until: day}, false},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "3.1.0", Until: day.Add(1)}, true},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate, Reason: "old"}, false},
+		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate}, false}, // only ends
+		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate, Versions: "< 2.0", Reason: "old"}, true},
+		{modproxy.Decision{Address: upper, Action: modproxy.Approve, Versions: "1.0.0.0"}, true},
 	} {
 		list, want = append(list, test.Decision), append(want, test.stands)
 	}
@@ -243,7 +243,7 @@ func TestDecisionsProperty(t *testing.T) {
 		b := &book{}
 		var left []modproxy.Decision
 		for i := range r.IntN(12) {
-			d := modproxy.Decision{Module: vpc, Action: actions[r.IntN(len(actions))], Versions: versions[r.IntN(len(versions))], Link: fmt.Sprint(i)}
+			d := modproxy.Decision{Address: vpc, Action: actions[r.IntN(len(actions))], Versions: versions[r.IntN(len(versions))], Link: fmt.Sprint(i)}
 			if r.IntN(3) > 0 {
 				d.Reason = "a reason"
 			}
@@ -310,7 +310,7 @@ func TestRemarks(t *testing.T) {
 		{"the other way round", rules(t, wait), []made{{block, ""}, {block, "1.0.0"}}, made{unblock, ""}, nil},
 		{"deprecated twice", rules(t, wait), []made{{deprecate, ""}, {deprecate, "1.0.0"}}, made{deprecate, "1.0.0"}, []string{"stays in force: deprecate of every version"}},
 	} {
-		d := modproxy.Decision{Module: vpc, Action: test.now.action, Versions: test.now.versions}
+		d := modproxy.Decision{Address: vpc, Action: test.now.action, Versions: test.now.versions}
 		got, err := gate(test.rules, test.made...).Remarks(t.Context(), d)
 		if err != nil || len(got) != len(test.want) {
 			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)

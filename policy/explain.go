@@ -20,13 +20,13 @@ type Step struct {
 
 // Explain returns the verdict of [Gate.Decide], and what every rule and decision says that is about the module: those that
 // come before the rules first, and then the rules in their order.
-func (g *Gate) Explain(ctx context.Context, v modproxy.ModuleVersion) (Verdict, []Step, error) {
+func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, error) {
 	s, err := g.now(ctx)
 	if err != nil {
 		return Verdict{}, nil, err
 	}
-	v, _ = v.Origin()
-	sel := s.selection(v.Module, modproxy.AskerOf(ctx).Groups)
+	v = v.Base()
+	sel := s.selection(v.Address, modproxy.AskerOf(ctx).Groups)
 	if v.Version == "" {
 		verdict, err := g.decide(ctx, s, sel, v, "", g.Sights)
 		return verdict, s.explainModule(sel), err
@@ -183,7 +183,7 @@ func stepOf(d *modproxy.Decision) Step {
 	}
 	rule := string(d.Action)
 	if d.IsGlob() {
-		rule += " " + d.Module.String()
+		rule += " " + d.Address.String()
 	}
 	return Step{"decision", strings.TrimSpace(rule + " " + d.Versions), outcome, says}
 }

@@ -14,11 +14,11 @@ import (
 )
 
 // world makes a gate, and a version that much of what its verdicts come from is about.
-func (m maker) world() (*policy.Gate, modproxy.ModuleVersion) {
+func (m maker) world() (*policy.Gate, modproxy.Ref) {
 	about := m.module().At(m.version())
-	module := func() modproxy.Module {
+	module := func() modproxy.Address {
 		if m.Intn(2) == 0 {
-			return about.Module
+			return about.Address
 		}
 		return m.module()
 	}
@@ -28,7 +28,7 @@ func (m maker) world() (*policy.Gate, modproxy.ModuleVersion) {
 	}
 	for range m.Intn(5) {
 		d := modproxy.Decision{
-			Module: module(), Versions: m.constraint().String(), By: "eve", Reason: "because", Time: time.Now(),
+			Address: module(), Versions: m.constraint().String(), By: "eve", Reason: "because", Time: time.Now(),
 			Action: modproxy.Action(m.pick("block", "reject", "approve", "approve", "approve", "deprecate")),
 		}
 		if m.Intn(3) == 0 {
@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 	for range rounds / 4 {
 		g, subject := m.world()
 		for range 6 {
-			about, v := subject.Module, subject.Version
+			about, v := subject.Address, subject.Version
 			switch m.Intn(8) {
 			case 0:
 				v = ""
@@ -177,9 +177,9 @@ func TestExplainIsCheap(t *testing.T) {
 
 type countedSights struct{ asked int }
 
-func (c *countedSights) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+func (c *countedSights) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
-func (c *countedSights) Sight(context.Context, modproxy.Module) (modproxy.Sight, error) {
+func (c *countedSights) Sight(context.Context, modproxy.Address) (modproxy.Sight, error) {
 	c.asked++
 	return modproxy.Sight{}, nil
 }

@@ -3,7 +3,7 @@ package policy
 import "github.com/modproxy/modproxy"
 
 // Find returns the rules that the index has for a module.
-func (r *Rules) Find(m modproxy.Module) (found []*Rule) {
+func (r *Rules) Find(m modproxy.Address) (found []*Rule) {
 	segments := segmentsOf(m)
 	r.index.find(segments[:], func(rule *Rule) { found = append(found, rule) })
 	return found

@@ -18,7 +18,7 @@ import (
 const host = "registry.example.com"
 
 var (
-	vpc = modproxy.Module{Host: host, Namespace: "acme", Name: "vpc", System: "aws"}
+	vpc = modproxy.Address{Host: host, Namespace: "acme", Name: "vpc", System: "aws"}
 	// day is when the tests take place.
 	day = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 )
@@ -115,13 +115,13 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 type book struct {
 	mu      sync.Mutex
 	list    []modproxy.Decision
-	records map[modproxy.ModuleVersion]modproxy.Record
+	records map[modproxy.Ref]modproxy.Record
 	err     error // for every question
 	asked   int
 }
 
 func (b *book) decide(action modproxy.Action, versions string) {
-	b.add(modproxy.Decision{Module: vpc, Action: action, Versions: versions, By: "eve", Reason: "because", Time: day})
+	b.add(modproxy.Decision{Address: vpc, Action: action, Versions: versions, By: "eve", Reason: "because", Time: day})
 }
 
 func (b *book) add(d modproxy.Decision) {
@@ -137,16 +137,16 @@ func (b *book) fail(err error) {
 }
 
 // record records that a version was first seen now.
-func (b *book) record(v modproxy.ModuleVersion, sum modproxy.Sum) {
+func (b *book) record(v modproxy.Ref, sum modproxy.Sum) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.records == nil {
-		b.records = map[modproxy.ModuleVersion]modproxy.Record{}
+		b.records = map[modproxy.Ref]modproxy.Record{}
 	}
-	b.records[v] = modproxy.Record{ModuleVersion: v, Sum: sum, Time: time.Now()}
+	b.records[v] = modproxy.Record{Ref: v, Sum: sum, Time: time.Now()}
 }
 
-func (b *book) Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+func (b *book) Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rec, ok := b.records[v]
@@ -170,19 +170,19 @@ func (b *book) Decisions(ctx context.Context, from int64) ([]modproxy.Decision, 
 }
 
 // sights are known by the spelling of a module.
-type sights map[modproxy.Module]modproxy.Sight
+type sights map[modproxy.Address]modproxy.Sight
 
-func (s sights) Sight(_ context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (s sights) Sight(_ context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return s[m.Folded()], nil
 }
 
-func (s sights) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+func (s sights) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 type sightsFail struct{}
 
-func (sightsFail) See(context.Context, modproxy.Module, *modproxy.Versions) {}
+func (sightsFail) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
-func (sightsFail) Sight(context.Context, modproxy.Module) (modproxy.Sight, error) {
+func (sightsFail) Sight(context.Context, modproxy.Address) (modproxy.Sight, error) {
 	return modproxy.Sight{}, errors.New("no sight")
 }
 
@@ -208,7 +208,7 @@ func (n *next) ask(what string) {
 	n.count[what]++
 }
 
-func (n *next) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (n *next) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	n.ask("versions")
 	v, err := document(n.listed)
 	if m.IsProvider() {
@@ -229,12 +229,12 @@ func document(listed string) (*modproxy.Versions, error) {
 	return modproxy.ParseVersions([]byte(`{"modules": [{"versions": [` + strings.Join(entries, ",") + `]}]}`))
 }
 
-func (n *next) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (n *next) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	n.ask("location")
 	return modproxy.Location{Getter: "https", URL: "https://files.example.com/" + v.Version}, nil
 }
 
-func (n *next) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (n *next) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	n.ask("package")
 	if n.opened != nil {
 		n.opened()

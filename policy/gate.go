@@ -19,7 +19,7 @@ import (
 // Ledger has the decisions of operators, and what versions are.
 type Ledger interface {
 	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 	// Decisions returns the decisions from a position on, in the order in which they were made, and the position behind
 	// them. Zero is the position of the first one.
 	Decisions(ctx context.Context, from int64) (list []modproxy.Decision, next int64, err error)
@@ -28,9 +28,9 @@ type Ledger interface {
 // Sights knows when versions were first listed.
 type Sights interface {
 	// Sight returns what is known of a module. Case does not count. The zero Sight, with a nil error, is an answer.
-	Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error)
+	Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
 	// See records the versions of a document that were not seen before. Those that it cannot record stay unknown.
-	See(ctx context.Context, m modproxy.Module, v *modproxy.Versions)
+	See(ctx context.Context, m modproxy.Address, v *modproxy.Versions)
 }
 
 // Gate makes the verdicts. Its fields are set before the first question. It is safe for concurrent use.
@@ -56,7 +56,7 @@ type state struct {
 }
 
 type selectionKey struct {
-	module modproxy.Module
+	module modproxy.Address
 	groups string
 }
 
@@ -99,7 +99,7 @@ func (g *Gate) Reserved(host, namespace string) error {
 	if rules.reserved(host, namespace) == nil {
 		return nil
 	}
-	m := modproxy.Module{Host: host, Namespace: namespace}
+	m := modproxy.Address{Host: host, Namespace: namespace}
 	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
 }
 
@@ -110,7 +110,7 @@ func (g *Gate) ReservedIn(host, text string) error {
 	if reserve == nil {
 		return nil
 	}
-	m := modproxy.Module{Host: host, Namespace: reserve.Namespace}
+	m := modproxy.Address{Host: host, Namespace: reserve.Namespace}
 	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
 }
 
@@ -161,7 +161,7 @@ func (g *Gate) now(ctx context.Context) (*state, error) {
 func (s *state) idle() bool { return s.rules.trivial && s.decisions.made == 0 }
 
 // of returns the rules for a module and the client of ctx; nil when everything is allowed.
-func (s *state) of(ctx context.Context, m modproxy.Module) *Selection {
+func (s *state) of(ctx context.Context, m modproxy.Address) *Selection {
 	if s.idle() {
 		return nil
 	}
@@ -169,14 +169,14 @@ func (s *state) of(ctx context.Context, m modproxy.Module) *Selection {
 }
 
 // ofVersion is of, for a version. Who has the address of what a package calls is in no group that is known.
-func (s *state) ofVersion(ctx context.Context, v modproxy.ModuleVersion) *Selection {
-	if v.IsNestedAddress() && !s.idle() {
-		return s.rules.forAnybody(v.Module)
+func (s *state) ofVersion(ctx context.Context, v modproxy.Ref) *Selection {
+	if (v.Variant.Kind == modproxy.NestedVariant) && !s.idle() {
+		return s.rules.forAnybody(v.Address)
 	}
-	return s.of(ctx, v.Module)
+	return s.of(ctx, v.Address)
 }
 
-func (s *state) selection(m modproxy.Module, groups []string) *Selection {
+func (s *state) selection(m modproxy.Address, groups []string) *Selection {
 	key := selectionKey{module: m}
 	for _, group := range groups {
 		key.groups += strconv.Itoa(len(group)) + ":" + group
@@ -194,16 +194,16 @@ func (s *state) selection(m modproxy.Module, groups []string) *Selection {
 //
 // Errors: [modproxy.ErrInvalid] for what is no version; [modproxy.ErrUnavailable] when what the verdict needs cannot be
 // read.
-func (g *Gate) Decide(ctx context.Context, v modproxy.ModuleVersion) (Verdict, error) {
+func (g *Gate) Decide(ctx context.Context, v modproxy.Ref) (Verdict, error) {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
 		return Verdict{Outcome: Allowed}, err
 	}
-	return g.decide(ctx, s, s.of(ctx, v.Module), v, "", g.Sights)
+	return g.decide(ctx, s, s.of(ctx, v.Address), v, "", g.Sights)
 }
 
 // NeedsAge reports whether verdicts about versions of m, for the client of ctx, depend on their age.
-func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Module) bool {
+func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Address) bool {
 	s, err := g.now(ctx)
 	if err != nil || g.Sights == nil {
 		return false
@@ -216,12 +216,12 @@ func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Module) bool {
 // registries without a client. In audit mode nothing is refused but what is [Reserved].
 //
 // Errors: [*Refusal]; those of Decide.
-func (g *Gate) Check(ctx context.Context, v modproxy.ModuleVersion) error {
-	return g.check(ctx, v, g.Sights, func(s *state) *Selection { return s.rules.forAnybody(v.Module) })
+func (g *Gate) Check(ctx context.Context, v modproxy.Ref) error {
+	return g.check(ctx, v, g.Sights, func(s *state) *Selection { return s.rules.forAnybody(v.Address) })
 }
 
 // CheckFetch is Check for a fetch. What waits for approval may be fetched for review.
-func (g *Gate) CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error {
+func (g *Gate) CheckFetch(ctx context.Context, v modproxy.Ref) error {
 	err := g.Check(ctx, v)
 	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Outcome == Unapproved {
 		return nil
@@ -230,7 +230,7 @@ func (g *Gate) CheckFetch(ctx context.Context, v modproxy.ModuleVersion) error {
 }
 
 // CheckClient is Check for the client of ctx.
-func (g *Gate) CheckClient(ctx context.Context, v modproxy.ModuleVersion) error {
+func (g *Gate) CheckClient(ctx context.Context, v modproxy.Ref) error {
 	return g.CheckClientBy(ctx, v, g.Sights)
 }
 
@@ -241,7 +241,7 @@ func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error
 	if err != nil || s.idle() {
 		return err
 	}
-	every := modproxy.Module{Host: host, Namespace: namespace, Name: "*", System: "*"}
+	every := modproxy.Address{Host: host, Namespace: namespace, Name: "*", System: "*"}
 	verdict := s.rules.namespace(host, namespace, modproxy.AskerOf(ctx).Groups)
 	if block := s.decisions.about(every).blocked(); block != nil && verdict.Outcome != Reserved {
 		verdict = Verdict{Outcome: Blocked, Decision: block}
@@ -249,15 +249,15 @@ func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error
 	if !verdict.Refused() || s.rules.Audit && verdict.Outcome != Reserved {
 		return nil
 	}
-	return &Refusal{verdict, modproxy.Module{Host: host, Namespace: namespace}.At(""), s.rules.Contact}
+	return &Refusal{verdict, modproxy.Address{Host: host, Namespace: namespace}.At(""), s.rules.Contact}
 }
 
 // CheckClientBy is CheckClient by other sights than those of the gate: such as may be wrong, or do not ask.
-func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.ModuleVersion, sights Sights) error {
-	return g.check(ctx, v, sights, func(s *state) *Selection { return s.of(ctx, v.Module) })
+func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.Ref, sights Sights) error {
+	return g.check(ctx, v, sights, func(s *state) *Selection { return s.of(ctx, v.Address) })
 }
 
-func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, sights Sights, by func(*state) *Selection) error {
+func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights Sights, by func(*state) *Selection) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
 		return err
@@ -275,14 +275,14 @@ func (g *Gate) check(ctx context.Context, v modproxy.ModuleVersion, sights Sight
 // decide returns the verdict about a version of the module of sel, which holds for what was made of it, too. content is
 // what it has, if that is known better than the ledger knows it. sights may be nil.
 func (g *Gate) decide(
-	ctx context.Context, s *state, sel *Selection, v modproxy.ModuleVersion, content modproxy.Sum, sights Sights,
+	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights Sights,
 ) (Verdict, error) {
-	v, what := v.Origin()
-	if what != "" {
+	if !v.IsListed() {
 		content = "" // of something else
 	}
+	v = v.Base()
 	if v.Version == "" {
-		block := s.decisions.about(v.Module).blocked()
+		block := s.decisions.about(v.Address).blocked()
 		if verdict := sel.Module(); block == nil || verdict.Outcome == Reserved {
 			return verdict, nil
 		}
@@ -298,7 +298,7 @@ func (g *Gate) decide(
 }
 
 // see records what a document lists: it may have been kept before anything looked on.
-func (g *Gate) see(ctx context.Context, m modproxy.Module, v *modproxy.Versions) {
+func (g *Gate) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
 	if g.Sights != nil {
 		g.Sights.See(ctx, m, v)
 	}
@@ -362,8 +362,8 @@ func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
 
 // lockedAs returns the sum in a lock file that a recorded version has, in whatever form it is served, or nothing.
 func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
-	for _, l := range j.rules.locked[fold(rec.ModuleVersion)] {
-		if as, err := modproxy.LookupAs(j.ctx, j.gate.Ledger, rec.ModuleVersion, l.sum); err == nil && as.Sum == l.sum {
+	for _, l := range j.rules.locked[fold(rec.Ref)] {
+		if as, err := modproxy.LookupAs(j.ctx, j.gate.Ledger, rec.Ref, l.sum); err == nil && as.Sum == l.sum {
 			return l.sum
 		}
 	}

@@ -304,7 +304,7 @@ func TestCheck(t *testing.T) {
 		g.Use(test.rules)
 		switch err := g.Check(t.Context(), vpc.At(test.version)); {
 		case test.refused:
-			equal(t, name, refusalOf(t, err).ModuleVersion.String(), vpc.At(test.version).String())
+			equal(t, name, refusalOf(t, err).Ref.String(), vpc.At(test.version).String())
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
 		}

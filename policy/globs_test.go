@@ -25,7 +25,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 		stepwise.Use(open)
 		for range 1 + random.IntN(12) {
 			address := slices.Concat(addresses, globs)[random.IntN(len(addresses)+len(globs))]
-			d := modproxy.Decision{Module: module(address), Action: actions[random.IntN(len(actions))], Versions: versions[random.IntN(len(versions))], By: "eve", Time: day}
+			d := modproxy.Decision{Address: module(address), Action: actions[random.IntN(len(actions))], Versions: versions[random.IntN(len(versions))], By: "eve", Time: day}
 			b.add(d)
 			story = append(story, fmt.Sprint(d.Action, " ", address, " ", d.Versions))
 			if err := stepwise.Follow(t.Context()); err != nil {
@@ -38,7 +38,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 			last := map[string]modproxy.Action{} // by kind and versions
 			for _, d := range b.list {
 				kind := map[modproxy.Action]string{modproxy.Block: "block ", modproxy.Unblock: "block "}[d.Action]
-				if pattern(t, d.Module.String()).Match(module(address)) {
+				if pattern(t, d.Address.String()).Match(module(address)) {
 					last[kind+d.Versions] = d.Action
 				}
 			}
@@ -56,7 +56,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 			// Of those that stand and are about the version, the last review counts, and any block.
 			stands, standing := policy.Standing(b.list, day), false
 			for i, d := range b.list {
-				standing = standing || stands[i] && d.Action == modproxy.Block && pattern(t, d.Module.String()).Match(module(address))
+				standing = standing || stands[i] && d.Action == modproxy.Block && pattern(t, d.Address.String()).Match(module(address))
 			}
 			if blocked && !standing {
 				t.Fatalf("%s is blocked, and no block is in force after:\n%s", address, strings.Join(story, "\n"))
@@ -84,7 +84,7 @@ func TestLastReviewCounts(t *testing.T) {
 	} {
 		b := &book{}
 		for _, d := range test.made {
-			b.add(modproxy.Decision{Module: module(d[1]), Action: modproxy.Action(d[0]), Versions: d[2], By: "eve", Time: day})
+			b.add(modproxy.Decision{Address: module(d[1]), Action: modproxy.Action(d[0]), Versions: d[2], By: "eve", Time: day})
 		}
 		g := &policy.Gate{Ledger: b}
 		g.Use(wait)
@@ -98,11 +98,11 @@ func TestNamespaceIsBlocked(t *testing.T) {
 		"*/acme/*/*": true, host + "/ac*/*/*": true, "*/*/*/*": true, "*/acme/*": false, "*/acme/vpc/*": false, "other.example/acme/*/*": false,
 	} {
 		b := &book{}
-		b.add(modproxy.Decision{Module: module(address), Action: modproxy.Block, By: "eve", Time: day})
+		b.add(modproxy.Decision{Address: module(address), Action: modproxy.Block, By: "eve", Time: day})
 		g := &policy.Gate{Ledger: b}
 		err := g.CheckNamespace(t.Context(), host, "Acme")
 		equal(t, address, err != nil, want)
-		b.add(modproxy.Decision{Module: module(address), Action: modproxy.Unblock, By: "eve", Time: day})
+		b.add(modproxy.Decision{Address: module(address), Action: modproxy.Unblock, By: "eve", Time: day})
 		if err := g.Follow(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestIsAbout(t *testing.T) {
 		{"*/acme/*", "a.example/acme/toy", true},
 		{"A.example/Acme/vpc/aws", "a.example/acme/VPC/aws", true},
 	} {
-		d := modproxy.Decision{Module: module(test.decision)}
+		d := modproxy.Decision{Address: module(test.decision)}
 		equal(t, test.decision+" and "+test.module, policy.IsAbout(d, module(test.module)), test.want)
 	}
 }
@@ -136,8 +136,8 @@ func TestIsAbout(t *testing.T) {
 func BenchmarkGlobDecisions(b *testing.B) {
 	l := &book{}
 	for i := range 10_000 {
-		m := modproxy.Module{Host: "*", Namespace: "acme", Name: fmt.Sprintf("m-%d", i), System: "aws"}
-		l.list = append(l.list, modproxy.Decision{Module: m, Action: modproxy.Approve, Versions: "1.0.0", By: "eve", Time: day})
+		m := modproxy.Address{Host: "*", Namespace: "acme", Name: fmt.Sprintf("m-%d", i), System: "aws"}
+		l.list = append(l.list, modproxy.Decision{Address: m, Action: modproxy.Approve, Versions: "1.0.0", By: "eve", Time: day})
 	}
 	g := &policy.Gate{Ledger: l}
 	b.ReportAllocs()

@@ -14,7 +14,7 @@ type guard struct {
 	io.ReadSeekCloser
 	registry *Registry
 	ctx      context.Context
-	version  modproxy.ModuleVersion
+	version  modproxy.Ref
 	sum      modproxy.Sum
 	state    *state // by which it was allowed; nil if it is to be judged again
 	judged   time.Time

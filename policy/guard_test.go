@@ -74,7 +74,7 @@ func (z zeros) SendTo(w io.Writer, n int64) (int64, error) {
 	return w.(io.ReaderFrom).ReadFrom(&io.LimitedReader{R: z, N: n})
 }
 
-func (f filed) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (f filed) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := f.Registry.Package(ctx, v)
 	if err == nil {
 		p.ReadSeekCloser = zeros{p.ReadSeekCloser}

@@ -82,7 +82,7 @@ func (p *Pattern) UnmarshalText(text []byte) (err error) {
 }
 
 // Match reports whether p stands for m.
-func (p Pattern) Match(m modproxy.Module) bool {
+func (p Pattern) Match(m modproxy.Address) bool {
 	if (p.segments[3] == "") != m.IsProvider() {
 		return false
 	}
@@ -95,12 +95,12 @@ func (p Pattern) Match(m modproxy.Module) bool {
 }
 
 // Module returns the pattern as the address in a [modproxy.Decision].
-func (p Pattern) Module() modproxy.Module {
-	return modproxy.Module{Host: p.segments[0], Namespace: p.segments[1], Name: p.segments[2], System: p.segments[3]}
+func (p Pattern) Module() modproxy.Address {
+	return modproxy.Address{Host: p.segments[0], Namespace: p.segments[1], Name: p.segments[2], System: p.segments[3]}
 }
 
 // ParseAddress reads what a decision is about: an address as [hostname.ParseAddress] does, or one with * as [ParsePattern] does.
-func ParseAddress(s, host string) (modproxy.Module, error) {
+func ParseAddress(s, host string) (modproxy.Address, error) {
 	if !strings.Contains(s, "*") {
 		return hostname.ParseAddress(s, host)
 	}
@@ -108,9 +108,11 @@ func ParseAddress(s, host string) (modproxy.Module, error) {
 	return p.Module(), err
 }
 
-func isGlobAddress(m modproxy.Module) bool { return (&modproxy.Decision{Module: m}).IsGlob() }
+func isGlobAddress(m modproxy.Address) bool { return (&modproxy.Decision{Address: m}).IsGlob() }
 
-func segmentsOf(m modproxy.Module) [4]string { return [4]string{m.Host, m.Namespace, m.Name, m.System} }
+func segmentsOf(m modproxy.Address) [4]string {
+	return [4]string{m.Host, m.Namespace, m.Name, m.System}
+}
 
 // MatchName reports whether a glob, in which * stands for anything, stands for a name. Case does not count.
 func MatchName(glob, name string) bool { return matches(strings.ToLower(glob), strings.ToLower(name)) }
@@ -134,7 +136,7 @@ func matches(glob, s string) bool {
 }
 
 // contains reports whether a, a folded address or glob, matches all that b matches.
-func contains(a, b modproxy.Module) bool {
+func contains(a, b modproxy.Address) bool {
 	of, in := segmentsOf(a), segmentsOf(b)
 	for i := range of {
 		if !matches(of[i], in[i]) || of[i] == "*" && in[i] == "" { // the System of a provider is empty
@@ -145,7 +147,7 @@ func contains(a, b modproxy.Module) bool {
 }
 
 // overlap reports whether two folded addresses or globs match some address both.
-func overlap(a, b modproxy.Module) bool {
+func overlap(a, b modproxy.Address) bool {
 	these, those := segmentsOf(a), segmentsOf(b)
 	for i := range these {
 		if (these[i] == "") != (those[i] == "") || !globsOverlap(these[i], those[i]) {

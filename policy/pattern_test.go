@@ -10,9 +10,9 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-func module(address string) modproxy.Module {
+func module(address string) modproxy.Address {
 	s := append(strings.Split(address, "/"), "") // a provider has three
-	return modproxy.Module{Host: s[0], Namespace: s[1], Name: s[2], System: s[3]}
+	return modproxy.Address{Host: s[0], Namespace: s[1], Name: s[2], System: s[3]}
 }
 
 // A star never stands for a slash, and what has no star stands for itself only.
@@ -64,7 +64,7 @@ func TestPatternMatch(t *testing.T) {
 			t.Errorf("%s and %s: %v, want %v", test.pattern, test.module, got, test.want)
 		}
 	}
-	if (policy.Pattern{}).Match(vpc) || (policy.Pattern{}).Match(modproxy.Module{Namespace: "a"}) || !(policy.Pattern{}).IsZero() {
+	if (policy.Pattern{}).Match(vpc) || (policy.Pattern{}).Match(modproxy.Address{Namespace: "a"}) || !(policy.Pattern{}).IsZero() {
 		t.Error("the zero pattern stands for something")
 	}
 }

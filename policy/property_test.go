@@ -31,8 +31,8 @@ func newMaker(t testing.TB) maker {
 
 func (m maker) pick(from ...string) string { return from[m.Intn(len(from))] }
 
-func (m maker) module() modproxy.Module {
-	return modproxy.Module{
+func (m maker) module() modproxy.Address {
+	return modproxy.Address{
 		Host:      m.pick("r.example.com", "r.example.org:8443", "x"),
 		Namespace: m.pick("corp", "corp-evil", "a", "ab", "aba"),
 		Name:      m.pick("vpc", "vpc-x", "b"),
@@ -103,7 +103,7 @@ func (m maker) config() policy.Config {
 
 // question is one to [policy.Selection.Decide].
 type question struct {
-	module  modproxy.Module
+	module  modproxy.Address
 	version string
 	groups  []string
 	facts   policy.Facts

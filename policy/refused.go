@@ -12,7 +12,7 @@ import (
 // Refusal is the error for what a verdict refuses: [modproxy.ErrDenied]. Its text is what users read.
 type Refusal struct {
 	Verdict
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Contact string // whom users ask
 }
 

@@ -55,7 +55,7 @@ func TestRefusal(t *testing.T) {
 		{policy.Verdict{Outcome: policy.NotLocked, Rule: &young}, "#platform",
 			"its content is not that of the lock files (p:3): ask #platform"},
 	} {
-		var err error = &policy.Refusal{Verdict: test.verdict, ModuleVersion: vpc.At("1.2.0"), Contact: test.contact}
+		var err error = &policy.Refusal{Verdict: test.verdict, Ref: vpc.At("1.2.0"), Contact: test.contact}
 		equal(t, string(test.verdict.Outcome), err.Error(), "refused by the policy of this proxy: "+test.want)
 		if !errors.Is(err, modproxy.ErrDenied) {
 			t.Errorf("%v is not denied", err)
@@ -66,7 +66,7 @@ func TestRefusal(t *testing.T) {
 // The minute that users are told is one in which the version is old enough.
 func TestUntilIsRoundedUp(t *testing.T) {
 	until, young := day, rule(t, 1, "allow age=24h "+all) // at 15:09:26
-	err := &policy.Refusal{Verdict: policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: until}, ModuleVersion: vpc.At("1.0.0")}
+	err := &policy.Refusal{Verdict: policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: until}, Ref: vpc.At("1.0.0")}
 	want := "refused by the policy of this proxy: a version may be used when it has been listed for 1 day (p:1): " +
 		"try again from 2026-03-14 15:10 UTC on, or choose an older version; ask the operator of this proxy for an exemption"
 	equal(t, "text", err.Error(), want)

@@ -39,7 +39,7 @@ type Event struct {
 // Clients that install then request a denied version, and print why Location denies it.
 //
 // Errors: those of Next; [*Refusal] when none is allowed.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil || s.idle() {
 		if err != nil {
@@ -187,12 +187,12 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 // Location returns the answer of Next.
 //
 // Errors: those of Next; [*Refusal].
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil {
 		return modproxy.Location{}, wrap("location", v, err)
 	}
-	sel := s.of(ctx, v.Module)
+	sel := s.of(ctx, v.Address)
 	if err := r.pass(ctx, s, sel, "location", v, ""); err != nil {
 		return modproxy.Location{}, err
 	}
@@ -206,7 +206,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modp
 // Package returns the answer of Next.
 //
 // Errors: those of Next; [*Refusal], which is also the error of a read when the package is refused meanwhile.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil {
 		return nil, wrap("package", v, err)
@@ -234,16 +234,16 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 // pass returns an error if v is refused by sel, which is nil when everything is allowed. content is what it has, if that is
 // known.
 func (r *Registry) pass(
-	ctx context.Context, s *state, sel *Selection, op string, v modproxy.ModuleVersion, content modproxy.Sum,
+	ctx context.Context, s *state, sel *Selection, op string, v modproxy.Ref, content modproxy.Sum,
 ) error {
 	if sel == nil {
 		return nil
 	}
 	verdict, err := r.Gate.decide(ctx, s, sel, v, content, r.Gate.Sights)
 	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // it was not seen
-		switch list, err := r.Next.Versions(ctx, v.Module); {
+		switch list, err := r.Next.Versions(ctx, v.Address); {
 		case err == nil:
-			r.Gate.see(ctx, v.Module, list)
+			r.Gate.see(ctx, v.Address, list)
 		case !s.rules.Audit:
 			return err
 		}
@@ -269,7 +269,7 @@ func (r *Registry) pass(
 	return wrap(op, v, refusal)
 }
 
-func (r *Registry) refusal(s *state, v modproxy.ModuleVersion, verdict Verdict) *Refusal {
+func (r *Registry) refusal(s *state, v modproxy.Ref, verdict Verdict) *Refusal {
 	return &Refusal{verdict, v, s.rules.Contact}
 }
 
@@ -280,6 +280,6 @@ func (r *Registry) observe(e Event) {
 }
 
 // wrap adds the question to err.
-func wrap(op string, v modproxy.ModuleVersion, err error) error {
-	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+func wrap(op string, v modproxy.Ref, err error) error {
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

@@ -74,11 +74,11 @@ func TestNothingIsAllowed(t *testing.T) {
 	for range 2 {
 		_, err := f.Versions(t.Context(), vpc)
 		refusal := refusalOf(t, err)
-		equal(t, "about", refusal.ModuleVersion.String(), vpc.At("2.0.0").String())
+		equal(t, "about", refusal.Ref.String(), vpc.At("2.0.0").String())
 		equal(t, "outcome", refusal.Outcome, policy.NotAllowed)
 		last := f.events[len(f.events)-1]
 		equal(t, "hidden", last.Hidden, 3)
-		equal(t, "the newest that waits", last.Waits.ModuleVersion, vpc.At("1.1.0"))
+		equal(t, "the newest that waits", last.Waits.Ref, vpc.At("1.1.0"))
 	}
 	f.Location(t.Context(), vpc.At("1.1.0"))
 	equal(t, "waits", f.events[2].Waits, f.events[2].Refusal)
@@ -299,7 +299,7 @@ func TestListEndsInTime(t *testing.T) {
 func TestApprovalEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow approval "+all))
-		f.book.add(modproxy.Decision{Module: vpc, Action: modproxy.Approve, Time: day, Until: time.Now().Add(2 * time.Second)})
+		f.book.add(modproxy.Decision{Address: vpc, Action: modproxy.Approve, Time: day, Until: time.Now().Add(2 * time.Second)})
 		equal(t, "approved", f.versions(t.Context()), "1.0.0 1.1.0 2.0.0")
 		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 		if err != nil {

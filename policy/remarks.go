@@ -23,18 +23,18 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 	case modproxy.Approve:
 		s.remarkOnApproval(made, say)
 	case modproxy.Unblock, modproxy.Deprecate:
-		for _, other := range s.decisions.overlapping(d.Module, d.Action) {
+		for _, other := range s.decisions.overlapping(d.Address, d.Action) {
 			switch {
 			case !Ends(d) || !made.within(other):
 			case other.key != made.key:
 				say("another decision stays in force: %s", other.inWords(d))
-			case !contains(d.Module.Folded(), other.Module.Folded()):
+			case !contains(d.Address.Folded(), other.Address.Folded()):
 				say("for other addresses a decision stays in force: %s", other.inWords(d))
 			}
 		}
 	}
 	if d.Action == modproxy.Approve || d.Action == modproxy.Reject {
-		for _, other := range s.decisions.overlapping(d.Module, d.Action) {
+		for _, other := range s.decisions.overlapping(d.Address, d.Action) {
 			if other.Action != d.Action && (made.within(other) || made.rejectsBuild(other)) && !ended(other.Decision, time.Now()) {
 				say("an earlier decision no longer counts: %s", other.inWords(d))
 			}
@@ -47,7 +47,7 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 }
 
 func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
-	m := made.Module.Folded()
+	m := made.Address.Folded()
 	if reserve := s.rules.reserved(m.Host, m.Namespace); reserve != nil && !strings.Contains(m.Host, "*") {
 		say("it stays refused: the namespace %s is reserved for a private registry", reserve.Namespace)
 	}
@@ -56,7 +56,7 @@ func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
 			say("it stays refused: %s", block.inWords(*made.Decision))
 		}
 	}
-	allowed, waits := s.rules.locked[fold(made.Module.At(""))] != nil, false
+	allowed, waits := s.rules.locked[fold(made.Address.At(""))] != nil, false
 	for i := range s.rules.Rules {
 		rule := &s.rules.Rules[i]
 		pattern := rule.pattern().Module()
@@ -99,8 +99,8 @@ func (s standing) covered(c modproxy.Constraint) bool {
 // inWords describes the decision on one line, with its address if that is not the one of d.
 func (s standing) inWords(d modproxy.Decision) string {
 	what := cmp.Or(s.Versions, "every version")
-	if s.Module.Folded() != d.Module.Folded() {
-		what = strings.TrimSpace(s.Module.String() + " " + s.Versions)
+	if s.Address.Folded() != d.Address.Folded() {
+		what = strings.TrimSpace(s.Address.String() + " " + s.Versions)
 	}
 	text := fmt.Sprintf("%s of %s by %s on %s", s.Action, what, s.By, day(s.Time))
 	if s.Reason != "" {

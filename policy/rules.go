@@ -35,7 +35,7 @@ type Rule struct {
 
 // Locked is a version that may be used if it has that content.
 type Locked struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	Sum modproxy.Sum
 }
 
@@ -61,10 +61,10 @@ type Reserve struct {
 type Rules struct {
 	Config
 	index   node[*Rule]
-	locked  map[modproxy.ModuleVersion][]lockedBy // by folded address
-	trivial bool                                  // everything is allowed
+	locked  map[modproxy.Ref][]lockedBy // by folded address
+	trivial bool                        // everything is allowed
 
-	lockedVersions map[modproxy.Module][]lockedVersion // by folded module
+	lockedVersions map[modproxy.Address][]lockedVersion // by folded module
 }
 
 type lockedBy struct {
@@ -79,7 +79,7 @@ type lockedVersion struct {
 
 // Compile checks rules and makes them fast to ask. All errors are joined, each with the place of its rule.
 func Compile(c Config) (*Rules, error) {
-	r := &Rules{Config: c, locked: map[modproxy.ModuleVersion][]lockedBy{}, lockedVersions: map[modproxy.Module][]lockedVersion{}}
+	r := &Rules{Config: c, locked: map[modproxy.Ref][]lockedBy{}, lockedVersions: map[modproxy.Address][]lockedVersion{}}
 	r.Rules = slices.Clone(c.Rules)
 	var errs []error
 	for i := range r.Rules {
@@ -90,9 +90,9 @@ func Compile(c Config) (*Rules, error) {
 		}
 		if rule.Locked != nil {
 			for _, l := range rule.Locked {
-				key := fold(l.ModuleVersion)
+				key := fold(l.Ref)
 				r.locked[key] = append(r.locked[key], lockedBy{l.Sum, rule})
-				r.lockedVersions[key.Module] = append(r.lockedVersions[key.Module], lockedVersion{l.Version, rule})
+				r.lockedVersions[key.Address] = append(r.lockedVersions[key.Address], lockedVersion{l.Version, rule})
 				key = key.At("")
 				r.locked[key] = append(r.locked[key], lockedBy{rule: rule}) // for whom some version may be used
 			}
@@ -240,7 +240,6 @@ func checkReserve(r Reserve) error {
 
 // fold returns the one spelling by which verdicts know a version: names in lower case, and of what modproxy has made the version
 // that it was made of.
-func fold(v modproxy.ModuleVersion) modproxy.ModuleVersion {
-	v, _ = v.Origin()
-	return v.Folded().At(v.Version)
+func fold(v modproxy.Ref) modproxy.Ref {
+	return v.Base().Folded()
 }

@@ -20,7 +20,7 @@ func (d denials) add(v modproxy.Version, verdict Verdict) { d[verdict] = append(
 
 // warnings returns a warning for each reason, the one of the newest version first. refusal returns the refusal of a version;
 // listed says that the versions are listed nevertheless.
-func (d denials) warnings(m modproxy.Module, listed bool, refusal func(modproxy.Version, Verdict) *Refusal) (texts []string) {
+func (d denials) warnings(m modproxy.Address, listed bool, refusal func(modproxy.Version, Verdict) *Refusal) (texts []string) {
 	verdicts := make([]Verdict, 0, len(d))
 	for verdict, versions := range d {
 		slices.SortFunc(versions, func(a, b modproxy.Version) int { return b.Compare(a) })

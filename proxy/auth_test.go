@@ -19,8 +19,8 @@ import (
 // here is a registry whose packages are all kept.
 type here struct{ modproxy.Registry }
 
-func (r here) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	m, version := v.Module, v.Version
+func (r here) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
+	m, version := v.Address, v.Version
 	l, err := r.Registry.Location(ctx, m.At(version))
 	l.Kept = true
 	return l, err

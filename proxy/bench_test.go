@@ -65,7 +65,7 @@ type held struct {
 	versions *modproxy.Versions
 }
 
-func (r *held) Versions(ctx context.Context, m modproxy.Module) (_ *modproxy.Versions, err error) {
+func (r *held) Versions(ctx context.Context, m modproxy.Address) (_ *modproxy.Versions, err error) {
 	if r.versions == nil {
 		r.versions, err = r.Registry.Versions(ctx, m)
 	}
@@ -78,7 +78,7 @@ type heldPackage struct{ bytes.Reader }
 
 func (*heldPackage) Close() error { return nil }
 
-func (*held) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (*held) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	p := &heldPackage{}
 	p.Reset(of180KB)
 	return &modproxy.Package{ReadSeekCloser: p, Size: int64(len(of180KB))}, nil

@@ -46,7 +46,7 @@ func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request
 // serveDetails serves the description of a version, or of the latest one.
 func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
 	if q.Version == "" {
-		list, err := respelled(h, r, e, &q.Module, h.cfg.Listing.Versions)
+		list, err := respelled(h, r, e, &q.Address, h.cfg.Listing.Versions)
 		if err != nil {
 			return err
 		}
@@ -57,8 +57,8 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 		q.Version = latest.String()
 		e.Version = q.Version
 	}
-	d, err := respelled(h, r, e, &q.Module, func(ctx context.Context, m modproxy.Module) (*modproxy.Details, error) {
-		return h.cfg.Catalog.Details(ctx, m.At(q.Version))
+	d, err := respelled(h, r, e, &q.Address, func(ctx context.Context, m modproxy.Address) (*modproxy.Details, error) {
+		return h.cfg.Catalog.Details(ctx, modproxy.Ref{Address: m, Version: q.Version, Variant: q.Variant})
 	})
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	k := renderKey{weak.Make(d), q.kind, d.Listed}
 	text, ok := h.rendered.Get(k)
 	if !ok {
-		list, err := h.cfg.Listing.Versions(r.Context(), q.Module)
+		list, err := h.cfg.Listing.Versions(r.Context(), q.Address)
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 // respelled returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
 // stands for where case does not count, if there is one: some tools fold what they look for, as public registries do.
 func respelled[T any](
-	h *Handler, r *http.Request, e *Event, m *modproxy.Module, answer func(context.Context, modproxy.Module) (T, error),
+	h *Handler, r *http.Request, e *Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
 	if m.IsProvider() || !as[*modproxy.NotKept](err) { // the address of a provider has one spelling
@@ -100,17 +100,17 @@ func respelled[T any](
 	}
 	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}
 	page, errList := h.cfg.Catalog.List(r.Context(), q)
-	if errList != nil || len(page.Modules) != 1 || page.More || page.Modules[0].Module == *m {
+	if errList != nil || len(page.Modules) != 1 || page.More || page.Modules[0].Address == *m {
 		return found, err
 	}
-	*m = page.Modules[0].Module
+	*m = page.Modules[0].Address
 	e.Module = *m
 	return answer(r.Context(), *m)
 }
 
 // serveHistory serves the dates of all versions.
 func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request) error {
-	history, err := respelled(h, r, e, &q.Module, h.cfg.Catalog.History)
+	history, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.History)
 	if err != nil {
 		return err
 	}
@@ -131,11 +131,11 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 
 // serveDownloads serves how often a module was downloaded.
 func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q request) error {
-	d, err := respelled(h, r, e, &q.Module, h.cfg.Catalog.Downloads)
+	d, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
 	if err != nil {
 		return err
 	}
-	text, err := render(downloadsOf(q.Module, d))
+	text, err := render(downloadsOf(q.Address, d))
 	if err != nil {
 		return err
 	}

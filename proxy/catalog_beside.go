@@ -59,11 +59,11 @@ func (u *Upstreams) parseBesideProviders(requestHost, path string) (q request, e
 	switch n := len(parts); {
 	case parts[0] == "providers" && n == 3:
 		q.kind = kindHistory
-		q.Module, err = provider(q.Host, parts[1], parts[2])
+		q.Address, err = provider(q.Host, parts[1], parts[2])
 	case parts[0] == "provider-versions" && n == 4:
 		q.kind = kindProviderVersion
-		if q.Module, err = provider(q.Host, parts[1], parts[2]); err == nil {
-			q.ModuleVersion, err = providerVersion(q.Module, parts[3], "")
+		if q.Address, err = provider(q.Host, parts[1], parts[2]); err == nil {
+			q.Ref, err = providerVersion(q.Address, parts[3], "")
 		}
 	case parts[0] == "provider-docs" && n == 1:
 		q.kind = kindProviderDocuments
@@ -77,7 +77,7 @@ func (u *Upstreams) parseBesideProviders(requestHost, path string) (q request, e
 
 // selected is what a question for the documents of a version of a provider selects. Fields that are empty select all.
 type selected struct {
-	modproxy.ModuleVersion
+	modproxy.Ref
 	category, subcategory, language string
 	slugs                           []string
 	page, size                      int // of a page: its number from 1, and documents
@@ -97,7 +97,7 @@ func parseSelected(host, rawQuery string) (s selected, err error) {
 	}
 	m, err := provider(host, parts[0], parts[1])
 	if err == nil {
-		s.ModuleVersion, err = providerVersion(m, parts[2], "")
+		s.Ref, err = providerVersion(m, parts[2], "")
 	}
 	if err != nil {
 		return s, err
@@ -136,7 +136,7 @@ var errNoDocument = notFound("no document with this id is known here: look for t
 
 // serveProviderVersion serves one version of a provider with the documents about it.
 func (h *Handler) serveProviderVersion(w *response, r *http.Request, e *Event, q request) error {
-	d, err := h.cfg.Catalog.Details(r.Context(), q.ModuleVersion)
+	d, err := h.cfg.Catalog.Details(r.Context(), q.Ref)
 	if err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func (h *Handler) serveProviderDocuments(w *response, r *http.Request, e *Event,
 	if err != nil {
 		return err
 	}
-	e.Module, e.Version = s.Module, s.Version
-	d, err := h.cfg.Catalog.Details(r.Context(), s.ModuleVersion)
+	e.Module, e.Version = s.Address, s.Version
+	d, err := h.cfg.Catalog.Details(r.Context(), s.Ref)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (h *Handler) serveProviderDocuments(w *response, r *http.Request, e *Event,
 // serveProviderDocument serves the document with an ID. Of several versions that have it, the first counts that the client may use.
 func (h *Handler) serveProviderDocument(w *response, r *http.Request, e *Event, q request) error {
 	if q.Version != "" {
-		text, err := h.cfg.Catalog.Text(r.Context(), q.ModuleVersion, q.id)
+		text, err := h.cfg.Catalog.Text(r.Context(), q.Ref, q.id)
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (h *Handler) serveProviderDocument(w *response, r *http.Request, e *Event, 
 		}
 		text, errText := h.cfg.Catalog.Text(r.Context(), v, q.id)
 		if err = errText; err == nil {
-			e.Module, e.Version = v.Module, v.Version
+			e.Module, e.Version = v.Address, v.Version
 			return h.writeAnswered(w, r, e, text.Answered, int64(len(text.Content)), documentOf(d.Docs[i], text))
 		}
 	}

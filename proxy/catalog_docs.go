@@ -50,8 +50,8 @@ func (u *Upstreams) parseProviderDocs(requestHost, path string) (q request, err 
 	default:
 		return q, notFound("want " + providerDocsPath + "{namespace}/{type}/index.json, …/v{version}/index.json or …/v{version}/{kind}/{name}.md")
 	}
-	if q.Module, err = provider(q.Host, parts[0], parts[1]); err == nil && n > 3 {
-		q.ModuleVersion, err = providerVersion(q.Module, parts[2], "")
+	if q.Address, err = provider(q.Host, parts[0], parts[1]); err == nil && n > 3 {
+		q.Ref, err = providerVersion(q.Address, parts[2], "")
 	}
 	return q, err
 }
@@ -75,8 +75,10 @@ func (u *Upstreams) parseDocs(requestHost, path string) (q request, err error) {
 	}
 	q.kind = kindDocs
 	q.Namespace, q.Name, q.System = parts[0], parts[1], parts[2]
+	var version string
 	if err = q.Check(); err == nil && n == 5 {
-		q.Version, err = modproxy.CanonicalVersion(parts[3])
+		version, err = modproxy.CanonicalVersion(parts[3])
+		q.Ref = q.At(version)
 	}
 	if err != nil {
 		return q, invalid(err)

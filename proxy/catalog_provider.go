@@ -40,7 +40,7 @@ type providerDoc struct {
 
 func providerDetailsOf(d *modproxy.Details, list *modproxy.Versions) providerDetails {
 	p := providerDetails{
-		idOf(d.Module) + "/" + d.Version, d.Owner, d.Namespace, d.Name, nil, d.Version, d.Tag, d.Description, d.Source, d.Published,
+		idOf(d.Address) + "/" + d.Version, d.Owner, d.Namespace, d.Name, nil, d.Version, d.Tag, d.Description, d.Source, d.Published,
 		d.Downloads, d.Tier, d.Logo, ascending(list), make([]providerDoc, 0, len(d.Docs)), d.Deprecation,
 	}
 	if d.Alias != "" {
@@ -111,7 +111,7 @@ type providerVersionDocument struct {
 }
 
 func providerVersionOf(d *modproxy.Details) providerVersionDocument {
-	id := idOf(d.Module) + "/" + d.Version
+	id := idOf(d.Address) + "/" + d.Version
 	ids, included := make([]resource, 0, len(d.Docs)), make([]resource, 0, len(d.Docs))
 	for _, doc := range d.Docs {
 		one := resourceOf(doc)

@@ -112,13 +112,13 @@ type summary struct {
 
 func summaryOf(s *modproxy.Summary) summary {
 	return summary{
-		idOf(s.Module) + "/" + s.Version, s.Owner, s.Namespace, s.Name, s.Version, s.System, s.Logo, s.Description, s.Source,
+		idOf(s.Address) + "/" + s.Version, s.Owner, s.Namespace, s.Name, s.Version, s.System, s.Logo, s.Description, s.Source,
 		s.Tag, s.Published, s.Downloads, s.Verified,
 	}
 }
 
 // idOf returns the name of a module or a provider within its registry.
-func idOf(m modproxy.Module) string {
+func idOf(m modproxy.Address) string {
 	if m.IsProvider() {
 		return m.Namespace + "/" + m.Name
 	}
@@ -263,7 +263,7 @@ type downloadsAttributes struct {
 	Year  int64 `json:"year"`
 }
 
-func downloadsOf(m modproxy.Module, d *modproxy.Downloads) map[string]any {
+func downloadsOf(m modproxy.Address, d *modproxy.Downloads) map[string]any {
 	return map[string]any{"data": resource{
 		Type: "module-downloads-summary", ID: idOf(m), Attributes: downloadsAttributes{d.Month, d.Total, d.Week, d.Year},
 	}}

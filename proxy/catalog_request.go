@@ -49,7 +49,7 @@ func parseList(parts []string) (q request, err error) {
 		q.Name = parts[1]
 	}
 	q.Namespace = parts[0]
-	whole := modproxy.Module{Namespace: q.Namespace, Name: q.Name, System: "x"}
+	whole := modproxy.Address{Namespace: q.Namespace, Name: q.Name, System: "x"}
 	if len(parts) == 1 {
 		whole.Name = "x"
 	}
@@ -72,7 +72,7 @@ func (u *Upstreams) parseHistory(requestHost, path string) (q request, err error
 		return q, notFound("want /{registry host}/v2/modules/{namespace}/{name}/{system} or /v2/modules/…")
 	}
 	q.kind = kindHistory
-	q.Module = modproxy.Module{Namespace: parts[0], Name: parts[1], System: parts[2]}
+	q.Address = modproxy.Address{Namespace: parts[0], Name: parts[1], System: parts[2]}
 	if err := q.Check(); err != nil {
 		return q, invalid(err)
 	}
@@ -112,7 +112,7 @@ func parseQuery(q request, rawQuery string) (list modproxy.Query, err error) {
 		list.Namespace = namespace
 	}
 	list.Verified = values.Get("verified") == "true"
-	named := modproxy.Module{Namespace: "x", Name: "x", System: "x"}
+	named := modproxy.Address{Namespace: "x", Name: "x", System: "x"}
 	if list.Namespace != "" {
 		named.Namespace = list.Namespace
 	}

@@ -23,17 +23,17 @@ type told struct {
 	answered modproxy.Answered
 	asked    modproxy.Query
 	page     modproxy.Page
-	details  map[modproxy.ModuleVersion]*modproxy.Details
+	details  map[modproxy.Ref]*modproxy.Details
 	history  *modproxy.History
 }
 
-func (c *told) Details(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *told) Details(_ context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	if d := c.details[v]; d != nil {
 		return d, nil
 	}
 	d := &modproxy.Details{
 		Summary: modproxy.Summary{
-			ModuleVersion: v, Source: "https://git.example.com/acme/network", Tag: "v" + v.Version, Published: published, Downloads: 7, Verified: true,
+			Ref: v, Source: "https://git.example.com/acme/network", Tag: "v" + v.Version, Published: published, Downloads: 7, Verified: true,
 		},
 		Root: modproxy.Part{
 			Name: v.Name, Readme: "# Network",
@@ -51,13 +51,13 @@ func (c *told) Details(_ context.Context, v modproxy.ModuleVersion) (*modproxy.D
 		Answered:   c.answered,
 	}
 	if c.details == nil {
-		c.details = map[modproxy.ModuleVersion]*modproxy.Details{}
+		c.details = map[modproxy.Ref]*modproxy.Details{}
 	}
 	c.details[v] = d
 	return d, nil
 }
 
-func (c *told) History(_ context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (c *told) History(_ context.Context, m modproxy.Address) (*modproxy.History, error) {
 	if c.history == nil {
 		c.history = &modproxy.History{
 			Module: m, Source: "https://git.example.com/acme/network", Downloads: 9,
@@ -68,11 +68,11 @@ func (c *told) History(_ context.Context, m modproxy.Module) (*modproxy.History,
 	return c.history, nil
 }
 
-func (c *told) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads, error) {
+func (c *told) Downloads(context.Context, modproxy.Address) (*modproxy.Downloads, error) {
 	return &modproxy.Downloads{Week: 1, Month: 2, Year: 3, Total: 4}, nil
 }
 
-func (c *told) Text(_ context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (c *told) Text(_ context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	return &modproxy.Text{Content: "# " + id + " of " + v.Version + "\n<b>"}, nil
 }
 
@@ -294,8 +294,8 @@ func TestLists(t *testing.T) {
 
 func TestListIsPaged(t *testing.T) {
 	one := func(namespace string) modproxy.Summary {
-		m := modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}
-		return modproxy.Summary{ModuleVersion: m.At("1.1.0"), Source: "https://git.example.com/acme/network", Tag: "v1.1.0", Published: published, Downloads: 7, Verified: true}
+		m := modproxy.Address{Host: host, Namespace: namespace, Name: "network", System: "aws"}
+		return modproxy.Summary{Ref: m.At("1.1.0"), Source: "https://git.example.com/acme/network", Tag: "v1.1.0", Published: published, Downloads: 7, Verified: true}
 	}
 	c := &told{page: modproxy.Page{Modules: []modproxy.Summary{one("acme"), one("corp")}, More: true}}
 	h := describing(t, c, func(cfg *proxy.Config) {

@@ -17,7 +17,7 @@ import (
 type Event struct {
 	Time      time.Time
 	Kind      string // of a question, or discovery, health, home, metrics, or of a Mount; may be empty
-	Module    modproxy.Module
+	Module    modproxy.Address
 	Version   string
 	Platform  string // of a provider, as in linux_amd64
 	Status    int
@@ -61,7 +61,7 @@ func (l *line) addTo(f fields) {
 		}
 	}
 	known("kind", l.Kind)
-	if l.Module != (modproxy.Module{}) {
+	if l.Module != (modproxy.Address{}) {
 		known("module", l.Module.String())
 	}
 	known("version", l.Version)

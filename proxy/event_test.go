@@ -36,7 +36,7 @@ func TestLoggedRequest(t *testing.T) {
 		r := httptest.NewRequest("GET", "/path?secret", nil)
 		r.Header.Set("User-Agent", "OpenTofu/1.12")
 		h.record(r, &Event{
-			Time: time.Now(), Kind: "download", Module: modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"},
+			Time: time.Now(), Kind: "download", Module: modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"},
 			Version: "1.0.0", Platform: "linux_amd64", Status: 404, Bytes: 7, Cache: "modproxy; hit", Client: "192.0.2.7",
 			Principal: "issuer job (3f)", Groups: []string{"infra", "ops"}, Err: errors.New("not found"),
 		})
@@ -78,7 +78,7 @@ func FuzzLogEncoder(f *testing.F) {
 		config := zap.NewProductionEncoderConfig()
 		config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 		r := &http.Request{Method: method, URL: &url.URL{Path: path}, Header: http.Header{"User-Agent": {agent}}}
-		l := &line{&Event{Module: modproxy.Module{Host: host}, Bytes: number, Client: agent}, r, time.Duration(seconds * float64(time.Second))}
+		l := &line{&Event{Module: modproxy.Address{Host: host}, Bytes: number, Client: agent}, r, time.Duration(seconds * float64(time.Second))}
 		if group != "" {
 			l.Groups, l.Err = []string{group, path}, errors.New(group)
 		}

@@ -65,19 +65,19 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 		return ctx, &auth.Refused{Why: onlyFiles}
 	case !isFile:
 		if malformed != nil {
-			q.Module = modproxy.Module{} // whose host may be no upstream, which is nothing for everybody
+			q.Address = modproxy.Address{} // whose host may be no upstream, which is nothing for everybody
 			if p, ok := h.anybodyOfAll(r); ok {
 				return withPrincipal(ctx, e, p), nil
 			}
 		}
-		if p, ok := h.cfg.Auth.Anybody(r.Header, q.Module); ok {
+		if p, ok := h.cfg.Auth.Anybody(r.Header, q.Address); ok {
 			return withPrincipal(ctx, e, p), nil
 		}
 		return h.identify(r, e)
-	case segment == "" && q.IsNestedAddress():
-		return withPrincipal(ctx, e, auth.HasAddress(q.Module)), nil
+	case segment == "" && q.Variant.Kind == modproxy.NestedVariant:
+		return withPrincipal(ctx, e, auth.HasAddress(q.Address)), nil
 	}
-	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.path(), q.Module, e.Time)
+	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.path(), q.Address, e.Time)
 	if p.Kind != auth.Nobody { // also of a client that may not read the package
 		ctx = withPrincipal(ctx, e, p)
 	}
@@ -98,7 +98,7 @@ func (h *Handler) anybodyOfAll(r *http.Request) (auth.Principal, bool) {
 // a host, of a registry that is unknown.
 func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (context.Context, error) {
 	if h.cfg.Auth != nil {
-		p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host, Namespace: namespace})
+		p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Address{Host: host, Namespace: namespace})
 		if !ok && host == "" {
 			p, ok = h.anybodyOfAll(r)
 		}

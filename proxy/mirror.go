@@ -12,7 +12,7 @@ import (
 
 // serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
 func (h *Handler) serveMirrorIndex(w *response, r *http.Request, e *Event, q request) error {
-	v, err := h.cfg.Registry.Versions(r.Context(), q.Module)
+	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
 	}
@@ -33,21 +33,21 @@ type mirrored struct {
 // serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each
 // with all hashes that are known. Nothing is fetched but the release: a client wants one of the packages only.
 func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) error {
-	o, err := h.release(r.Context(), q.ModuleVersion)
+	o, err := h.release(r.Context(), q.Ref)
 	if err != nil {
 		return err
 	}
 	var had []modproxy.Platform
 	if h.cfg.Offline {
-		had = h.listed(r.Context(), q.ModuleVersion)
+		had = h.listed(r.Context(), q.Ref)
 	}
 	archives := make(map[string]mirrored, len(o.Archives))
 	for _, a := range o.Archives {
 		if h.cfg.Offline && !slices.Contains(had, a.Platform) {
 			continue // the client may be told to go on elsewhere
 		}
-		v := q.OfPlatform(a.Platform)
-		url, err := h.fileURL(r, request{kind: kindProviderPackage, ModuleVersion: v})
+		v := q.ForPlatform(a.Platform)
+		url, err := h.fileURL(r, request{kind: kindProviderPackage, Ref: v})
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 
 // hashes returns what is known of the package v, which is d: the hashes of its files as recorded if it was fetched, and else as its
 // registry states them.
-func (h *Handler) hashes(ctx context.Context, v modproxy.ModuleVersion, d modproxy.Digest, stated release.Facts) []string {
+func (h *Handler) hashes(ctx context.Context, v modproxy.Ref, d modproxy.Digest, stated release.Facts) []string {
 	known := []string{"zh:" + d.String()}
 	if h.cfg.Records != nil {
 		if rec, err := h.cfg.Records.Lookup(ctx, v); err == nil && rec.Sum == modproxy.NewSum(d) {

@@ -170,7 +170,7 @@ func (h *Handler) mayKnow(r *http.Request) bool {
 	if host == "" || h.cfg.Auth == nil || r.URL.Path != discoveryPath {
 		return true
 	}
-	_, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Module{Host: host})
+	_, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Address{Host: host})
 	return ok
 }
 

@@ -75,7 +75,7 @@ func (h *Handler) openPackage(ctx context.Context, r *http.Request, q request) (
 		ctx = modproxy.WithArrival(ctx)
 	}
 	for try := 1; ; try++ {
-		p, err := h.cfg.Registry.Package(ctx, q.ModuleVersion)
+		p, err := h.cfg.Registry.Package(ctx, q.Ref)
 		if err != nil || wantsAll(r) || p.Arrival != nil {
 			return p, err
 		}

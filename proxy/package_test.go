@@ -28,8 +28,8 @@ func (unreadable) Read([]byte) (int, error) {
 // streamed is not held in memory.
 type streamed struct{ io.ReadSeekCloser }
 
-func (d *damaged) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	m, version := v.Module, v.Version
+func (d *damaged) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	m, version := v.Address, v.Version
 	p, err := d.Registry.Package(ctx, m.At(version))
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ type overheard struct {
 	by *[]modproxy.Asker
 }
 
-func (o *overheard) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (o *overheard) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	*o.by = append(*o.by, modproxy.AskerOf(ctx))
 	return o.Registry.Versions(ctx, m)
 }

@@ -36,8 +36,7 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q reques
 	var met modproxy.Trouble
 	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		v, _, _ := q.Platform()
-		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", v, providerPatience)
+		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerPatience)
 		if last := met.Last(); last != nil {
 			err = fmt.Errorf("%w; it last failed with: %w", err, last)
 		}
@@ -57,7 +56,7 @@ func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q reque
 	case kindMirrorVersion:
 		return h.serveMirrorVersion(w, r, q)
 	}
-	o, err := h.release(r.Context(), q.ModuleVersion)
+	o, err := h.release(r.Context(), q.Ref)
 	switch {
 	case err != nil:
 		return err
@@ -95,7 +94,8 @@ type signingKeys struct {
 
 // serveDownload answers where the package of a provider for one platform is, and has it fetched.
 func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q request) error {
-	v, platform, _ := q.Platform()
+	v := q.Base()
+	platform, _ := q.Platform()
 	o, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 	if o.blank != nil {
 		return &requestError{http.StatusConflict, fmt.Errorf("%s: %w", v, o.blank)}
 	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.ModuleVersion)
+	l, err := h.cfg.Registry.Location(r.Context(), q.Ref)
 	if err != nil {
 		return err
 	}
@@ -112,9 +112,9 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients want a list
 	}
 	for kind, to := range map[kind]*string{kindProviderPackage: &d.URL, kindProviderSums: &d.SumsURL, kindProviderSignature: &d.SignatureURL} {
-		of := request{kind: kind, ModuleVersion: v}
+		of := request{kind: kind, Ref: v}
 		if kind == kindProviderPackage {
-			of.ModuleVersion = q.ModuleVersion
+			of.Ref = q.Ref
 		}
 		if *to, err = h.fileURL(r, of); err != nil {
 			return err
@@ -129,7 +129,7 @@ func (h *Handler) fileURL(r *http.Request, q request) (string, error) {
 	path := q.path()
 	if h.cfg.Auth != nil {
 		var err error
-		if path, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Module, time.Now()); err != nil {
+		if path, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Address, time.Now()); err != nil {
 			return "", err
 		}
 	}
@@ -180,7 +180,8 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 // serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
 // answered from the release, without a look at the package.
 func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
-	v, platform, _ := q.Platform()
+	v := q.Base()
+	platform, _ := q.Platform()
 	_, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err
@@ -190,7 +191,7 @@ func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, se
 	if r.Method != http.MethodHead && !had {
 		return h.servePackage(w, r, e, q, segment)
 	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.ModuleVersion) // which begins to fetch it
+	l, err := h.cfg.Registry.Location(r.Context(), q.Ref) // which begins to fetch it
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, se
 		return nil
 	}
 	if l.Kept { // without a length, Accept-Ranges would mean an empty file
-		p, err := h.cfg.Registry.Package(r.Context(), q.ModuleVersion)
+		p, err := h.cfg.Registry.Package(r.Context(), q.Ref)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/rewrite"
 )
 
-// Questions about providers. The version of a request of the last two is one [modproxy.ModuleVersion.OfPlatform].
+// Questions about providers. The version of a request of the last two is one [modproxy.Ref.OfPlatform].
 const (
 	kindMirrorIndex       kind = "mirror_index"
 	kindMirrorVersion     kind = "mirror_version"
@@ -45,17 +45,17 @@ func (q request) isPackage() bool { return q.kind == kindPackage || q.kind == ki
 // That of a module's package is [rewrite.PackagePath]. No character in it needs an escape.
 func (q request) path() string {
 	if q.kind == kindPackage {
-		return rewrite.PackagePath(q.ModuleVersion)
+		return rewrite.PackagePath(q.Ref)
 	}
-	v, platform, _ := q.Platform()
-	below := "/" + v.Host + "/" + providersPath + v.Namespace + "/" + v.Name + "/" + v.Version + "/"
+	below := "/" + q.Host + "/" + providersPath + q.Namespace + "/" + q.Name + "/" + q.Version + "/"
 	switch q.kind {
 	case kindProviderSums:
 		return below + fileSums
 	case kindProviderSignature:
 		return below + fileSignature
 	}
-	return below + platform.String() + "/terraform-provider-" + v.Name + "_" + v.Version + "_" + platform.String() + ".zip"
+	platform, _ := q.Platform()
+	return below + platform.String() + "/terraform-provider-" + q.Name + "_" + q.Version + "_" + platform.String() + ".zip"
 }
 
 // parseProvider reads an escaped path of the providers.v1 protocol, sent to requestHost:
@@ -96,11 +96,11 @@ func (u *Upstreams) parseProvider(requestHost, path string) (request, error) {
 	default:
 		return request{}, notFound("want {namespace}/{type}/versions or {namespace}/{type}/{version}/download/{os}/{arch}")
 	}
-	if q.Module, err = provider(host, parts[0], parts[1]); err != nil {
+	if q.Address, err = provider(host, parts[0], parts[1]); err != nil {
 		return request{}, err
 	}
 	if len(parts) > 2 && q.kind != kindProviderVersions && (q.kind != kindDetails || parts[2] != "latest") {
-		if q.ModuleVersion, err = providerVersion(q.Module, parts[2], platform); err != nil {
+		if q.Ref, err = providerVersion(q.Address, parts[2], platform); err != nil {
 			return request{}, err
 		}
 	}
@@ -129,10 +129,10 @@ func (u *Upstreams) parseMirror(_, path string) (request, error) {
 	}
 	m, err := provider(host, parts[0], parts[1])
 	if err != nil || parts[2] == "index.json" {
-		return request{kind: kindMirrorIndex, ModuleVersion: m.At("")}, err
+		return request{kind: kindMirrorIndex, Ref: m.At("")}, err
 	}
 	v, err := providerVersion(m, strings.TrimSuffix(parts[2], ".json"), "")
-	return request{kind: kindMirrorVersion, ModuleVersion: v}, err
+	return request{kind: kindMirrorVersion, Ref: v}, err
 }
 
 // ofProvider returns the upstream for a request to requestHost for a provider: the one that the path names before it, if any.
@@ -170,7 +170,7 @@ func unescaped(path string) (parts []string, err error) {
 }
 
 // provider returns the provider that a path names.
-func provider(host, namespace, typ string) (modproxy.Module, error) {
+func provider(host, namespace, typ string) (modproxy.Address, error) {
 	m := modproxy.NewProvider(host, namespace, typ)
 	if namespace == "-" || host == "terraform.io" && m.Namespace == "builtin" {
 		return m, notFound("no registry has providers of this namespace") // clients look in it for those without one
@@ -182,14 +182,14 @@ func provider(host, namespace, typ string) (modproxy.Module, error) {
 }
 
 // providerVersion returns the version of m that a path names, or if that is not empty, the one for a platform.
-func providerVersion(m modproxy.Module, version, platform string) (modproxy.ModuleVersion, error) {
+func providerVersion(m modproxy.Address, version, platform string) (modproxy.Ref, error) {
 	version, err := modproxy.CanonicalVersion(version)
 	if err != nil {
-		return modproxy.ModuleVersion{}, invalid(err)
+		return modproxy.Ref{}, invalid(err)
 	}
 	v := m.At(version)
-	if of, what := v.Origin(); what != "" {
-		return v, notFound("no registry has what modproxy makes of " + of.String())
+	if !v.IsListed() {
+		return v, notFound("no registry has what modproxy makes of " + v.Base().String())
 	}
 	if platform == "" {
 		return v, nil
@@ -198,5 +198,5 @@ func providerVersion(m modproxy.Module, version, platform string) (modproxy.Modu
 	if err != nil {
 		return v, invalid(err)
 	}
-	return v.OfPlatform(p), nil
+	return v.ForPlatform(p), nil
 }

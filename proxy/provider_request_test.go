@@ -21,7 +21,7 @@ func read(t testing.TB, parse func(string, string) (request, error), requestHost
 	} else if err != nil {
 		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return strings.TrimSpace(string(q.kind) + " " + q.Module.String() + " " + q.Version)
+	return strings.TrimSpace(string(q.kind) + " " + q.Address.String() + " " + q.Version)
 }
 
 func TestParseProvider(t *testing.T) {
@@ -172,14 +172,13 @@ func FuzzParseProvider(f *testing.F) {
 			return
 		}
 		if err := q.CheckProvider(); err != nil || q.Host == "" {
-			t.Errorf("%q: %s, %v", path, q.Module, err)
+			t.Errorf("%q: %s, %v", path, q.Address, err)
 		}
-		of, _, _ := q.Platform()
 		lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex
 		if latest := q.kind == kindDetails; !latest && lists != (q.Version == "") {
 			t.Errorf("%q: %s is for version %q", path, q.kind, q.Version)
 		}
-		if _, what := of.Origin(); what != "" {
+		if !q.IsListed() && !q.IsArchive() {
 			t.Errorf("%q: is for what modproxy has made: %s", path, q.Version)
 		}
 		if !q.isFile() {

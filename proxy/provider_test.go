@@ -56,7 +56,7 @@ func newToys(t testing.TB) *toys {
 	}}
 }
 
-func (p *toys) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (p *toys) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if m != toy {
 		return nil, modproxy.ErrNotFound
 	}
@@ -64,12 +64,12 @@ func (p *toys) Versions(_ context.Context, m modproxy.Module) (*modproxy.Version
 		`{"version":"1.1.0-rc1"}],"warnings":["old"]}`))
 }
 
-func (p *toys) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (p *toys) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	p.located = append(p.located, v.Version)
 	return modproxy.Location{Kept: p.kept}, p.errZip
 }
 
-func (p *toys) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (p *toys) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p.opened = append(p.opened, v.Version)
 	switch v {
 	case toy.At("1.0.0"):
@@ -81,7 +81,7 @@ func (p *toys) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy
 			return nil, p.err
 		}
 		return p.release.Pack(p.t.TempDir())
-	case toy.At("1.0.0").OfPlatform(linux):
+	case toy.At("1.0.0").ForPlatform(linux):
 		if p.errZip != nil {
 			return nil, p.errZip
 		}
@@ -228,8 +228,8 @@ func TestProviderArrives(t *testing.T) {
 // recorded has the hashes of one package.
 type recorded struct{ modproxy.Record }
 
-func (r recorded) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
-	if v != r.ModuleVersion {
+func (r recorded) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
+	if v != r.Ref {
 		return modproxy.Record{}, fs.ErrNotExist
 	}
 	return r.Record, nil
@@ -237,7 +237,7 @@ func (r recorded) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.
 
 func TestMirror(t *testing.T) {
 	p := newToys(t)
-	known := recorded{modproxy.Record{ModuleVersion: toy.At("1.0.0").OfPlatform(linux), Sum: modproxy.NewSum(sha256.Sum256([]byte(toyZip)))}}
+	known := recorded{modproxy.Record{Ref: toy.At("1.0.0").ForPlatform(linux), Sum: modproxy.NewSum(sha256.Sum256([]byte(toyZip)))}}
 	known.Hashes = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
 	h := p.handler(func(c *proxy.Config) { c.Records = known })
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(toyZip)))

@@ -72,19 +72,19 @@ type Config struct {
 
 // Records says what was recorded of versions. Its error is [fs.ErrNotExist] for a version without a record.
 type Records interface {
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
 // Documents finds documents of providers.
 type Documents interface {
 	// Numbered returns the versions of providers of a registry that have a document with this ID, as far as that is known,
 	// whoever may read them.
-	Numbered(ctx context.Context, host, id string) ([]modproxy.ModuleVersion, error)
+	Numbered(ctx context.Context, host, id string) ([]modproxy.Ref, error)
 }
 
 // Listing lists versions, see [modproxy.Registry].
 type Listing interface {
-	Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error)
+	Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 }
 
 // Process is what a [Handler] asks the process that serves it. Its methods are called concurrently.

@@ -38,7 +38,7 @@ type scripted struct {
 	how func(*modproxy.Versions)
 }
 
-func (s *scripted) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (s *scripted) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -51,8 +51,8 @@ func (s *scripted) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 	return v, err
 }
 
-func (s *scripted) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	m, version := v.Module, v.Version
+func (s *scripted) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
+	m, version := v.Address, v.Version
 	if s.err != nil {
 		return modproxy.Location{}, s.err
 	}
@@ -243,7 +243,7 @@ func (b *broken) Close() error                             { return nil }
 
 type brokenRegistry struct{ modproxy.Registry }
 
-func (brokenRegistry) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (brokenRegistry) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: &broken{bytes.NewReader(make([]byte, 1<<20)), 1 << 19}, Size: 1 << 20}, nil
 }
 
@@ -267,7 +267,7 @@ func TestPackageThatBreaksIsNotComplete(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	failed := &modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.Error{Op: "package", Module: modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}, Version: "1.1.0", Err: errors.New("git fetch:\nno such ref")}}
+	failed := &modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.Error{Op: "package", Module: modproxy.Address{Host: host, Namespace: "acme", Name: "network", System: "aws"}, Version: "1.1.0", Err: errors.New("git fetch:\nno such ref")}}
 	h := newHandler(t, func(_ *proxy.Config, s *scripted) { s.err = failed })
 	res := get(h, base+"/1.1.0/download")
 	want := `{"errors":["package registry.example.com/acme/network/aws 1.1.0: git fetch: no such ref; ask the operator of this proxy"]}` + "\n"

@@ -31,7 +31,7 @@ var (
 
 // serveVersions serves a versions document.
 func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q request) error {
-	v, err := h.cfg.Registry.Versions(r.Context(), q.Module)
+	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
 	}
@@ -109,14 +109,14 @@ func matches(header, etag string) bool {
 
 // serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
 func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
-	l, err := h.locate(r.Context(), &q.ModuleVersion)
-	e.Version = q.Version
+	l, err := h.locate(r.Context(), &q.Ref)
+	e.Version = q.FullVersion()
 	if err != nil {
 		return err
 	}
 	origin, path := h.origin(r), l.URL
 	if h.cfg.Auth != nil {
-		if l.URL, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Module, time.Now()); err != nil {
+		if l.URL, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Address, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -146,15 +146,15 @@ func (h *Handler) besideQuestion(r *http.Request, origin string) string {
 }
 
 // locate returns where the package of v is. It sets the version to the latest if that is empty.
-func (h *Handler) locate(ctx context.Context, v *modproxy.ModuleVersion) (modproxy.Location, error) {
+func (h *Handler) locate(ctx context.Context, v *modproxy.Ref) (modproxy.Location, error) {
 	if v.Version == "" {
-		list, err := h.cfg.Registry.Versions(ctx, v.Module)
+		list, err := h.cfg.Registry.Versions(ctx, v.Address)
 		if err != nil {
 			return modproxy.Location{}, err
 		}
 		latest, ok := list.Latest()
 		if !ok {
-			return modproxy.Location{}, fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, v.Module)
+			return modproxy.Location{}, fmt.Errorf("%w: %s has no versions", modproxy.ErrNotFound, v.Address)
 		}
 		v.Version = latest.String()
 	}

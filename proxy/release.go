@@ -27,7 +27,7 @@ type opened struct {
 }
 
 // release returns the release of a version of a provider. Opening one takes longer than everything else about it.
-func (h *Handler) release(ctx context.Context, v modproxy.ModuleVersion) (*opened, error) {
+func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*opened, error) {
 	p, err := h.cfg.Registry.Package(ctx, v)
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (h *Handler) release(ctx context.Context, v modproxy.ModuleVersion) (*opene
 	}
 	r, err := release.Open(p)
 	if err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Module, Version: v.Version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: err}
 	}
 	o := &opened{Release: r, digest: p.Digest}
 	_, err = release.ParseSums(r.Sums)
@@ -88,7 +88,7 @@ func (r *releases) add(o *opened) {
 }
 
 // archive returns the release of v and its package for a platform.
-func (h *Handler) archive(ctx context.Context, v modproxy.ModuleVersion, p modproxy.Platform) (*opened, release.Archive, error) {
+func (h *Handler) archive(ctx context.Context, v modproxy.Ref, p modproxy.Platform) (*opened, release.Archive, error) {
 	o, err := h.release(ctx, v)
 	if err != nil {
 		return nil, release.Archive{}, err
@@ -101,8 +101,8 @@ func (h *Handler) archive(ctx context.Context, v modproxy.ModuleVersion, p modpr
 }
 
 // listed returns the platforms that the versions document has for v.
-func (h *Handler) listed(ctx context.Context, v modproxy.ModuleVersion) []modproxy.Platform {
-	list, err := h.cfg.Registry.Versions(ctx, v.Module)
+func (h *Handler) listed(ctx context.Context, v modproxy.Ref) []modproxy.Platform {
+	list, err := h.cfg.Registry.Versions(ctx, v.Address)
 	if err != nil {
 		return nil
 	}

@@ -31,7 +31,7 @@ type Upstreams struct {
 // request is a question of one of the protocols that was checked. The version is empty for versions, and for the latest.
 type request struct {
 	kind kind
-	modproxy.ModuleVersion
+	modproxy.Ref
 	own bool   // the namespace says which upstream it is for
 	id  string // of a document
 }
@@ -63,7 +63,7 @@ func (u *Upstreams) parse(requestHost, path string) (request, error) {
 		if err != nil {
 			return request{}, notFound(err.Error())
 		}
-		return request{kind: kindPackage, ModuleVersion: v}, u.allowed(v.Host)
+		return request{kind: kindPackage, Ref: v}, u.allowed(v.Host)
 	}
 	if strings.HasSuffix(path, "/v1/modules") {
 		path += "/"
@@ -104,7 +104,7 @@ func parseQuestion(parts []string) (q request, err error) {
 	if len(parts) > 5 {
 		return request{}, errQuestion
 	}
-	q.Module = modproxy.Module{Namespace: parts[0], Name: parts[1], System: parts[2]}
+	q.Address = modproxy.Address{Namespace: parts[0], Name: parts[1], System: parts[2]}
 	if err := q.Check(); err != nil {
 		return request{}, invalid(err)
 	}
@@ -123,9 +123,11 @@ func parseQuestion(parts []string) (q request, err error) {
 	if !asksVersion || parts[3] == "latest" { // Checkov asks for "latest" where nothing fits a constraint
 		return q, nil
 	}
-	if q.Version, err = modproxy.CanonicalVersion(parts[3]); err != nil {
+	version, err := modproxy.CanonicalVersion(parts[3])
+	if err != nil {
 		return request{}, invalid(err)
 	}
+	q.Ref = q.At(version)
 	return q, nil
 }
 

@@ -36,7 +36,7 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 	case err != nil:
 		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return string(q.kind) + " " + q.Module.String() + " " + q.Version
+	return string(q.kind) + " " + q.Address.String() + " " + q.Version
 }
 
 func TestParse(t *testing.T) {
@@ -156,9 +156,9 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			m := q.Module
+			m := q.Address
 			if q.isList() {
-				m = modproxy.Module{Namespace: cmp.Or(m.Namespace, "x"), Name: cmp.Or(m.Name, "x"), System: "x"}
+				m = modproxy.Address{Namespace: cmp.Or(m.Namespace, "x"), Name: cmp.Or(m.Name, "x"), System: "x"}
 			}
 			if err := m.Check(); err != nil || !sites.Hosts[q.Host] {
 				t.Fatalf("%q at %q: %+v, %v", path, host, q, err)
@@ -178,7 +178,7 @@ func FuzzParseQuery(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			named := modproxy.Module{Namespace: cmp.Or(list.Namespace, "x"), Name: cmp.Or(list.Name, "x"), System: cmp.Or(list.System, "x")}
+			named := modproxy.Address{Namespace: cmp.Or(list.Namespace, "x"), Name: cmp.Or(list.Name, "x"), System: cmp.Or(list.System, "x")}
 			if named.Check() != nil || list.Limit < 1 || list.Limit > maxLimit || list.Offset < 0 || len(list.Search) > maxSearch ||
 				strings.ContainsAny(list.Search, `"'`) {
 				t.Fatalf("%q: %+v", raw, list)

@@ -84,7 +84,7 @@ type filed struct {
 	dir string
 }
 
-func (f filed) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (f filed) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	name := filepath.Join(f.dir, "package")
 	if err := os.WriteFile(name, make([]byte, 1<<20), 0o600); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (c sending) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-func (large) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (large) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{ReadSeekCloser: nopCloser{bytes.NewReader(make([]byte, 1<<20))}, Size: 1 << 20}, nil
 }
 

@@ -22,7 +22,7 @@ import (
 // never is a registry whose packages never come.
 type never struct{ modproxy.Registry }
 
-func (never) Package(ctx context.Context, _ modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (never) Package(ctx context.Context, _ modproxy.Ref) (*modproxy.Package, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

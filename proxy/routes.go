@@ -19,10 +19,8 @@ func (h *Handler) serving(parse func(requestHost, path string) (request, error))
 		if malformed == nil && (q.isList() || q.isOfDocuments()) {
 			e.Kind = string(q.kind)
 		} else if malformed == nil {
-			of, platform, ok := q.Platform()
-			if e.Kind, e.Module, e.Version = string(q.kind), q.Module, of.Version; ok {
-				e.Platform = platform.String()
-			}
+			e.Kind, e.Module = string(q.kind), q.Address
+			e.Version, e.Platform = q.VersionPlatform()
 		}
 		ctx, refused := h.identifyFor(r, e, segment, q, malformed)
 		wait := patience

@@ -10,7 +10,7 @@ import (
 // IsNamed reports whether a file name in SHA256SUMS says that the file is the package of v for p. Registries require
 // terraform-provider-{type}_{version}_{os}_{arch}.zip, and registry.opentofu.org takes a v before the version. The case of the type does
 // not count, as in addresses.
-func IsNamed(file string, v modproxy.ModuleVersion, p modproxy.Platform) bool {
+func IsNamed(file string, v modproxy.Ref, p modproxy.Platform) bool {
 	prefix := "terraform-provider-" + v.Name + "_"
 	if len(file) < len(prefix) || !strings.EqualFold(file[:len(prefix)], prefix) {
 		return false
@@ -23,7 +23,7 @@ func IsNamed(file string, v modproxy.ModuleVersion, p modproxy.Platform) bool {
 // one version or platform counts for another. Nobody has signed the names of an unsigned release.
 //
 // Errors: [modproxy.ErrInvalid].
-func (r *Release) CheckNames(v modproxy.ModuleVersion) error {
+func (r *Release) CheckNames(v modproxy.Ref) error {
 	if r.Unsigned {
 		return nil
 	}

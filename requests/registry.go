@@ -25,7 +25,7 @@ var _ modproxy.Registry = (*Registry)(nil)
 // choice is the choice of a client among the versions of a module.
 type choice struct {
 	asker  string
-	module modproxy.Module // folded
+	module modproxy.Address // folded
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 )
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := r.Next.Versions(ctx, m)
 	if err != nil {
 		return nil, r.missed(ctx, err)
@@ -73,14 +73,14 @@ func (r *Registry) chosen(c choice) bool {
 }
 
 // Location returns the answer of Next.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	r.chosen(choice{modproxy.AskerOf(ctx).Name, v.Module.Folded()})
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
+	r.chosen(choice{modproxy.AskerOf(ctx).Name, v.Address.Folded()})
 	l, err := r.Next.Location(ctx, v)
 	return l, r.missed(ctx, err)
 }
 
 // Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
 	return p, r.missed(ctx, err)
 }
@@ -88,7 +88,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 // missed remembers what err says is not kept, and returns err.
 func (r *Registry) missed(ctx context.Context, err error) error {
 	if missing, ok := errors.AsType[*modproxy.NotKept](err); ok {
-		r.Log.See(missing.ModuleVersion, modproxy.AskerOf(ctx))
+		r.Log.See(missing.Ref, modproxy.AskerOf(ctx))
 	}
 	return err
 }

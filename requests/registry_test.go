@@ -16,25 +16,25 @@ import (
 // offline is a registry that has one version of vpc and nothing else.
 type offline struct{ modproxy.Registry }
 
-func (offline) Versions(_ context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (offline) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if m.Folded() != vpc {
-		return nil, &modproxy.Error{Op: "versions", Module: m, Err: &modproxy.NotKept{ModuleVersion: m.At("")}}
+		return nil, &modproxy.Error{Op: "versions", Module: m, Err: &modproxy.NotKept{Ref: m.At("")}}
 	}
 	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"}]}]}`))
 }
 
-func (offline) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (offline) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	switch v.Folded().At(v.Version) {
 	case vpc.At("1.0.0"):
 		return modproxy.Location{Kept: true}, nil
 	case vpc.At("6.6.6"):
 		return modproxy.Location{}, modproxy.ErrDenied
 	}
-	return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Module, Err: &modproxy.NotKept{ModuleVersion: v}}
+	return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Address, Err: &modproxy.NotKept{Ref: v}}
 }
 
-func (offline) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	return nil, &modproxy.NotKept{ModuleVersion: v, Lost: true}
+func (offline) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	return nil, &modproxy.NotKept{Ref: v, Lost: true}
 }
 
 // What is not kept is remembered, with who asked, and nothing else.
@@ -55,7 +55,7 @@ func TestMissed(t *testing.T) {
 		write(t, r.Log)
 		got := ""
 		for _, q := range requested(t, r.Log) {
-			got += fmt.Sprintf("%s %d %v; ", q.ModuleVersion, q.Count, q.Askers)
+			got += fmt.Sprintf("%s %d %v; ", q.Ref, q.Count, q.Askers)
 		}
 		equal(t, "missed", got, "registry.example.com/acme/Other/aws 1 [a]; registry.example.com/acme/vpc/aws 2.0.0 2 [a]; ")
 	})
@@ -67,7 +67,7 @@ func TestNoneTaken(t *testing.T) {
 		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
 		odd := vpc
 		odd.Name = "VPC"
-		for name, takes := range map[string]modproxy.ModuleVersion{"takes": odd.At("1.0.0"), "refused": vpc.At("6.6.6"), "none": {}, "none again": {}} {
+		for name, takes := range map[string]modproxy.Ref{"takes": odd.At("1.0.0"), "refused": vpc.At("6.6.6"), "none": {}, "none again": {}} {
 			ctx := modproxy.WithAsker(t.Context(), asker(name))
 			for range 3 {
 				if _, err := r.Versions(ctx, vpc); err != nil {
@@ -84,7 +84,7 @@ func TestNoneTaken(t *testing.T) {
 		write(t, r.Log)
 		list := requested(t, r.Log)
 		v, _ := r.Next.Versions(t.Context(), vpc)
-		if len(list) != 1 || list[0].ModuleVersion != vpc.At("") || list[0].Count != 2 || len(list[0].Askers) != 2 || list[0].Refused != v.ETag {
+		if len(list) != 1 || list[0].Ref != vpc.At("") || list[0].Count != 2 || len(list[0].Askers) != 2 || list[0].Refused != v.ETag {
 			t.Errorf("missed: %+v", list)
 		}
 
@@ -105,7 +105,7 @@ func TestClear(t *testing.T) {
 	waits := &requests.Log{Kind: requests.Pending, Records: m.Records()}
 	other := vpc
 	other.Name = "other"
-	for _, v := range []modproxy.ModuleVersion{vpc.At(""), vpc.At("1.0.0"), vpc.At("2.0.0"), other.At(""), other.At("1.0.0")} {
+	for _, v := range []modproxy.Ref{vpc.At(""), vpc.At("1.0.0"), vpc.At("2.0.0"), other.At(""), other.At("1.0.0")} {
 		l.See(v, asker("a"))
 	}
 	waits.See(vpc.At("1.0.0"), asker("a"))
@@ -113,10 +113,10 @@ func TestClear(t *testing.T) {
 	odd := vpc
 	odd.Name = "VPC"
 	for _, c := range []struct {
-		v    modproxy.ModuleVersion
+		v    modproxy.Ref
 		n    int
 		left int
-	}{{odd.At("1.0.0+b"), 0, 5}, {odd.At("1.0.0"), 1, 4}, {odd.At(""), 2, 2}, {odd.At(""), 0, 2}, {modproxy.ModuleVersion{}, 2, 0}} {
+	}{{odd.At("1.0.0+b"), 0, 5}, {odd.At("1.0.0"), 1, 4}, {odd.At(""), 2, 2}, {odd.At(""), 0, 2}, {modproxy.Ref{}, 2, 0}} {
 		n, err := l.Clear(t.Context(), c.v)
 		if err != nil || n != c.n || len(requested(t, l)) != c.left {
 			t.Errorf("cleared %s: %d, %v; %d are left", c.v, n, err, len(requested(t, l)))

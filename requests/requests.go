@@ -25,13 +25,13 @@ const (
 
 // Request says who asked for a version, or without one for the versions of a module.
 type Request struct {
-	modproxy.ModuleVersion           // as it was spelled first
-	First                  time.Time `json:"first"`
-	Last                   time.Time `json:"last"`
-	Count                  int       `json:"count"`
-	Askers                 []string  `json:"askers"`            // the first ones, each once
-	Groups                 []string  `json:"groups"`            // of the last one
-	Refused                string    `json:"refused,omitempty"` // the ETag of the last list of which no version was taken
+	modproxy.Ref           // as it was spelled first
+	First        time.Time `json:"first"`
+	Last         time.Time `json:"last"`
+	Count        int       `json:"count"`
+	Askers       []string  `json:"askers"`            // the first ones, each once
+	Groups       []string  `json:"groups"`            // of the last one
+	Refused      string    `json:"refused,omitempty"` // the ETag of the last list of which no version was taken
 }
 
 // Log remembers requests of one kind. It is safe for concurrent use; several processes may share the records.
@@ -48,9 +48,9 @@ type Log struct {
 	writing sync.Mutex // held while what was taken is recorded
 
 	mu       sync.Mutex
-	fresh    map[modproxy.ModuleVersion]Request // not recorded yet, by folded version
-	over     bool                               // some were passed over since none waited
-	recorded int                                // how many records there are, about
+	fresh    map[modproxy.Ref]Request // not recorded yet, by folded version
+	over     bool                     // some were passed over since none waited
+	recorded int                      // how many records there are, about
 	counted  bool
 }
 
@@ -66,11 +66,11 @@ const (
 )
 
 // See remembers that a version was asked for. It does not wait for the store.
-func (l *Log) See(v modproxy.ModuleVersion, asker modproxy.Asker) { l.see(v, asker, "") }
+func (l *Log) See(v modproxy.Ref, asker modproxy.Asker) { l.see(v, asker, "") }
 
-func (l *Log) see(v modproxy.ModuleVersion, asker modproxy.Asker, refused string) {
+func (l *Log) see(v modproxy.Ref, asker modproxy.Asker, refused string) {
 	now := time.Now().UTC()
-	r := Request{ModuleVersion: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
+	r := Request{Ref: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
 	if asker.Shown != "" && len(asker.Shown) <= maxAsker {
 		r.Askers = []string{asker.Shown}
 	}
@@ -78,15 +78,15 @@ func (l *Log) see(v modproxy.ModuleVersion, asker modproxy.Asker, refused string
 }
 
 // remember has requests for a version recorded, later.
-func (l *Log) remember(key modproxy.ModuleVersion, r Request) {
+func (l *Log) remember(key modproxy.Ref, r Request) {
 	if !l.hold(key, r) && l.Observe != nil {
 		l.Observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are passed over until they are asked for again",
-			maxFresh, r.ModuleVersion))
+			maxFresh, r.Ref))
 	}
 }
 
 // hold reports whether r waits to be recorded now, or another one was passed over before it.
-func (l *Log) hold(key modproxy.ModuleVersion, r Request) bool {
+func (l *Log) hold(key modproxy.Ref, r Request) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was, known := l.fresh[key]
@@ -98,7 +98,7 @@ func (l *Log) hold(key modproxy.ModuleVersion, r Request) bool {
 		l.over = true
 		return told
 	case l.fresh == nil:
-		l.fresh = map[modproxy.ModuleVersion]Request{}
+		l.fresh = map[modproxy.Ref]Request{}
 	}
 	l.fresh[key] = r
 	return true
@@ -150,7 +150,7 @@ func (l *Log) write(ctx context.Context, most int) error {
 		isNew, err := l.record(ctx, key, more)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s: %w", more.ModuleVersion, err))
+			errs = append(errs, fmt.Errorf("%s: %w", more.Ref, err))
 			l.remember(key, more)
 		case isNew:
 			added++
@@ -163,10 +163,10 @@ func (l *Log) write(ctx context.Context, most int) error {
 }
 
 // take takes some of what is not recorded.
-func (l *Log) take(most int) map[modproxy.ModuleVersion]Request {
+func (l *Log) take(most int) map[modproxy.Ref]Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	some := map[modproxy.ModuleVersion]Request{}
+	some := map[modproxy.Ref]Request{}
 	for key, request := range l.fresh {
 		if len(some) == most {
 			break
@@ -179,7 +179,7 @@ func (l *Log) take(most int) map[modproxy.ModuleVersion]Request {
 }
 
 // record adds requests for one version to what is recorded.
-func (l *Log) record(ctx context.Context, key modproxy.ModuleVersion, more Request) (isNew bool, err error) {
+func (l *Log) record(ctx context.Context, key modproxy.Ref, more Request) (isNew bool, err error) {
 	ref := store.Ref{Kind: l.Kind, Key: key.String()}
 	for range maxTries {
 		rec, err := l.Records.Get(ctx, ref)
@@ -205,7 +205,7 @@ func (l *Log) record(ctx context.Context, key modproxy.ModuleVersion, more Reque
 
 func parseRequest(rec store.Record) (r Request, ok bool) {
 	err := json.Unmarshal(rec.Value, &r)
-	return r, err == nil && r.CheckAddress() == nil && fold(r.ModuleVersion).String() == rec.Key
+	return r, err == nil && r.CheckAddress() == nil && fold(r.Ref).String() == rec.Key
 }
 
 // trim removes those records that were asked for longest ago when there are too many.
@@ -263,7 +263,7 @@ func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
 
 // Clear removes what is remembered of a version, or of every version when v has none and of every module when v is
 // zero, and returns how many requests that were.
-func (l *Log) Clear(ctx context.Context, v modproxy.ModuleVersion) (n int, err error) {
+func (l *Log) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
 	if err := l.Write(ctx); err != nil {
 		return 0, err
 	}
@@ -272,7 +272,7 @@ func (l *Log) Clear(ctx context.Context, v modproxy.ModuleVersion) (n int, err e
 		switch {
 		case err != nil && !errors.Is(err, store.ErrDamaged):
 			return n, err
-		case v != modproxy.ModuleVersion{} && !(ok && r.Of(v)):
+		case v != modproxy.Ref{} && !(ok && r.Of(v)):
 			continue
 		}
 		switch err := l.Records.Delete(ctx, rec.Ref, rec.Revision); {
@@ -286,13 +286,12 @@ func (l *Log) Clear(ctx context.Context, v modproxy.ModuleVersion) (n int, err e
 }
 
 // Of reports whether r is about v, or about its module when v has no version.
-func (r *Request) Of(v modproxy.ModuleVersion) bool {
-	return r.Module.Folded() == v.Module.Folded() && (v.Version == "" || fold(r.ModuleVersion) == fold(v))
+func (r *Request) Of(v modproxy.Ref) bool {
+	return r.Address.Folded() == v.Address.Folded() && (v.Version == "" || fold(r.Ref) == fold(v))
 }
 
 // fold returns the one spelling under which v is remembered: names in lower case, and of what modproxy has made the version that
 // it was made of.
-func fold(v modproxy.ModuleVersion) modproxy.ModuleVersion {
-	v, _ = v.Origin()
-	return v.Folded().At(v.Version)
+func fold(v modproxy.Ref) modproxy.Ref {
+	return v.Base().Folded()
 }

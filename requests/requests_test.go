@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 func equal[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
@@ -99,7 +99,7 @@ func TestRequests(t *testing.T) {
 			t.Fatalf("recorded: %+v", list)
 		}
 		got := list[1]
-		if got.ModuleVersion != vpc.At("1.0.0") || got.Count != 3 || fmt.Sprint(got.Askers, got.Groups) != "[a b] [infra]" ||
+		if got.Ref != vpc.At("1.0.0") || got.Count != 3 || fmt.Sprint(got.Askers, got.Groups) != "[a b] [infra]" ||
 			!got.First.Equal(began) || !got.Last.Equal(began.Add(1500*time.Millisecond)) {
 			t.Errorf("recorded: %+v; it began %v", got, began)
 		}
@@ -294,7 +294,7 @@ func BenchmarkRequests(b *testing.B) {
 	a := asker("token ci (ab)")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		r.See(modproxy.ModuleVersion{Module: vpc, Version: versionsOfMany[i%len(versionsOfMany)]}, a)
+		r.See(modproxy.Ref{Address: vpc, Version: versionsOfMany[i%len(versionsOfMany)]}, a)
 	}
 	stop()
 	run.Wait()

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/rewrite"
 )
 
-var vpc = modproxy.Module{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}
 
 const vpcPath = "/registry.terraform.io~/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz"
 
@@ -44,7 +44,7 @@ func TestParsePackagePath(t *testing.T) {
 		got := v.String()
 		if err != nil {
 			got = ""
-			if !errors.Is(err, modproxy.ErrInvalid) || v != (modproxy.ModuleVersion{}) {
+			if !errors.Is(err, modproxy.ErrInvalid) || v != (modproxy.Ref{}) {
 				t.Errorf("ParsePackagePath(%q) = %v, %v", path, v, err)
 			}
 		}
@@ -67,7 +67,7 @@ func TestPackagePathIsNoRepository(t *testing.T) {
 		"github.com", "gitlab.com", "bitbucket.org", "dev.azure.com", "git-codecommit.us-east-1.amazonaws.com", "my-github.com", "eu.gitlab.com",
 	} {
 		for _, port := range []string{"", ":8443"} {
-			m := modproxy.Module{Host: host + port, Namespace: "acme", Name: "vpc", System: "aws"}
+			m := modproxy.Address{Host: host + port, Namespace: "acme", Name: "vpc", System: "aws"}
 			for _, version := range []string{"1.0.0", "1.0.0-gitlab.com", "1.0.0+x.github.com"} {
 				path := rewrite.PackagePath(m.At(version))
 				for _, url := range []string{"https://modules.example.com" + path, "https://modules.example.com:8443/s_AQFrA1fQ" + path + "//modules/x"} {
@@ -95,7 +95,7 @@ func FuzzPackagePath(f *testing.F) {
 			}
 		}
 		h, err := hostname.Parse(host)
-		m := modproxy.Module{Host: h, Namespace: namespace, Name: name, System: system}
+		m := modproxy.Address{Host: h, Namespace: namespace, Name: name, System: system}
 		v, err2 := modproxy.CanonicalVersion(version)
 		if err != nil || err2 != nil || m.Check() != nil {
 			return

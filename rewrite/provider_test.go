@@ -12,20 +12,20 @@ import (
 // echo answers every question with its version.
 type echo struct{ modproxy.Registry }
 
-func (echo) Location(_ context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (echo) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{URL: v.String()}, nil
 }
 
-func (echo) Package(_ context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (echo) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{Notes: v.String()}, nil
 }
 
 // The packages of a provider are where they were, whether sources of modules are rewritten or not.
 func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
-	for _, at := range []string{"", "at.0123456789abcdef"} {
-		r := &rewrite.Registry{Next: echo{}, At: at}
-		for _, v := range []modproxy.ModuleVersion{toy, toy.OfPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
+	for _, at := range []string{"", "0123456789abcdef"} {
+		r := &rewrite.Registry{Next: echo{}, Base: at}
+		for _, v := range []modproxy.Ref{toy, toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
 			l, err := r.Location(t.Context(), v)
 			if err != nil || l.URL != v.String() {
 				t.Errorf("%q: location %v, %v", at, l, err)
@@ -35,7 +35,7 @@ func TestProvider(t *testing.T) {
 				t.Errorf("%q: package %v, %v", at, p, err)
 			}
 		}
-		made := modproxy.Module{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").Made("other")
+		made := modproxy.Address{Host: toy.Host, Namespace: "acme", Name: "toy", System: "aws"}.At("1.0.0").With(modproxy.UnknownVariant, "other")
 		if _, err := r.Package(t.Context(), made); (at == "") != errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("%q: %v: %v", at, made, err)
 		}

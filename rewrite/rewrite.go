@@ -19,35 +19,35 @@ import (
 // that they asked (internal/registry/client.go of both clients). About providers it answers like Next.
 type Registry struct {
 	Next modproxy.Registry
-	// At is what versions are made as that clients are served, see [modproxy.ModuleVersion.Made]. Empty: they are served as
-	// they are, and nothing that was made of one is.
-	At string
+	// Base is the value of the [modproxy.BaseVariant] that clients are served. If it is empty, they are served versions without a
+	// variant, and no variant of a module.
+	Base string
 }
 
 // Versions returns the answer of Next.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
 // Location returns where this proxy serves the package, with the subdirectory of Next's location. A glob is left out: the
 // root of the package is what it matches.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err != nil || v.IsProvider() {
 		return l, err
 	}
 	_, subdir := l.SplitGlob()
-	if r.At != "" {
-		v = v.Made(r.At)
+	if r.Base != "" {
+		v = v.With(modproxy.BaseVariant, r.Base)
 	}
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
 }
 
 // Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	if of, what := v.Origin(); what != "" && r.At == "" && !v.IsProvider() {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	if v.IsModuleVariant() && r.Base == "" {
 		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
-		return nil, &modproxy.Error{Op: "package", Module: of.Module, Version: of.Version, Err: err}
+		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: err}
 	}
 	return r.Next.Package(ctx, v)
 }
@@ -57,10 +57,11 @@ func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modp
 //	/{host}~{port}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
 // The port is empty for a host without one. The module was checked and the version is canonical.
-func PackagePath(v modproxy.ModuleVersion) string {
+func PackagePath(v modproxy.Ref) string {
 	host, port, _ := strings.Cut(v.Host, ":")
-	return "/" + host + "~" + port + "/v1/modules/" + v.Namespace + "/" + v.Name + "/" + v.System + "/" + v.Version +
-		"/" + v.Name + "-" + v.System + "-" + v.Version + ".tar.gz"
+	version := v.FullVersion()
+	return "/" + host + "~" + port + "/v1/modules/" + v.Namespace + "/" + v.Name + "/" + v.System + "/" + version +
+		"/" + v.Name + "-" + v.System + "-" + version + ".tar.gz"
 }
 
 const wantPath = "want /{host}~/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz"
@@ -69,9 +70,9 @@ const wantPath = "want /{host}~/v1/modules/{namespace}/{name}/{system}/{version}
 // may be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
 //
 // Its errors do not repeat the path.
-func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
-	bad := func(why string) (modproxy.ModuleVersion, error) {
-		return modproxy.ModuleVersion{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
+func ParsePackagePath(escaped string) (modproxy.Ref, error) {
+	bad := func(why string) (modproxy.Ref, error) {
+		return modproxy.Ref{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)
 	}
 	parts := strings.Split(escaped, "/")
 	if len(parts) != 9 {
@@ -90,11 +91,11 @@ func ParsePackagePath(escaped string) (modproxy.ModuleVersion, error) {
 	if normal, err := hostname.Parse(hostname.Display(host)); err != nil || host != normal {
 		return bad("the hostname is not in its normal spelling")
 	}
-	v := modproxy.Module{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
+	v := modproxy.Address{Host: host, Namespace: parts[4], Name: parts[5], System: parts[6]}.At(parts[7])
 	if v.Check() != nil {
 		return bad("the module address or the version is not valid")
 	}
-	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
+	if canonical, err := modproxy.CanonicalVersion(parts[7]); err != nil || canonical != parts[7] {
 		return bad("the version is not in its canonical spelling")
 	}
 	if path := PackagePath(v); escaped != path && strings.Join(parts, "/") != path {

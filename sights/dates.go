@@ -43,7 +43,7 @@ type dating struct {
 // each: [modproxy.Sight.Pending] has the versions that are left. The version of [modproxy.WithDateOf] comes before them, and
 // [modproxy.WithDates] waits for all.
 // Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Sight(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (r *Registry) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	s, err := r.read(ctx, m)
 	if err != nil || r.Dates == nil {
 		return s, err
@@ -102,7 +102,7 @@ func await(ctx context.Context, closed <-chan struct{}, limit time.Duration) err
 
 // dating returns the work for m that is under way, or starts it if it is wanted. It returns nil if there is none, and if there
 // is too much.
-func (r *Registry) dating(ctx context.Context, m modproxy.Module, wanted bool) *dating {
+func (r *Registry) dating(ctx context.Context, m modproxy.Address, wanted bool) *dating {
 	key, client := m.Folded(), modproxy.AskerOf(ctx).Name
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,7 +149,7 @@ func (r *Registry) Close() {
 
 // wantsDates reports whether a version has no date and it is time to ask for it, and whether its registry was never asked
 // about one.
-func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) (asks, waits bool) {
+func (r *Registry) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits bool) {
 	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
 		return false, false
 	}
@@ -168,7 +168,7 @@ func (r *Registry) wantsDates(m modproxy.Module, s modproxy.Sight) (asks, waits 
 }
 
 // date records the dates that the registry of m gives, and that it was asked.
-func (r *Registry) date(ctx context.Context, m modproxy.Module, d *dating) (err error) {
+func (r *Registry) date(ctx context.Context, m modproxy.Address, d *dating) (err error) {
 	begun := sync.OnceFunc(func() { close(d.begun) })
 	defer begun()
 	defer func() {
@@ -198,7 +198,7 @@ func (r *Registry) date(ctx context.Context, m modproxy.Module, d *dating) (err 
 
 // dateRest asks about versions one by one. A question that fails is asked again with those that the registry did not answer
 // well, unless too many fail.
-func (r *Registry) dateRest(ctx context.Context, m modproxy.Module, versions []string, began time.Time) error {
+func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []string, began time.Time) error {
 	var mu sync.Mutex
 	var failures int
 	dates := map[string]time.Time{}
@@ -239,7 +239,7 @@ func (r *Registry) dateRest(ctx context.Context, m modproxy.Module, versions []s
 }
 
 // publishedOf asks about one version. A panic is an error.
-func (r *Registry) publishedOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {
+func (r *Registry) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = modproxy.Fault(p)
@@ -249,7 +249,7 @@ func (r *Registry) publishedOf(ctx context.Context, v modproxy.ModuleVersion) (a
 }
 
 // dateOne asks for the date of one version before those of others. What somebody needs now is not asked in the background.
-func (r *Registry) dateOne(ctx context.Context, v modproxy.ModuleVersion, now bool) error {
+func (r *Registry) dateOne(ctx context.Context, v modproxy.Ref, now bool) error {
 	patience := datesPatience
 	if now {
 		patience = datesWithin
@@ -260,7 +260,7 @@ func (r *Registry) dateOne(ctx context.Context, v modproxy.ModuleVersion, now bo
 	if !ended {
 		r.work.Go(func() {
 			defer close(done)
-			r.one.Do(v.Module.Folded().At(v.Version).String(), func() (any, error) {
+			r.one.Do(v.Folded().String(), func() (any, error) {
 				asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
 				defer cancel()
 				defer context.AfterFunc(r.ending, cancel)()
@@ -269,10 +269,10 @@ func (r *Registry) dateOne(ctx context.Context, v modproxy.ModuleVersion, now bo
 				}
 				at, err := r.publishedOf(asking, v)
 				if err == nil {
-					err = r.enter(v.Module, map[string]time.Time{v.Version: at}, time.Time{})
+					err = r.enter(v.Address, map[string]time.Time{v.Version: at}, time.Time{})
 				}
 				if err != nil && r.ending.Err() == nil {
-					r.observe(v.Module, err)
+					r.observe(v.Address, err)
 				}
 				return nil, nil
 			})
@@ -286,7 +286,7 @@ func (r *Registry) dateOne(ctx context.Context, v modproxy.ModuleVersion, now bo
 }
 
 // enter records dates, which are zero for versions that have none, and if all were asked for, since when.
-func (r *Registry) enter(m modproxy.Module, dates map[string]time.Time, complete time.Time) error {
+func (r *Registry) enter(m modproxy.Address, dates map[string]time.Time, complete time.Time) error {
 	if len(dates) == 0 && complete.IsZero() {
 		return nil
 	}
@@ -316,12 +316,12 @@ func (r *Registry) enter(m modproxy.Module, dates map[string]time.Time, complete
 
 // takesDate reports whether the date that a registry gives for a version of m counts. Of a provider it is what the signer says,
 // who may lie: it counts for what was listed when the provider was met, and not for what was seen to appear.
-func takesDate(m modproxy.Module, v modproxy.VersionSight) bool {
+func takesDate(m modproxy.Address, v modproxy.VersionSight) bool {
 	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
 }
 
 // undated returns the versions whose dates are wanted, the newest first.
-func undated(m modproxy.Module, s modproxy.Sight) (names []string) {
+func undated(m modproxy.Address, s modproxy.Sight) (names []string) {
 	var list []modproxy.Version
 	for name, v := range s.Versions {
 		if version, err := modproxy.ParseVersion(name); err == nil && takesDate(m, v) && !s.Dateless[name] {
@@ -336,7 +336,7 @@ func undated(m modproxy.Module, s modproxy.Sight) (names []string) {
 }
 
 // pending returns the versions that undated has.
-func pending(m modproxy.Module, s modproxy.Sight) map[string]bool {
+func pending(m modproxy.Address, s modproxy.Sight) map[string]bool {
 	all := map[string]bool{}
 	for name, v := range s.Versions {
 		if takesDate(m, v) && !s.Dateless[name] {

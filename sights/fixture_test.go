@@ -18,10 +18,10 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 // refOf names the record of a module, as the records of data directories that exist are named.
-func refOf(m modproxy.Module) store.Ref {
+func refOf(m modproxy.Address) store.Ref {
 	return store.Ref{Kind: "module-sights", Key: strings.ToLower(m.String())}
 }
 
@@ -38,7 +38,7 @@ func (n *next) list(versions string) {
 	n.listed = versions
 }
 
-func (n *next) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (n *next) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	v, err := document(n.listed)
@@ -48,11 +48,11 @@ func (n *next) Versions(context.Context, modproxy.Module) (*modproxy.Versions, e
 	return v, err
 }
 
-func (n *next) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (n *next) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{}, modproxy.ErrNotFound
 }
 
-func (n *next) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (n *next) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, modproxy.ErrNotFound
 }
 
@@ -85,7 +85,7 @@ type dates struct {
 	pace     time.Duration                                                // of those that no client waits for
 }
 
-func (d *dates) Published(ctx context.Context, m modproxy.Module, versions []string) (map[string]time.Time, []string, error) {
+func (d *dates) Published(ctx context.Context, m modproxy.Address, versions []string) (map[string]time.Time, []string, error) {
 	d.mu.Lock()
 	d.asked = append(d.asked, strings.Join(versions, " "))
 	give, err, takes, single := d.give, d.err, d.takes, d.single
@@ -102,7 +102,7 @@ func (d *dates) Published(ctx context.Context, m modproxy.Module, versions []str
 	return give, nil, err
 }
 
-func (d *dates) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error) {
+func (d *dates) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error) {
 	d.mu.Lock()
 	d.askedOne = append(d.askedOne, v.Version)
 	at, one, pace := d.give[v.Version], d.one, d.pace
@@ -176,7 +176,7 @@ func (f *fixture) restart() {
 	f.Registry = &sights.Registry{Next: f.next, Records: f.storage.Records(), Dates: f.dates, Observe: f.observe}
 }
 
-func (f *fixture) observe(_ modproxy.Module, err error) {
+func (f *fixture) observe(_ modproxy.Address, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.failed = append(f.failed, err)
@@ -200,7 +200,7 @@ func (f *fixture) list(t testing.TB, versions string) {
 }
 
 // sight returns what is known of a module.
-func sight(t testing.TB, r *sights.Registry, m modproxy.Module) modproxy.Sight {
+func sight(t testing.TB, r *sights.Registry, m modproxy.Address) modproxy.Sight {
 	t.Helper()
 	s, err := r.Sight(t.Context(), m)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 
 // book is a ledger with some records and decisions.
 type book struct {
-	records   map[modproxy.ModuleVersion]modproxy.Record
+	records   map[modproxy.Ref]modproxy.Record
 	decisions []modproxy.Decision
 	err       error // of Lookup
 }
 
-func (b *book) Lookup(_ context.Context, v modproxy.ModuleVersion) (modproxy.Record, error) {
+func (b *book) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if rec, ok := b.records[v]; ok {
 		return rec, nil
 	}
@@ -95,7 +95,7 @@ func TestLostRecord(t *testing.T) {
 		b := &book{}
 		r := refusing(t, f, b, firstAllow)
 		equal(t, "listed when it was met", outcome(t, r, "1.0.0"), policy.Allowed)
-		b.records = map[modproxy.ModuleVersion]modproxy.Record{vpc.At("1.0.0"): {ModuleVersion: vpc.At("1.0.0"), Time: time.Now()}}
+		b.records = map[modproxy.Ref]modproxy.Record{vpc.At("1.0.0"): {Ref: vpc.At("1.0.0"), Time: time.Now()}}
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0")
 		equal(t, "listed later", outcome(t, r, "2.0.0"), policy.TooYoung)
@@ -118,7 +118,7 @@ func TestLostRecord(t *testing.T) {
 // After the loss of all records a module of which the ledger has a version is not taken for one that is new.
 func TestLostIndex(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
-		b := &book{records: map[modproxy.ModuleVersion]modproxy.Record{vpc.At("1.0.0"): {ModuleVersion: vpc.At("1.0.0"), Time: time.Now()}}}
+		b := &book{records: map[modproxy.Ref]modproxy.Record{vpc.At("1.0.0"): {Ref: vpc.At("1.0.0"), Time: time.Now()}}}
 		time.Sleep(48 * time.Hour)
 		f.Ledger = b
 		f.list(t, "1.0.0 1.1.0")
@@ -172,7 +172,7 @@ func TestRefusedIsNotDated(t *testing.T) {
 				f.list(t, "1.0.0")
 				b := &book{}
 				if test.block != "none" {
-					b.decisions = []modproxy.Decision{{Module: vpc, Action: modproxy.Block, Versions: test.block, By: "eve", Time: now}}
+					b.decisions = []modproxy.Decision{{Address: vpc, Action: modproxy.Block, Versions: test.block, By: "eve", Time: now}}
 				}
 				r := refusing(t, f, b, test.change)
 				equal(t, "verdict", outcome(t, r, "1.0.0"), test.want)
@@ -212,7 +212,7 @@ func TestAnswersInTime(t *testing.T) {
 func TestAgeOfAnotherSpelling(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		l := ledgertest.NewMemory()
-		rec := ledgertest.NewRecord(modproxy.Module{Host: vpc.Host, Namespace: "ACME", Name: "Vpc", System: "aws"}, "1.0.0", "a")
+		rec := ledgertest.NewRecord(modproxy.Address{Host: vpc.Host, Namespace: "ACME", Name: "Vpc", System: "aws"}, "1.0.0", "a")
 		rec.Time = time.Now().Add(-48 * time.Hour)
 		if err := l.Add(t.Context(), rec); err != nil {
 			t.Fatal(err)

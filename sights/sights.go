@@ -34,16 +34,16 @@ type Dates interface {
 	// Published returns when versions of a module were published, as far as its registry says. Versions are canonical:
 	// those whose dates are wanted, the newest first. The registry was not asked about
 	// rest, which PublishedOf does. There may be an answer beside an error, which is that of a registry.
-	Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error)
+	Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error)
 	// PublishedOf returns when one version was published. The time is zero if its registry does not say. Questions in
 	// the background are as few as registries are sent at a time.
-	PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error)
+	PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error)
 }
 
 // Ledger knows what was fetched before, also after the records of sights are lost.
 type Ledger interface {
 	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
-	Lookup(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Record, error)
+	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
 // Registry answers what Next does, and records which versions that lists. It is safe for concurrent use.
@@ -53,20 +53,20 @@ type Registry struct {
 	Ledger  Ledger // a module of which it has a listed version was met before; nil knows none
 	Dates   Dates  // asked by Sight; nil gives none
 	// Observe, if not nil, is told what fails beside the question. It should be quick.
-	Observe func(m modproxy.Module, err error)
+	Observe func(m modproxy.Address, err error)
 
 	once   sync.Once
-	recent *lru.Cache[modproxy.Module, recent]
-	failed *lru.Cache[modproxy.Module, time.Time] // when a registry was asked for dates and did not answer well
+	recent *lru.Cache[modproxy.Address, recent]
+	failed *lru.Cache[modproxy.Address, time.Time] // when a registry was asked for dates and did not answer well
 
 	ending context.Context // of what asks for dates
 	end    context.CancelFunc
 	work   sync.WaitGroup
 	one    singleflight.Group // by version
 
-	mu        sync.Mutex                  // guards what follows
-	datings   map[modproxy.Module]*dating // under way, by module in one spelling
-	datingsOf map[string]int              // how many, by client
+	mu        sync.Mutex                   // guards what follows
+	datings   map[modproxy.Address]*dating // under way, by module in one spelling
+	datingsOf map[string]int               // how many, by client
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -85,15 +85,15 @@ const (
 
 func (r *Registry) init() {
 	r.once.Do(func() {
-		r.recent, _ = lru.New[modproxy.Module, recent](maxRecent) // fails for no size only
-		r.failed, _ = lru.New[modproxy.Module, time.Time](maxRecent)
+		r.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails for no size only
+		r.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
 		r.ending, r.end = context.WithCancel(context.Background())
-		r.datings, r.datingsOf = map[modproxy.Module]*dating{}, map[string]int{}
+		r.datings, r.datingsOf = map[modproxy.Address]*dating{}, map[string]int{}
 	})
 }
 
 // Versions returns the answer of Next. That it could not be recorded is no error.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := r.Next.Versions(ctx, m)
 	if err == nil {
 		r.See(ctx, m, v)
@@ -102,24 +102,24 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Module) (*modproxy.V
 }
 
 // Location returns the answer of Next.
-func (r *Registry) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return r.Next.Location(ctx, v)
 }
 
 // Package returns the answer of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return r.Next.Package(ctx, v)
 }
 
 // See records the versions of a document that were not seen before: they were when its registry gave it, at v.Time. Observe
 // is told that it cannot.
-func (r *Registry) See(ctx context.Context, m modproxy.Module, v *modproxy.Versions) {
+func (r *Registry) See(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
 	if err := r.see(ctx, m, v); err != nil {
 		r.observe(m, err)
 	}
 }
 
-func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versions) error {
+func (r *Registry) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) error {
 	ctx = context.WithoutCancel(ctx)
 	known, err := r.read(ctx, m)
 	if err != nil {
@@ -158,7 +158,7 @@ func (r *Registry) see(ctx context.Context, m modproxy.Module, v *modproxy.Versi
 }
 
 // metBefore reports whether the ledger has a version of m that v lists. Then m is not new, but its record is lost.
-func (r *Registry) metBefore(ctx context.Context, m modproxy.Module, v *modproxy.Versions) (bool, error) {
+func (r *Registry) metBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
 	if r.Ledger == nil {
 		return false, nil
 	}
@@ -172,7 +172,7 @@ func (r *Registry) metBefore(ctx context.Context, m modproxy.Module, v *modproxy
 
 // Take records when versions were first listed, as another proxy saw it: of two times the earlier one counts. The date that
 // a registry gives stays if there is one. Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Take(ctx context.Context, m modproxy.Module, seen map[string]modproxy.VersionSight) error {
+func (r *Registry) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error {
 	r.init()
 	return r.change(ctx, m, func(s *modproxy.Sight) {
 		for name, v := range seen {
@@ -188,12 +188,12 @@ func (r *Registry) Take(ctx context.Context, m modproxy.Module, seen map[string]
 }
 
 // Recorded returns what is recorded of m, and asks nobody. Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Recorded(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (r *Registry) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return r.read(ctx, m)
 }
 
 // read returns the record of m; a damaged one is as if it were not there.
-func (r *Registry) read(ctx context.Context, m modproxy.Module) (modproxy.Sight, error) {
+func (r *Registry) read(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	r.init()
 	if known, ok := r.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
 		return known.sight, nil
@@ -230,7 +230,7 @@ func clamp(s *modproxy.Sight, now time.Time) (changed bool) {
 	return changed
 }
 
-func (r *Registry) remember(m modproxy.Module, s modproxy.Sight) {
+func (r *Registry) remember(m modproxy.Address, s modproxy.Sight) {
 	if len(s.Versions) <= maxVersions {
 		r.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
 	} else {
@@ -238,7 +238,7 @@ func (r *Registry) remember(m modproxy.Module, s modproxy.Sight) {
 	}
 }
 
-func (r *Registry) load(ctx context.Context, m modproxy.Module) (s modproxy.Sight, revision uint64, damaged bool, err error) {
+func (r *Registry) load(ctx context.Context, m modproxy.Address) (s modproxy.Sight, revision uint64, damaged bool, err error) {
 	rec, err := r.Records.Get(ctx, refOf(m))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -254,7 +254,7 @@ func (r *Registry) load(ctx context.Context, m modproxy.Module) (s modproxy.Sigh
 }
 
 // change changes the record of m, which is read again when it was changed meanwhile.
-func (r *Registry) change(ctx context.Context, m modproxy.Module, f func(*modproxy.Sight)) error {
+func (r *Registry) change(ctx context.Context, m modproxy.Address, f func(*modproxy.Sight)) error {
 	for range maxTries {
 		s, revision, damaged, err := r.load(ctx, m)
 		if err != nil {
@@ -283,11 +283,11 @@ func (r *Registry) change(ctx context.Context, m modproxy.Module, f func(*modpro
 	return fmt.Errorf("%w: the record of when versions were first listed changes all the time", modproxy.ErrUnavailable)
 }
 
-func (r *Registry) observe(m modproxy.Module, err error) {
+func (r *Registry) observe(m modproxy.Address, err error) {
 	if r.Observe != nil {
 		r.Observe(m, err)
 	}
 }
 
 // refOf names the record of m, and of what differs from it in case only.
-func refOf(m modproxy.Module) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }
+func refOf(m modproxy.Address) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }

@@ -64,7 +64,7 @@ func TestSpellings(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0+b 2.0.0+b 2.0.0")
-		for _, m := range []modproxy.Module{vpc, shouted} {
+		for _, m := range []modproxy.Address{vpc, shouted} {
 			equal(t, m.String(), since(sight(t, f.Registry, m), "1.0.0", "1.0.0+b", "1.0.0+a", "2.0.0", "2.0.0+a", "2.0.0+c"), "met 0.0 1.0 0.0 1.0 ?")
 		}
 	})
@@ -109,7 +109,7 @@ func TestSeenAtOnce(t *testing.T) {
 		var mu sync.Mutex
 		var failed []error
 		for i := range 8 {
-			r := &sights.Registry{Records: records, Observe: func(_ modproxy.Module, err error) {
+			r := &sights.Registry{Records: records, Observe: func(_ modproxy.Address, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, err)

@@ -27,13 +27,13 @@ const (
 
 // provided is the package of a provider that is there.
 type provided struct {
-	v  modproxy.ModuleVersion // for its platform
-	at string                 // its file, or its directory, by path from the site
+	v  modproxy.Ref // for its platform
+	at string       // its file, or its directory, by path from the site
 }
 
 // zips returns the packages that are there as files.
 func (s *Site) zips() []provided {
-	return s.provided("*.zip", func(host, namespace, typ, file string) modproxy.ModuleVersion {
+	return s.provided("*.zip", func(host, namespace, typ, file string) modproxy.Ref {
 		rest, _ := strings.CutPrefix(strings.TrimSuffix(file, ".zip"), "terraform-provider-"+typ+"_")
 		version, platform, _ := strings.Cut(rest, "_")
 		return packageOf(host, namespace, typ, version, platform)
@@ -42,13 +42,13 @@ func (s *Site) zips() []provided {
 
 // unzipped returns the packages that are there as directories.
 func (s *Site) unzipped() []provided {
-	return s.provided("*/*_*", func(host, namespace, typ, dir string) modproxy.ModuleVersion {
+	return s.provided("*/*_*", func(host, namespace, typ, dir string) modproxy.Ref {
 		return packageOf(host, namespace, typ, path.Dir(dir), path.Base(dir))
 	})
 }
 
 // provided returns the packages whose names, below the directory of a provider, have a pattern, and are what this calls them.
-func (s *Site) provided(pattern string, parse func(host, namespace, typ, name string) modproxy.ModuleVersion) (all []provided) {
+func (s *Site) provided(pattern string, parse func(host, namespace, typ, name string) modproxy.Ref) (all []provided) {
 	found, _ := fs.Glob(os.DirFS(s.dir), mirrorDir+"/*/*/*/"+pattern) // the pattern is no error
 	for _, at := range found {
 		parts := strings.SplitN(at, "/", 5)
@@ -61,22 +61,21 @@ func (s *Site) provided(pattern string, parse func(host, namespace, typ, name st
 }
 
 // packageOf returns the zero version for names that are none of ours.
-func packageOf(host, namespace, typ, version, platform string) (v modproxy.ModuleVersion) {
+func packageOf(host, namespace, typ, version, platform string) (v modproxy.Ref) {
 	host, err := hostname.Parse(host)
 	p, errPlatform := modproxy.ParsePlatform(platform)
-	of := modproxy.Module{Host: host, Namespace: namespace, Name: typ}.At(version)
-	if err != nil || errPlatform != nil || checkProvided(of.OfPlatform(p)) != nil {
+	of := modproxy.Address{Host: host, Namespace: namespace, Name: typ}.At(version)
+	if err != nil || errPlatform != nil || checkProvided(of.ForPlatform(p)) != nil {
 		return v
 	}
-	return of.OfPlatform(p)
+	return of.ForPlatform(p)
 }
 
 // checkProvided returns a [modproxy.ErrInvalid] for what is not the package of a provider, or no name of a file.
-func checkProvided(v modproxy.ModuleVersion) error {
-	of, _, ok := v.Platform()
-	canonical, err := modproxy.CanonicalVersion(of.Version)
-	bad := err != nil || canonical != of.Version || strings.Contains(of.Version, "_") // which ends a version in the name of a file
-	if bad || !ok || of.CheckProvider() != nil || !plainHost.MatchString(of.Host) {
+func checkProvided(v modproxy.Ref) error {
+	canonical, err := modproxy.CanonicalVersion(v.Version)
+	bad := err != nil || canonical != v.Version || strings.Contains(v.Version, "_") // which ends a version in the name of a file
+	if bad || !v.IsArchive() || v.CheckProvider() != nil || !plainHost.MatchString(v.Host) {
 		return fmt.Errorf("%w: package of a provider %.200q", modproxy.ErrInvalid, v)
 	}
 	return nil
@@ -84,16 +83,16 @@ func checkProvided(v modproxy.ModuleVersion) error {
 
 // providerDir returns where a provider is. In the mirrors of a file system clients want hosts as people write them
 // (SearchLocalDirectory in internal/getproviders of both).
-func providerDir(m modproxy.Module) string {
+func providerDir(m modproxy.Address) string {
 	return path.Join(mirrorDir, hostname.Display(m.Host), m.Namespace, m.Name)
 }
 
 // places returns where a package is as a file, and as a directory.
-func places(v modproxy.ModuleVersion) (zip, dir string) {
-	of, p, _ := v.Platform()
-	at := providerDir(of.Module)
-	zip = fmt.Sprintf("terraform-provider-%s_%s_%s.zip", of.Name, of.Version, p)
-	return path.Join(at, zip), path.Join(at, of.Version, p.String())
+func places(v modproxy.Ref) (zip, dir string) {
+	p, _ := v.Platform()
+	at := providerDir(v.Address)
+	zip = fmt.Sprintf("terraform-provider-%s_%s_%s.zip", v.Name, v.Version, p)
+	return path.Join(at, zip), path.Join(at, v.Version, p.String())
 }
 
 // openProviders reads every package of a provider that is there.
@@ -125,7 +124,7 @@ func (s *Site) HasDirectories() []modproxy.Sum { return slices.Sorted(maps.Keys(
 // AddProvider adds the package of a provider for a platform, of which hashes are known. It is read from content, unless it is
 // there already, as [Site.Has] or [Site.HasDirectories] says. The error is [modproxy.ErrInvalid] if it is not the package that
 // digest names, or its names are none for files.
-func (s *Site) AddProvider(v modproxy.ModuleVersion, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
+func (s *Site) AddProvider(v modproxy.Ref, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
 	if err := checkProvided(v); err != nil {
 		return err
 	}
@@ -147,8 +146,7 @@ func (s *Site) AddProvider(v modproxy.ModuleVersion, digest modproxy.Digest, has
 		return fmt.Errorf("%s: %w", v.Shown(), err)
 	}
 	s.digests[zip], s.hashes[digest] = digest, hashes
-	of, _, _ := v.Platform()
-	return s.describe(of)
+	return s.describe(v.Base())
 }
 
 // archive is a package in a document of the provider network mirror protocol.
@@ -162,16 +160,16 @@ type archives struct {
 }
 
 // describe writes which packages of a version are there, with the hashes that are known, or that it said before.
-func (s *Site) describe(of modproxy.ModuleVersion) error {
-	name := filepath.Join(s.dir, providerDir(of.Module), of.Version+".json")
+func (s *Site) describe(of modproxy.Ref) error {
+	name := filepath.Join(s.dir, providerDir(of.Address), of.Version+".json")
 	var before archives
 	if text, err := durable.ReadRegular(name, 1<<20); err == nil {
 		_ = json.Unmarshal(text, &before) // what is damaged is written anew
 	}
 	now := archives{map[string]archive{}}
 	for _, p := range s.zips() {
-		version, platform, _ := p.v.Platform()
-		if version != of {
+		platform, _ := p.v.Platform()
+		if p.v.Base() != of {
 			continue
 		}
 		digest := s.digests[p.at]
@@ -190,16 +188,16 @@ func (s *Site) describe(of modproxy.ModuleVersion) error {
 // finishProviders writes which versions of providers are there, and says what is.
 func (s *Site) finishProviders() (held Summary, err error) {
 	zips := s.zips()
-	lists := map[modproxy.Module]map[string]struct{}{}
+	lists := map[modproxy.Address]map[string]struct{}{}
 	for _, p := range zips {
 		if s.unpacked {
 			break // what is listed has not changed
 		}
-		of, _, _ := p.v.Platform()
-		if lists[of.Module] == nil {
-			lists[of.Module] = map[string]struct{}{}
+		of := p.v.Base()
+		if lists[of.Address] == nil {
+			lists[of.Address] = map[string]struct{}{}
 		}
-		lists[of.Module][of.Version] = struct{}{}
+		lists[of.Address][of.Version] = struct{}{}
 	}
 	for m, versions := range lists {
 		for version := range versions {

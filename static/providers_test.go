@@ -47,7 +47,7 @@ func zipOf(t *testing.T, name string, mode fs.FileMode) string {
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	s, content := open(t, dir), zipOf(t, "docs/README", 0o644)
-	v := toy.At("1.0.0-rc1").OfPlatform(linux)
+	v := toy.At("1.0.0-rc1").ForPlatform(linux)
 	if err := s.AddProvider(v, digest(content), "h1:one h1:two", strings.NewReader(content)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestPacked(t *testing.T) {
 	if has := s.Has(); len(has) != 1 || has[0] != digest(content) {
 		t.Fatalf("it has %v", has)
 	}
-	for _, v := range []modproxy.ModuleVersion{toy.At("1.0.0-rc1").OfPlatform(modproxy.Platform{OS: "plan9", Arch: "mips"}), toy.At("2.0.0").OfPlatform(linux)} {
+	for _, v := range []modproxy.Ref{toy.At("1.0.0-rc1").ForPlatform(modproxy.Platform{OS: "plan9", Arch: "mips"}), toy.At("2.0.0").ForPlatform(linux)} {
 		if err := s.AddProvider(v, digest(content), "", nil); err != nil { // of the same content
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestUnpacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, content := toy.At("1.0.0").OfPlatform(linux), zipOf(t, "docs/README", 0o640)
+	v, content := toy.At("1.0.0").ForPlatform(linux), zipOf(t, "docs/README", 0o640)
 	for range 2 { // another in its place
 		if err := s.AddProvider(v, digest(content), "", strings.NewReader(content)); err != nil {
 			t.Fatal(err)
@@ -103,29 +103,29 @@ func TestUnpacked(t *testing.T) {
 	}
 	hashes := modproxy.Hashes(s.HasDirectories()[0])
 	for _, version := range []string{"1.0.0", "2.0.0"} { // whose files are the same
-		if err := s.AddProvider(toy.At(version).OfPlatform(linux), digest(content), hashes, nil); err != nil {
+		if err := s.AddProvider(toy.At(version).ForPlatform(linux), digest(content), hashes, nil); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, name := range []string{"../../evil", "/evil", "docs/../../evil", "terraform-provider-toy_v1.0.0/evil"} {
 		evil := zipOf(t, name, 0o644)
-		if err := s.AddProvider(toy.At("3.0.0").OfPlatform(linux), digest(evil), "", strings.NewReader(evil)); !errors.Is(err, modproxy.ErrInvalid) {
+		if err := s.AddProvider(toy.At("3.0.0").ForPlatform(linux), digest(evil), "", strings.NewReader(evil)); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	latin := zipOf(t, "caf\xe9/x", 0o644) // a name that is not UTF-8
-	if err := s.AddProvider(toy.At("4.0.0").OfPlatform(linux), digest(latin), "", strings.NewReader(latin)); err != nil {
+	if err := s.AddProvider(toy.At("4.0.0").ForPlatform(linux), digest(latin), "", strings.NewReader(latin)); err != nil {
 		t.Error(err)
 	}
 	known := slices.DeleteFunc(s.HasDirectories(), func(sum modproxy.Sum) bool { return modproxy.Hashes(sum) == hashes })
-	if err := s.AddProvider(toy.At("5.0.0").OfPlatform(linux), digest(latin), modproxy.Hashes(known[0]), nil); err != nil {
+	if err := s.AddProvider(toy.At("5.0.0").ForPlatform(linux), digest(latin), modproxy.Hashes(known[0]), nil); err != nil {
 		t.Error(err)
 	}
 	if text := read(t, dir, "providers/bücher.example/acme/toy/5.0.0/linux_amd64/caf\xe9/x"); text != "caf\xe9/x" {
 		t.Errorf("5.0.0 has %q", text)
 	}
 	link := zipOf(t, "link", fs.ModeSymlink|0o777)
-	if err := s.AddProvider(toy.At("3.0.0").OfPlatform(linux), digest(link), "", strings.NewReader(link)); !errors.Is(err, modproxy.ErrInvalid) {
+	if err := s.AddProvider(toy.At("3.0.0").ForPlatform(linux), digest(link), "", strings.NewReader(link)); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("a link: %v", err)
 	}
 	held, err := s.Finish("")
@@ -145,18 +145,18 @@ func TestProviderRefused(t *testing.T) {
 	s, content := open(t, t.TempDir()), zipOf(t, "docs", 0o644)
 	other := toy
 	other.Host = ".."
-	for what, v := range map[string]modproxy.ModuleVersion{
+	for what, v := range map[string]modproxy.Ref{
 		"a release":            toy.At("1.0.0"),
 		"a module":             vpc.At("1.0.0"),
-		"a version as spelled": toy.At("v1.0.0").OfPlatform(linux),
-		"a host above":         other.At("1.0.0").OfPlatform(linux),
-		"no type":              modproxy.NewProvider("example.com", "acme", "..").At("1.0.0").OfPlatform(linux),
+		"a version as spelled": toy.At("v1.0.0").ForPlatform(linux),
+		"a host above":         other.At("1.0.0").ForPlatform(linux),
+		"no type":              modproxy.NewProvider("example.com", "acme", "..").At("1.0.0").ForPlatform(linux),
 	} {
 		if err := s.AddProvider(v, digest(content), "", strings.NewReader(content)); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	v := toy.At("1.0.0").OfPlatform(linux)
+	v := toy.At("1.0.0").ForPlatform(linux)
 	if err := s.AddProvider(v, digest("another"), "", strings.NewReader(content)); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("another package: %v", err)
 	}

@@ -108,16 +108,17 @@ var (
 
 // Add adds a version of a module. Its package is read from content, unless it is there already, as [Site.Has] says. The error is
 // [modproxy.ErrInvalid] if the version cannot be served from files, or the package is not the one that digest names.
-func (s *Site) Add(v modproxy.ModuleVersion, subdir string, digest modproxy.Digest, content io.Reader) error {
-	canonical, err := modproxy.CanonicalVersion(v.Version)
+func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, content io.Reader) error {
+	version := v.FullVersion()
+	canonical, err := modproxy.CanonicalVersion(version)
 	switch {
-	case v.Check() != nil || err != nil || canonical != v.Version || !plainHost.MatchString(v.Host):
+	case v.Check() != nil || err != nil || canonical != version || !plainHost.MatchString(v.Host):
 		return fmt.Errorf("%w: module %.200q", modproxy.ErrInvalid, v)
 	case subdir != "" && (!plainSubdir.MatchString(subdir) || !fs.ValidPath(subdir)):
 		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which files for a web server cannot say",
 			modproxy.ErrInvalid, v, subdir)
 	}
-	dir := filepath.Join(s.dir, v.Host, "v1", "modules", v.Namespace, v.Name, v.System, v.Version)
+	dir := filepath.Join(s.dir, v.Host, "v1", "modules", v.Namespace, v.Name, v.System, version)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/static"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 func open(t *testing.T, dir string) *static.Site {
 	t.Helper()
@@ -85,13 +85,13 @@ func TestRefused(t *testing.T) {
 	other := vpc
 	other.Host = ".."
 	for what, add := range map[string]struct {
-		v      modproxy.ModuleVersion
+		v      modproxy.Ref
 		subdir string
 	}{
 		"a version that is none": {vpc.At("../1.0.0"), ""},
 		"a version as spelled":   {vpc.At("v1.0.0"), ""},
 		"a host above":           {other.At("1.0.0"), ""},
-		"no name":                {modproxy.Module{Host: "example.com"}.At("1.0.0"), ""},
+		"no name":                {modproxy.Address{Host: "example.com"}.At("1.0.0"), ""},
 		"a variable of nginx":    {vpc.At("1.0.0"), "a/$host"},
 		"a quote":                {vpc.At("1.0.0"), `a"; return 200`},
 		"a line":                 {vpc.At("1.0.0"), "a\nb"},

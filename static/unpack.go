@@ -16,7 +16,7 @@ import (
 )
 
 // unpack has the files of a package in a directory, all or none. Without content they are those of another directory.
-func (s *Site) unpack(v modproxy.ModuleVersion, tree string, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
+func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
 	var files func(to string) error // writes them
 	var sum modproxy.Sum
 	temp, target := filepath.Join(s.dir, scratch), filepath.Join(s.dir, tree)

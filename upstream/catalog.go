@@ -63,8 +63,8 @@ func (s service) protocol() service {
 }
 
 // Details implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there.
-func (c *Client) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
-	known := c.spelled.Contains(v.Module.At(""))
+func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
+	known := c.spelled.Contains(v.Address.At(""))
 	d, err := c.details(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) && !known && !v.IsProvider() && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
 		d, err = c.details(ctx, v)
@@ -77,26 +77,26 @@ func (c *Client) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 }
 
 // details asks for the document about v by what is known of the registry's spelling of its version.
-func (c *Client) details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
 	if v.IsProvider() {
 		return c.providerDetails(ctx, v, elsewhere)
 	}
 	if elsewhere {
-		path := modulePath(v.Module, "v"+url.PathEscape(v.Version)+"/index.json")
+		path := modulePath(v.Address, "v"+url.PathEscape(v.Version)+"/index.json")
 		return described(ctx, c, serviceOf{v.Host, tofuDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
 			return r.docsDetails(document, v)
 		})
 	}
 	spelling, _ := c.spelled.Peek(v)
-	path := modulePath(v.Module, url.PathEscape(cmp.Or(spelling, v.Version)))
+	path := modulePath(v.Address, url.PathEscape(cmp.Or(spelling, v.Version)))
 	return described(ctx, c, serviceOf{v.Host, moduleDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
 		return r.details(document, v)
 	})
 }
 
 // History implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there; others have it in /v2/.
-func (c *Client) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (c *Client) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	h, err := c.history(ctx, m)
 	if err != nil {
 		return nil, failed("history", m.At(""), err)
@@ -105,7 +105,7 @@ func (c *Client) History(ctx context.Context, m modproxy.Module) (*modproxy.Hist
 	return h, nil
 }
 
-func (c *Client) history(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (c *Client) history(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	s, path, parse := modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions", (*reading).history
 	switch elsewhere := c.cfg.Hosts[m.Host].Docs != ""; {
 	case elsewhere && m.IsProvider():
@@ -121,7 +121,7 @@ func (c *Client) history(ctx context.Context, m modproxy.Module) (*modproxy.Hist
 }
 
 // Downloads implements [modproxy.Catalog].
-func (c *Client) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (c *Client) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	d, err := described(ctx, c, serviceOf{m.Host, moduleDocs}, modulePath(m, "downloads/summary"), (*reading).downloads)
 	if err != nil {
 		return nil, failed("downloads", m.At(""), err)
@@ -132,7 +132,7 @@ func (c *Client) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Do
 
 // List implements [modproxy.Catalog].
 func (c *Client) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
-	wanted := modproxy.Module{Namespace: cmp.Or(q.Namespace, "x"), Name: cmp.Or(q.Name, "x"), System: cmp.Or(q.System, "x")}
+	wanted := modproxy.Address{Namespace: cmp.Or(q.Namespace, "x"), Name: cmp.Or(q.Name, "x"), System: cmp.Or(q.System, "x")}
 	if err := wanted.Check(); err != nil {
 		return nil, fmt.Errorf("list of %s: %w", q.Host, err)
 	}

@@ -52,7 +52,7 @@ func TestCatalog(t *testing.T) {
 	m := networkOf(u)
 	began := time.Now()
 	d, err := client.Details(t.Context(), m.At("1.0.0"))
-	if err != nil || d.ModuleVersion != m.At("1.0.0") || d.Published.Year() != 2019 || d.Hit || d.Stale || d.Time.Before(began) {
+	if err != nil || d.Ref != m.At("1.0.0") || d.Published.Year() != 2019 || d.Hit || d.Stale || d.Time.Before(began) {
 		t.Errorf("details: %+v, %v", d, err)
 	}
 	h, err := client.History(t.Context(), m)
@@ -111,7 +111,7 @@ func TestDetailsBySpelling(t *testing.T) {
 	for i, want := range []int{3, 1} { // the canonical spelling, the versions, the registry's spelling; then that alone
 		u.Reset()
 		d, err := client.Details(t.Context(), v)
-		if err != nil || d.ModuleVersion != v || d.Published.Year() != 2021 {
+		if err != nil || d.Ref != v || d.Published.Year() != 2021 {
 			t.Errorf("%d: %+v, %v", i, d, err)
 		}
 		if asked := u.Count(registrytest.All) - u.Count(registrytest.Discovery); asked != want {
@@ -184,7 +184,7 @@ func TestDocs(t *testing.T) {
 			client := newClient(t, u, map[string]upstream.Host{u.Host: {Docs: at.URL, Token: egress.NewSecret(secret)}})
 			m := networkOf(u)
 			d, err := client.Details(t.Context(), m.At("1.0.0"))
-			if err != nil || d.ModuleVersion != m.At("1.0.0") || d.Published.Year() != 2022 || len(d.Root.Inputs) != 1 || d.Root.Inputs[0].Default != `"x"` {
+			if err != nil || d.Ref != m.At("1.0.0") || d.Published.Year() != 2022 || len(d.Root.Inputs) != 1 || d.Root.Inputs[0].Default != `"x"` {
 				t.Errorf("details: %+v, %v", d, err)
 			}
 			if _, err := client.Details(t.Context(), m.At("3.0.0")); !errors.Is(err, modproxy.ErrNotFound) {

@@ -70,9 +70,9 @@ type Client struct {
 	cfg       Config
 	found     *lru.Cache[string, discovered] // by host
 	finding   singleflight.Group
-	located   *expirable.LRU[modproxy.ModuleVersion, fetch.Source]
-	spelled   *expirable.LRU[modproxy.ModuleVersion, string]            // see spelling
-	described *expirable.LRU[modproxy.ModuleVersion, *release.Download] // by releases and their zip archives
+	located   *expirable.LRU[modproxy.Ref, fetch.Source]
+	spelled   *expirable.LRU[modproxy.Ref, string]            // see spelling
+	described *expirable.LRU[modproxy.Ref, *release.Download] // by releases and their zip archives
 	gates     *lru.Cache[serviceOf, *gate]
 	paces     *lru.Cache[string, *pace] // by host
 }
@@ -88,10 +88,10 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg:     cfg,
-		located: expirable.NewLRU[modproxy.ModuleVersion, fetch.Source](maxRemembered, nil, locationLife),
-		spelled: expirable.NewLRU[modproxy.ModuleVersion, string](maxRemembered, nil, locationLife),
+		located: expirable.NewLRU[modproxy.Ref, fetch.Source](maxRemembered, nil, locationLife),
+		spelled: expirable.NewLRU[modproxy.Ref, string](maxRemembered, nil, locationLife),
 	}
-	c.described = expirable.NewLRU[modproxy.ModuleVersion, *release.Download](maxDescribed, nil, locationLife)
+	c.described = expirable.NewLRU[modproxy.Ref, *release.Download](maxDescribed, nil, locationLife)
 	c.found, _ = lru.New[string, discovered](maxRemembered)
 	c.gates, _ = lru.New[serviceOf, *gate](maxRemembered)
 	c.paces, _ = lru.New[string, *pace](maxRemembered)
@@ -145,16 +145,16 @@ func question[T any](
 }
 
 // modulePath returns the path of a question about m, below the base URL of modules.v1.
-func modulePath(m modproxy.Module, rest string) string {
+func modulePath(m modproxy.Address, rest string) string {
 	return m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
 }
 
 // failed returns err, unless that is nil, as the error of a question about v.
-func failed(op string, v modproxy.ModuleVersion, err error) error {
+func failed(op string, v modproxy.Ref, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &modproxy.Error{Op: op, Module: v.Module, Version: v.Version, Err: err}
+	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }
 
 // shared calls ask once for all that want key at the same time. It does not end with the question that came first.

@@ -69,9 +69,9 @@ func TestRegistry(t *testing.T) {
 	registrytest.TestRegistry(t, u.Host, func(t testing.TB) modproxy.Registry { return newClient(t, u, nil) })
 }
 
-var network = modproxy.Module{Namespace: "acme", Name: "network", System: "aws"}
+var network = modproxy.Address{Namespace: "acme", Name: "network", System: "aws"}
 
-func networkOf(u *registrytest.Upstream) modproxy.Module {
+func networkOf(u *registrytest.Upstream) modproxy.Address {
 	m := network
 	m.Host = u.Host
 	return m

@@ -26,7 +26,7 @@ const (
 // Published asks m's registry when versions were published. One that has no /v2/ beside its /v1/, and every registry about a
 // provider, is asked about one version after the other: about rest it was not asked, and [Client.PublishedOf] does. What a
 // registry does not say is not in the answer. Errors: [modproxy.ErrUnavailable].
-func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error) {
+func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error) {
 	if !m.IsProvider() {
 		h, err := c.history(ctx, m)
 		switch {
@@ -51,7 +51,7 @@ func (c *Client) Published(ctx context.Context, m modproxy.Module, versions []st
 // PublishedOf asks v's registry when v was published: for the document about it, or of a provider, for what its signer says.
 // The time is zero if it does not say. In the background, a registry is sent [datesRate] requests a second. Errors:
 // [modproxy.ErrUnavailable], also if the registry denies an answer.
-func (c *Client) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error) {
+func (c *Client) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error) {
 	at, err := c.dateOf(ctx, v)
 	answered, _ := errors.AsType[*fetch.Answered](err)
 	switch {
@@ -67,8 +67,8 @@ func (c *Client) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (tim
 }
 
 // dateOf is PublishedOf with all errors. A registry that describes no versions has many ways to say so.
-func (c *Client) dateOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {
-	leave, err := c.pace(v.Module).wait(ctx, v.Module)
+func (c *Client) dateOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
+	leave, err := c.pace(v.Address).wait(ctx, v.Address)
 	if err == nil {
 		defer leave()
 		at, err = c.publishedOf(paced(ctx), v)
@@ -76,7 +76,7 @@ func (c *Client) dateOf(ctx context.Context, v modproxy.ModuleVersion) (at time.
 	return at, err
 }
 
-func (c *Client) publishedOf(ctx context.Context, v modproxy.ModuleVersion) (at time.Time, err error) {
+func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
 	if !v.IsProvider() {
 		d, err := c.Details(ctx, v)
 		if err == nil {
@@ -94,7 +94,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.ModuleVersion) (at 
 		return at, err
 	}
 	c.described.Add(v, d)
-	_, signer, err := c.verified(ctx, v.Module, d)
+	_, signer, err := c.verified(ctx, v.Address, d)
 	return signer.Time, err
 }
 
@@ -109,7 +109,7 @@ func newPace() *pace {
 }
 
 // pace returns the one of a registry.
-func (c *Client) pace(m modproxy.Module) *pace {
+func (c *Client) pace(m modproxy.Address) *pace {
 	made := newPace()
 	if have, ok, _ := c.paces.PeekOrAdd(m.Host, made); ok {
 		return have
@@ -128,7 +128,7 @@ func isPaced(ctx context.Context) bool {
 }
 
 // wait waits until a question about m may be sent, which for a provider is two requests to the host that has its files.
-func (p *pace) wait(ctx context.Context, m modproxy.Module) (leave func(), err error) {
+func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err error) {
 	if !modproxy.IsBackground(ctx) {
 		return func() {}, nil
 	}

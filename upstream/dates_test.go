@@ -49,7 +49,7 @@ const docs = `
 `
 
 // published returns the dates of versions as whoever needs all of them asks for them.
-func published(ctx context.Context, c *upstream.Client, m modproxy.Module, versions []string) (map[string]time.Time, error) {
+func published(ctx context.Context, c *upstream.Client, m modproxy.Address, versions []string) (map[string]time.Time, error) {
 	dates, rest, err := c.Published(ctx, m, versions)
 	for _, version := range rest {
 		at, errOne := c.PublishedOf(ctx, m.At(version))

@@ -22,16 +22,16 @@ type summary struct {
 	Published string `json:"published_at"`
 }
 
-func (r *reading) summary(s summary, v modproxy.ModuleVersion) modproxy.Summary {
+func (r *reading) summary(s summary, v modproxy.Ref) modproxy.Summary {
 	return modproxy.Summary{
-		ModuleVersion: v,
-		Owner:         clean.Line(s.Owner), Logo: webURL(r.from, s.Logo), Description: clean.Prose(s.Description), Source: webURL(nil, s.Source),
+		Ref:   v,
+		Owner: clean.Line(s.Owner), Logo: webURL(r.from, s.Logo), Description: clean.Prose(s.Description), Source: webURL(nil, s.Source),
 		Tag: clean.Line(s.Tag), Published: date(s.Published), Downloads: max(0, s.Downloads), Verified: s.Verified,
 	}
 }
 
 // details reads the document about v. One about another version, such as the latest one, is [modproxy.ErrNotFound].
-func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (r *reading) details(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		summary
 		Root        json.RawMessage `json:"root"`
@@ -48,7 +48,7 @@ func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.
 	}
 	d := &modproxy.Details{
 		Summary: r.summary(doc.summary, v), Root: r.part(doc.Root), Submodules: r.parts(doc.Submodules), Examples: r.parts(doc.Examples),
-		Systems: r.siblings(doc.Systems, v.Module),
+		Systems: r.siblings(doc.Systems, v.Address),
 	}
 	d.Root.Path = ""
 	if deprecation := (modproxy.Deprecation{}); object(doc.Deprecation, &deprecation) {
@@ -58,7 +58,7 @@ func (r *reading) details(document []byte, v modproxy.ModuleVersion) (*modproxy.
 }
 
 // isAbout returns an error if a document with that version says nothing about v.
-func isAbout(version string, v modproxy.ModuleVersion) error {
+func isAbout(version string, v modproxy.Ref) error {
 	if canonical(version) == v.Version {
 		return nil
 	}
@@ -66,7 +66,7 @@ func isAbout(version string, v modproxy.ModuleVersion) error {
 }
 
 // siblings reads which other systems modules of the name of m are for.
-func (r *reading) siblings(list json.RawMessage, m modproxy.Module) (systems []string) {
+func (r *reading) siblings(list json.RawMessage, m modproxy.Address) (systems []string) {
 	own := m.System
 	for _, text := range r.elements(list) {
 		if json.Unmarshal(text, &m.System) == nil && m.Check() == nil && m.System != own {

@@ -14,7 +14,7 @@ import (
 
 // docsHistory reads the index of a module as the OpenTofu registry's documentation has it (registry-ui,
 // backend/internal/moduleindex/module.go).
-func (r *reading) docsHistory(document []byte, m modproxy.Module) (*modproxy.History, error) {
+func (r *reading) docsHistory(document []byte, m modproxy.Address) (*modproxy.History, error) {
 	var doc struct {
 		Versions json.RawMessage `json:"versions"`
 	}
@@ -45,7 +45,7 @@ type docsPart struct {
 }
 
 // docsDetails reads what that documentation says of v. Its readme is another document.
-func (r *reading) docsDetails(document []byte, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (r *reading) docsDetails(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		docsPart
 		ID         string          `json:"id"`
@@ -61,7 +61,7 @@ func (r *reading) docsDetails(document []byte, v modproxy.ModuleVersion) (*modpr
 		return nil, err
 	}
 	d := &modproxy.Details{
-		Summary: modproxy.Summary{ModuleVersion: v, Source: webURL(nil, doc.Repository), Tag: clean.Line(doc.ID), Published: date(doc.Published)},
+		Summary: modproxy.Summary{Ref: v, Source: webURL(nil, doc.Repository), Tag: clean.Line(doc.ID), Published: date(doc.Published)},
 		Root:    r.docsPart("", doc.docsPart), Submodules: r.docsParts("modules/", doc.Submodules), Examples: r.docsParts("examples/", doc.Examples),
 	}
 	d.Root.Name = v.Name

@@ -12,7 +12,7 @@ import (
 )
 
 // history reads what /v2/ says about m, a module or a provider, and its versions: a document that follows JSON:API.
-func (r *reading) history(document []byte, m modproxy.Module) (*modproxy.History, error) {
+func (r *reading) history(document []byte, m modproxy.Address) (*modproxy.History, error) {
 	var doc struct {
 		Data struct {
 			Attributes struct {

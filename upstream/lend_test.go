@@ -25,10 +25,10 @@ git::{url}/acme/git.git?ref=v1.0.0
 -- archives/plain.tar.gz/main.tf --
 -- providers/acme/toy/1.0.0 --
 `))
-	module := func(name string) modproxy.ModuleVersion {
-		return modproxy.Module{Host: u.Host, Namespace: "acme", Name: name, System: "aws"}.At("1.0.0")
+	module := func(name string) modproxy.Ref {
+		return modproxy.Address{Host: u.Host, Namespace: "acme", Name: name, System: "aws"}.At("1.0.0")
 	}
-	for kind, v := range map[registrytest.Kind]modproxy.ModuleVersion{
+	for kind, v := range map[registrytest.Kind]modproxy.Ref{
 		registrytest.Discovery:        module("git"),
 		registrytest.Download:         module("git"),
 		registrytest.Git:              module("git"),
@@ -36,7 +36,7 @@ git::{url}/acme/git.git?ref=v1.0.0
 		registrytest.Get:              module("page"),
 		registrytest.ProviderDownload: toyOf(u).At("1.0.0"),
 		registrytest.Sums:             toyOf(u).At("1.0.0"),
-		registrytest.Zip:              toyOf(u).At("1.0.0").OfPlatform(linux),
+		registrytest.Zip:              toyOf(u).At("1.0.0").ForPlatform(linux),
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			c := newClient(t, u, nil)

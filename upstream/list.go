@@ -80,7 +80,7 @@ func (r *reading) page(document []byte, q modproxy.Query) (part, error) {
 		return part{}, fmt.Errorf("%w: the registry answers with something else than a list of modules", modproxy.ErrNotFound)
 	}
 	page := part{Page: &modproxy.Page{Modules: []modproxy.Summary{}}}
-	known := map[modproxy.Module]bool{}
+	known := map[modproxy.Address]bool{}
 	read := 0
 	for _, text := range r.elements(doc.Modules) {
 		read++
@@ -88,11 +88,11 @@ func (r *reading) page(document []byte, q modproxy.Query) (part, error) {
 		if !object(text, &s) {
 			continue
 		}
-		v := modproxy.Module{Host: q.Host, Namespace: s.Namespace, Name: s.Name, System: s.System}.At(canonical(s.Version))
-		if v.Version == "" || v.Check() != nil || known[v.Module] || !selects(q, v.Module) || q.Verified && !s.Verified {
+		v := modproxy.Address{Host: q.Host, Namespace: s.Namespace, Name: s.Name, System: s.System}.At(canonical(s.Version))
+		if v.Version == "" || v.Check() != nil || known[v.Address] || !selects(q, v.Address) || q.Verified && !s.Verified {
 			continue
 		}
-		known[v.Module] = true
+		known[v.Address] = true
 		page.Modules = append(page.Modules, r.summary(s, v))
 	}
 	switch pages := doc.Meta.Limit != nil || doc.Meta.Offset != nil; {
@@ -111,7 +111,7 @@ func (r *reading) page(document []byte, q modproxy.Query) (part, error) {
 }
 
 // selects reports whether m is one that q asks for by its address. Not all registries fold case.
-func selects(q modproxy.Query, m modproxy.Module) bool {
+func selects(q modproxy.Query, m modproxy.Address) bool {
 	return (q.Namespace == "" || strings.EqualFold(q.Namespace, m.Namespace)) &&
 		(q.Name == "" || strings.EqualFold(q.Name, m.Name)) && (q.System == "" || strings.EqualFold(q.System, m.System))
 }

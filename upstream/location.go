@@ -15,7 +15,7 @@ import (
 
 // Location asks v's registry where its package is, and checks that it can and may be fetched. It fetches nothing. It
 // asks nobody about a provider: nobody needs to know where its packages are.
-func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (c *Client) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.IsProvider() {
 		return modproxy.Location{}, nil
 	}
@@ -24,12 +24,12 @@ func (c *Client) Location(ctx context.Context, v modproxy.ModuleVersion) (modpro
 }
 
 // locate asks where v is, and remembers the answer for the fetch that follows.
-func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
+func (c *Client) locate(ctx context.Context, v modproxy.Ref) (fetch.Source, error) {
 	s, err := c.askLocation(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
 		// Clients ask for the canonical spelling; a registry may know only its own.
 		if spelling := c.spelling(ctx, v); spelling != "" {
-			s, err = c.askLocation(ctx, v.Module.At(spelling))
+			s, err = c.askLocation(ctx, v.Address.At(spelling))
 		}
 	}
 	if err == nil {
@@ -44,13 +44,13 @@ func (c *Client) locate(ctx context.Context, v modproxy.ModuleVersion) (fetch.So
 
 // spelling returns how the registry itself writes v's version, if it writes it in another way than clients do. It
 // is asked for its versions only if it has not been for a while.
-func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string {
-	if c.spelled.Contains(v.Module.At("")) {
+func (c *Client) spelling(ctx context.Context, v modproxy.Ref) string {
+	if c.spelled.Contains(v.Address.At("")) {
 		spelling, _ := c.spelled.Peek(v)
 		return spelling
 	}
-	if versions, err := c.askVersions(ctx, v.Module); err == nil {
-		if listed, ok := versions.Find(v.Version); ok && listed.Spelling != v.Version {
+	if versions, err := c.askVersions(ctx, v.Address); err == nil {
+		if listed, ok := versions.Find(v.FullVersion()); ok && listed.Spelling != v.FullVersion() {
 			return listed.Spelling
 		}
 	}
@@ -58,7 +58,7 @@ func (c *Client) spelling(ctx context.Context, v modproxy.ModuleVersion) string 
 }
 
 // noteSpellings remembers how m's registry writes versions; first that it was asked, which is so forgotten first.
-func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
+func (c *Client) noteSpellings(m modproxy.Address, versions *modproxy.Versions) {
 	c.spelled.Add(m.At(""), "")
 	for _, listed := range versions.List {
 		if canonical := listed.Version.String(); canonical != listed.Spelling {
@@ -67,16 +67,16 @@ func (c *Client) noteSpellings(m modproxy.Module, versions *modproxy.Versions) {
 	}
 }
 
-func (c *Client) askLocation(ctx context.Context, v modproxy.ModuleVersion) (fetch.Source, error) {
+func (c *Client) askLocation(ctx context.Context, v modproxy.Ref) (fetch.Source, error) {
 	read := func(res *http.Response, asked *url.URL, body []byte) (s fetch.Source, err error) {
 		l, own, err := parseAnswer(asked, res.Header.Get("X-Terraform-Get"), body)
-		s = fetch.Source{Location: l, Module: v.Module, Direct: own != nil}
+		s = fetch.Source{Location: l, Module: v.Address, Direct: own != nil}
 		if own != nil && *own {
 			s.Own = c.credentials(v.Host)
 		}
 		return s, err
 	}
-	path := modulePath(v.Module, url.PathEscape(v.Version)+"/download")
+	path := modulePath(v.Address, url.PathEscape(v.FullVersion())+"/download")
 	return question(ctx, c, serviceOf{v.Host, modulesV1}, path, maxLocation, read)
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // asked has clients ask for the dates of n versions each, every one of which takes 300 ms to answer, and returns when.
-func asked(ctx context.Context, p *pace, m modproxy.Module, clients []string, n int) map[string][]time.Duration {
+func asked(ctx context.Context, p *pace, m modproxy.Address, clients []string, n int) map[string][]time.Duration {
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	began, when := time.Now(), map[string][]time.Duration{}
@@ -42,7 +42,7 @@ func asked(ctx context.Context, p *pace, m modproxy.Module, clients []string, n 
 // provider each takes two requests. What somebody waits for does not wait.
 func TestPace(t *testing.T) {
 	for _, test := range []struct {
-		of   modproxy.Module
+		of   modproxy.Address
 		most int // in a second
 		end  time.Duration
 	}{{vpc, 5, 3 * time.Minute}, {toy, 2, 5 * time.Minute}} {

@@ -9,7 +9,7 @@ import (
 // Package fetches the package of v from where its registry says that it is, into a file that closing removes. A release of a
 // provider has been verified, and the zip archive for a platform is what the registry says; it is for the caller to know
 // that the two agree.
-func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (c *Client) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		p, err := c.providerPackage(ctx, v)
 		return p, failed("package", v, err)
@@ -20,7 +20,7 @@ func (c *Client) Package(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 
 // fetch fetches the package of v from where its registry says that it is: what is there, or at commit, unless that is
 // empty.
-func (c *Client) fetch(ctx context.Context, v modproxy.ModuleVersion, commit string) (*modproxy.Package, error) {
+func (c *Client) fetch(ctx context.Context, v modproxy.Ref, commit string) (*modproxy.Package, error) {
 	s, known := c.located.Get(v)
 	if !known {
 		var err error
@@ -34,7 +34,7 @@ func (c *Client) fetch(ctx context.Context, v modproxy.ModuleVersion, commit str
 
 // Commit returns the commit at which v's registry says now that v is. The result is empty where that cannot be
 // known without fetching it. Errors are those of Location.
-func (c *Client) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
+func (c *Client) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	if v.IsProvider() {
 		return "", nil
 	}

@@ -40,10 +40,10 @@ func partOf(p modproxy.Part) modproxy.Part {
 
 func TestRecordedDetails(t *testing.T) {
 	const host = "registry.terraform.io"
-	ec := modproxy.Module{Host: host, Namespace: "puppetlabs", Name: "deployment", System: "ec"}.At("0.0.8")
-	label := modproxy.Module{Host: host, Namespace: "cloudposse", Name: "label", System: "null"}.At("0.25.0")
-	consul := modproxy.Module{Host: host, Namespace: "hashicorp", Name: "consul", System: "aws"}.At("0.4.0")
-	opened := modproxy.Module{Host: "registry.opentofu.org", Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("5.1.0")
+	ec := modproxy.Address{Host: host, Namespace: "puppetlabs", Name: "deployment", System: "ec"}.At("0.0.8")
+	label := modproxy.Address{Host: host, Namespace: "cloudposse", Name: "label", System: "null"}.At("0.25.0")
+	consul := modproxy.Address{Host: host, Namespace: "hashicorp", Name: "consul", System: "aws"}.At("0.4.0")
+	opened := modproxy.Address{Host: "registry.opentofu.org", Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("5.1.0")
 	input := func(name, value string) modproxy.Input {
 		return modproxy.Input{Name: name, Type: "string", Description: "says what " + name + " is", Default: value}
 	}
@@ -52,12 +52,12 @@ func TestRecordedDetails(t *testing.T) {
 	}
 	for _, c := range []struct {
 		file string
-		read func(*reading, []byte, modproxy.ModuleVersion) (*modproxy.Details, error)
+		read func(*reading, []byte, modproxy.Ref) (*modproxy.Details, error)
 		want modproxy.Details
 	}{
 		{"v1-ec.json", (*reading).details, modproxy.Details{
 			Summary: modproxy.Summary{
-				ModuleVersion: ec, Owner: "mattkirby", Logo: "https://registry.terraform.io/images/providers/generic.svg?2",
+				Ref: ec, Owner: "mattkirby", Logo: "https://registry.terraform.io/images/providers/generic.svg?2",
 				Source: "https://github.com/puppetlabs/terraform-ec-deployment", Tag: "v0.0.8",
 				Published: time.Date(2021, 8, 5, 0, 26, 33, 501756000, time.UTC), Downloads: 3059237,
 			},
@@ -85,7 +85,7 @@ func TestRecordedDetails(t *testing.T) {
 		}},
 		{"v1-label.json", (*reading).details, modproxy.Details{
 			Summary: modproxy.Summary{
-				ModuleVersion: label, Owner: "osterman", Logo: "https://registry.terraform.io/images/providers/generic.svg?2",
+				Ref: label, Owner: "osterman", Logo: "https://registry.terraform.io/images/providers/generic.svg?2",
 				Description: "names things", Source: "https://github.com/cloudposse/terraform-null-label", Tag: "0.25.0",
 				Published: time.Date(2021, 8, 25, 17, 47, 4, 39843000, time.UTC), Downloads: 52863192,
 			},
@@ -102,7 +102,7 @@ func TestRecordedDetails(t *testing.T) {
 		// One of 2018 knows neither types nor what is required.
 		{"v1-consul.json", (*reading).details, modproxy.Details{
 			Summary: modproxy.Summary{
-				ModuleVersion: consul, Owner: "gruntwork-team", Description: "runs Consul",
+				Ref: consul, Owner: "gruntwork-team", Description: "runs Consul",
 				Source: "https://github.com/hashicorp/terraform-aws-consul", Published: time.Date(2018, 9, 20, 11, 25, 22, 957584000, time.UTC),
 				Downloads: 4484, Verified: true,
 			},
@@ -126,7 +126,7 @@ func TestRecordedDetails(t *testing.T) {
 		}},
 		{"docs-version.json", (*reading).docsDetails, modproxy.Details{
 			Summary: modproxy.Summary{
-				ModuleVersion: opened, Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc", Tag: "v5.1.0",
+				Ref: opened, Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc", Tag: "v5.1.0",
 				Published: time.Date(2023, 7, 15, 9, 30, 12, 0, time.UTC),
 			},
 			Root: partOf(modproxy.Part{
@@ -148,7 +148,7 @@ func TestRecordedDetails(t *testing.T) {
 		}},
 	} {
 		r := readingOf(t, "https://registry.terraform.io/v1/modules/x")
-		got, err := c.read(r, []byte(recorded(t, c.file)), c.want.ModuleVersion)
+		got, err := c.read(r, []byte(recorded(t, c.file)), c.want.Ref)
 		if err != nil {
 			t.Errorf("%s: %v", c.file, err)
 		} else if diff := cmp.Diff(&c.want, got); diff != "" {
@@ -303,8 +303,8 @@ func FuzzDetails(f *testing.F) {
 		if d.Deprecation != nil {
 			isWeb(t, d.Deprecation.Link)
 		}
-		if d.Root.Path != "" || d.ModuleVersion != vpc.At("1.0.0") {
-			t.Errorf("it describes %v %q", d.ModuleVersion, d.Root.Path)
+		if d.Root.Path != "" || d.Ref != vpc.At("1.0.0") {
+			t.Errorf("it describes %v %q", d.Ref, d.Root.Path)
 		}
 		if slices.Contains(d.Systems, vpc.System) || !slices.IsSorted(d.Systems) || len(d.Systems) > maxSystems {
 			t.Errorf("systems %q", d.Systems)

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-var vpc = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 // readingOf returns a reading of a document at that URL.
 func readingOf(t testing.TB, from string) *reading { return newReading(parseURL(t, from)) }

@@ -32,13 +32,13 @@ func TestRecordedList(t *testing.T) {
 	got, err := readingOf(t, "https://registry.terraform.io/v1/modules").page([]byte(recorded(t, "v1-list.json")), q)
 	want := &modproxy.Page{More: true, Modules: []modproxy.Summary{
 		{
-			ModuleVersion: modproxy.Module{Host: q.Host, Namespace: "GoogleCloudPlatform", Name: "lb-http", System: "google"}.At("1.0.4"),
-			Description:   "balances load", Source: "https://github.com/GoogleCloudPlatform/terraform-google-lb-http",
+			Ref:         modproxy.Address{Host: q.Host, Namespace: "GoogleCloudPlatform", Name: "lb-http", System: "google"}.At("1.0.4"),
+			Description: "balances load", Source: "https://github.com/GoogleCloudPlatform/terraform-google-lb-http",
 			Published: time.Date(2017, 10, 17, 1, 22, 17, 792066000, time.UTC), Downloads: 213, Verified: true,
 		},
 		{
-			ModuleVersion: modproxy.Module{Host: q.Host, Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("1.5.1"),
-			Description:   "makes VPC resources", Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc",
+			Ref:         modproxy.Address{Host: q.Host, Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}.At("1.5.1"),
+			Description: "makes VPC resources", Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc",
 			Published: time.Date(2017, 11, 23, 10, 48, 9, 400166000, time.UTC), Downloads: 29714, Verified: true,
 		},
 	}}
@@ -142,13 +142,13 @@ func FuzzPage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		known := map[modproxy.Module]bool{}
+		known := map[modproxy.Address]bool{}
 		for _, s := range page.Modules {
 			version, err := modproxy.CanonicalVersion(s.Version)
-			if s.Check() != nil || s.Host != q.Host || version != s.Version || err != nil || known[s.Module] {
-				t.Errorf("%v is listed", s.ModuleVersion)
+			if s.Check() != nil || s.Host != q.Host || version != s.Version || err != nil || known[s.Address] {
+				t.Errorf("%v is listed", s.Ref)
 			}
-			known[s.Module] = true
+			known[s.Address] = true
 			isSummary(t, s)
 		}
 		if len(page.Modules) > limit {

@@ -28,7 +28,7 @@ func TestProviderDetails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(d.ModuleVersion, d.Owner, d.Tier, d.Alias, d.Logo, d.Published, d.Downloads, d.Docs)
+	got := fmt.Sprint(d.Ref, d.Owner, d.Tier, d.Alias, d.Logo, d.Published, d.Downloads, d.Docs)
 	want := fmt.Sprint(v, "hashicorp", "official", "azurerm", "https://registry.terraform.io/images/providers/azure.svg?3",
 		date("2019-11-26T08:22:56Z"), 5181001, []modproxy.Doc{
 			{ID: "27489", Title: "overview", Path: "website/docs/index.html.markdown", Slug: "index", Category: "overview", Language: "hcl"},

@@ -26,33 +26,33 @@ type Providers struct {
 }
 
 // providerPath returns the path of a question about p, below the base URL of providers.v1.
-func providerPath(p modproxy.Module, rest string) string {
+func providerPath(p modproxy.Address, rest string) string {
 	return p.Namespace + "/" + p.Name + "/" + rest
 }
 
 // providerPackage fetches v: a release, or the zip archive of one.
-func (c *Client) providerPackage(ctx context.Context, v modproxy.ModuleVersion) (p *modproxy.Package, err error) {
-	of, platform, isZip := v.Platform()
-	if _, what := of.Origin(); what != "" {
+func (c *Client) providerPackage(ctx context.Context, v modproxy.Ref) (p *modproxy.Package, err error) {
+	platform, isZip := v.Platform()
+	if !isZip && !v.IsListed() {
 		return nil, fmt.Errorf("%w: modproxy has made it, and no registry has it", modproxy.ErrNotFound)
 	}
 	d, known := c.described.Get(v)
 	switch {
 	case known:
 	case isZip: // for one that is old the URLs in it may be, too
-		d, err = c.askDownload(ctx, of, platform)
+		d, err = c.askDownload(ctx, v.Base(), platform)
 	default:
-		d, err = c.askAnyDownload(ctx, of)
+		d, err = c.askAnyDownload(ctx, v)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if isZip {
 		c.described.Remove(v)
-		return c.zip(ctx, of, d)
+		return c.zip(ctx, v.Base(), d)
 	}
 	if p, err = c.release(ctx, v, d); err == nil {
-		c.described.Add(v.OfPlatform(d.Archive.Platform), d) // which is often asked for next
+		c.described.Add(v.ForPlatform(d.Archive.Platform), d) // which is often asked for next
 	}
 	return p, err
 }
@@ -61,7 +61,7 @@ func (c *Client) providerPackage(ctx context.Context, v modproxy.ModuleVersion) 
 var common = modproxy.Platform{OS: "linux", Arch: "amd64"}
 
 // askAnyDownload asks v's registry about its package for one platform, any one.
-func (c *Client) askAnyDownload(ctx context.Context, v modproxy.ModuleVersion) (*release.Download, error) {
+func (c *Client) askAnyDownload(ctx context.Context, v modproxy.Ref) (*release.Download, error) {
 	d, err := c.askDownload(ctx, v, common)
 	if !errors.Is(err, modproxy.ErrNotFound) {
 		return d, err
@@ -79,8 +79,8 @@ func (c *Client) askAnyDownload(ctx context.Context, v modproxy.ModuleVersion) (
 }
 
 // platforms returns those that v's registry lists for it, each once.
-func (c *Client) platforms(ctx context.Context, v modproxy.ModuleVersion) ([]modproxy.Platform, error) {
-	versions, err := c.askVersions(ctx, v.Module)
+func (c *Client) platforms(ctx context.Context, v modproxy.Ref) ([]modproxy.Platform, error) {
+	versions, err := c.askVersions(ctx, v.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (c *Client) platforms(ctx context.Context, v modproxy.ModuleVersion) ([]mod
 
 // askDownload asks v's registry about its package for a platform. That it can and may be fetched is checked, so that a person is
 // told: of a zip archive clients show them little.
-func (c *Client) askDownload(ctx context.Context, v modproxy.ModuleVersion, p modproxy.Platform) (*release.Download, error) {
+func (c *Client) askDownload(ctx context.Context, v modproxy.Ref, p modproxy.Platform) (*release.Download, error) {
 	read := func(res *http.Response, _ *url.URL, document []byte) (*release.Download, error) {
 		d, err := release.ParseDownload(document, res.Request.URL, p)
 		if err == nil {
@@ -106,7 +106,7 @@ func (c *Client) askDownload(ctx context.Context, v modproxy.ModuleVersion, p mo
 		}
 		return d, nil
 	}
-	path := providerPath(v.Module, url.PathEscape(v.Version)+"/download/"+p.OS+"/"+p.Arch)
+	path := providerPath(v.Address, url.PathEscape(v.Version)+"/download/"+p.OS+"/"+p.Arch)
 	return question(ctx, c, serviceOf{v.Host, providersV1}, path, release.MaxDownload, read)
 }
 

@@ -15,25 +15,25 @@ import (
 )
 
 // providerDetails asks for the document about v, a version of a provider, at its registry or elsewhere.
-func (c *Client) providerDetails(ctx context.Context, v modproxy.ModuleVersion, elsewhere bool) (*modproxy.Details, error) {
-	if _, what := v.Origin(); what != "" {
+func (c *Client) providerDetails(ctx context.Context, v modproxy.Ref, elsewhere bool) (*modproxy.Details, error) {
+	if !v.IsListed() {
 		return nil, fmt.Errorf("%w: modproxy has made it, and no registry describes it", modproxy.ErrNotFound)
 	}
 	version := url.PathEscape(v.Version)
 	if elsewhere {
-		path := providerPath(v.Module, "v"+version+"/index.json")
+		path := providerPath(v.Address, "v"+version+"/index.json")
 		return described(ctx, c, serviceOf{v.Host, tofuProviderDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
 			return r.docsProvider(document, v)
 		})
 	}
-	path := providerPath(v.Module, version)
+	path := providerPath(v.Address, version)
 	return described(ctx, c, serviceOf{v.Host, providerDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
 		return r.provider(document, v)
 	})
 }
 
 // Text implements [modproxy.Catalog].
-func (c *Client) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (c *Client) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	text, err := c.text(ctx, v, id)
 	if err != nil {
 		return nil, failed("document "+id, v, err)
@@ -42,13 +42,13 @@ func (c *Client) Text(ctx context.Context, v modproxy.ModuleVersion, id string) 
 	return text, nil
 }
 
-func (c *Client) text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (c *Client) text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
 	switch {
 	case !v.IsProvider(), elsewhere && !docPath.MatchString(id), !elsewhere && !isNumber(id):
 		return nil, fmt.Errorf("%w: no registry has a document that is called so", modproxy.ErrNotFound)
 	case elsewhere:
-		path := providerPath(v.Module, "v"+url.PathEscape(v.Version)+"/"+id+".md")
+		path := providerPath(v.Address, "v"+url.PathEscape(v.Version)+"/"+id+".md")
 		return described(ctx, c, serviceOf{v.Host, tofuProviderDocs}, path, func(_ *reading, document []byte) (*modproxy.Text, error) {
 			return &modproxy.Text{Content: clean.Prose(string(document))}, nil
 		})
@@ -78,7 +78,7 @@ func (r *reading) text(document []byte, id string) (*modproxy.Text, error) {
 }
 
 // provider reads the document about v, a version of a provider. One about another version is [modproxy.ErrNotFound].
-func (r *reading) provider(document []byte, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (r *reading) provider(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		summary
 		Logo string          `json:"logo_url"`
@@ -123,7 +123,7 @@ var tofuCategories = map[string]string{
 }
 
 // docsProvider reads what the OpenTofu registry's documentation says of v.
-func (r *reading) docsProvider(document []byte, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (r *reading) docsProvider(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		ID        string          `json:"id"`
 		Published string          `json:"published"`
@@ -137,7 +137,7 @@ func (r *reading) docsProvider(document []byte, v modproxy.ModuleVersion) (*modp
 		return nil, err
 	}
 	d := &modproxy.Details{Summary: modproxy.Summary{
-		ModuleVersion: v, Source: webURL(nil, doc.Link), Tag: clean.Line(doc.ID), Published: date(doc.Published),
+		Ref: v, Source: webURL(nil, doc.Link), Tag: clean.Line(doc.ID), Published: date(doc.Published),
 	}}
 	for key, text := range r.elements(doc.Docs) {
 		category, known := tofuCategories[key]

@@ -23,13 +23,13 @@ import (
 )
 
 // fetchAll fetches the package of v and reads it, while it comes where ctx says that it may.
-func fetchAll(ctx context.Context, c *upstream.Client, v modproxy.ModuleVersion) (*modproxy.Package, []byte, error) {
+func fetchAll(ctx context.Context, c *upstream.Client, v modproxy.Ref) (*modproxy.Package, []byte, error) {
 	p, err := c.Package(ctx, v)
 	if err != nil {
 		return nil, nil, err
 	}
 	var group errgroup.Group
-	if _, _, isZip := v.Platform(); modproxy.MayArrive(ctx) != (p.Arrival != nil) && isZip {
+	if modproxy.MayArrive(ctx) != (p.Arrival != nil) && v.IsArchive() {
 		return nil, nil, errors.New("it comes, or it does not")
 	}
 	if p.Arrival != nil {
@@ -100,8 +100,8 @@ func TestProviderFaults(t *testing.T) {
 			t.Parallel()
 			v := toyOf(u).At(fmt.Sprintf("1.%d.0", i))
 			// Each for itself: a release tells of a zip.
-			zip := v.OfPlatform(linux)
-			for i, of := range []modproxy.ModuleVersion{v, zip, zip} {
+			zip := v.ForPlatform(linux)
+			for i, of := range []modproxy.Ref{v, zip, zip} {
 				ctx, said := t.Context(), []string{test.release, test.zip, test.zip}[i]
 				if once := strings.Contains(test.knobs, "times="); i == 1 && once || i == 2 && !once {
 					ctx = modproxy.WithArrival(ctx)
@@ -194,7 +194,7 @@ keys=
 			t.Errorf("%s: %+v, %v; facts %v", version, r, err, p.Facts)
 		}
 	}
-	for _, v := range []modproxy.ModuleVersion{
+	for _, v := range []modproxy.Ref{
 		toyOf(u).At("1.2.0"), toyOf(u).At("1.3.0"), modproxy.NewProvider(u.Host, "other", "toy").At("1.0.0"),
 	} {
 		if p, err := client.Package(t.Context(), v); !errors.Is(err, modproxy.ErrInvalid) {
@@ -211,7 +211,7 @@ func TestProviderToken(t *testing.T) {
 	u.Set(registrytest.Zip, registrytest.Knobs{Redirect: elsewhere.URL})
 	const secret = "registry-token-8f2c"
 	client := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret(secret)}})
-	for _, v := range []modproxy.ModuleVersion{toyOf(u).At("1.0.0"), toyOf(u).At("1.0.0").OfPlatform(linux)} {
+	for _, v := range []modproxy.Ref{toyOf(u).At("1.0.0"), toyOf(u).At("1.0.0").ForPlatform(linux)} {
 		if _, _, err := fetchAll(t.Context(), client, v); err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ import (
 )
 
 // release fetches the checksums of v and their signature, which d names, verifies them, and packs the release.
-func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (*modproxy.Package, error) {
-	r, _, err := c.verified(ctx, v.Module, d)
+func (c *Client) release(ctx context.Context, v modproxy.Ref, d *release.Download) (*modproxy.Package, error) {
+	r, _, err := c.verified(ctx, v.Address, d)
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +37,8 @@ func (c *Client) release(ctx context.Context, v modproxy.ModuleVersion, d *relea
 }
 
 // pack packs a release of v that is complete but for what d says of its packages.
-func (c *Client) pack(v modproxy.ModuleVersion, d *release.Download, r *release.Release, sums *release.Sums) (*modproxy.Package, error) {
-	if others := c.cfg.Providers.OtherNames; others == nil || !others.Covers(v.Module) {
+func (c *Client) pack(v modproxy.Ref, d *release.Download, r *release.Release, sums *release.Sums) (*modproxy.Package, error) {
+	if others := c.cfg.Providers.OtherNames; others == nil || !others.Covers(v.Address) {
 		if err := r.CheckNames(v); err != nil {
 			return nil, fmt.Errorf("%s: %w", egress.Redact(d.SumsURL), err)
 		}
@@ -61,7 +61,7 @@ func (c *Client) pack(v modproxy.ModuleVersion, d *release.Download, r *release.
 }
 
 // verified returns what d tells of a release of m, without its archives, and who signed it, if anybody did.
-func (c *Client) verified(ctx context.Context, m modproxy.Module, d *release.Download) (*release.Release, release.Signer, error) {
+func (c *Client) verified(ctx context.Context, m modproxy.Address, d *release.Download) (*release.Release, release.Signer, error) {
 	r := &release.Release{Protocols: d.Protocols, Keys: d.Keys}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
@@ -96,7 +96,7 @@ func (c *Client) verified(ctx context.Context, m modproxy.Module, d *release.Dow
 
 // archives returns the packages of v for all platforms, as sums has them. Their names are that of the one
 // that d is about, but for the platform. Where some are not, the registry is asked about those that it lists beside.
-func (c *Client) archives(ctx context.Context, v modproxy.ModuleVersion, d *release.Download, sums *release.Sums) (archives []release.Archive, err error) {
+func (c *Client) archives(ctx context.Context, v modproxy.Ref, d *release.Download, sums *release.Sums) (archives []release.Archive, err error) {
 	if err := sums.Check(d.Archive.File, d.Archive.Digest); err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ const (
 )
 
 // addOdd adds to archives those for other platforms that v's registry lists, as far as they are in sums.
-func (c *Client) addOdd(ctx context.Context, v modproxy.ModuleVersion, sums *release.Sums, archives []release.Archive) ([]release.Archive, error) {
+func (c *Client) addOdd(ctx context.Context, v modproxy.Ref, sums *release.Sums, archives []release.Archive) ([]release.Archive, error) {
 	platforms, err := c.platforms(ctx, v)
 	if err != nil {
 		return nil, err

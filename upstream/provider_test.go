@@ -18,7 +18,7 @@ import (
 
 var linux = modproxy.Platform{OS: "linux", Arch: "amd64"}
 
-func toyOf(u *registrytest.Upstream) modproxy.Module {
+func toyOf(u *registrytest.Upstream) modproxy.Address {
 	return modproxy.NewProvider(u.Host, "acme", "toy")
 }
 
@@ -42,7 +42,7 @@ sums=manifest
 	}
 	for version, hashes := range map[string]int{"1.0.0": 1, "1.1.0": 2} {
 		v := toyOf(u).At(version)
-		if l, err := client.Location(t.Context(), v.OfPlatform(linux)); err != nil || l != (modproxy.Location{}) {
+		if l, err := client.Location(t.Context(), v.ForPlatform(linux)); err != nil || l != (modproxy.Location{}) {
 			t.Errorf("location %v, %v", l, err)
 		}
 		p, err := client.Package(t.Context(), v)
@@ -65,7 +65,7 @@ sums=manifest
 			t.Errorf("%s: others %q, want %v", version, p.Facts.Others, others)
 		}
 		for _, a := range r.Archives {
-			p, err := client.Package(t.Context(), v.OfPlatform(a.Platform))
+			p, err := client.Package(t.Context(), v.ForPlatform(a.Platform))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,8 +124,7 @@ sums.retry-after=60
 func TestProviderMade(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
 	client := newClient(t, u, nil)
-	made := toyOf(u).At("0.0.0").Made("keys")
-	for _, v := range []modproxy.ModuleVersion{made, made.OfPlatform(linux)} {
+	for _, v := range []modproxy.Ref{toyOf(u).SigningKeys(), toyOf(u).At("1.0.0").With(modproxy.UnknownVariant, "x")} {
 		if _, err := client.Package(t.Context(), v); !errors.Is(err, modproxy.ErrNotFound) {
 			t.Errorf("%v: %v", v, err)
 		}

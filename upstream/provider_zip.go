@@ -24,7 +24,7 @@ import (
 // incoming is the zip archive of a provider for one platform while it comes.
 type incoming struct {
 	client *Client
-	of     modproxy.ModuleVersion
+	of     modproxy.Ref
 	said   *release.Download
 	file   *spool.File
 	p      *modproxy.Package
@@ -42,7 +42,7 @@ type incoming struct {
 
 // zip fetches the package of v for one platform, which d is about, into a file that closing removes. It still comes where
 // that may be, and its size is known: who asks calls Arrived, which brings it.
-func (c *Client) zip(ctx context.Context, v modproxy.ModuleVersion, d *release.Download) (p *modproxy.Package, err error) {
+func (c *Client) zip(ctx context.Context, v modproxy.Ref, d *release.Download) (p *modproxy.Package, err error) {
 	file, err := spool.New(c.cfg.Providers.Scratch)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
@@ -96,7 +96,7 @@ func (in *incoming) Open(ctx context.Context) (io.ReadSeekCloser, error) { retur
 // Arrived implements [modproxy.Arrival].
 func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	facts, err := in.bring(ctx)
-	return facts, failed("package", in.of.OfPlatform(in.said.Archive.Platform), err)
+	return facts, failed("package", in.of.ForPlatform(in.said.Archive.Platform), err)
 }
 
 // bring receives and checks what was asked for, the first time that it is called.

@@ -43,7 +43,7 @@ func TestZipBreaksOff(t *testing.T) {
 				u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
 				client := newClient(t, u, nil, scratchOf(t))
 				u.Set(registrytest.Zip, c.knobs)
-				p, data, err := fetchAll(ctx, client, toyOf(u).At("1.0.0").OfPlatform(linux))
+				p, data, err := fetchAll(ctx, client, toyOf(u).At("1.0.0").ForPlatform(linux))
 				switch {
 				case c.want != "":
 					if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -95,7 +95,7 @@ func TestZipChangesMidway(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.Set(registrytest.Zip, knobs)
-		p, err := client.Package(modproxy.WithArrival(t.Context()), v.OfPlatform(linux))
+		p, err := client.Package(modproxy.WithArrival(t.Context()), v.ForPlatform(linux))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestZipArrives(t *testing.T) {
 			u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\nsize=1\n"+knobs+"\n"))
 			client := newClient(t, u, nil, scratchOf(t))
 			u.Set(registrytest.Zip, registrytest.Knobs{Bandwidth: 4 << 20})
-			p, err := client.Package(modproxy.WithArrival(t.Context()), toyOf(u).At("1.0.0").OfPlatform(linux))
+			p, err := client.Package(modproxy.WithArrival(t.Context()), toyOf(u).At("1.0.0").ForPlatform(linux))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestZipArrives(t *testing.T) {
 func TestZipGivenUp(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\nsize=1\n"))
 	client := newClient(t, u, nil, scratchOf(t))
-	v := toyOf(u).At("1.0.0").OfPlatform(linux)
+	v := toyOf(u).At("1.0.0").ForPlatform(linux)
 	u.Set(registrytest.Zip, registrytest.Knobs{Bandwidth: 1 << 10})
 	for _, isClosed := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(modproxy.WithArrival(t.Context()))
@@ -188,7 +188,7 @@ func TestZipGivenUp(t *testing.T) {
 // No more is received or unpacked than is allowed.
 func TestZipLimits(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\nsize=1\n"))
-	v := toyOf(u).At("1.0.0").OfPlatform(linux)
+	v := toyOf(u).At("1.0.0").ForPlatform(linux)
 	for text, limit := range map[string]func(*upstream.Config){
 		"larger than allowed": func(c *upstream.Config) { c.Providers.MaxReceived = 1 << 19 },
 		"more content than":   func(c *upstream.Config) { c.Providers.MaxUnpacked = 1 << 19 },

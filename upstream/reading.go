@@ -95,7 +95,7 @@ func date(s string) time.Time {
 // canonical returns the canonical spelling of a version, or nothing if a registry cannot have it.
 func canonical(s string) string {
 	version, err := modproxy.CanonicalVersion(s)
-	if _, made := (modproxy.Module{}).At(version).Origin(); err != nil || made != "" {
+	if err != nil || !(modproxy.Address{}).At(version).IsListed() {
 		return ""
 	}
 	return version

@@ -20,7 +20,7 @@ import (
 // recorded source, of a provider from there. It is for the caller to compare it with rec.
 func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	p, err := c.recorded(ctx, rec)
-	return p, failed("package", rec.ModuleVersion, err)
+	return p, failed("package", rec.Ref, err)
 }
 
 func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {
@@ -28,7 +28,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 		return c.recordedProvider(ctx, rec)
 	}
 	if rec.Source.Commit != "" { // the location may have a user, and lead to the repository by a page
-		p, err = c.fetch(ctx, rec.ModuleVersion, rec.Source.Commit)
+		p, err = c.fetch(ctx, rec.Ref, rec.Source.Commit)
 		switch {
 		case err == nil && p.Source == rec.Source:
 			return p, nil
@@ -63,7 +63,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 
 // isAt reports whether the registry of a version has said that it is at its recorded source.
 func (c *Client) isAt(rec modproxy.Record) bool {
-	s, known := c.located.Get(rec.ModuleVersion)
+	s, known := c.located.Get(rec.Ref)
 	u, err := url.Parse(s.URL)
 	return known && err == nil && egress.Redact(u) == rec.Source.URL
 }
@@ -75,7 +75,7 @@ func (c *Client) source(rec modproxy.Record) (s fetch.Source, err error) {
 	if err != nil || u.Host == "" {
 		return s, fmt.Errorf("%w: no source is recorded", modproxy.ErrNotFound)
 	}
-	s = fetch.Source{Module: rec.Module, Commit: rec.Source.Commit}
+	s = fetch.Source{Module: rec.Address, Commit: rec.Source.Commit}
 	s.Location = modproxy.Location{Getter: "git", URL: rec.Source.URL}
 	if s.Commit == "" {
 		s.Getter, s.Direct, s.Own = u.Scheme, true, c.credentials(rec.Host)
@@ -95,11 +95,11 @@ func (c *Client) recordedProvider(ctx context.Context, rec modproxy.Record) (p *
 	if err := c.cfg.Egress.Check(ctx, from); err != nil {
 		return nil, fetch.Outgoing(err)
 	}
-	if of, platform, isZip := rec.Platform(); isZip {
+	if platform, isZip := rec.Platform(); isZip {
 		var digest modproxy.Digest
 		if digest, err = rec.Sum.Hash(); err == nil {
 			archive := release.Archive{Platform: platform, File: path.Base(from.Path), Digest: digest}
-			p, err = c.zip(ctx, of, &release.Download{Archive: archive, ZipURL: from})
+			p, err = c.zip(ctx, rec.Base(), &release.Download{Archive: archive, ZipURL: from})
 		}
 	} else {
 		p, err = c.recordedRelease(ctx, rec, from)
@@ -124,7 +124,7 @@ func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from 
 		beside := *from
 		beside.Path, beside.RawPath = from.Path+name, ""
 		d.SignatureURL = &beside
-		if r, _, err = c.verified(ctx, rec.Module, d); err == nil {
+		if r, _, err = c.verified(ctx, rec.Address, d); err == nil {
 			break
 		}
 	}
@@ -147,13 +147,13 @@ func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from 
 			case other != digest || !strings.HasSuffix(file, ".zip"):
 			case !again:
 				r.Archives = append(r.Archives, archive)
-			case release.IsNamed(file, rec.ModuleVersion, platform): // others have the same bytes
+			case release.IsNamed(file, rec.Ref, platform): // others have the same bytes
 				r.Archives[last] = archive
 			}
 		}
 	}
 	slices.SortFunc(r.Archives, byPlatform)
-	return c.pack(rec.ModuleVersion, d, r, sums)
+	return c.pack(rec.Ref, d, r, sums)
 }
 
 // signatures returns what the names of signatures end with, beside the name of what they sign: those of most publishers, and
@@ -170,14 +170,14 @@ const maxSiblings = 3 // versions that are asked for keys
 
 // keysOf returns the keys of a version that the registry lists and that one of the recorded keys may have signed.
 func (c *Client) keysOf(ctx context.Context, rec modproxy.Record) (*release.Download, error) {
-	versions, err := c.askVersions(ctx, rec.Module)
+	versions, err := c.askVersions(ctx, rec.Address)
 	if err != nil {
 		return nil, err
 	}
 	listed := slices.SortedFunc(slices.Values(versions.List), func(a, b modproxy.Listed) int { return b.Version.Compare(a.Version) })
 	err = fmt.Errorf("%w: its registry lists no version whose keys could verify it", modproxy.ErrNotFound)
 	for _, sibling := range listed[:min(len(listed), maxSiblings)] {
-		d, errAsked := c.askAnyDownload(ctx, rec.Module.At(sibling.Version.String()))
+		d, errAsked := c.askAnyDownload(ctx, rec.Address.At(sibling.Version.String()))
 		if errAsked == nil {
 			return d, nil
 		}

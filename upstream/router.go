@@ -14,9 +14,9 @@ type Registry interface {
 	modproxy.Registry
 	modproxy.Catalog
 	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
-	Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error)
-	Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error)
-	PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error)
+	Commit(ctx context.Context, v modproxy.Ref) (string, error)
+	Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error)
+	PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error)
 	Others(ctx context.Context, host string) map[string]string
 	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
 }
@@ -53,7 +53,7 @@ func (r *Router) of(host, namespace string) (Registry, error) {
 }
 
 // Versions implements [modproxy.Registry].
-func (r *Router) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (r *Router) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	next, err := r.of(m.Host, m.Namespace)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (r *Router) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Ver
 }
 
 // Location implements [modproxy.Registry].
-func (r *Router) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r *Router) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	next, err := r.of(v.Host, v.Namespace)
 	if err != nil {
 		return modproxy.Location{}, err
@@ -71,7 +71,7 @@ func (r *Router) Location(ctx context.Context, v modproxy.ModuleVersion) (modpro
 }
 
 // Package implements [modproxy.Registry].
-func (r *Router) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r *Router) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	next, err := r.of(v.Host, v.Namespace)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (r *Router) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.
 }
 
 // Commit implements [Registry].
-func (r *Router) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, error) {
+func (r *Router) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	next, err := r.of(v.Host, v.Namespace)
 	if err != nil {
 		return "", err
@@ -98,7 +98,7 @@ func (r *Router) Commit(ctx context.Context, v modproxy.ModuleVersion) (string, 
 }
 
 // Published implements [Registry].
-func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []string) (dates map[string]time.Time, rest []string, err error) {
+func (r *Router) Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error) {
 	next, err := r.of(m.Host, m.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -107,7 +107,7 @@ func (r *Router) Published(ctx context.Context, m modproxy.Module, versions []st
 }
 
 // PublishedOf implements [Registry].
-func (r *Router) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (time.Time, error) {
+func (r *Router) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error) {
 	next, err := r.of(v.Host, v.Namespace)
 	if err != nil {
 		return time.Time{}, err
@@ -116,7 +116,7 @@ func (r *Router) PublishedOf(ctx context.Context, v modproxy.ModuleVersion) (tim
 }
 
 // Details implements [modproxy.Catalog].
-func (r *Router) Details(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (r *Router) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	next, err := r.of(v.Host, v.Namespace)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (r *Router) Details(ctx context.Context, v modproxy.ModuleVersion) (*modpro
 }
 
 // History implements [modproxy.Catalog].
-func (r *Router) History(ctx context.Context, m modproxy.Module) (*modproxy.History, error) {
+func (r *Router) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	next, err := r.of(m.Host, m.Namespace)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (r *Router) History(ctx context.Context, m modproxy.Module) (*modproxy.Hist
 }
 
 // Downloads implements [modproxy.Catalog].
-func (r *Router) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Downloads, error) {
+func (r *Router) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	next, err := r.of(m.Host, m.Namespace)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (r *Router) Downloads(ctx context.Context, m modproxy.Module) (*modproxy.Do
 }
 
 // Text implements [modproxy.Catalog].
-func (r *Router) Text(ctx context.Context, v modproxy.ModuleVersion, id string) (*modproxy.Text, error) {
+func (r *Router) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	next, err := r.of(v.Host, v.Namespace)
 	if err != nil {
 		return nil, err

@@ -14,15 +14,15 @@ import (
 // refuses is a registry that answers every question with an error that names it.
 type refuses struct{ error }
 
-func (r refuses) Versions(context.Context, modproxy.Module) (*modproxy.Versions, error) {
+func (r refuses) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
 	return nil, r.error
 }
 
-func (r refuses) Location(context.Context, modproxy.ModuleVersion) (modproxy.Location, error) {
+func (r refuses) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{}, r.error
 }
 
-func (r refuses) Package(context.Context, modproxy.ModuleVersion) (*modproxy.Package, error) {
+func (r refuses) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, r.error
 }
 
@@ -30,29 +30,29 @@ func (r refuses) PackageAt(context.Context, modproxy.Record) (*modproxy.Package,
 	return nil, r.error
 }
 
-func (r refuses) Commit(context.Context, modproxy.ModuleVersion) (string, error) { return "", r.error }
+func (r refuses) Commit(context.Context, modproxy.Ref) (string, error) { return "", r.error }
 
-func (r refuses) Published(context.Context, modproxy.Module, []string) (map[string]time.Time, []string, error) {
+func (r refuses) Published(context.Context, modproxy.Address, []string) (map[string]time.Time, []string, error) {
 	return nil, nil, r.error
 }
 
-func (r refuses) PublishedOf(context.Context, modproxy.ModuleVersion) (time.Time, error) {
+func (r refuses) PublishedOf(context.Context, modproxy.Ref) (time.Time, error) {
 	return time.Time{}, r.error
 }
 
-func (r refuses) Details(context.Context, modproxy.ModuleVersion) (*modproxy.Details, error) {
+func (r refuses) Details(context.Context, modproxy.Ref) (*modproxy.Details, error) {
 	return nil, r.error
 }
 
-func (r refuses) History(context.Context, modproxy.Module) (*modproxy.History, error) {
+func (r refuses) History(context.Context, modproxy.Address) (*modproxy.History, error) {
 	return nil, r.error
 }
 
-func (r refuses) Downloads(context.Context, modproxy.Module) (*modproxy.Downloads, error) {
+func (r refuses) Downloads(context.Context, modproxy.Address) (*modproxy.Downloads, error) {
 	return nil, r.error
 }
 
-func (r refuses) Text(context.Context, modproxy.ModuleVersion, string) (*modproxy.Text, error) {
+func (r refuses) Text(context.Context, modproxy.Ref, string) (*modproxy.Text, error) {
 	return nil, r.error
 }
 
@@ -90,17 +90,17 @@ func TestRouter(t *testing.T) {
 		return nil
 	})}
 	for host, want := range map[string]error{"own.example": own.error, "registry.example": others.error, "": others.error, "public.example": never} {
-		v := modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}.At("1.0.0")
-		_, versions := r.Versions(t.Context(), v.Module)
+		v := modproxy.Address{Host: host, Namespace: "acme", Name: "network", System: "aws"}.At("1.0.0")
+		_, versions := r.Versions(t.Context(), v.Address)
 		_, location := r.Location(t.Context(), v)
 		_, content := r.Package(t.Context(), v)
-		_, at := r.PackageAt(t.Context(), modproxy.Record{ModuleVersion: v})
+		_, at := r.PackageAt(t.Context(), modproxy.Record{Ref: v})
 		_, commit := r.Commit(t.Context(), v)
-		_, _, dates := r.Published(t.Context(), v.Module, nil)
+		_, _, dates := r.Published(t.Context(), v.Address, nil)
 		_, date := r.PublishedOf(t.Context(), v)
 		_, details := r.Details(t.Context(), v)
-		_, history := r.History(t.Context(), v.Module)
-		_, downloads := r.Downloads(t.Context(), v.Module)
+		_, history := r.History(t.Context(), v.Address)
+		_, downloads := r.Downloads(t.Context(), v.Address)
 		_, text := r.Text(t.Context(), v, "101")
 		_, list := r.List(t.Context(), modproxy.Query{Host: host, Namespace: "acme", Limit: 1})
 		_, search := r.List(t.Context(), modproxy.Query{Host: host, Search: "a network of acme", Limit: 1})

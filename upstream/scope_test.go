@@ -22,7 +22,7 @@ import (
 // namespace is the modules of one namespace.
 type namespace string
 
-func (n namespace) Covers(m modproxy.Module) bool { return m.Namespace == string(n) }
+func (n namespace) Covers(m modproxy.Address) bool { return m.Namespace == string(n) }
 
 // A publisher may name any package, and a credential is used for those modules only
 // that it is for: else any publisher could read whatever it opens.
@@ -72,7 +72,7 @@ func TestCredentialIsForModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]error{"acme": nil, "attacker": modproxy.ErrDenied} {
-		p, err := c.Package(t.Context(), modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}.At("1.0.0"))
+		p, err := c.Package(t.Context(), modproxy.Address{Host: host, Namespace: namespace, Name: "network", System: "aws"}.At("1.0.0"))
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", namespace, err, want)
 		}

@@ -13,12 +13,12 @@ import (
 )
 
 // Versions asks m's registry for its versions.
-func (c *Client) Versions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (c *Client) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := c.askVersions(ctx, m)
 	return v, failed("versions", m.At(""), err)
 }
 
-func (c *Client) askVersions(ctx context.Context, m modproxy.Module) (*modproxy.Versions, error) {
+func (c *Client) askVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	service, path, parse := modulesV1, modulePath(m, "versions"), modproxy.ParseVersions
 	if m.IsProvider() {
 		service, path, parse = providersV1, providerPath(m, "versions"), modproxy.ParseProviderVersions

@@ -146,6 +146,6 @@ func why(err error) string {
 	return ""
 }
 
-func module(host, namespace string) modproxy.Module {
-	return modproxy.Module{Host: host, Namespace: namespace, Name: "vpc", System: "aws"}
+func module(host, namespace string) modproxy.Address {
+	return modproxy.Address{Host: host, Namespace: namespace, Name: "vpc", System: "aws"}
 }

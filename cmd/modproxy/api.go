@@ -171,7 +171,7 @@ const moduleUsage = `MODULE is the address of a module, or of a provider; withou
 of the first upstream.`
 
 // chosen reads MODULE and VERSION if they are given. A module without its hostname is one of the first upstream.
-func (env *environment) chosen(args ...string) (v modproxy.ModuleVersion, err error) {
+func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
 	host, err := env.host()
 	if err != nil || len(args) == 0 {
 		return v, err
@@ -195,7 +195,7 @@ It can be a glob, as in the rules of the policy: '*/acme/vpc/aws' covers a
 module in all registries, '*/acme/*' all providers of a namespace.`
 
 // address reads MODULE, which may be a glob.
-func (env *environment) address(module string) (m modproxy.Module, err error) {
+func (env *environment) address(module string) (m modproxy.Address, err error) {
 	host, err := env.host()
 	if err != nil {
 		return m, err

@@ -281,7 +281,7 @@ func itemsText(items []bundle.Item) string {
 }
 
 // versionShown is a version with the platform that it is a package for.
-func versionShown(v modproxy.ModuleVersion) string {
+func versionShown(v modproxy.Ref) string {
 	n := admin.NameOf(v)
 	return strings.TrimSpace(n.Version + " " + n.Platform)
 }
@@ -331,13 +331,13 @@ func (env *environment) printBundle(b *bundle.Reader) error {
 	fmt.Fprintf(out, "Bundle %d of chain %s, signed by %s.\nIts id is %s.\n", b.Sequence(), b.Chain(), printable(b.Signer), b.ID)
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Module, versionShown(v.ModuleVersion), modproxy.SizeText(p.Package.Size), p.Sum)
-			all = append(all, bundledVersion{admin.NameOf(v.ModuleVersion), p.Package.Size, 0, p.Sum})
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Address, versionShown(v.Ref), modproxy.SizeText(p.Package.Size), p.Sum)
+			all = append(all, bundledVersion{admin.NameOf(v.Ref), p.Package.Size, 0, p.Sum})
 		}
 	}
 	for _, v := range b.Index.Before {
-		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Module, versionShown(v.Version.ModuleVersion), v.Bundle, v.Sum)
-		all = append(all, bundledVersion{admin.NameOf(v.Version.ModuleVersion), 0, v.Bundle, v.Sum})
+		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Address, versionShown(v.Version.Ref), v.Bundle, v.Sum)
+		all = append(all, bundledVersion{admin.NameOf(v.Version.Ref), 0, v.Bundle, v.Sum})
 	}
 	for _, v := range all {
 		if err := env.item(v, ""); err != nil {

@@ -119,10 +119,10 @@ type lockedIn struct {
 func (env *environment) printLocked(file string, entries []lock.Entry, providers []lockfile.Provider) error {
 	var all []lockedVersion
 	for _, e := range entries {
-		all = append(all, lockedVersion{file, admin.NameOf(e.ModuleVersion), e.Sum, nil})
+		all = append(all, lockedVersion{file, admin.NameOf(e.Ref), e.Sum, nil})
 	}
 	for _, p := range providers {
-		all = append(all, lockedVersion{file, admin.NameOf(p.ModuleVersion), "", p.Hashes})
+		all = append(all, lockedVersion{file, admin.NameOf(p.Ref), "", p.Hashes})
 	}
 	for _, one := range all {
 		if err := env.item(one, ""); err != nil {
@@ -265,12 +265,12 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, p
 		return "", nil
 	}
 	return env.askLedger(ctx, f, func(book lockLedger) []error {
-		versions := make([]modproxy.ModuleVersion, 0, len(entries)+len(providers))
+		versions := make([]modproxy.Ref, 0, len(entries)+len(providers))
 		for _, e := range entries {
-			versions = append(versions, e.ModuleVersion)
+			versions = append(versions, e.Ref)
 		}
 		for _, p := range providers {
-			versions = append(versions, p.ModuleVersion)
+			versions = append(versions, p.Ref)
 		}
 		wrong := append(lock.CheckLedger(ctx, entries, book), lock.CheckProviders(ctx, providers, book)...)
 		for _, line := range lock.Deprecated(ctx, versions, book) {
@@ -290,7 +290,7 @@ func withMirror(wrong []error) []error {
 	var providers, platforms []string
 	for _, err := range wrong {
 		if lacking, ok := errors.AsType[*lock.NoHash](err); ok {
-			providers = append(providers, clean.ShellQuote(lacking.Module.String()+"@"+lacking.Version))
+			providers = append(providers, clean.ShellQuote(lacking.Address.String()+"@"+lacking.Version))
 			for _, p := range lacking.Platforms {
 				platforms = append(platforms, "--platform "+p.String())
 			}

@@ -78,15 +78,15 @@ func (env *environment) lockProviders(ctx context.Context, dir string, platforms
 		return err
 	}
 	name, added := filepath.Join(dir, lockfile.Name), 0
-	more := map[modproxy.ModuleVersion][]string{}
+	more := map[modproxy.Ref][]string{}
 	asked, err := env.askLedger(ctx, f, func(book lockLedger) (wrong []error) {
 		for _, p := range providers {
 			missing, errs := lock.MissingHashes(ctx, p, platforms, book)
 			if f.check && len(missing) > 0 && len(errs) == 0 {
-				errs = []error{fmt.Errorf("%s: %s lacks %s", p.ModuleVersion, name, strings.Join(missing, " "))}
+				errs = []error{fmt.Errorf("%s: %s lacks %s", p.Ref, name, strings.Join(missing, " "))}
 			}
 			wrong = append(wrong, errs...)
-			more[p.ModuleVersion], added = missing, added+len(missing)
+			more[p.Ref], added = missing, added+len(missing)
 		}
 		return wrong
 	})
@@ -109,7 +109,7 @@ func (env *environment) lockProviders(ctx context.Context, dir string, platforms
 		return err
 	}
 	for _, p := range providers {
-		if p.Hashes = more[p.ModuleVersion]; len(p.Hashes) > 0 {
+		if p.Hashes = more[p.Ref]; len(p.Hashes) > 0 {
 			if err := env.printLocked(name, nil, []lockfile.Provider{p}); err != nil {
 				return err
 			}

@@ -207,7 +207,7 @@ func (env *environment) suggest(all []admin.Reported, bounds bool) error {
 		if err != nil {
 			return err
 		}
-		served = append(served, app.Served{ModuleVersion: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
+		served = append(served, app.Served{Ref: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
 	}
 	text, err := app.Suggest(served, bounds)
 	if err != nil {

@@ -49,7 +49,7 @@ func (env *environment) refresh(ctx context.Context, all bool, modules []string)
 		if err != nil {
 			return err
 		}
-		in.Modules = append(in.Modules, v.Module.String())
+		in.Modules = append(in.Modules, v.Address.String())
 	}
 	var failed problems
 	show := printer(env, refreshedText)

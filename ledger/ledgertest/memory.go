@@ -53,7 +53,7 @@ func (l *Memory) Fail(err error) {
 func (l *Memory) VerifierKey() string { return l.verifier }
 
 // Lookup implements [ledger.Ledger].
-func (l *Memory) Lookup(_ context.Context, v modproxy.ModuleVersion) (ledger.Record, error) {
+func (l *Memory) Lookup(_ context.Context, v modproxy.Ref) (ledger.Record, error) {
 	if _, err := ledger.Key(v); err != nil {
 		return ledger.Record{}, err
 	}
@@ -70,15 +70,15 @@ func (l *Memory) Lookup(_ context.Context, v modproxy.ModuleVersion) (ledger.Rec
 }
 
 // find returns where the record is that counts for a version: its own one, or that of another spelling of its address.
-func (l *Memory) find(v modproxy.ModuleVersion) (int, error) {
+func (l *Memory) find(v modproxy.Ref) (int, error) {
 	for i, r := range slices.Backward(l.records) {
-		if r.ModuleVersion == v {
+		if r.Ref == v {
 			return i, nil
 		}
 	}
 	found := -1
 	for i, r := range l.records {
-		if folded(r.ModuleVersion) == folded(v) && (found < 0 || r.Reason != "") {
+		if r.Ref.Folded() == v.Folded() && (found < 0 || r.Reason != "") {
 			found = i
 		}
 	}
@@ -88,7 +88,7 @@ func (l *Memory) find(v modproxy.ModuleVersion) (int, error) {
 	return 0, &fs.PathError{Op: "lookup", Path: v.String(), Err: fs.ErrNotExist}
 }
 
-func folded(v modproxy.ModuleVersion) modproxy.ModuleVersion { return v.Module.Folded().At(v.Version) }
+func folded(v modproxy.Ref) modproxy.Ref { return v.Folded() }
 
 // Add implements [ledger.Ledger].
 func (l *Memory) Add(_ context.Context, r ledger.Record) error {
@@ -104,17 +104,17 @@ func (l *Memory) Accept(_ context.Context, r ledger.Record) error {
 		return fmt.Errorf("%w: no reason", modproxy.ErrInvalid)
 	}
 	l.mu.Lock()
-	all := map[modproxy.ModuleVersion]bool{}
+	all := map[modproxy.Ref]bool{}
 	for _, known := range l.records {
-		if folded(known.ModuleVersion) == folded(r.ModuleVersion) {
-			all[known.ModuleVersion] = true
+		if known.Ref.Folded() == r.Ref.Folded() {
+			all[known.Ref] = true
 		}
 	}
 	l.mu.Unlock()
 	if len(all) == 0 {
 		return l.put(r, true)
 	}
-	for r.ModuleVersion = range all {
+	for r.Ref = range all {
 		if err := l.put(r, true); err != nil {
 			return err
 		}
@@ -132,8 +132,8 @@ func (l *Memory) put(r ledger.Record, accept bool) error {
 	if l.fail != nil {
 		return l.fail
 	}
-	i, err := l.find(r.ModuleVersion)
-	own := err == nil && l.records[i].ModuleVersion == r.ModuleVersion
+	i, err := l.find(r.Ref)
+	own := err == nil && l.records[i].Ref == r.Ref
 	switch {
 	case err != nil && accept:
 		return err
@@ -158,12 +158,12 @@ func (l *Memory) AddDrift(_ context.Context, d ledger.Drift) error {
 	if l.fail != nil {
 		return l.fail
 	}
-	if _, err := l.find(d.ModuleVersion); err != nil {
+	if _, err := l.find(d.Ref); err != nil {
 		return err
 	}
 	n := 0
 	for _, known := range l.drifts {
-		if known.ModuleVersion != d.ModuleVersion {
+		if known.Ref != d.Ref {
 			continue
 		}
 		if n++; known.Recorded == d.Recorded && known.Offered == d.Offered && known.Subdir == d.Subdir {
@@ -202,13 +202,13 @@ func (l *Memory) Decisions(_ context.Context, from int64) ([]modproxy.Decision, 
 }
 
 // Had implements [ledger.Ledger].
-func (l *Memory) Had(_ context.Context, v modproxy.ModuleVersion, sum modproxy.Sum) (bool, error) {
+func (l *Memory) Had(_ context.Context, v modproxy.Ref, sum modproxy.Sum) (bool, error) {
 	if _, err := sum.Hash(); err != nil {
 		return false, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.records, func(r ledger.Record) bool { return folded(r.ModuleVersion) == folded(v) && r.Sum == sum }), l.fail
+	return slices.ContainsFunc(l.records, func(r ledger.Record) bool { return r.Ref.Folded() == v.Folded() && r.Sum == sum }), l.fail
 }
 
 // All implements [ledger.Ledger].
@@ -219,12 +219,12 @@ func (l *Memory) All(context.Context) iter.Seq2[ledger.Record, error] {
 }
 
 // Of implements [ledger.Ledger].
-func (l *Memory) Of(_ context.Context, m modproxy.Module) iter.Seq2[ledger.Record, error] {
+func (l *Memory) Of(_ context.Context, m modproxy.Address) iter.Seq2[ledger.Record, error] {
 	return sequence(l, func() (list []ledger.Record) {
 		for _, r := range l.records {
-			if at := slices.IndexFunc(list, func(other ledger.Record) bool { return other.ModuleVersion == r.ModuleVersion }); at >= 0 {
+			if at := slices.IndexFunc(list, func(other ledger.Record) bool { return other.Ref == r.Ref }); at >= 0 {
 				list[at] = r
-			} else if r.Module == m && r.Version != "" {
+			} else if r.Address == m && r.Version != "" {
 				list = append(list, r)
 			}
 		}
@@ -321,7 +321,7 @@ func (o memoryOps) Lookup(_ context.Context, k module.Version) (int64, error) {
 	o.l.mu.Lock()
 	defer o.l.mu.Unlock()
 	i, err := o.l.find(v)
-	if err == nil && o.l.records[i].ModuleVersion != v {
+	if err == nil && o.l.records[i].Ref != v {
 		err = fs.ErrNotExist
 	}
 	return int64(i), err

@@ -26,7 +26,7 @@ type Handle interface {
 }
 
 var (
-	vpc  = modproxy.Module{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	vpc  = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	when = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
 )
 
@@ -36,9 +36,9 @@ func Sum(seed string) modproxy.Sum {
 }
 
 // NewRecord returns the first record of a version, with every field set.
-func NewRecord(m modproxy.Module, version, seed string) ledger.Record {
+func NewRecord(m modproxy.Address, version, seed string) ledger.Record {
 	return ledger.Record{
-		ModuleVersion: m.At(version), Sum: Sum(seed), Subdir: "modules/ü", Time: when,
+		Ref: m.At(version), Sum: Sum(seed), Subdir: "modules/ü", Time: when,
 		Source: modproxy.Source{URL: "https://git.example.com/acme/" + m.Name + ".git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
 	}
 }
@@ -50,14 +50,14 @@ func accepted(r ledger.Record, reason string) ledger.Record {
 
 func newDrift(version, recorded, offered string) ledger.Drift {
 	return ledger.Drift{
-		ModuleVersion: vpc.At(version), Recorded: Sum(recorded), Offered: Sum(offered), Time: when,
+		Ref: vpc.At(version), Recorded: Sum(recorded), Offered: Sum(offered), Time: when,
 		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "c0ffee"},
 	}
 }
 
 // NewDecision returns a decision about versions of a module.
-func NewDecision(m modproxy.Module, action modproxy.Action, versions string) modproxy.Decision {
-	return modproxy.Decision{Module: m, Action: action, Versions: versions, By: "operator alice", Time: when, Reason: "a bucket that everybody can read"}
+func NewDecision(m modproxy.Address, action modproxy.Action, versions string) modproxy.Decision {
+	return modproxy.Decision{Address: m, Action: action, Versions: versions, By: "operator alice", Time: when, Reason: "a bucket that everybody can read"}
 }
 
 // Open opens the log in dir, until the test ends.
@@ -138,7 +138,7 @@ func wantRecords(t *testing.T, l Handle, want ...ledger.Record) {
 
 func wantRecord(t *testing.T, l Handle, want ledger.Record) {
 	t.Helper()
-	got, err := l.Lookup(t.Context(), want.ModuleVersion)
+	got, err := l.Lookup(t.Context(), want.Ref)
 	must(t, err)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("Lookup: %s", d)
@@ -148,7 +148,7 @@ func wantRecord(t *testing.T, l Handle, want ledger.Record) {
 func testAbsent(t *testing.T, a, b Handle) {
 	wantRecords(t, a)
 	must(t, a.Add(t.Context(), NewRecord(vpc, "1.2.3", "a")))
-	for _, m := range []modproxy.Module{
+	for _, m := range []modproxy.Address{
 		{Host: "registry.example.org", Namespace: "acme", Name: "vpc", System: "aws"},
 		{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"},
 		{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "google"},
@@ -164,7 +164,7 @@ func testAbsent(t *testing.T, a, b Handle) {
 
 func testFirst(t *testing.T, a, b Handle) {
 	full := NewRecord(vpc, "1.2.3", "a")
-	bare := ledger.Record{ModuleVersion: vpc.At("2.0.0"), Sum: Sum("b"), Time: when.Truncate(time.Second)}
+	bare := ledger.Record{Ref: vpc.At("2.0.0"), Sum: Sum("b"), Time: when.Truncate(time.Second)}
 	zoned := NewRecord(vpc, "3.0.0", "c")
 	zoned.Time = when.In(time.FixedZone("", 3600))
 	must(t, a.Add(t.Context(), full))
@@ -198,7 +198,7 @@ func testSubdir(t *testing.T, a, b Handle) {
 	whole := first
 	whole.Subdir = "."
 	wantErr(t, "Add of the root", b.Add(t.Context(), whole), modproxy.ErrChanged)
-	d := ledger.Drift{ModuleVersion: vpc.At("1.2.3"), Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
+	d := ledger.Drift{Ref: vpc.At("1.2.3"), Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
 	must(t, b.AddDrift(t.Context(), d))
 	must(t, a.AddDrift(t.Context(), d)) // known
 	d.Subdir = "."
@@ -241,23 +241,23 @@ func testAccept(t *testing.T, a, b Handle) {
 }
 
 func testHad(t *testing.T, a, b Handle) {
-	had := func(v modproxy.ModuleVersion, seed string, want bool) {
+	had := func(v modproxy.Ref, seed string, want bool) {
 		t.Helper()
 		if got, err := b.Had(t.Context(), v, Sum(seed)); got != want || err != nil {
 			t.Errorf("%s had %s: %v, %v, want %v", v, seed, got, err, want)
 		}
 	}
 	first := NewRecord(vpc, "1.2.3", "a")
-	had(first.ModuleVersion, "a", false)
+	had(first.Ref, "a", false)
 	must(t, a.Add(t.Context(), first))
 	must(t, a.Accept(t.Context(), accepted(NewRecord(vpc, "1.2.3", "b"), "it was moved")))
 	must(t, a.Accept(t.Context(), accepted(NewRecord(vpc, "1.2.3", "c"), "once more")))
 	must(t, a.AddDrift(t.Context(), newDrift("1.2.3", "c", "d")))
 	for seed, want := range map[string]bool{"a": true, "b": true, "c": true, "d": false} {
-		had(first.ModuleVersion, seed, want)
+		had(first.Ref, seed, want)
 	}
 	had(vpc.At("1.2.4"), "a", false)
-	_, err := a.Had(t.Context(), first.ModuleVersion, "x")
+	_, err := a.Had(t.Context(), first.Ref, "x")
 	wantErr(t, "Had of what is no sum", err, modproxy.ErrInvalid)
 }
 
@@ -274,7 +274,7 @@ func testAcceptNeeds(t *testing.T, a, b Handle) {
 }
 
 func testOf(t *testing.T, a, b Handle) {
-	dns := modproxy.Module{Host: vpc.Host, Namespace: vpc.Namespace, Name: "dns", System: vpc.System}
+	dns := modproxy.Address{Host: vpc.Host, Namespace: vpc.Namespace, Name: "dns", System: vpc.System}
 	var want []ledger.Record
 	for i := range 20 {
 		r := NewRecord(vpc, fmt.Sprintf("1.%d.0", i), "a")
@@ -295,7 +295,7 @@ func testOf(t *testing.T, a, b Handle) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("records of a module: -want +got\n%s", diff)
 	}
-	for r := range b.Of(t.Context(), modproxy.Module{Host: vpc.Host, Namespace: "other", Name: "vpc", System: "aws"}) {
+	for r := range b.Of(t.Context(), modproxy.Address{Host: vpc.Host, Namespace: "other", Name: "vpc", System: "aws"}) {
 		t.Errorf("of a module without records: %v", r)
 	}
 	for range b.Of(t.Context(), vpc) {

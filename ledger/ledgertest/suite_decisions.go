@@ -61,14 +61,14 @@ func testDecisions(t *testing.T, a, b Handle) {
 		t.Errorf("drifts %v", drifts)
 	}
 
-	elsewhere := NewDecision(modproxy.Module{Host: "localhost:8443", Namespace: "Acme", Name: "VPC", System: "aws"}, modproxy.Deprecate, "")
+	elsewhere := NewDecision(modproxy.Address{Host: "localhost:8443", Namespace: "Acme", Name: "VPC", System: "aws"}, modproxy.Deprecate, "")
 	elsewhere.Link, elsewhere.Time = "https://example.com/advisory", when.In(time.FixedZone("", 3600))
 	must(t, a.Decide(t.Context(), elsewhere))
 	elsewhere.Time = when
 	wantDecisions(t, b, 132, 133, elsewhere)
 	wantRecord(t, b, records[129])
 
-	for i, glob := range []modproxy.Module{
+	for i, glob := range []modproxy.Address{
 		{Host: "*", Namespace: "acme", Name: "vpc", System: "aws"},
 		{Host: "*.example.com:8443", Namespace: "*", Name: "v_*", System: "*"},
 		{Host: "registry.example.com", Namespace: "acme", Name: "*"}, // providers
@@ -81,7 +81,7 @@ func testDecisions(t *testing.T, a, b Handle) {
 
 func testDecideInvalid(t *testing.T, a, b Handle) {
 	for name, change := range map[string]func(*modproxy.Decision){
-		"no module":           func(d *modproxy.Decision) { d.Module = modproxy.Module{} },
+		"no module":           func(d *modproxy.Decision) { d.Address = modproxy.Address{} },
 		"unnormalised":        func(d *modproxy.Decision) { d.Host = "Registry.example.com" },
 		"glob, upper case":    func(d *modproxy.Decision) { d.Host, d.Namespace = "*", "Acme" },
 		"glob, two stars":     func(d *modproxy.Decision) { d.Host = "**" },

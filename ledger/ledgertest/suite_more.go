@@ -27,11 +27,11 @@ import (
 func testInvalid(t *testing.T, a, b Handle) {
 	const secret = "hunter2"
 	for name, change := range map[string]func(*ledger.Record){
-		"no host":          func(r *ledger.Record) { r.Module.Host = "" },
-		"unnormalised":     func(r *ledger.Record) { r.Module.Host = "Registry.example.com" },
-		"port":             func(r *ledger.Record) { r.Module.Host = "registry.example.com:08443" },
-		"path in a name":   func(r *ledger.Record) { r.Module.Name = "../x" },
-		"system":           func(r *ledger.Record) { r.Module.System = "AWS" },
+		"no host":          func(r *ledger.Record) { r.Address.Host = "" },
+		"unnormalised":     func(r *ledger.Record) { r.Address.Host = "Registry.example.com" },
+		"port":             func(r *ledger.Record) { r.Address.Host = "registry.example.com:08443" },
+		"path in a name":   func(r *ledger.Record) { r.Address.Name = "../x" },
+		"system":           func(r *ledger.Record) { r.Address.System = "AWS" },
 		"version with v":   func(r *ledger.Record) { r.Version = "v1.2.3" },
 		"short version":    func(r *ledger.Record) { r.Version = "1.2" },
 		"version":          func(r *ledger.Record) { r.Version = "1.2.3/../.." },
@@ -138,10 +138,10 @@ func serve(t *testing.T, l Handle) *lock.RemoteLedger {
 
 func wantLine(t *testing.T, c *lock.RemoteLedger, r ledger.Record) {
 	t.Helper()
-	got, err := c.Lookup(t.Context(), r.ModuleVersion)
+	got, err := c.Lookup(t.Context(), r.Ref)
 	must(t, err)
 	if d := cmp.Diff(r, got); d != "" {
-		t.Errorf("%s: %s", r.ModuleVersion, d)
+		t.Errorf("%s: %s", r.Ref, d)
 	}
 }
 
@@ -164,7 +164,7 @@ func testServedOdd(t *testing.T, a, _ Handle) {
 		"registry.terraform.io", "127.0.0.1:8443", "registry.example.com:8443", "localhost", "localhost:1", "xn--bcher-kva.example",
 		"con.example.com", "gopkg.in", "gopkg.in:443", "10",
 	} {
-		for _, m := range []modproxy.Module{
+		for _, m := range []modproxy.Address{
 			{Host: host, Namespace: "acme", Name: "vpc", System: "aws"},
 			{Host: host, Namespace: "Azure", Name: "a_b-C", System: "azurerm"},
 			{Host: host, Namespace: "aux", Name: "CON", System: "com1"},
@@ -175,7 +175,7 @@ func testServedOdd(t *testing.T, a, _ Handle) {
 				"1.2.3", "0.0.0", "1.2.3-RC.1", "1.2.3+b5", "1.2.3+incompatible", "1.2.3-x+y", "1.2.3.4", "1.2.3.4.5-x+Y",
 				"9223372036854775807.0.0", "1.2.3-~1", "1.2.3-rc-.--", "1.2.3+~",
 			} {
-				if version != "1.2.3+b5" && m != (modproxy.Module{Host: "localhost:1", Namespace: "aux", Name: "CON", System: "com1"}) {
+				if version != "1.2.3+b5" && m != (modproxy.Address{Host: "localhost:1", Namespace: "aux", Name: "CON", System: "com1"}) {
 					continue // every module once, and every version
 				}
 				r := NewRecord(m, version, host+m.String()+version)

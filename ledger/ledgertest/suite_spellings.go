@@ -16,15 +16,15 @@ import (
 
 // Some spellings of vpc.
 var (
-	upper = modproxy.Module{Host: vpc.Host, Namespace: "ACME", Name: "VPC", System: "aws"}
-	title = modproxy.Module{Host: vpc.Host, Namespace: "Acme", Name: "vpc", System: "aws"}
+	upper = modproxy.Address{Host: vpc.Host, Namespace: "ACME", Name: "VPC", System: "aws"}
+	title = modproxy.Address{Host: vpc.Host, Namespace: "Acme", Name: "vpc", System: "aws"}
 )
 
 // All spellings of an address have one content, whichever was recorded first and whichever is accepted.
 func testSpellings(t *testing.T, a, b Handle) {
 	first := NewRecord(title, "1.2.3", "a")
 	must(t, a.Add(t.Context(), first))
-	for _, m := range []modproxy.Module{vpc, upper} {
+	for _, m := range []modproxy.Address{vpc, upper} {
 		wantErr(t, m.String(), b.Add(t.Context(), NewRecord(m, "1.2.3", "b")), modproxy.ErrChanged)
 		elsewhere := NewRecord(m, "1.2.3", "a")
 		elsewhere.Subdir = "examples/evil"
@@ -54,8 +54,8 @@ func testSpellings(t *testing.T, a, b Handle) {
 	// What is accepted in one spelling, even one without a record, is accepted in all.
 	other := accepted(NewRecord(upper, "1.2.3", "c"), "the tag was moved")
 	must(t, a.Accept(t.Context(), other))
-	for _, m := range []modproxy.Module{title, vpc} {
-		other.ModuleVersion = m.At("1.2.3")
+	for _, m := range []modproxy.Address{title, vpc} {
+		other.Ref = m.At("1.2.3")
 		wantRecord(t, b, other)
 	}
 	wantErr(t, "what counted before", b.Add(t.Context(), NewRecord(upper, "1.2.3", "a")), modproxy.ErrChanged)
@@ -75,7 +75,7 @@ func testSpellAtOnce(t *testing.T, a, b Handle) {
 		version := fmt.Sprintf("1.%d.0", round)
 		var adding sync.WaitGroup
 		errs := make([]error, 3)
-		for i, m := range []modproxy.Module{vpc, title, upper} {
+		for i, m := range []modproxy.Address{vpc, title, upper} {
 			l := []ledger.Ledger{a, b, a}[i]
 			adding.Go(func() { errs[i] = l.Add(t.Context(), NewRecord(m, version, m.Namespace)) })
 		}

@@ -43,8 +43,8 @@ type shelf struct {
 }
 
 // scaleModule returns the address of a module of a shelf.
-func scaleModule(i int) modproxy.Module {
-	return modproxy.Module{Host: registryHost, Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("network-%d", i), System: "aws"}
+func scaleModule(i int) modproxy.Address {
+	return modproxy.Address{Host: registryHost, Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("network-%d", i), System: "aws"}
 }
 
 // makeShelf fills a data directory with n versions: packages, their records, those of the ledger, the versions documents
@@ -127,7 +127,7 @@ func (f *filler) module(ctx context.Context, i int) error {
 }
 
 // version keeps the version of a number.
-func (f *filler) version(ctx context.Context, v modproxy.ModuleVersion, number int) error {
+func (f *filler) version(ctx context.Context, v modproxy.Ref, number int) error {
 	p, err := f.content(number % scaleBlobs)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (f *filler) version(ctx context.Context, v modproxy.ModuleVersion, number i
 		atomic.AddInt64(&f.bytes, p.Size)
 	}
 	source := modproxy.Source{URL: "https://git.example.com/" + v.Namespace + "/" + v.Name + ".git", Commit: fmt.Sprintf("%040x", number)}
-	if err := f.ledger.Add(ctx, modproxy.Record{ModuleVersion: v, Sum: p.Sum, Subdir: ".", Time: p.Time, Source: source}); err != nil {
+	if err := f.ledger.Add(ctx, modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: p.Time, Source: source}); err != nil {
 		return err
 	}
 	if err := f.cache.Keep(ctx, v, p); err != nil {

@@ -25,10 +25,10 @@ import (
 type Memory struct {
 	// Before, if not nil, is called before every answer; its error is the answer.
 	// It is set before the first question.
-	Before func(ctx context.Context, op string, m modproxy.Module, version string) error
+	Before func(ctx context.Context, op string, m modproxy.Address, version string) error
 
 	mu      sync.Mutex
-	modules map[modproxy.Module]map[string]stored // by canonical version
+	modules map[modproxy.Address]map[string]stored // by canonical version
 	calls   map[string]int
 }
 
@@ -55,10 +55,10 @@ func (m *Memory) Load(host string, fixture *txtar.Archive) error {
 	if err != nil {
 		return err
 	}
-	modules := map[modproxy.Module]map[string]stored{}
+	modules := map[modproxy.Address]map[string]stored{}
 	for address, versions := range c.modules {
 		parts := strings.Split(address, "/")
-		module := modproxy.Module{Host: host, Namespace: parts[0], Name: parts[1], System: parts[2]}
+		module := modproxy.Address{Host: host, Namespace: parts[0], Name: parts[1], System: parts[2]}
 		modules[module] = map[string]stored{}
 		for spelling := range versions {
 			version, err := modproxy.CanonicalVersion(spelling)
@@ -114,7 +114,7 @@ func (m *Memory) Calls(op string) int {
 }
 
 // find counts a question and finds the module it is about.
-func (m *Memory) find(ctx context.Context, op string, module modproxy.Module, version string) (map[string]stored, error) {
+func (m *Memory) find(ctx context.Context, op string, module modproxy.Address, version string) (map[string]stored, error) {
 	m.mu.Lock()
 	m.calls[op]++
 	versions := m.modules[module]
@@ -139,7 +139,7 @@ func (m *Memory) find(ctx context.Context, op string, module modproxy.Module, ve
 }
 
 // Versions implements [modproxy.Registry].
-func (m *Memory) Versions(ctx context.Context, module modproxy.Module) (*modproxy.Versions, error) {
+func (m *Memory) Versions(ctx context.Context, module modproxy.Address) (*modproxy.Versions, error) {
 	versions, err := m.find(ctx, "versions", module, "")
 	if err != nil {
 		return nil, err
@@ -161,8 +161,8 @@ func (m *Memory) Versions(ctx context.Context, module modproxy.Module) (*modprox
 }
 
 // Location implements [modproxy.Registry].
-func (m *Memory) Location(ctx context.Context, v modproxy.ModuleVersion) (modproxy.Location, error) {
-	module, version := v.Module, v.Version
+func (m *Memory) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
+	module, version := v.Address, v.FullVersion()
 	versions, err := m.find(ctx, "location", module, version)
 	if err != nil {
 		return modproxy.Location{}, err
@@ -175,8 +175,8 @@ func (m *Memory) Location(ctx context.Context, v modproxy.ModuleVersion) (modpro
 }
 
 // Package implements [modproxy.Registry].
-func (m *Memory) Package(ctx context.Context, v modproxy.ModuleVersion) (*modproxy.Package, error) {
-	module, version := v.Module, v.Version
+func (m *Memory) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	module, version := v.Address, v.FullVersion()
 	versions, err := m.find(ctx, "package", module, version)
 	if err != nil {
 		return nil, err

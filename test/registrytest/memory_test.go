@@ -22,13 +22,13 @@ func TestMemory(t *testing.T) {
 
 	t.Run("before", func(t *testing.T) {
 		m, broken := open(t), errors.New("broken")
-		m.Before = func(_ context.Context, op string, _ modproxy.Module, version string) error {
+		m.Before = func(_ context.Context, op string, _ modproxy.Address, version string) error {
 			if op == "location" && version == "1.0.0" {
 				return broken
 			}
 			return nil
 		}
-		acme := modproxy.Module{Host: host, Namespace: "acme", Name: "network", System: "aws"}
+		acme := modproxy.Address{Host: host, Namespace: "acme", Name: "network", System: "aws"}
 		if _, err := m.Location(t.Context(), acme.At("1.0.0")); err != broken {
 			t.Errorf("error %v; want %v", err, broken)
 		}

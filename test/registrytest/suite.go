@@ -44,8 +44,8 @@ var known = map[string][]string{
 	"Acme": {"3.0.0"},
 }
 
-func moduleOf(host, namespace string) modproxy.Module {
-	return modproxy.Module{Host: host, Namespace: namespace, Name: "network", System: "aws"}
+func moduleOf(host, namespace string) modproxy.Address {
+	return modproxy.Address{Host: host, Namespace: namespace, Name: "network", System: "aws"}
 }
 
 // TestRegistry is the suite that every [modproxy.Registry] passes. open makes
@@ -266,7 +266,7 @@ func testConcurrent(t *testing.T, reg modproxy.Registry, host string) {
 	wg.Wait()
 }
 
-func askPackage(t *testing.T, reg modproxy.Registry, m modproxy.Module, version string) {
+func askPackage(t *testing.T, reg modproxy.Registry, m modproxy.Address, version string) {
 	p, err := reg.Package(t.Context(), m.At(version))
 	if err != nil {
 		t.Errorf("package %s %s: %v", m, version, err)
