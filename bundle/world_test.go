@@ -56,7 +56,7 @@ func (w *world) content() string { return fmt.Sprint("PK ", w.IntN(4)) }
 
 // growModule stores a version of a module in a new spelling, or has other content of it accepted.
 func (w *world) growModule(v modproxy.Ref) {
-	address := v.Address.Folded().At(v.Version)
+	address := v.Folded()
 	content, known := w.contents[address]
 	_, err := w.near.log.Lookup(w.near.t.Context(), v)
 	stored := slices.Contains(w.near.kept(), v)

@@ -93,7 +93,7 @@ func (n *next) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Vers
 }
 
 func (n *next) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	version := v.Version
+	version := v.FullVersion()
 	now, err := n.ask(ctx, "location")
 	if err != nil {
 		return modproxy.Location{}, err
@@ -118,7 +118,7 @@ func (r *interrupted) Read(p []byte) (int, error) {
 }
 
 func (n *next) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	version := v.Version
+	version := v.FullVersion()
 	now, err := n.ask(ctx, "package")
 	if err == nil && now.receive != nil {
 		err = now.receive(ctx, v)

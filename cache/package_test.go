@@ -98,7 +98,7 @@ type changedNext struct {
 }
 
 func (n changedNext) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	m, version := v.Address, v.Version
+	m, version := v.Address, v.FullVersion()
 	p, err := n.next.Package(ctx, m.At(version))
 	if err == nil {
 		n.change(p)

@@ -143,7 +143,7 @@ func parseAddress(source string) (v modproxy.Ref, inside string, ok bool) {
 	source, inside, _ = strings.Cut(source, ".tar.gz")
 	parts := strings.Split(source+".tar.gz", "/")
 	v, err := rewrite.ParsePackagePath("/" + strings.Join(parts[max(0, len(parts)-8):], "/"))
-	ok = err == nil && (v.Variant.Kind == modproxy.NestedVariant) && (inside == "" || strings.HasPrefix(inside, "//"))
+	ok = err == nil && v.Variant.Kind == modproxy.NestedVariant && (inside == "" || strings.HasPrefix(inside, "//"))
 	return v, strings.TrimPrefix(path.Clean("/"+inside), "/"), ok
 }
 

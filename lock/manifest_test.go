@@ -49,7 +49,7 @@ const (
 )
 
 func TestRead(t *testing.T) {
-	nested := vpc.At("1.2.0").NestedSource("ab", modproxy.NewSum([32]byte{7})).Version
+	nested := vpc.At("1.2.0").NestedSource("ab", modproxy.NewSum([32]byte{7})).FullVersion()
 	dir := install(t, manifest(
 		record("net", vpcSource+"//modules/x", "1.2.0", installed+"net/modules/x"),
 		record("net.sub", "./y", "", installed+"net/modules/x/y"),

@@ -170,7 +170,7 @@ func (s *state) of(ctx context.Context, m modproxy.Address) *Selection {
 
 // ofVersion is of, for a version. Who has the address of what a package calls is in no group that is known.
 func (s *state) ofVersion(ctx context.Context, v modproxy.Ref) *Selection {
-	if (v.Variant.Kind == modproxy.NestedVariant) && !s.idle() {
+	if v.Variant.Kind == modproxy.NestedVariant && !s.idle() {
 		return s.rules.forAnybody(v.Address)
 	}
 	return s.of(ctx, v.Address)

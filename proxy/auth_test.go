@@ -20,7 +20,7 @@ import (
 type here struct{ modproxy.Registry }
 
 func (r here) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	m, version := v.Address, v.Version
+	m, version := v.Address, v.FullVersion()
 	l, err := r.Registry.Location(ctx, m.At(version))
 	l.Kept = true
 	return l, err

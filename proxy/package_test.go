@@ -29,7 +29,7 @@ func (unreadable) Read([]byte) (int, error) {
 type streamed struct{ io.ReadSeekCloser }
 
 func (d *damaged) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	m, version := v.Address, v.Version
+	m, version := v.Address, v.FullVersion()
 	p, err := d.Registry.Package(ctx, m.At(version))
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func read(t testing.TB, parse func(string, string) (request, error), requestHost
 	} else if err != nil {
 		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return strings.TrimSpace(string(q.kind) + " " + q.Address.String() + " " + q.Version)
+	return strings.TrimSpace(string(q.kind) + " " + q.Address.String() + " " + q.FullVersion())
 }
 
 func TestParseProvider(t *testing.T) {
@@ -179,7 +179,7 @@ func FuzzParseProvider(f *testing.F) {
 			t.Errorf("%q: %s is for version %q", path, q.kind, q.Version)
 		}
 		if !q.IsListed() && !q.IsArchive() {
-			t.Errorf("%q: is for what modproxy has made: %s", path, q.Version)
+			t.Errorf("%q: is for what modproxy has made: %s", path, q.FullVersion())
 		}
 		if !q.isFile() {
 			return

@@ -65,12 +65,12 @@ func (p *toys) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versio
 }
 
 func (p *toys) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	p.located = append(p.located, v.Version)
+	p.located = append(p.located, v.FullVersion())
 	return modproxy.Location{Kept: p.kept}, p.errZip
 }
 
 func (p *toys) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	p.opened = append(p.opened, v.Version)
+	p.opened = append(p.opened, v.FullVersion())
 	switch v {
 	case toy.At("1.0.0"):
 		if p.wait {

@@ -52,7 +52,7 @@ func (s *scripted) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 }
 
 func (s *scripted) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	m, version := v.Address, v.Version
+	m, version := v.Address, v.FullVersion()
 	if s.err != nil {
 		return modproxy.Location{}, s.err
 	}

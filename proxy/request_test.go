@@ -36,7 +36,7 @@ func parsed(t *testing.T, u *Upstreams, host, path string) string {
 	case err != nil:
 		t.Fatalf("%s: error %v is no requestError", path, err)
 	}
-	return string(q.kind) + " " + q.Address.String() + " " + q.Version
+	return string(q.kind) + " " + q.Address.String() + " " + q.FullVersion()
 }
 
 func TestParse(t *testing.T) {
