@@ -9,10 +9,13 @@ build: ## the program, ./modproxy
 
 test: build check race scripts ## what a change must pass: static checks, the tests of packages and worlds under -race, the tests of the program
 
-check: ## gofmt, vet, staticcheck, govulncheck
+check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words of CONTRIBUTING.md, what is linked
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(STATICCHECK) ./...
+	go tool -modfile=tools/lint/go.mod exhaustive -default-signifies-exhaustive -ignore-enum-types 'reflect\.Kind|token\.Type' ./...
+	go run -C tools ./prose
+	tools/linked.sh
 	tools/vulncheck.sh
 
 race: tools ## the tests of packages and worlds, under the race detector

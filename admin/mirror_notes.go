@@ -34,6 +34,7 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 		if f.Err = m.tell(ctx, f.Module); f.Err == nil {
 			return
 		}
+	case closure.Bypass, closure.Trouble:
 	}
 	n := MirrorNote{Clients: []closure.Client{f.Client}, Source: f.Source, Text: f.Err.Error()}
 	for _, step := range f.Chain {

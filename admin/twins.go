@@ -100,6 +100,7 @@ func hasEffect(d modproxy.Decision, on policy.Decided) bool {
 		return on.Block != nil || on.Review != nil && on.Review.Action == modproxy.Reject
 	case modproxy.Approve:
 		return on.Review != nil && on.Review.Action == modproxy.Approve
+	case modproxy.Deprecate:
 	}
 	return (on.Deprecation != nil) == (d.Reason != "")
 }

@@ -105,6 +105,7 @@ func (a *App) observe(e cache.Event) {
 		if a.isReadOnly(e.Err) {
 			return
 		}
+	case cache.VersionDropped, cache.VersionListed, cache.VersionsTrimmed, cache.CatalogTrimmed, cache.LedgerDisagrees, cache.LedgerBehind:
 	}
 	a.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
 		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
@@ -120,6 +121,7 @@ func (a *App) observeStore(e store.Event) {
 		a.metrics.Damaged()
 	case store.BlobEvicted:
 		a.metrics.Evicted(e.Bytes)
+	case store.StorageFailed, store.Unrecorded, store.Missing:
 	}
 	var v modproxy.Ref
 	for _, ref := range e.Refs {
@@ -150,6 +152,7 @@ func (a *App) observeLedger(e ledger.Event) {
 			zap.String("source", drift.Source.URL), zap.String("commit", drift.Source.Commit)}
 	case ledger.Moved:
 		fields = []zap.Field{zap.String("recorded", record.Source.Commit), zap.String("commit", e.Commit)}
+	case ledger.Failed, ledger.Unasked:
 	}
 	if e.Kind == ledger.Moved || e.Kind == ledger.Unasked {
 		name = "ledger_recheck"

@@ -120,6 +120,7 @@ func parseEntry(text []byte) (*entry, error) {
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
 		version, address := ids(d.Ref)
 		return &entry{kind: drift, text: text, version: version, address: address, drift: what}, err
+	case sight, acceptance:
 	}
 	r, err := ParseRecord(text)
 	version, address := ids(r.Ref)

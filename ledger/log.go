@@ -145,6 +145,7 @@ func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
 					d, err = ParseDrift(text)
 				case sight:
 					d, is, err = l.contradiction(i, text)
+				case acceptance, decision, imported:
 				}
 			}
 			if (is || err != nil) && !yield(d, err) || err != nil {

@@ -101,6 +101,7 @@ func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 		return &m.blocks
 	case modproxy.Deprecate:
 		return &m.deprecations
+	case modproxy.Approve, modproxy.Reject:
 	}
 	return &m.reviews
 }

@@ -201,6 +201,7 @@ func says(v Verdict) string {
 		return text
 	case Unapproved:
 		return "would allow it when it is approved"
+	case Allowed, Denied, NotAllowed, Rejected, Blocked, Reserved, NotLocked:
 	}
 	if v.Decision != nil {
 		return "allows it: it is approved"

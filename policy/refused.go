@@ -54,6 +54,7 @@ func (r *Refusal) why(ask string) string {
 		return fmt.Sprintf("the namespace %s is reserved for a private registry, and this address is in another one: %s", r.Namespace, ask)
 	case NotLocked:
 		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.place(), ask)
+	case Allowed, NotAllowed:
 	}
 	if r.Allows != "" {
 		return fmt.Sprintf("no rule allows it (allowed: %s): choose one of these, or %s to have it allowed", r.Allows, ask)

@@ -32,6 +32,7 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 				say("for other addresses a decision stays in force: %s", other.inWords(d))
 			}
 		}
+	case modproxy.Reject, modproxy.Block:
 	}
 	if d.Action == modproxy.Approve || d.Action == modproxy.Reject {
 		for _, other := range s.decisions.overlapping(d.Address, d.Action) {

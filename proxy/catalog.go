@@ -16,6 +16,8 @@ func (k kind) isOfCatalog() bool {
 	case kindDetails, kindDocs, kindDownloads, kindHistory, kindList, kindSearch,
 		kindProviderVersion, kindProviderDocuments, kindProviderDocument:
 		return true
+	case kindVersions, kindDownload, kindPackage, kindProviderVersions, kindProviderDownload, kindProviderPackage, kindProviderSums,
+		kindProviderSignature, kindMirrorIndex, kindMirrorVersion:
 	}
 	return false
 }

@@ -55,6 +55,7 @@ func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q reque
 		return h.serveMirrorIndex(w, r, e, q)
 	case kindMirrorVersion:
 		return h.serveMirrorVersion(w, r, q)
+	default: // the files of a release
 	}
 	o, err := h.release(r.Context(), q.Ref)
 	switch {

@@ -53,6 +53,7 @@ func (q request) path() string {
 		return below + fileSums
 	case kindProviderSignature:
 		return below + fileSignature
+	default:
 	}
 	platform, _ := q.Platform()
 	return below + platform.String() + "/terraform-provider-" + q.Name + "_" + q.Version + "_" + platform.String() + ".zip"

@@ -55,8 +55,9 @@ func (h *Handler) serve(w *response, r *http.Request, e *Event, q request, segme
 		return h.serveVersions(w, r, e, q)
 	case kindDownload:
 		return h.serveLocation(w, r, e, q)
+	default:
+		return h.servePackage(w, r, e, q, segment)
 	}
-	return h.servePackage(w, r, e, q, segment)
 }
 
 // serveMetrics serves what was measured. Where clients are identified it is for operators.

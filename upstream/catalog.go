@@ -58,8 +58,9 @@ func (s service) protocol() service {
 	switch s {
 	case providersV2, providerDocs, providerTexts, tofuProviderDocs:
 		return providersV1
+	default:
+		return modulesV1
 	}
-	return modulesV1
 }
 
 // Details implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there.

@@ -67,6 +67,7 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 			return base.Parse("registry/docs/providers/")
 		}
 		return base.Parse("registry/docs/modules/")
+	case modulesV1, providersV1, others:
 	}
 	if set := map[service]string{modulesV1: h.Modules, providersV1: h.Providers}[s.service]; set != "" {
 		return serviceURL(nil, set)

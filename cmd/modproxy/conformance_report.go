@@ -124,6 +124,7 @@ func (r *conformanceReport) byClient() (all []*clientResult) {
 		case conformance.Warn:
 			c.warns++
 			c.add(f.Rule)
+		case conformance.Pass, conformance.Without:
 		}
 	}
 	return all

@@ -146,6 +146,7 @@ func newDecompressor(format Format, compressed *bufio.Reader) (decompressor, err
 			zr.Multistream(false)
 			return zr, err
 		}}, nil
+	case Zip: // which is not a stream
 	}
 	return nil, refuse("no archive format")
 }

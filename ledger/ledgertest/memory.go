@@ -88,8 +88,6 @@ func (l *Memory) find(v modproxy.Ref) (int, error) {
 	return 0, &fs.PathError{Op: "lookup", Path: v.String(), Err: fs.ErrNotExist}
 }
 
-func folded(v modproxy.Ref) modproxy.Ref { return v.Folded() }
-
 // Add implements [ledger.Ledger].
 func (l *Memory) Add(_ context.Context, r ledger.Record) error {
 	if r.Reason != "" {

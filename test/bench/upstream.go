@@ -177,6 +177,7 @@ func (u *upstream) location(f form, r *repository, i int) string {
 		return fmt.Sprintf("git::%s/acme/%s.git?ref=v%s", u.gitURL, r.name, r.versions[i])
 	case byArchive:
 		return u.gitURL + "/" + r.archiveName(i)
+	case byCommit:
 	}
 	return fmt.Sprintf("git::%s/acme/%s.git?ref=%s", u.gitURL, r.name, r.ids[i])
 }

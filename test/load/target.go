@@ -39,6 +39,7 @@ func (t *target) path(k kind) string {
 		if path := t.signed.Load(); path != nil {
 			return *path
 		}
+	case health:
 	}
 	return "/-/healthz"
 }
@@ -66,6 +67,7 @@ func (t *target) ask(ctx context.Context, c *conn, k kind) (reply, error) {
 		if t.answered && (r.sum != t.sum || r.size != t.size) {
 			return r, fmt.Errorf("%s %s: %d bytes with the sum %08x, and were %d with %08x", t.module, t.version, r.size, r.sum, t.size, t.sum)
 		}
+	case health:
 	}
 	return r, nil
 }

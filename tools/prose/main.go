@@ -1,0 +1,239 @@
+// Command prose reports wording that CONTRIBUTING.md rejects.
+//
+//	go run -C tools ./prose
+//
+// It reads the list below "Words that are rejected" in CONTRIBUTING.md: a regular expression in backquotes, an arrow, and what to write
+// instead. It looks at the comments of Go files, at the string literals of Go files that are not tests, and at Markdown files.
+//
+// tools/prose/pending lists the directories that were not edited yet. A directory in it that has no finding is an error, so that the
+// list shrinks. tools/prose/allowed lists single findings: a path, a blank, and the words.
+//
+// It also looks at the subjects of the commits since the one that added this program: at most 60 characters. Without git history it
+// leaves them out.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	heading    = "### Words that are rejected"
+	maxSubject = 60
+	home       = "tools/prose"
+)
+
+func main() {
+	if err := run(".."); err != nil {
+		fmt.Fprintln(os.Stderr, "prose:", err)
+		os.Exit(1)
+	}
+}
+
+type rule struct {
+	words   *regexp.Regexp
+	instead string
+}
+
+type finding struct {
+	file, words, instead string
+	line                 int
+}
+
+func run(root string) error {
+	rules, err := readRules(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		return err
+	}
+	pending, err := readList(filepath.Join(root, home, "pending"))
+	if err != nil {
+		return err
+	}
+	allowed, err := readList(filepath.Join(root, home, "allowed"))
+	if err != nil {
+		return err
+	}
+	all, err := look(root, rules)
+	if err != nil {
+		return err
+	}
+	count, wrong := map[string]int{}, 0
+	used := map[string]bool{}
+	for _, f := range all {
+		exception := f.file + " " + f.words
+		if slices.Contains(allowed, exception) {
+			used[exception] = true
+			continue
+		}
+		dir := path.Dir(f.file)
+		count[dir]++
+		if !slices.Contains(pending, dir) {
+			wrong++
+			fmt.Printf("%s:%d: %q: write %s\n", f.file, f.line, f.words, f.instead)
+		}
+	}
+	for _, dir := range pending {
+		if count[dir] == 0 {
+			wrong++
+			fmt.Printf("%s/pending: %s has no finding any more: remove the line\n", home, dir)
+		}
+	}
+	for _, exception := range allowed {
+		if !used[exception] {
+			wrong++
+			fmt.Printf("%s/allowed: %q is not there any more: remove the line\n", home, exception)
+		}
+	}
+	wrong += subjects(root)
+	if wrong > 0 {
+		return fmt.Errorf("%d findings; CONTRIBUTING.md has the words", wrong)
+	}
+	return nil
+}
+
+var entry = regexp.MustCompile("^- `(.+)` → (.+)$")
+
+func readRules(name string) (rules []rule, err error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	_, section, _ := strings.Cut(string(text), heading+"\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	for line := range strings.Lines(section) {
+		if m := entry.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			words, err := regexp.Compile(`(?i)\b(?:` + m[1] + `)\b`)
+			if err != nil {
+				return nil, err
+			}
+			rules = append(rules, rule{words, m[2]})
+		}
+	}
+	if len(rules) == 0 {
+		return nil, fmt.Errorf("%s has no rule below %q", name, heading)
+	}
+	return rules, nil
+}
+
+func readList(name string) (list []string, err error) {
+	text, err := os.ReadFile(name)
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			list = append(list, line)
+		}
+	}
+	return list, err
+}
+
+// look returns the findings in all files below root that git would not ignore.
+func look(root string, rules []rule) (all []finding, err error) {
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if base := d.Name(); d.IsDir() && name != root && (base == ".git" || base == "testdata" || base == "man") {
+			return filepath.SkipDir
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		file := filepath.ToSlash(rel)
+		see := func(line int, text string) {
+			for _, r := range rules {
+				for _, at := range r.words.FindAllStringIndex(text, -1) {
+					all = append(all, finding{file, text[at[0]:at[1]], r.instead, line + strings.Count(text[:at[0]], "\n")})
+				}
+			}
+		}
+		switch filepath.Ext(name) {
+		case ".go":
+			return lookAtGo(name, see)
+		case ".md":
+			return lookAtMarkdown(name, see)
+		}
+		return nil
+	})
+	return all, err
+}
+
+func lookAtGo(name string, see func(line int, text string)) error {
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, name, nil, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	for _, group := range f.Comments {
+		for _, c := range group.List {
+			see(files.Position(c.Pos()).Line, c.Text)
+		}
+	}
+	if strings.HasSuffix(name, "_test.go") {
+		return nil
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				see(files.Position(lit.Pos()).Line, text)
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// lookAtMarkdown leaves out the section that lists the words, and code blocks, which show what programs print.
+func lookAtMarkdown(name string, see func(line int, text string)) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	listing, code, line := false, false, 0
+	for words := range strings.Lines(string(text)) {
+		line++
+		words = strings.TrimSuffix(words, "\n")
+		if strings.HasPrefix(words, "#") && !code {
+			listing = words == heading
+		}
+		if strings.HasPrefix(strings.TrimSpace(words), "```") {
+			code = !code
+		}
+		if !listing && !code {
+			see(line, words)
+		}
+	}
+	return nil
+}
+
+// subjects reports the commits since this program was added whose subject is too long.
+func subjects(root string) (wrong int) {
+	git := func(args ...string) string {
+		out, _ := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
+		return string(bytes.TrimSpace(out))
+	}
+	added := git("log", "--diff-filter=A", "--format=%H", "--", home+"/main.go")
+	if added == "" {
+		return 0
+	}
+	added = added[strings.LastIndex(added, "\n")+1:]
+	for subject := range strings.SplitSeq(git("log", "--no-merges", "--format=%s", added+"..HEAD"), "\n") {
+		if n := utf8.RuneCountInString(subject); n > maxSubject {
+			wrong++
+			fmt.Printf("commit %q: %d characters, want at most %d\n", subject, n, maxSubject)
+		}
+	}
+	return wrong
+}
