@@ -12,7 +12,7 @@ import (
 
 const self = "github.com/modproxy/modproxy"
 
-// homes says where a dependency may be imported, and so where it can be replaced.
+// homes are the packages that may import a dependency, and so the places where it can be replaced.
 var homes = map[string][]string{
 	"go.uber.org/zap":                               {"proxy", "app"},
 	"github.com/gorilla/mux":                        {"proxy"},
@@ -30,7 +30,7 @@ var homes = map[string][]string{
 	"github.com/zclconf/go-cty":                     {"closure"},
 	"github.com/hashicorp/terraform-config-inspect": {"closure"},
 	"github.com/apparentlymart/go-versions":         {"closure"},
-	"golang.org/x/mod":                              {"pack", "ledger", "lock", "app", "bundle", "static"},
+	"golang.org/x/mod":                              {"ledger", "lock", "app", "bundle", "static"},
 	"github.com/hashicorp/terraform-svchost":        {"hostname"},
 	"github.com/goccy/go-yaml":                      {"config"},
 	"github.com/spf13/cobra":                        {"cmd/modproxy"},
@@ -46,57 +46,26 @@ var homes = map[string][]string{
 	"github.com/rogpeppe/go-internal/testscript":    {},
 }
 
-// anywhere are the packages of ours that all others may import.
-var anywhere = []string{"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool"}
-
-// layers are the packages that meet in the root package and in app only, with what each of
-// them may import besides. The program itself prints what app and admin tell it.
-var layers = map[string][]string{
-	"auth":          {"", "internal/durable", "internal/filelock"},
-	"auth/oidc":     {"", "auth"},
-	"hostname":      {""},
-	"pack":          {""},
-	"release":       {"", "pack", "internal/zipfile"},
-	"rewrite":       {"", "hostname"},
-	"policy":        {"", "hostname", "store"},
-	"sights":        {"", "store"},
-	"requests":      {"", "store"},
-	"downloads":     {"", "store"},
-	"fair":          {""},
-	"proxy":         {"", "hostname", "rewrite", "auth", "fair", "release"},
-	"cache":         {"", "fair", "store"},
-	"ledger":        {""},
-	"catalog":       {""},
-	"ahead":         {"", "closure"},
-	"closure":       {"", "hostname", "lockfile", "store"},
-	"bundle":        {"", "hostname", "ledger", "pack", "policy", "release", "store"},
-	"nested":        {"", "closure", "fair", "fetch", "internal/memory", "pack", "rewrite"},
-	"lock":          {"", "hostname", "ledger", "lockfile", "rewrite", "internal/hint"},
-	"lockfile":      {"", "hostname"},
-	"store":         {""},
-	"store/disk":    {"", "store", "internal/boltfile"},
-	"config":        {"", "hostname", "auth", "auth/oidc", "egress", "policy", "internal/hint"},
-	"admin":         {"", "bundle", "hostname", "ledger", "cache", "closure", "pack", "policy", "release", "requests", "store", "internal/hint"},
-	"internal/hint": {},
-	"upstream":      {"", "fair", "egress", "fetch", "fetch/archive", "pack", "release", "internal/hedge"},
-	"egress":        {"", "fair", "internal/hedge"},
-	"fetch":         {"", "egress", "pack", "internal/memory"},
-	"fetch/git":     {"", "egress", "pack", "fetch"},
-	"fetch/web":     {"", "egress", "pack", "fetch", "fetch/archive"},
-	"fetch/archive": {"", "pack", "internal/zipfile"},
-	"":              {},
-	"cmd/modproxy":  {"", "app", "admin", "auth", "bundle", "closure", "config", "conformance", "fetch/git", "hostname", "ledger", "lock", "lockfile", "policy", "static", "store", "internal/hint"},
-	"static":        {"", "hostname", "release"},
-	"conformance":   {""}, // and net/http: it stands for clients, which egress knows nothing of
-
-	"internal/boltfile": {},
-	"internal/clean":    {},
-	"internal/durable":  {},
-	"internal/filelock": {},
-	"internal/hedge":    {""},
-	"internal/memory":   {},
-	"internal/spool":    {},
-	"internal/zipfile":  {},
+// levels are the packages in the order in which they may import each other: each imports only packages that are listed before it,
+// in a level above or earlier in its own.
+var levels = []struct {
+	name     string
+	packages []string
+}{
+	{"vocabulary", []string{""}},
+	{"tools", []string{
+		"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool", "internal/hint", "internal/hedge",
+		"internal/zipfile", "internal/boltfile", "hostname", "pack", "release", "fair",
+	}},
+	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream"}},
+	{"storage", []string{"store", "store/disk", "ledger"}},
+	{"configurations", []string{"lockfile", "closure"}},
+	{"layers", []string{"sights", "requests", "downloads", "cache", "policy", "rewrite", "nested", "ahead", "auth", "auth/oidc"}},
+	{"features", []string{"bundle", "lock", "catalog", "static", "conformance"}},
+	{"protocols", []string{"proxy", "admin"}},
+	{"configuration", []string{"config"}},
+	{"application", []string{"app"}},
+	{"command", []string{"cmd/modproxy"}},
 }
 
 type listed struct {
@@ -123,43 +92,62 @@ func list(t *testing.T) []listed {
 	}
 }
 
-// Who may know whom is part of the design: see the table in CONTRIBUTING.md.
+// TestImports checks that packages import only downwards, and that each dependency is imported only in its home.
 func TestImports(t *testing.T) {
-	seen := map[string]bool{}
+	rank := map[string]int{}
+	for _, level := range levels {
+		for _, name := range level.packages {
+			rank[name] = len(rank)
+		}
+	}
+	seen, used := map[string]bool{}, map[[2]string]bool{}
 	for _, p := range list(t) {
 		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, self), "/")
 		seen[name] = true
+		own, isRanked := rank[name]
 		test := strings.HasSuffix(name, "test") || strings.HasPrefix(name, "test/")
+		if !isRanked && !test {
+			t.Errorf("package %q has no level", name)
+		}
 		for _, imported := range p.Imports {
 			inside, ours := strings.CutPrefix(imported, self)
 			inside = strings.TrimPrefix(inside, "/")
-			if allowed, ok := layers[name]; ours && ok && !slices.Contains(allowed, inside) && !slices.Contains(anywhere, inside) {
-				t.Errorf("%q imports %q: layers meet in the root package and in app only", name, inside)
+			if other, ok := rank[inside]; ours && !test && (!ok || other >= own) {
+				t.Errorf("%q imports %q, which is not listed before it", name, inside)
 			}
 			if ours || test || !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") {
 				continue
 			}
-			if !slices.Contains(homeOf(imported), name) {
-				t.Errorf("%q imports %s, which has another home: %q", name, imported, homeOf(imported))
+			dependency := dependencyOf(imported)
+			used[[2]string{dependency, name}] = true
+			if !slices.Contains(homes[dependency], name) {
+				t.Errorf("%q imports %s, which has another home: %q", name, imported, homes[dependency])
 			}
 			if name == "" {
 				t.Errorf("the root package imports %s: it has the standard library only", imported)
 			}
 		}
 	}
-	for name := range layers {
+	for name := range rank {
 		if !seen[name] {
-			t.Errorf("there is no package %q: the table is out of date", name)
+			t.Errorf("there is no package %q: the list is out of date", name)
+		}
+	}
+	for dependency, all := range homes {
+		for _, name := range all {
+			if !used[[2]string{dependency, name}] && !strings.HasPrefix(name, "test/") {
+				t.Errorf("%q does not import %s: the list is out of date", name, dependency)
+			}
 		}
 	}
 }
 
-func homeOf(imported string) []string {
-	var best string
+// dependencyOf returns the entry of homes that an import belongs to, or an empty string.
+func dependencyOf(imported string) (best string) {
 	for prefix := range homes {
 		if strings.HasPrefix(imported+"/", prefix+"/") && len(prefix) > len(best) {
 			best = prefix
 		}
 	}
-	return homes[best]
+	return best
 }
