@@ -2,9 +2,11 @@ package closure
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // A Walker finds all modules that configurations install: those that they call, those that these call, and so on, and the
@@ -12,7 +14,7 @@ import (
 type Walker struct {
 	Registry modproxy.Registry // which lists what clients get, and nothing old
 	Routes   Routes
-	Reader   *Reader
+	Reader   *tfconfig.Reader
 	Nested   Nested // nil: what does not go through a registry is a [Bypass]
 	// Providers has the releases of providers brought, too, and their packages for Platforms, or those of a Start.
 	Providers bool
@@ -43,13 +45,13 @@ type Nested interface {
 //
 // One without a source calls nothing: it has what the configuration itself requires.
 type Start struct {
-	Client Client `json:"client"`
+	Client tfconfig.Client `json:"client"`
 	// Root names the configuration, whose modules have to agree about the versions of providers. Empty: one of its own.
 	Root string `json:"root,omitempty"`
-	Call
-	Providers []Requirement       `json:"providers,omitempty"`
-	Locks     []Lock              `json:"locks,omitempty"`
-	Platforms []modproxy.Platform `json:"platforms,omitempty"` // instead of those of the Walker; each Start of a Root adds some
+	tfconfig.Call
+	Providers []tfconfig.Requirement `json:"providers,omitempty"`
+	Locks     []tfconfig.Lock        `json:"locks,omitempty"`
+	Platforms []modproxy.Platform    `json:"platforms,omitempty"` // instead of those of the Walker; each Start of a Root adds some
 }
 
 // IsCall reports whether s is a call, or what somebody names as if it were one.
@@ -72,7 +74,7 @@ const (
 // Found is something that a walk finds, with the first call that leads to it.
 type Found struct {
 	Kind       FoundKind
-	Client     Client
+	Client     tfconfig.Client
 	Chain      []Step       // the calls that lead to it, outermost first; empty for what is not called but named
 	Source     string       // of the last call, without user information and query; empty if it is not known
 	Constraint string       // the version of the last call, as written
@@ -86,7 +88,7 @@ type Found struct {
 // Step is a call on the way to something, or a line on which something is wrong.
 type Step struct {
 	In modproxy.Ref // the version whose package has the file; zero for a directory on disk
-	Pos
+	tfconfig.Pos
 }
 
 func (s Step) String() string {
@@ -99,6 +101,7 @@ func (s Step) String() string {
 const (
 	atOnce    = 8
 	maxStarts = 20_000  // of a walk
+	maxDepth  = 100     // calls of which each leads to the next
 	maxFollow = 100_000 // calls that a walk follows
 	maxWays   = 16      // of calling one directory with other arguments
 	maxRounds = 16      // of a walk
@@ -114,7 +117,7 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	}
 	run := &walk{Walker: w, each: each, passed: map[place]map[string]bool{}, told: map[string]bool{}}
 	type name struct {
-		Client
+		tfconfig.Client
 		root string
 	}
 	named := map[name]*root{}
@@ -161,4 +164,8 @@ func (r *walk) round(ctx context.Context, tasks []task, last bool) {
 		r.follow(ctx, t)
 	}
 	r.workers.Wait()
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }

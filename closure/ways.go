@@ -11,11 +11,12 @@ import (
 	"sync"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // place is a directory of a package as a client reads it.
 type place struct {
-	client Client
+	client tfconfig.Client
 	module modproxy.Ref // folded
 	dir    string
 	all    bool // with its submodules
@@ -31,13 +32,13 @@ type ways struct {
 // way is what a directory calls if it is called with some arguments.
 type way struct {
 	variables []string // that make a difference
-	args      map[string]Arg
+	args      map[string]tfconfig.Arg
 	*node
 	err error
 }
 
 // fits reports whether it makes no difference to call with args, in the directory and in what it passes variables on to.
-func (w way) fits(args map[string]Arg, passed map[string]bool) bool {
+func (w way) fits(args map[string]tfconfig.Arg, passed map[string]bool) bool {
 	differs := func(name string) bool {
 		a, b := w.args[name], args[name]
 		return string(a.Value) != string(b.Value) || a.Dynamic != b.Dynamic
@@ -78,8 +79,8 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 	if len(here.all) == maxWays {
 		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
 	}
-	tree := Package(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
-	c, err := r.Reader.Read(ctx, tree, Options{
+	tree := tfconfig.PackageTree(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
+	c, err := r.Reader.Read(ctx, tree, tfconfig.Options{
 		Client: t.client, Dir: at.dir, Vars: t.call.Args, Passed: passed, Submodules: at.all, CallsOnly: r.CallsOnly,
 	})
 	switch {
@@ -123,7 +124,7 @@ func (r *walk) passedOn(at place) map[string]bool {
 // evaluated in this one.
 func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 	for name, arg := range t.call.Args {
-		later = later || arg.left && variables[name] && !r.last
+		later = later || arg.Skipped && variables[name] && !r.last
 	}
 	r.mu.Lock()
 	grown := false
@@ -157,7 +158,7 @@ func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 
 // tellCycles tells which modules call themselves, with others between.
 func (r *walk) tellCycles() {
-	depths := map[Client]map[*node]int{Terraform: {}, OpenTofu: {}}
+	depths := map[tfconfig.Client]map[*node]int{tfconfig.Terraform: {}, tfconfig.OpenTofu: {}}
 	for _, root := range r.roots {
 		depth := depths[root.client] // in stack, from 1; negative when it was left
 		var stack []*node

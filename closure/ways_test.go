@@ -6,7 +6,20 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/tfconfig"
 )
+
+func newStore(t *testing.T) *store.Store {
+	t.Helper()
+	d, err := disk.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d}
+}
 
 // Values that packages pass on to others are followed in every way in which the packages are called, whichever call is read first. An
 // unknown value is unknown at the end, too.
@@ -65,7 +78,7 @@ module "leaf" { source = "registry.acme.example/acme/leaf/aws//${var.v}" }
 		main := strings.Join(append(append([]string{}, calls[first:]...), calls[:first]...), "\n")
 		w, _, dir := fixture(t, "-- main/main.tf --\n"+main+packages)
 		w.AtOnce = 1 + first%2*7
-		w.Reader.Store, _ = newStore(t)
+		w.Reader.Store = newStore(t)
 		got := walk(t, w, dir)
 		for _, client := range []string{"terraform", "tofu"} {
 			for _, part := range []string{"a", "b", "c"} {
@@ -102,7 +115,7 @@ func TestWalkManyWays(t *testing.T) {
 	fmt.Fprintf(&text, "-- acme/m%d@1.0.0/main.tf --\nvariable \"v\" { const = true }\n", chain)
 	text.WriteString("module \"leaf\" { source = \"registry.acme.example/acme/leaf/aws//${var.v}\" }\n-- acme/leaf@1.0.0/main.tf --\n")
 	w, _, dir := fixture(t, text.String())
-	w.Reader.Store, _ = newStore(t)
+	w.Reader.Store = newStore(t)
 	got := walk(t, w, dir)
 	for _, client := range []string{"terraform", "tofu"} {
 		if want := client + " chosen leaf 1.0.0 v"; strings.Count(got, want) != 16 {
@@ -136,14 +149,14 @@ func TestWalkManyRounds(t *testing.T) {
 		packages.WriteString("module \"leaf\" { source = \"registry.acme.example/acme/leaf/aws//${var.v}\" }\n" +
 			"-- acme/leaf@1.0.0/v/main.tf --\n-- acme/leaf@1.0.0/w/main.tf --\n")
 		w, _, dir := fixture(t, "-- main/main.tf --\n"+main.String()+packages.String())
-		w.Reader.Store, _ = newStore(t)
-		c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: closure.OpenTofu})
+		w.Reader.Store = newStore(t)
+		c, err := w.Reader.ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.OpenTofu})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var starts []closure.Start
 		for _, call := range c.Calls {
-			starts = append(starts, closure.Start{Client: closure.OpenTofu, Call: call})
+			starts = append(starts, closure.Start{Client: tfconfig.OpenTofu, Call: call})
 		}
 		leaves, told := map[string]bool{}, ""
 		err = w.Walk(t.Context(), starts, func(f closure.Found) {
