@@ -46,7 +46,7 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 			text, _ := json.Marshal(call)   // which always marshals
 			one := calls[string(text)]
 			if one == nil {
-				_, _, registry := tfconfig.ParseRegistrySource(call.Source, tfconfig.Hosts[client])
+				_, _, registry := tfconfig.ParseRegistrySource(call.Source, tfconfig.DefaultHosts[client])
 				one = &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
 				if one.Bypass && s.Nested != nil {
 					_, _, fetched := s.Nested.Source(kept.Ref, call.Source)

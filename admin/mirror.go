@@ -129,7 +129,7 @@ func (s *Server) follow(
 		return Mirrored{}, fmt.Errorf("%w: %d versions, and %d may be locked at a time", modproxy.ErrInvalid, len(in.Locked), maxLocked)
 	}
 	for _, s := range in.Starts {
-		if tfconfig.Hosts[s.Client] == "" {
+		if tfconfig.DefaultHosts[s.Client] == "" {
 			return Mirrored{}, fmt.Errorf("%w: client %.80q", modproxy.ErrInvalid, s.Client)
 		}
 	}

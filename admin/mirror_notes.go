@@ -52,10 +52,10 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 func (m *mirrorRun) strays(f closure.Found) bool {
 	named := func(c tfconfig.Client) (modproxy.Address, bool) {
 		if f.Provider {
-			p, err := tfconfig.ParseProviderSource(f.Source, tfconfig.Hosts[c])
+			p, err := tfconfig.ParseProviderSource(f.Source, tfconfig.DefaultHosts[c])
 			return p, err == nil
 		}
-		module, _, ok := tfconfig.ParseRegistrySource(f.Source, tfconfig.Hosts[c])
+		module, _, ok := tfconfig.ParseRegistrySource(f.Source, tfconfig.DefaultHosts[c])
 		return module, ok
 	}
 	if _, ok := named(f.Client); f.Dynamic || !ok {

@@ -137,13 +137,13 @@ func (m *mirrorRun) wait(module modproxy.Address) {
 // moduleOf returns the module that a start is about. The walk says what is wrong with a call.
 func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Address, error) {
 	if !s.IsCall() && len(s.Providers) == 1 {
-		provider, err := tfconfig.ParseProviderSource(s.Providers[0].Source, tfconfig.Hosts[s.Client])
+		provider, err := tfconfig.ParseProviderSource(s.Providers[0].Source, tfconfig.DefaultHosts[s.Client])
 		if err != nil {
 			return provider, err
 		}
 		return m.routed(provider)
 	}
-	module, _, ok := tfconfig.ParseRegistrySource(s.Source, tfconfig.Hosts[s.Client])
+	module, _, ok := tfconfig.ParseRegistrySource(s.Source, tfconfig.DefaultHosts[s.Client])
 	if s.Dynamic != "" || !ok {
 		return module, fmt.Errorf("%w: %.200q is no module of a registry", modproxy.ErrInvalid, s.Source)
 	}

@@ -16,10 +16,10 @@ func UsualClient(ask func() (tfconfig.Client, error)) func() (tfconfig.Client, e
 // else the client that installs most. It returns no client if neither is known, and the directory is read for both. usual may
 // fail: a proxy of an older version does not know.
 func ClientsOf(dir string, usual func() (tfconfig.Client, error)) (clients []tfconfig.Client, why string) {
-	if clients, file := tfconfig.ClientsOf(dir); len(clients) > 0 {
+	if clients, file := tfconfig.DetectClients(dir); len(clients) > 0 {
 		return clients, "its file " + file + " shows that"
 	}
-	if client, err := usual(); err == nil && tfconfig.Hosts[client] != "" {
+	if client, err := usual(); err == nil && tfconfig.DefaultHosts[client] != "" {
 		return []tfconfig.Client{client}, "that is the client that installs most through this proxy"
 	}
 	return nil, ""
@@ -30,7 +30,7 @@ func ParseClient(name string) []tfconfig.Client {
 	switch client := tfconfig.Client(name); {
 	case name == "both":
 		return []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu}
-	case tfconfig.Hosts[client] != "":
+	case tfconfig.DefaultHosts[client] != "":
 		return []tfconfig.Client{client}
 	}
 	return nil

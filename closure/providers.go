@@ -106,7 +106,7 @@ func (r *walk) require(root *root, n *node, p tfconfig.Requirement, all map[modp
 		at = append(at, Step{n.module, p.Pos})
 	}
 	f := Found{Client: root.client, Chain: at, Source: tfconfig.RedactSource(p.Source), Constraint: p.Version, Provider: true}
-	m, err := tfconfig.ParseProviderSource(p.Source, tfconfig.Hosts[root.client])
+	m, err := tfconfig.ParseProviderSource(p.Source, tfconfig.DefaultHosts[root.client])
 	if err != nil {
 		f.Kind, f.Err = Trouble, err
 		r.tell(fmt.Sprint(at), f)
@@ -127,8 +127,8 @@ func (r *root) locked(m modproxy.Address) string {
 	if version := r.locks[m]; version != "" {
 		return version
 	}
-	if r.client == tfconfig.OpenTofu && m.Host == tfconfig.Hosts[tfconfig.OpenTofu] && m.Namespace == "hashicorp" {
-		m.Host = tfconfig.Hosts[tfconfig.Terraform]
+	if r.client == tfconfig.OpenTofu && m.Host == tfconfig.DefaultHosts[tfconfig.OpenTofu] && m.Namespace == "hashicorp" {
+		m.Host = tfconfig.DefaultHosts[tfconfig.Terraform]
 		return r.locks[m]
 	}
 	return ""
@@ -137,7 +137,7 @@ func (r *root) locked(m modproxy.Address) string {
 // lock notes what the lock file of a configuration says.
 func (r *root) lock(all []tfconfig.Lock) {
 	for _, l := range all {
-		if m, err := tfconfig.ParseProviderSource(l.Source, tfconfig.Hosts[r.client]); err == nil {
+		if m, err := tfconfig.ParseProviderSource(l.Source, tfconfig.DefaultHosts[r.client]); err == nil {
 			r.locks[m] = l.Version
 		}
 	}

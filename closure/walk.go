@@ -1,3 +1,15 @@
+// Package closure finds all modules and providers that installing a configuration brings.
+//
+// # Use
+//
+// A [Walker] begins at calls ([Start]). [Roots] reads them from directories on disk. [Walker.Walk] chooses the version of each
+// called module, reads the package with package tfconfig, follows the calls in it, and reports each result as a [Found].
+//
+// # What always holds
+//
+// Versions are the ones that the client chooses, Terraform or OpenTofu: see [ChooseModule] and [ChooseProvider]. A call that cannot
+// be followed is reported with the reason, and the walk continues. The number of starts, calls, rounds, and instances of a
+// directory is limited. A walk that reaches a limit reports it.
 package closure
 
 import (
@@ -99,12 +111,12 @@ func (s Step) String() string {
 }
 
 const (
-	atOnce    = 8
-	maxStarts = 20_000  // of a walk
-	maxDepth  = 100     // calls of which each leads to the next
-	maxFollow = 100_000 // calls that a walk follows
-	maxWays   = 16      // of calling one directory with other arguments
-	maxRounds = 16      // of a walk
+	atOnce       = 8
+	maxStarts    = 20_000  // of a walk
+	maxDepth     = 100     // calls of which each leads to the next
+	maxFollow    = 100_000 // calls that a walk follows
+	maxInstances = 16      // of calling one directory with other arguments
+	maxRounds    = 16      // of a walk
 )
 
 // Walk finds the closure of starts, and calls each with what it finds, one at a time. What cannot be had is told, and the
@@ -115,7 +127,7 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	if len(starts) > maxStarts {
 		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
 	}
-	run := &walk{Walker: w, each: each, passed: map[place]map[string]bool{}, told: map[string]bool{}}
+	run := &walk{Walker: w, each: each, passed: map[dirKey]map[string]bool{}, told: map[string]bool{}}
 	type name struct {
 		tfconfig.Client
 		root string
@@ -156,7 +168,7 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 // round follows all calls. Which variables a package passes on to others that make a difference there is known only when these were
 // read. The next round goes by it, and reads and tells only what is new.
 func (r *walk) round(ctx context.Context, tasks []task, last bool) {
-	r.places, r.count, r.grown, r.last = map[place]*ways{}, 0, false, last
+	r.directories, r.count, r.grown, r.last = map[dirKey]*instances{}, 0, false, last
 	for _, root := range r.roots {
 		root.node.edges = nil
 	}

@@ -20,18 +20,18 @@ type walk struct {
 	lists    memo[modproxy.Address, listed]
 	packages memo[modproxy.Ref, *modproxy.Package]
 
-	mu      sync.Mutex
-	tasks   []task
-	count   int // tasks that there were
-	working int
-	workers sync.WaitGroup
-	roots   []*root
-	places  map[place]*ways
-	passed  map[place]map[string]bool // variables that change something in what the directory calls, see Options.Passed
-	grown   bool                      // there are more in passed than at the beginning of the round
-	last    bool                      // no round follows
-	told    map[string]bool
-	each    func(Found)
+	mu          sync.Mutex
+	tasks       []task
+	count       int // tasks that there were
+	working     int
+	workers     sync.WaitGroup
+	roots       []*root
+	directories map[dirKey]*instances
+	passed      map[dirKey]map[string]bool // variables that change something in what the directory calls, see Options.Passed
+	grown       bool                       // there are more in passed than at the beginning of the round
+	last        bool                       // no round follows
+	told        map[string]bool
+	each        func(Found)
 }
 
 // task is a call to follow, or a provider to bring.
@@ -63,7 +63,7 @@ type node struct {
 	edges     []edge
 	providers []tfconfig.Requirement
 
-	at        place
+	at        dirKey
 	variables []string                // that change sources and versions in it
 	from      *node                   // which has the first call that led to it
 	args      map[string]tfconfig.Arg // of that call
@@ -156,7 +156,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 		r.provide(ctx, t)
 		return
 	}
-	m, subdir, registry := tfconfig.ParseRegistrySource(t.call.Source, tfconfig.Hosts[t.client])
+	m, subdir, registry := tfconfig.ParseRegistrySource(t.call.Source, tfconfig.DefaultHosts[t.client])
 	target, local := tfconfig.ParseLocalSource(path.Dir(t.call.File), t.call.Source)
 	switch {
 	case len(f.Chain) > cmp.Or(r.Depth, maxDepth):
@@ -225,7 +225,7 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 			return
 		}
 	}
-	to, err := r.enter(ctx, t, f, p)
+	to, err := r.visitDirectory(ctx, t, f, p)
 	switch {
 	case err != nil:
 		tell(Trouble, fmt.Errorf("%s: %w", f.Module, err))

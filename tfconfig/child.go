@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// verb is the only argument of a child. It is no verb for people.
-const verb = "read-configuration"
+// childVerb is the hidden command that runs a child process.
+const childVerb = "read-configuration"
 
 // edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
 const edition = 10
@@ -45,7 +45,7 @@ type reply struct {
 	cpu time.Duration // that the child has used
 }
 
-func isChild() bool { return len(os.Args) == 2 && os.Args[1] == verb }
+func isChild() bool { return len(os.Args) == 2 && os.Args[1] == childVerb }
 
 // Child does the work of a child, and ends the process, if this is a child of a [Reader]. A program with a Reader calls
 // it before anything else.

@@ -55,7 +55,7 @@ func TestClients(t *testing.T) {
 				}
 				var read []string
 				for _, call := range c.Calls {
-					if m, _, ok := tfconfig.ParseRegistrySource(call.Source, tfconfig.Hosts[tfconfig.Client(client)]); ok {
+					if m, _, ok := tfconfig.ParseRegistrySource(call.Source, tfconfig.DefaultHosts[tfconfig.Client(client)]); ok {
 						read = append(read, m.Namespace+"/"+m.Name+"/"+m.System)
 					}
 				}
@@ -113,7 +113,7 @@ func TestConstants(t *testing.T) {
 				}
 				var read []string
 				for _, call := range c.Calls {
-					m, _, ok := tfconfig.ParseRegistrySource(call.Source, tfconfig.Hosts[o.Client])
+					m, _, ok := tfconfig.ParseRegistrySource(call.Source, tfconfig.DefaultHosts[o.Client])
 					if !ok || call.Dynamic != "" {
 						continue
 					}
@@ -183,7 +183,7 @@ func install(t *testing.T, program, dir string, flags, environment []string) (as
 	}))
 	defer registry.Close()
 	settings := ""
-	for _, host := range tfconfig.Hosts {
+	for _, host := range tfconfig.DefaultHosts {
 		settings += fmt.Sprintf("host %q {\n  services = { \"modules.v1\" = \"%s/\" }\n}\n", host, registry.URL)
 	}
 	home := t.TempDir()

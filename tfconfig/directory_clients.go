@@ -13,9 +13,9 @@ import (
 // versionFiles name the version of a client for programs that switch between versions.
 var versionFiles = map[string]Client{".terraform-version": Terraform, ".opentofu-version": OpenTofu}
 
-// ClientsOf returns the clients that use the configuration in a directory, and the file that shows it. It returns no client if
-// no file does.
-func ClientsOf(dir string) (clients []Client, file string) {
+// DetectClients returns the clients that use the configuration in a directory, and the name of the file that shows it. It returns
+// no client if no file does.
+func DetectClients(dir string) (clients []Client, file string) {
 	if clients = lockedBy(filepath.Join(dir, lockfile.Name)); len(clients) > 0 {
 		return clients, lockfile.Name
 	}
@@ -56,7 +56,7 @@ func lockedBy(name string) (clients []Client) {
 		return nil
 	}
 	for _, client := range []Client{Terraform, OpenTofu} {
-		if slices.ContainsFunc(all, func(p lockfile.Provider) bool { return p.Host == Hosts[client] }) {
+		if slices.ContainsFunc(all, func(p lockfile.Provider) bool { return p.Host == DefaultHosts[client] }) {
 			clients = append(clients, client)
 		}
 	}

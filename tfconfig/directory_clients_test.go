@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-func TestClientsOf(t *testing.T) {
+func TestDetectClients(t *testing.T) {
 	locked := func(hosts ...string) (text string) {
 		for _, host := range hosts {
 			text += "provider \"" + host + "/hashicorp/random\" {\n  version = \"3.6.0\"\n}\n"
@@ -44,7 +44,7 @@ func TestClientsOf(t *testing.T) {
 		if test.files == nil {
 			dir = filepath.Join(dir, "absent")
 		}
-		if clients, file := tfconfig.ClientsOf(dir); !slices.Equal(clients, test.want) || file != test.file {
+		if clients, file := tfconfig.DetectClients(dir); !slices.Equal(clients, test.want) || file != test.file {
 			t.Errorf("%s: %v by %q, want %v by %q", name, clients, file, test.want, test.file)
 		}
 	}

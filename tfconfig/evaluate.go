@@ -15,11 +15,11 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// value is what an expression is, or why that is not known, and the variables of the root directory that it is made of.
+// value is the result of an expression, or the reason why it is unknown, with the variables of the root directory that it depends on.
 type value struct {
 	cty.Value // with a reason, unknown or nothing
-	why       string
-	of        map[string]bool
+	unknown   string
+	inputs    map[string]bool
 	variable  bool    // it is made of some variable, of whatever directory
 	wrong     bool    // the client fails to evaluate it, so that nothing that refers to it has a value
 	text      *string // instead of Value, which the text stands for once the type is known
@@ -47,15 +47,15 @@ type scope struct {
 // OpenTofu knows a value if it knows all that the expression refers to. Terraform evaluates the expression with unknown values,
 // on which the result may not depend (internal/terraform/context_init.go).
 func (s *scope) eval(e hcl.Expression) value {
-	out := value{of: map[string]bool{}}
+	out := value{inputs: map[string]bool{}}
 	refs := e.Variables()
 	if s.literals {
 		if len(refs) > 0 {
-			out.why = "refers to " + refText(refs[0]) + ", and has to be a literal"
+			out.unknown = "refers to " + refText(refs[0]) + ", and has to be a literal"
 			return out
 		}
 		v, diags := e.Value(nil)
-		out.Value, out.why, _ = known(v, diags)
+		out.Value, out.unknown, _ = known(v, diags)
 		return out
 	}
 	roots := map[string]map[string]cty.Value{"var": {}, "local": {}}
@@ -65,18 +65,18 @@ func (s *scope) eval(e hcl.Expression) value {
 		root := ref.RootName()
 		name, _ := member(ref)
 		v := s.reference(root, name)
-		maps.Copy(out.of, v.of)
+		maps.Copy(out.inputs, v.inputs)
 		out.variable = out.variable || v.variable
-		if out.why != "" {
+		if out.unknown != "" {
 			continue
 		}
-		if v.why != "" {
-			why := "refers to " + refText(ref) + ", which " + v.why
+		if v.unknown != "" {
+			why := "refers to " + refText(ref) + ", which " + v.unknown
 			if len(why) > maxReason {
 				why = "refers to " + refText(ref) + ", which is not known before a plan"
 			}
 			if s.client == OpenTofu || v.wrong {
-				out.why, out.wrong = why, v.wrong
+				out.unknown, out.wrong = why, v.wrong
 				continue // the variables of other references are of interest
 			}
 			unknown = cmp.Or(unknown, why)
@@ -93,7 +93,7 @@ func (s *scope) eval(e hcl.Expression) value {
 		}
 		roots[root][name] = v.Value
 	}
-	if out.why != "" {
+	if out.unknown != "" {
 		return out
 	}
 	for root, members := range roots {
@@ -103,11 +103,11 @@ func (s *scope) eval(e hcl.Expression) value {
 	}
 	s.called = ""
 	v, diags := e.Value(ctx)
-	if out.Value, out.why, out.wrong = known(v, diags); out.why != "" && !out.wrong {
+	if out.Value, out.unknown, out.wrong = known(v, diags); out.unknown != "" && !out.wrong {
 		if s.called != "" {
-			out.why = notCalled(s.called)
+			out.unknown = notCalled(s.called)
 		}
-		out.why = cmp.Or(unknown, out.why)
+		out.unknown = cmp.Or(unknown, out.unknown)
 	}
 	return out
 }
@@ -157,13 +157,13 @@ func (s *scope) reference(root, name string) value {
 		return value{Value: cty.StringVal(at)}
 	}
 	if root != "var" && root != "local" || name == "" {
-		return value{why: "is not known before a plan"}
+		return value{unknown: "is not known before a plan"}
 	}
 	ref := root + "." + name
 	v, ok := s.values[ref]
 	if ok {
-		if v.why == "" && v.Value == cty.NilVal {
-			v.why, v.wrong = "refers to itself", true
+		if v.unknown == "" && v.Value == cty.NilVal {
+			v.unknown, v.wrong = "refers to itself", true
 		}
 		return v
 	}
@@ -173,7 +173,7 @@ func (s *scope) reference(root, name string) value {
 		v = s.variableValue(name)
 		v.variable = true
 	case expr == nil:
-		v.why, v.wrong = "is not declared", true
+		v.unknown, v.wrong = "is not declared", true
 	default:
 		v = s.eval(expr)
 	}
@@ -186,7 +186,7 @@ func (s *scope) reference(root, name string) value {
 func (s *scope) variableValue(name string) (v value) {
 	attrs, ok := s.variables[name]
 	if !ok {
-		return value{why: "is not declared", wrong: true}
+		return value{unknown: "is not declared", wrong: true}
 	}
 	flag := func(name string, or bool) bool {
 		if attrs[name] == nil {
@@ -206,13 +206,13 @@ func (s *scope) variableValue(name string) (v value) {
 	constant := flag("const", s.client == OpenTofu)
 	switch secret := flag("sensitive", false); {
 	case s.client == Terraform && !constant:
-		return value{Value: cty.UnknownVal(typ.WithoutOptionalAttributesDeep()), why: "is not constant"}
+		return value{Value: cty.UnknownVal(typ.WithoutOptionalAttributesDeep()), unknown: "is not constant"}
 	case secret:
-		return value{why: "is sensitive", wrong: true}
+		return value{unknown: "is sensitive", wrong: true}
 	case flag("ephemeral", false):
-		return value{why: "is ephemeral", wrong: true}
+		return value{unknown: "is ephemeral", wrong: true}
 	case !constant:
-		return value{why: "is not constant"}
+		return value{unknown: "is not constant"}
 	}
 	shaped := func(v cty.Value) (cty.Value, error) {
 		if defaults != nil && !v.IsNull() {
@@ -225,29 +225,29 @@ func (s *scope) variableValue(name string) (v value) {
 		set, diags := a.Expr.Value(nil)
 		set, err := shaped(set)
 		if diags.HasErrors() || err != nil {
-			return value{why: "has a default that cannot be used", wrong: true}
+			return value{unknown: "has a default that cannot be used", wrong: true}
 		}
 		byDefault, hasDefault = set, true
 	}
 	v, given := s.given(name)
 	if v.text != nil {
-		v.Value, v.why = parseText(*v.text, attrs["type"] == nil || typ.IsPrimitiveType())
+		v.Value, v.unknown = parseText(*v.text, attrs["type"] == nil || typ.IsPrimitiveType())
 	}
-	if v.why == "" && given {
+	if v.unknown == "" && given {
 		var err error
 		if v.Value, err = shaped(v.Value); err != nil {
-			v.why = "is given what is not of its type"
+			v.unknown = "is given what is not of its type"
 		}
 	}
 	switch {
-	case v.why != "":
+	case v.unknown != "":
 	case given && (!v.IsNull() || flag("nullable", true)):
 	case hasDefault:
 		v.Value = byDefault
 	default:
-		v.why = "has no value"
+		v.unknown = "has no value"
 	}
-	v.wrong = v.why != ""
+	v.wrong = v.unknown != ""
 	return v
 }
 
@@ -282,8 +282,8 @@ func toString(v cty.Value) (cty.Value, string) {
 
 // arg returns a value as an argument.
 func (v value) arg() (a Arg) {
-	a.Dynamic, a.Of = v.why, slices.Sorted(maps.Keys(v.of))
-	if v.why != "" {
+	a.Dynamic, a.Inputs = v.unknown, slices.Sorted(maps.Keys(v.inputs))
+	if v.unknown != "" {
 		return a
 	}
 	text, err := ctyjson.SimpleJSONValue{Value: v.Value}.MarshalJSON()
@@ -300,10 +300,10 @@ func (v value) arg() (a Arg) {
 
 // parseArg returns the value of an argument of the variable with that name of the root directory.
 func parseArg(name string, a Arg) value {
-	v := value{why: a.Dynamic, of: map[string]bool{name: true}}
+	v := value{unknown: a.Dynamic, inputs: map[string]bool{name: true}}
 	var in ctyjson.SimpleJSONValue
-	if v.why == "" && in.UnmarshalJSON(a.Value) != nil {
-		v.why = "is given what is no JSON"
+	if v.unknown == "" && in.UnmarshalJSON(a.Value) != nil {
+		v.unknown = "is given what is no JSON"
 	}
 	v.Value = in.Value
 	return v

@@ -55,7 +55,7 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 		if v, ok := values[name]; ok {
 			return v, true
 		}
-		return value{of: map[string]bool{name: true}}, false
+		return value{inputs: map[string]bool{name: true}}, false
 	}
 	if o.Tests {
 		p.locks()
@@ -173,28 +173,28 @@ func (p *parser) address(s *scope, c *call) (source, version, dynamic string, va
 		s = &scope{module: s.module, literals: true}
 	}
 	from := s.eval(c.source)
-	maps.Copy(p.of, from.of)
-	from.why = cmp.Or(s.forbidden(c.source, "path"), from.why)
+	maps.Copy(p.of, from.inputs)
+	from.unknown = cmp.Or(s.forbidden(c.source, "path"), from.unknown)
 	why := ""
-	if from.why == "" {
+	if from.unknown == "" {
 		if source, why = text(from.Value); source == "" && why == "" {
 			why = "is empty"
 		}
 	}
-	if why = cmp.Or(from.why, why); why != "" {
+	if why = cmp.Or(from.unknown, why); why != "" {
 		return "", "", "its source " + why, from.variable
 	}
 	if c.version == nil {
 		return source, "", "", from.variable
 	}
 	which := s.eval(c.version)
-	maps.Copy(p.of, which.of)
-	which.why = cmp.Or(s.forbidden(c.version), which.why)
-	if which.why == "" {
+	maps.Copy(p.of, which.inputs)
+	which.unknown = cmp.Or(s.forbidden(c.version), which.unknown)
+	if which.unknown == "" {
 		version, why = text(which.Value)
 	}
 	_, _, registry := ParseRegistrySource(source, "registry.example.com")
-	switch why = cmp.Or(which.why, why); {
+	switch why = cmp.Or(which.unknown, why); {
 	case why != "":
 		return source, "", "its version " + why, from.variable
 	case !registry && (version != "" || s.client == Terraform):
@@ -225,7 +225,7 @@ func (p *parser) args(s *scope, c *call) map[string]Arg {
 	for name, a := range c.args {
 		v := s.eval(a.Expr)
 		if p.Client == Terraform { // it is constant, and may change a source of what is called
-			maps.Copy(p.of, v.of)
+			maps.Copy(p.of, v.inputs)
 		}
 		all[name] = v.arg()
 	}

@@ -77,10 +77,10 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	// its calls. An argument that is made of it is not known.
 	for _, call := range c.Calls {
 		for name, arg := range call.Args {
-			for _, of := range arg.Of {
+			for _, of := range arg.Inputs {
 				_, isGiven := given[of]
 				if _, counts := o.Vars[of]; isGiven && !counts {
-					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Of: arg.Of, Skipped: true}
+					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Inputs: arg.Inputs, Skipped: true}
 				}
 			}
 		}
@@ -185,7 +185,7 @@ func run(ctx context.Context, send func(io.Writer) error) (printed []byte, cpu t
 			return nil, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 		}
 	}
-	cmd := exec.CommandContext(ctx, name, verb)
+	cmd := exec.CommandContext(ctx, name, childVerb)
 	stdout, stderr := &head{max: maxReply + 1}, &head{max: maxStderr}
 	cmd.Env, cmd.Dir, cmd.WaitDelay = []string{}, string(filepath.Separator), time.Second
 	cmd.Stdout, cmd.Stderr = stdout, stderr

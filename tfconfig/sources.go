@@ -82,7 +82,7 @@ type constants struct {
 func (c *constants) eval(name string, e hcl.Expression) (source, why string) {
 	if c.scopes == nil {
 		c.scopes = map[Client]*scope{}
-		for client := range Hosts {
+		for client := range DefaultHosts {
 			none := func(string) (v value, given bool) { return v, false }
 			c.scopes[client] = &scope{module: load(c.files, c.dir, Options{Client: client}), client: client, given: none, values: map[string]value{}}
 		}
@@ -94,7 +94,7 @@ func (c *constants) eval(name string, e hcl.Expression) (source, why string) {
 		}
 		s := c.scopes[client]
 		v := s.eval(e)
-		why := cmp.Or(s.forbidden(e, "path"), v.why)
+		why := cmp.Or(s.forbidden(e, "path"), v.unknown)
 		if v.variable && !v.wrong {
 			why = "depends on a variable"
 		}
@@ -133,7 +133,7 @@ func (m *module) sources(name string, content []byte, own *constants) (list []So
 		}
 		r := a.Expr.Range()
 		s := Source{Pos: posOf(r), Start: r.Start.Byte, End: r.End.Byte}
-		if v := literals.eval(a.Expr); v.why != "" {
+		if v := literals.eval(a.Expr); v.unknown != "" {
 			s.Source, s.Dynamic = own.eval(name, a.Expr)
 		} else {
 			s.Source, s.Dynamic = text(v.Value)

@@ -1,29 +1,30 @@
-// Package closure says what a configuration calls: the modules, and the providers, that installing it brings.
+// Package tfconfig reads Terraform and OpenTofu configurations in a child process with limits.
+//
+// # Use
+//
+// A program with a [Reader] calls [Child] first in main. [Reader.Read] reads a directory of a [Tree], which is the files of a
+// package ([PackageTree]); [Reader.ReadDirectory] reads a directory on disk. Both return a [Configuration]: the calls of modules
+// and the required providers. [Reader.Describe] returns what registries show of a module: variables, outputs, README.
 //
 // # What is read
 //
-// A [Tree] is the files of a package or of a directory on disk. [Reader.Read] reads one directory of it, and those that
-// it calls by local sources (./x), as a client does (internal/configs/parser_config_dir.go of both): *.tf and *.tf.json;
-// for OpenTofu *.tofu and *.tofu.json as well, and instead of a .tf of the same name; files named override or
-// …_override on top of the others; of the root module the run blocks of test files; no file that an editor left behind.
-// What else is in the tree is not looked at.
+// Reader.Read reads one directory and the directories that it calls by local sources (./x), as a client does
+// (internal/configs/parser_config_dir.go of both clients): *.tf and *.tf.json; for OpenTofu also *.tofu and *.tofu.json, which
+// replace a .tf file of the same name; files named override or …_override last, on top of the others; the run blocks of the root
+// module's test files. It ignores files that editors leave behind, and everything else in the tree.
 //
-// OpenTofu evaluates sources and versions (internal/configs/static_evaluator.go): constants, locals, and variables that
-// are given or have a default. Terraform does so from 1.15 on (internal/terraform/node_module_install.go), with variables that
-// are const; older ones take literals only, and refuse the rest. So does [Reader.Read], with some functions. What is
-// not known before a plan comes with the reason, and is never guessed.
+// OpenTofu evaluates sources and versions (internal/configs/static_evaluator.go): constants, locals, and variables with a value or a
+// default. Terraform does so since 1.15 (internal/terraform/node_module_install.go), for variables with const; older versions
+// accept literals only. Reader.Read evaluates both, with some functions. A value that is unknown before a plan comes with the
+// reason. Reader.Read never guesses.
 //
-// What is wrong with a file is a [Problem], and the rest is read all the same. What holds a bound fails when it is hit;
-// nothing is cut.
+// # What always holds
 //
-// [Reader.Describe] reads what registries tell about a module: its variables and outputs, its README, and so on.
+// An error in a file is a [Problem], and the other files are read. Input beyond a limit is an error; nothing is cut.
 //
-// # Who reads it
-//
-// Parsing HCL that a stranger wrote can end the process: a file of some 100 KiB that is nothing but nested brackets
-// exhausts the stack (https://github.com/hashicorp/hcl/issues/809), which no recover catches. So it is parsed in a child
-// process only: this same program, which calls [Child] first thing in main, without an environment, with little memory
-// and time. A child that dies is an error that says why. Nothing else of modproxy reads HCL.
+// HCL from strangers is parsed in a child process only, because parsing can end the process: 100 KiB of nested brackets exhaust
+// the stack (https://github.com/hashicorp/hcl/issues/809), and recover does not catch that. The child is this program. It has no
+// environment, little memory and little time. If it dies, the error says why. No other package of modproxy parses HCL.
 package tfconfig
 
 import (
@@ -41,8 +42,8 @@ const (
 	OpenTofu  Client = "tofu"
 )
 
-// Hosts are the registries of sources without a hostname.
-var Hosts = map[Client]string{Terraform: "registry.terraform.io", OpenTofu: "registry.opentofu.org"}
+// DefaultHosts are the hostnames of the registries for sources without a hostname.
+var DefaultHosts = map[Client]string{Terraform: "registry.terraform.io", OpenTofu: "registry.opentofu.org"}
 
 // Configuration is what a directory calls and requires, with the directories that it calls by local sources.
 type Configuration struct {
@@ -77,8 +78,8 @@ type Call struct {
 type Arg struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 	Dynamic string          `json:"dynamic,omitempty"`
-	// Of are the variables of the directory that the value is made of, sorted.
-	Of []string `json:"of,omitempty"`
+	// Inputs are the variables of the directory that the value depends on, sorted.
+	Inputs []string `json:"of,omitempty"`
 
 	// Skipped reports whether Reader.Read left the argument unevaluated, because one of its variables is not in Options.Passed.
 	Skipped bool `json:"-"`

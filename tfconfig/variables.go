@@ -39,7 +39,7 @@ func (p *parser) values() map[string]value {
 	all, in := map[string]value{}, &module{}
 	add := func(texts map[string]string) {
 		for name, text := range texts {
-			all[name] = value{of: map[string]bool{name: true}, text: &text}
+			all[name] = value{inputs: map[string]bool{name: true}, text: &text}
 		}
 	}
 	add(p.Environment)
@@ -51,9 +51,9 @@ func (p *parser) values() map[string]value {
 		attrs, diags := body.JustAttributes()
 		in.note(diags)
 		for name, a := range attrs {
-			v := value{of: map[string]bool{name: true}}
+			v := value{inputs: map[string]bool{name: true}}
 			set, diags := a.Expr.Value(nil)
-			v.Value, v.why, v.wrong = known(set, diags)
+			v.Value, v.unknown, v.wrong = known(set, diags)
 			all[name] = v
 		}
 	}

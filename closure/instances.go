@@ -14,33 +14,33 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// place is a directory of a package as a client reads it.
-type place struct {
+// dirKey identifies a directory of a package as one client reads it.
+type dirKey struct {
 	client tfconfig.Client
 	module modproxy.Ref // folded
 	dir    string
 	all    bool // with its submodules
 }
 
-// ways are the ways in which a directory was called. It is read again only if that may make a difference.
-type ways struct {
+// instances are the different calls of one directory. The directory is read again only if other arguments can change the result.
+type instances struct {
 	mu        sync.Mutex
-	all       []way
-	variables map[string]bool // that make a difference in some way, there or in what the directory calls
+	all       []instance
+	variables map[string]bool // variables that change sources or versions, in the directory or in modules that it calls
 }
 
-// way is what a directory calls if it is called with some arguments.
-type way struct {
-	variables []string // that make a difference
+// instance is the result of reading a directory with one set of arguments.
+type instance struct {
+	variables []string // variables that change sources or versions
 	args      map[string]tfconfig.Arg
 	*node
 	err error
 }
 
-// fits reports whether it makes no difference to call with args, in the directory and in what it passes variables on to.
-func (w way) fits(args map[string]tfconfig.Arg, passed map[string]bool) bool {
+// matches reports whether a call with args has the same result, in the directory and in the modules that it passes variables to.
+func (i instance) matches(args map[string]tfconfig.Arg, passed map[string]bool) bool {
 	differs := func(name string) bool {
-		a, b := w.args[name], args[name]
+		a, b := i.args[name], args[name]
 		return string(a.Value) != string(b.Value) || a.Dynamic != b.Dynamic
 	}
 	for name := range passed {
@@ -48,18 +48,18 @@ func (w way) fits(args map[string]tfconfig.Arg, passed map[string]bool) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(w.variables, differs)
+	return !slices.ContainsFunc(i.variables, differs)
 }
 
-// enter returns the node of the directory that f has, and has the calls in it followed if it is new. It returns nil if the next
-// round knows more of the arguments.
-func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
-	at := place{t.client, f.Module.Folded(), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
+// visitDirectory returns the node of the directory in f. If the node is new, its calls are queued. It returns nil if the arguments
+// are evaluated only in the next round.
+func (r *walk) visitDirectory(ctx context.Context, t task, f Found, p *modproxy.Package) (*node, error) {
+	at := dirKey{t.client, f.Module.Folded(), path.Join(".", p.Subdir, f.Subdir), t.isNamed() && f.Subdir == "."}
 	r.mu.Lock()
-	if r.places[at] == nil {
-		r.places[at] = &ways{}
+	if r.directories[at] == nil {
+		r.directories[at] = &instances{}
 	}
-	here := r.places[at]
+	here := r.directories[at]
 	r.mu.Unlock()
 	here.mu.Lock()
 	defer here.mu.Unlock()
@@ -72,12 +72,12 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 		return nil, nil
 	}
 	for _, w := range here.all {
-		if w.fits(t.call.Args, passed) {
+		if w.matches(t.call.Args, passed) {
 			return w.node, w.err
 		}
 	}
-	if len(here.all) == maxWays {
-		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxWays)
+	if len(here.all) == maxInstances {
+		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxInstances)
 	}
 	tree := tfconfig.PackageTree(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
 	c, err := r.Reader.Read(ctx, tree, tfconfig.Options{
@@ -87,7 +87,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 	case err != nil && ctx.Err() != nil:
 		return nil, err
 	case err != nil:
-		here.all = append(here.all, way{args: t.call.Args, err: err})
+		here.all = append(here.all, instance{args: t.call.Args, err: err})
 		return nil, err
 	}
 	for _, name := range c.Variables {
@@ -96,7 +96,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 	if r.passOn(t, here.variables) {
 		return nil, nil
 	}
-	w := way{c.Variables, t.call.Args, &node{
+	w := instance{c.Variables, t.call.Args, &node{
 		module: f.Module, chain: f.Chain, providers: c.Providers, at: at, variables: c.Variables, from: t.from, args: t.call.Args,
 	}, nil}
 	here.all = append(here.all, w)
@@ -113,7 +113,7 @@ func (r *walk) enter(ctx context.Context, t task, f Found, p *modproxy.Package) 
 }
 
 // passedOn returns the variables that change something in what the directory at calls, as far as that is known.
-func (r *walk) passedOn(at place) map[string]bool {
+func (r *walk) passedOn(at dirKey) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.passed[at])
@@ -134,7 +134,7 @@ func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 			if !variables[name] {
 				continue
 			}
-			for _, of := range arg.Of {
+			for _, of := range arg.Inputs {
 				if _, counts := slices.BinarySearch(n.variables, of); !counts && !r.passed[n.at][of] {
 					added[of] = true
 				}
