@@ -20,7 +20,7 @@ check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words o
 
 race: tools ## the tests of packages and worlds, under the race detector
 	go test -race -timeout 60m $$(go list ./... | grep -v /cmd/)
-	go test -run '^TestHostile$$/^memory$$' ./closure # takes gigabytes under the race detector, and is left out there
+	go test -run '^TestHostile$$/^memory$$' ./tfconfig # takes gigabytes under the race detector, and is left out there
 
 scripts: tools ## the tests of the program: what users see, every script with Terraform or OpenTofu, as its name chooses
 	go test -timeout 60m ./cmd/...

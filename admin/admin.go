@@ -31,6 +31,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // A Server answers the API. The fields whose routes are not used may be nil.
@@ -42,7 +43,7 @@ type Server struct {
 	Gate           *policy.Gate
 	Pending        *requests.Log    // of what waits for approval
 	Missing        *requests.Log    // of what is not kept; nil unless offline
-	Configurations *closure.Reader  // of the packages in Store
+	Configurations *tfconfig.Reader // of the packages in Store
 	Upstreams      Upstreams        // nil when offline
 	Routing        closure.Routes   // to Upstreams
 	Nested         Nested           // nil unless nested sources are rewritten
@@ -122,7 +123,7 @@ type Question[In, Item, End any] struct {
 var (
 	BundlesExport  = Question[Export, Exported, BundleHead]{Verdicts, "POST", "bundles/export", (*Server).exportBundle}
 	BundlesImport  = Question[BundleImport, bundle.Item, BundleHead]{Registries, "POST", "bundles/import", (*Server).importBundle}
-	ClientsUsual   = Question[none, none, closure.Client]{Packages, "GET", "clients/usual", (*Server).usualClient}
+	ClientsUsual   = Question[none, none, tfconfig.Client]{Packages, "GET", "clients/usual", (*Server).usualClient}
 	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
 	DecisionsMake  = Question[Decide, none, Decided]{Registries, "POST", "decisions/make", (*Server).decide}
 	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Brings is what installing a version brings besides, as its own configuration says.
@@ -20,24 +20,24 @@ type Brings struct {
 
 // BroughtCall is a call of a module that is not in the package.
 type BroughtCall struct {
-	closure.Call
-	Bypass bool           `json:"bypass,omitempty"` // the source is known, is no module of a registry, and not fetched
-	Client closure.Client `json:"client,omitempty"` // the only one that reads it so; empty: each does
+	tfconfig.Call
+	Bypass bool            `json:"bypass,omitempty"` // the source is known, is no module of a registry, and not fetched
+	Client tfconfig.Client `json:"client,omitempty"` // the only one that reads it so; empty: each does
 }
 
 // BroughtProvider is a provider that is required.
 type BroughtProvider struct {
-	closure.Requirement
-	Client closure.Client `json:"client,omitempty"` // as in a BroughtCall
+	tfconfig.Requirement
+	Client tfconfig.Client `json:"client,omitempty"` // as in a BroughtCall
 }
 
 // brings reads what a package that is kept brings.
 func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) {
-	tree := closure.Package(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
+	tree := tfconfig.PackageTree(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
 	out := &Brings{}
-	calls, providers := map[string]*BroughtCall{}, map[closure.Requirement]*BroughtProvider{}
-	for _, client := range []closure.Client{closure.Terraform, closure.OpenTofu} {
-		c, err := s.Configurations.Read(ctx, tree, closure.Options{Client: client, Dir: kept.Subdir, Submodules: true})
+	calls, providers := map[string]*BroughtCall{}, map[tfconfig.Requirement]*BroughtProvider{}
+	for _, client := range []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu} {
+		c, err := s.Configurations.Read(ctx, tree, tfconfig.Options{Client: client, Dir: kept.Subdir, Submodules: true})
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 			text, _ := json.Marshal(call)   // which always marshals
 			one := calls[string(text)]
 			if one == nil {
-				_, _, registry := closure.Registry(call.Source, closure.Hosts[client])
+				_, _, registry := tfconfig.ParseRegistrySource(call.Source, tfconfig.DefaultHosts[client])
 				one = &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
 				if one.Bypass && s.Nested != nil {
 					_, _, fetched := s.Nested.Source(kept.Ref, call.Source)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Choice says which of the versions that a constraint selects are wanted. The zero Choice is the one that clients choose.
@@ -26,7 +27,7 @@ func (choice Choice) of(
 		}
 	}
 	if len(chosen) == 0 {
-		_, err := closure.Terraform.Choose(list.List, c.String())
+		_, err := closure.ChooseModule(tfconfig.Terraform, list.List, c.String())
 		return nil, fmt.Errorf("%s: %w", module, err)
 	}
 	if releases := slices.DeleteFunc(slices.Clone(chosen), modproxy.Version.Prerelease); c.IsZero() && !choice.All && len(releases) > 0 {

@@ -3,11 +3,11 @@ package admin
 import (
 	"context"
 
-	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // usualClient returns the client that installs most through the proxy, or an empty one if that is not known.
-func (s *Server) usualClient(ctx context.Context, _ none, _ func(none)) (closure.Client, error) {
+func (s *Server) usualClient(ctx context.Context, _ none, _ func(none)) (tfconfig.Client, error) {
 	if s.Programs == nil {
 		return "", nil
 	}
@@ -16,9 +16,9 @@ func (s *Server) usualClient(ctx context.Context, _ none, _ func(none)) (closure
 	case err != nil:
 		return "", err
 	case terraform > tofu:
-		return closure.Terraform, nil
+		return tfconfig.Terraform, nil
 	case tofu > terraform:
-		return closure.OpenTofu, nil
+		return tfconfig.OpenTofu, nil
 	}
 	return "", nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Forecast asks what clients would get of what configurations call if other rules were in force.
@@ -17,17 +18,17 @@ type Forecast struct {
 
 // Foreseen is a version that a client would get, or would not, or a call of which that is not known.
 type Foreseen struct {
-	Name                   // without a version if all are refused, or it is not known which one it is; empty if no module is known
-	Client  closure.Client `json:"client,omitempty"`
-	From    []string       `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
-	Source  string         `json:"source,omitempty"` // of the last one
-	Outcome policy.Outcome `json:"outcome,omitempty"`
-	Refused bool           `json:"refused,omitempty"`
-	Instead string         `json:"instead,omitempty"` // the version that the client would get, as Version is refused
-	Place   string         `json:"place,omitempty"`   // where the rule stands that decides
-	Why     string         `json:"why,omitempty"`     // what users would be told
-	Bypass  string         `json:"bypass,omitempty"`  // why it does not go through the proxy
-	Problem string         `json:"problem,omitempty"` // why it is not known what the client would get
+	Name                    // without a version if all are refused, or it is not known which one it is; empty if no module is known
+	Client  tfconfig.Client `json:"client,omitempty"`
+	From    []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
+	Source  string          `json:"source,omitempty"` // of the last one
+	Outcome policy.Outcome  `json:"outcome,omitempty"`
+	Refused bool            `json:"refused,omitempty"`
+	Instead string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
+	Place   string          `json:"place,omitempty"`   // where the rule stands that decides
+	Why     string          `json:"why,omitempty"`     // what users would be told
+	Bypass  string          `json:"bypass,omitempty"`  // why it does not go through the proxy
+	Problem string          `json:"problem,omitempty"` // why it is not known what the client would get
 }
 
 // walk finds the closure of what clients in groups call, as gate lets them have it.
@@ -89,7 +90,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 		if err != nil {
 			break
 		}
-		wanted, err := f.Client.Choose(all.List, f.Constraint)
+		wanted, err := closure.ChooseModule(f.Client, all.List, f.Constraint)
 		if err != nil || wanted == v.Version {
 			break
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Mirror asks for packages to be fetched, and kept.
@@ -63,10 +64,10 @@ type MirroredPackage struct {
 
 // MirrorNote is something to know of a call.
 type MirrorNote struct {
-	Clients []closure.Client `json:"clients,omitempty"` // whom it concerns; empty: whoever asks
-	Chain   []string         `json:"chain,omitempty"`   // where the calls are that lead to it, outermost first
-	Source  string           `json:"source,omitempty"`  // of the call, as far as it is known
-	Text    string           `json:"text"`
+	Clients []tfconfig.Client `json:"clients,omitempty"` // whom it concerns; empty: whoever asks
+	Chain   []string          `json:"chain,omitempty"`   // where the calls are that lead to it, outermost first
+	Source  string            `json:"source,omitempty"`  // of the call, as far as it is known
+	Text    string            `json:"text"`
 	// Lacks is what fetches what is not kept, as an argument of "modproxy mirror". It is empty if nothing does.
 	Lacks string `json:"lacks,omitempty"`
 }
@@ -128,7 +129,7 @@ func (s *Server) follow(
 		return Mirrored{}, fmt.Errorf("%w: %d versions, and %d may be locked at a time", modproxy.ErrInvalid, len(in.Locked), maxLocked)
 	}
 	for _, s := range in.Starts {
-		if closure.Hosts[s.Client] == "" {
+		if tfconfig.DefaultHosts[s.Client] == "" {
 			return Mirrored{}, fmt.Errorf("%w: client %.80q", modproxy.ErrInvalid, s.Client)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // note is what is noted of a call.
@@ -36,7 +37,7 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 		}
 	case closure.Bypass, closure.Trouble:
 	}
-	n := MirrorNote{Clients: []closure.Client{f.Client}, Source: f.Source, Text: f.Err.Error()}
+	n := MirrorNote{Clients: []tfconfig.Client{f.Client}, Source: f.Source, Text: f.Err.Error()}
 	for _, step := range f.Chain {
 		n.Chain = append(n.Chain, step.String())
 	}
@@ -50,12 +51,12 @@ func (m *mirrorRun) found(ctx context.Context, f closure.Found) {
 // strays reports whether what f is about is a module of a registry that the proxy does not ask, so that nobody gets it here. A
 // source without a hostname is of another registry for each client: that of one of them is enough.
 func (m *mirrorRun) strays(f closure.Found) bool {
-	named := func(c closure.Client) (modproxy.Address, bool) {
+	named := func(c tfconfig.Client) (modproxy.Address, bool) {
 		if f.Provider {
-			p, err := closure.Provider(f.Source, closure.Hosts[c])
+			p, err := tfconfig.ParseProviderSource(f.Source, tfconfig.DefaultHosts[c])
 			return p, err == nil
 		}
-		module, _, ok := closure.Registry(f.Source, closure.Hosts[c])
+		module, _, ok := tfconfig.ParseRegistrySource(f.Source, tfconfig.DefaultHosts[c])
 		return module, ok
 	}
 	if _, ok := named(f.Client); f.Dynamic || !ok {
@@ -111,7 +112,7 @@ func (m *mirrorRun) noted() (lines []MirrorLine) {
 }
 
 func noteOf(s closure.Start, err error) MirrorNote {
-	n := MirrorNote{Clients: []closure.Client{s.Client}, Source: s.Source}
+	n := MirrorNote{Clients: []tfconfig.Client{s.Client}, Source: s.Source}
 	if !s.IsCall() && len(s.Providers) > 0 {
 		n.Source, s.Pos = s.Providers[0].Source, s.Providers[0].Pos
 	}
@@ -119,7 +120,7 @@ func noteOf(s closure.Start, err error) MirrorNote {
 		n.Text = err.Error()
 	}
 	for _, at := range append(slices.Clip(s.From), s.Pos) {
-		if at != (closure.Pos{}) {
+		if at != (tfconfig.Pos{}) {
 			n.Chain = append(n.Chain, at.Place())
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // mirrorRun is a mirror under way.
@@ -121,7 +122,7 @@ func exactly(s closure.Start, v modproxy.Version) closure.Start {
 		s.Version = v.String()
 		return s
 	}
-	s.Providers = []closure.Requirement{s.Providers[0]}
+	s.Providers = []tfconfig.Requirement{s.Providers[0]}
 	s.Providers[0].Version = v.String()
 	return s
 }
@@ -136,13 +137,13 @@ func (m *mirrorRun) wait(module modproxy.Address) {
 // moduleOf returns the module that a start is about. The walk says what is wrong with a call.
 func (m *mirrorRun) moduleOf(s closure.Start) (modproxy.Address, error) {
 	if !s.IsCall() && len(s.Providers) == 1 {
-		provider, err := closure.Provider(s.Providers[0].Source, closure.Hosts[s.Client])
+		provider, err := tfconfig.ParseProviderSource(s.Providers[0].Source, tfconfig.DefaultHosts[s.Client])
 		if err != nil {
 			return provider, err
 		}
 		return m.routed(provider)
 	}
-	module, _, ok := closure.Registry(s.Source, closure.Hosts[s.Client])
+	module, _, ok := tfconfig.ParseRegistrySource(s.Source, tfconfig.DefaultHosts[s.Client])
 	if s.Dynamic != "" || !ok {
 		return module, fmt.Errorf("%w: %.200q is no module of a registry", modproxy.ErrInvalid, s.Source)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // straight routes every module to itself.
@@ -69,8 +70,8 @@ func (b *busy) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 // mirroring returns a server with a cache, and what to ask it for: a module, by one client.
 func mirroring(t *testing.T, b *busy) (*admin.Server, admin.Mirror) {
 	server := deciding(t)
-	server.Cache, server.Upstreams, server.Routing, server.Configurations = b, upstreams{}, straight{}, &closure.Reader{}
-	return server, admin.Mirror{Starts: []closure.Start{{Client: closure.OpenTofu, Call: closure.Call{Source: vpc.String()}}}}
+	server.Cache, server.Upstreams, server.Routing, server.Configurations = b, upstreams{}, straight{}, &tfconfig.Reader{}
+	return server, admin.Mirror{Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: vpc.String()}}}}
 }
 
 // A mirror comes back as long as it is told to, and takes no list for new that is only kept.

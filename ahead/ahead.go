@@ -32,6 +32,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Registry gives the answers of Next, and reads ahead. Its fields are set before the first question. It is safe for
@@ -43,7 +44,7 @@ type Registry struct {
 	Room     Room
 	Largest  int64 // bytes of a package
 	Routes   closure.Routes
-	Reader   *closure.Reader
+	Reader   *tfconfig.Reader
 	Rights   Rights   // nil: those of the groups of a client
 	Observer Observer // may be nil
 

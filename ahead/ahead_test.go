@@ -14,8 +14,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ahead"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/test/registrytest"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // TestMain makes this binary what Readers start, like the program. Each child leaves a byte behind.
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 			_ = f.Close()
 		}
 	}
-	closure.Child()
+	tfconfig.Child()
 	os.Exit(m.Run())
 }
 
@@ -149,7 +149,7 @@ func newWorld(t *testing.T, text string) (*world, *ahead.Registry) {
 	}
 	w := &world{Memory: memory, kept: map[modproxy.Ref]bool{}}
 	r := &ahead.Registry{
-		Next: w, Quiet: quiet{w}, Kept: w, Room: w, Largest: 1, Routes: w, Reader: &closure.Reader{}, Observer: w,
+		Next: w, Quiet: quiet{w}, Kept: w, Room: w, Largest: 1, Routes: w, Reader: &tfconfig.Reader{}, Observer: w,
 	}
 	t.Cleanup(r.Close)
 	return w, r

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 const (
@@ -34,14 +35,14 @@ func (r *Registry) rights(ctx context.Context) string {
 }
 
 // clientsOf returns the programs that a client may be.
-func clientsOf(asker modproxy.Asker) []closure.Client {
+func clientsOf(asker modproxy.Asker) []tfconfig.Client {
 	switch program, _, _ := strings.Cut(asker.Program, "/"); program {
 	case "Terraform":
-		return []closure.Client{closure.Terraform}
+		return []tfconfig.Client{tfconfig.Terraform}
 	case "OpenTofu":
-		return []closure.Client{closure.OpenTofu}
+		return []tfconfig.Client{tfconfig.OpenTofu}
 	}
-	return []closure.Client{closure.Terraform, closure.OpenTofu}
+	return []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu}
 }
 
 // follow brings what v calls, for the client of ctx.
@@ -57,7 +58,7 @@ func (r *Registry) follow(ctx context.Context, v modproxy.Ref) {
 	}
 	run := &run{Registry: r, start: v, known: map[modproxy.Ref]bool{}}
 	// It has a name, as of what has none all directories are read that a source can name.
-	call := closure.Call{Name: "client", Source: v.Address.String(), Version: v.Version}
+	call := tfconfig.Call{Name: "client", Source: v.Address.String(), Version: v.Version}
 	var starts []closure.Start
 	for _, client := range clientsOf(modproxy.AskerOf(ctx)) {
 		starts = append(starts, closure.Start{Client: client, Call: call})

@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/ahead"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // newAhead returns the layer above next that reads ahead from layer, as far as policy and tokens let a client.
@@ -21,7 +21,7 @@ func (a *App) newAhead(next, layer modproxy.Registry) modproxy.Registry {
 	}
 	a.ahead = &ahead.Registry{
 		Next: next, Quiet: quiet, Kept: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
-		Reader: &closure.Reader{Store: a.Store, MaxStored: a.reader.MaxStored}, // another one: clients do not wait for its turns
+		Reader: &tfconfig.Reader{Store: a.Store, MaxStored: a.reader.MaxStored}, // another one: clients do not wait for its turns
 		Rights: rights{a}, Observer: a.metrics,
 	}
 	return a.ahead

@@ -31,7 +31,6 @@ import (
 	"github.com/modproxy/modproxy/ahead"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
@@ -44,6 +43,7 @@ import (
 	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Options are what an App needs besides its configuration.
@@ -74,7 +74,7 @@ type App struct {
 	gate       *policy.Gate
 	nested     *nested.Registry // nil unless nested sources are rewritten
 	ahead      *ahead.Registry  // nil unless there is something to read ahead
-	reader     *closure.Reader
+	reader     *tfconfig.Reader
 	sights     *sights.Registry
 	said       *cache.Catalog // of what registries say about modules
 	catalog    modproxy.Catalog

@@ -11,13 +11,13 @@ import (
 
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/catalog"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // A Bundle serves what is in a bundle, and has no data directory: from the file alone, by the rules of the configuration and
@@ -82,7 +82,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	b.app.Registry = &rewrite.Registry{Next: &policy.Registry{Next: b.Registry, Gate: gate, ListDenied: true}}
 	b.app.catalog = &catalog.Catalog{
 		Registry: b.app.listing, Known: b.app.listing, Packages: bundled{b.Registry}, Ledger: b.Registry, Sights: bundled{b.Registry},
-		Rules: verdicts{gate}, Reader: describer{&closure.Reader{}},
+		Rules: verdicts{gate}, Reader: describer{&tfconfig.Reader{}},
 	}
 	return b, nil
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/catalog"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // openCatalog makes what describes the modules that layer has, by what describes says, which is nil when nobody is asked.
@@ -61,11 +61,11 @@ func (s recorded) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight
 }
 
 // describer describes packages in a child process.
-type describer struct{ reader *closure.Reader }
+type describer struct{ reader *tfconfig.Reader }
 
 // Describe implements [catalog.Reader].
 func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modproxy.Details) error {
-	tree := closure.Package(p.Digest, func() (io.ReadCloser, error) { return io.NopCloser(p), nil })
+	tree := tfconfig.PackageTree(p.Digest, func() (io.ReadCloser, error) { return io.NopCloser(p), nil })
 	said, err := d.reader.Describe(ctx, tree, p.Subdir)
 	if err != nil {
 		return err

@@ -3,11 +3,11 @@ package app
 import (
 	"testing"
 
-	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // TestMain makes this binary what reads configurations, as the program is.
 func TestMain(m *testing.M) {
-	closure.Child()
+	tfconfig.Child()
 	m.Run()
 }

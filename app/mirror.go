@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // mirrors are what the proxy mirrors by itself.
@@ -100,18 +101,18 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 }
 
 // wanted reads what a mirror is of.
-func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wrong []closure.Problem, err error) {
+func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wrong []tfconfig.Problem, err error) {
 	roots := closure.Roots{}
 	in.Providers, in.Platforms = true, Platforms(m.Platforms, a.config.Providers.Platforms)
 	switch {
 	case m.Dir != "":
 		roots.Dirs = []string{m.Dir}
 		if roots.Clients = ParseClient(m.Client); roots.Clients == nil {
-			roots.Clients, _ = ClientsOf(m.Dir, func() (closure.Client, error) {
+			roots.Clients, _ = ClientsOf(m.Dir, func() (tfconfig.Client, error) {
 				return admin.ClientsUsual.Ask(ctx, admin.Inside(a.api()), struct{}{}, nil)
 			})
 		}
-		in.Starts, wrong, err = new(closure.Reader).Starts(ctx, roots)
+		in.Starts, wrong, err = roots.Starts(ctx, new(tfconfig.Reader))
 	case m.Lock != "":
 		in.Locked, err = ReadLock(m.Lock)
 	default:

@@ -29,6 +29,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/test/rig"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // spellings are a proxy, a registry that has other content in each spelling from time to time, and what the proxy has served.
@@ -203,7 +204,7 @@ func (s *spellings) mirrored(m modproxy.Address, version string) (content string
 	if claim != nil {
 		s.t.Fatal("the proxy does not serve")
 	}
-	in := admin.Mirror{Content: true, Starts: []closure.Start{{Client: closure.OpenTofu, Call: closure.Call{Source: m.String(), Version: version}}}}
+	in := admin.Mirror{Content: true, Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: m.String(), Version: version}}}}
 	var sent *admin.MirroredPackage
 	var data bytes.Buffer
 	_, err = admin.MirrorFetch.Ask(s.t.Context(), client, in, func(l admin.MirrorLine) error {

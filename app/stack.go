@@ -19,7 +19,6 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
@@ -36,6 +35,7 @@ import (
 	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
+	"github.com/modproxy/modproxy/tfconfig"
 	"github.com/modproxy/modproxy/upstream"
 )
 
@@ -250,11 +250,11 @@ func (a *App) openStore(ctx context.Context, o disk.Options) (err error) {
 		Kinds: map[store.Kind]store.Keeper{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
 			cache.PackageKind: keeperOf(nil), sights.Kind: nil,
-			requests.Pending: nil, requests.Missing: nil, closure.Kind: nil, closure.DescriptionKind: nil, downloads.Kind: nil, downloads.ProgramsKind: nil,
+			requests.Pending: nil, requests.Missing: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil, downloads.Kind: nil, downloads.ProgramsKind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}
-	a.reader = &closure.Reader{Store: a.Store, MaxStored: int64(c.Cache.MaxVersions)}
+	a.reader = &tfconfig.Reader{Store: a.Store, MaxStored: int64(c.Cache.MaxVersions)}
 	return nil
 }
 

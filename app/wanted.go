@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // MaxList is how large a list of what is wanted may be, in bytes.
@@ -31,7 +32,7 @@ func ParseWanted(s, host string) (start closure.Start, err error) {
 		err = fmt.Errorf("%w: %.200q: a provider has no subdirectory", modproxy.ErrInvalid, s)
 	}
 	if m.IsProvider() {
-		start.Providers = []closure.Requirement{{Name: m.Name, Source: m.String(), Version: constraint}}
+		start.Providers = []tfconfig.Requirement{{Name: m.Name, Source: m.String(), Version: constraint}}
 		return start, err
 	}
 	start.Source, start.Version = m.String(), constraint
@@ -48,7 +49,7 @@ func ParseList(name, text, host string) (all []closure.Start, err error) {
 		if s = strings.TrimSpace(s); s == "" || s[0] == '#' {
 			continue
 		}
-		at := closure.Pos{File: name, Line: i + 1}
+		at := tfconfig.Pos{File: name, Line: i + 1}
 		s, platforms := cutPlatforms(s)
 		start, err := ParseWanted(s, host)
 		if err == nil && len(platforms) > 0 && len(start.Providers) == 0 {

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Choose returns the version of a list that c chooses by the version of a call, which may be empty: the newest, and of those
-// that are equally new the first (installRegistryModule in internal/initwd/module_install.go of both). Its error is for
-// people.
-func (c Client) Choose(list []modproxy.Listed, constraint string) (string, error) {
+// ChooseModule returns the version that a client installs for a call with a version constraint, which may be empty: the newest
+// version that matches, and the first of several equal ones (installRegistryModule in internal/initwd/module_install.go of both
+// clients). The error is a message for users.
+func ChooseModule(client tfconfig.Client, list []modproxy.Listed, constraint string) (string, error) {
 	var terms modproxy.Constraint
 	if constraint != "" {
 		var err error
@@ -25,7 +26,7 @@ func (c Client) Choose(list []modproxy.Listed, constraint string) (string, error
 		if newest == nil || v.Compare(*newest) > 0 {
 			newest = v
 		}
-		if v.Prerelease() && !c.names(constraint, *v) || !terms.Selects(*v) {
+		if v.Prerelease() && !namesPrerelease(client, constraint, *v) || !terms.Selects(*v) {
 			continue
 		}
 		if best == nil || v.Compare(*best) > 0 {
@@ -43,12 +44,12 @@ func (c Client) Choose(list []modproxy.Listed, constraint string) (string, error
 	return "", fmt.Errorf("no version is chosen by %q; the newest is %s", constraint, newest)
 }
 
-// names reports whether a constraint names a pre-release in the way in which c knows it. The clients have another library for
-// that than for the rest (github.com/apparentlymart/go-versions), which takes no blank behind the sign. OpenTofu leaves out
-// a v.
-func (c Client) names(constraint string, pre modproxy.Version) bool {
+// namesPrerelease reports whether a constraint names exactly this pre-release, as the client parses it. For this check the clients
+// use another library than for the rest (github.com/apparentlymart/go-versions), which accepts no space after the operator.
+// OpenTofu drops a leading v.
+func namesPrerelease(client tfconfig.Client, constraint string, pre modproxy.Version) bool {
 	name := strings.TrimPrefix(strings.TrimSpace(constraint), "=")
-	if c == OpenTofu {
+	if client == tfconfig.OpenTofu {
 		name = strings.TrimPrefix(name, "v")
 	}
 	numbers, rest, _ := strings.Cut(name, "-")

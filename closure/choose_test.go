@@ -10,10 +10,11 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // clientChooses does what installRegistryModule does (internal/initwd/module_install.go of Terraform 1.11 and OpenTofu 1.12).
-func clientChooses(client closure.Client, list []string, constraint string) string {
+func clientChooses(client tfconfig.Client, list []string, constraint string) string {
 	var required goversion.Constraints
 	if constraint != "" {
 		var err error
@@ -30,7 +31,7 @@ func clientChooses(client closure.Client, list []string, constraint string) stri
 		if v.Prerelease() != "" {
 			text := required.String()
 			acceptable, err := versions.MeetingConstraintsString(text)
-			if err != nil && client == closure.OpenTofu {
+			if err != nil && client == tfconfig.OpenTofu {
 				text = regexp.MustCompile(goversion.VersionRegexpRaw).ReplaceAllStringFunc(text, func(match string) string {
 					if match[0] == 'v' {
 						return match[1:]
@@ -66,7 +67,7 @@ var (
 	}
 )
 
-func choose(t *testing.T, client closure.Client, texts []string, constraint string) string {
+func choose(t *testing.T, client tfconfig.Client, texts []string, constraint string) string {
 	t.Helper()
 	var list []modproxy.Listed
 	for _, text := range texts {
@@ -74,7 +75,7 @@ func choose(t *testing.T, client closure.Client, texts []string, constraint stri
 			list = append(list, modproxy.Listed{Version: v})
 		}
 	}
-	got, err := client.Choose(list, constraint)
+	got, err := closure.ChooseModule(client, list, constraint)
 	if (err == nil) != (got != "") {
 		t.Errorf("%s, %q: %q, %v", client, constraint, got, err)
 	}
@@ -82,7 +83,7 @@ func choose(t *testing.T, client closure.Client, texts []string, constraint stri
 }
 
 func TestChoose(t *testing.T) {
-	for _, client := range []closure.Client{closure.Terraform, closure.OpenTofu} {
+	for _, client := range []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu} {
 		for _, constraint := range someConstraints {
 			for i := range someVersions { // of those that are equal the first counts
 				list := slices.Concat(someVersions[i:], someVersions[:i])

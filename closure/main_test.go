@@ -4,11 +4,11 @@ import (
 	"os"
 	"testing"
 
-	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // TestMain makes this binary what Readers start, like the program.
 func TestMain(m *testing.M) {
-	closure.Child()
+	tfconfig.Child()
 	os.Exit(m.Run())
 }

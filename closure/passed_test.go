@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/test/rig"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Constants are passed on to packages of registries, and through them to others: the clients that evaluate them install the versions
@@ -159,14 +160,14 @@ module "handed" {
 					got = append(got, strings.TrimSpace(source+" "+m.Version+" "+sub))
 				}
 			}
-			w := &closure.Walker{Registry: memory, Routes: acme{}, Reader: &closure.Reader{}}
-			c, err := w.Reader.ReadDirectory(t.Context(), filepath.Join(i.Dir, "work"), closure.Options{Client: closure.Client(client)})
+			w := &closure.Walker{Registry: memory, Routes: acme{}, Reader: &tfconfig.Reader{}}
+			c, err := w.Reader.ReadDirectory(t.Context(), filepath.Join(i.Dir, "work"), tfconfig.Options{Client: tfconfig.Client(client)})
 			if err != nil || len(c.Problems) > 0 {
 				t.Fatal(err, c)
 			}
 			var starts []closure.Start
 			for _, call := range c.Calls {
-				starts = append(starts, closure.Start{Client: closure.Client(client), Call: call})
+				starts = append(starts, closure.Start{Client: tfconfig.Client(client), Call: call})
 			}
 			err = w.Walk(t.Context(), starts, func(f closure.Found) {
 				switch {

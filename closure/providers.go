@@ -13,29 +13,9 @@ import (
 	"github.com/apparentlymart/go-versions/versions/constraints"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/lockfile"
+	"github.com/modproxy/modproxy/tfconfig"
 )
-
-// Provider returns the provider that a source names (ParseProviderSource in terraform-registry-address). A source without a
-// hostname is of host. Its error is [modproxy.ErrInvalid].
-func Provider(source, host string) (m modproxy.Address, err error) {
-	parts := strings.Split(source, "/")
-	if len(parts) == 1 {
-		parts = append([]string{"hashicorp"}, parts...)
-	}
-	if len(parts) == 2 {
-		parts = append([]string{hostname.Display(host)}, parts...)
-	}
-	if len(parts) != 3 {
-		return m, invalid("%.200q is no provider: want registry.example.com/namespace/type", source)
-	}
-	if host, err = hostname.Parse(parts[0]); err != nil {
-		return m, err
-	}
-	m = modproxy.NewProvider(host, parts[1], parts[2])
-	return m, m.CheckProvider()
-}
 
 // ChooseProvider returns the version of a list that the clients choose for a provider on which there are constraints, some of
 // which may be empty (EnsureProviderVersions in internal/providercache/installer.go of both). Its error is for people.
@@ -90,7 +70,7 @@ func joined(terms []string) string {
 type required struct {
 	terms []string
 	at    []Step // the first that requires it
-	found Requirement
+	found tfconfig.Requirement
 }
 
 // providers finds the providers of all roots, when everything that is called is known.
@@ -120,19 +100,19 @@ func (r *walk) providers(ctx context.Context) {
 }
 
 // require adds what a module requires to what its configuration does.
-func (r *walk) require(root *root, n *node, p Requirement, all map[modproxy.Address]*required) {
+func (r *walk) require(root *root, n *node, p tfconfig.Requirement, all map[modproxy.Address]*required) {
 	at := slices.Clip(n.chain)
-	if p.Pos != (Pos{}) {
+	if p.Pos != (tfconfig.Pos{}) {
 		at = append(at, Step{n.module, p.Pos})
 	}
-	f := Found{Client: root.client, Chain: at, Source: Shown(p.Source), Constraint: p.Version, Provider: true}
-	m, err := Provider(p.Source, Hosts[root.client])
+	f := Found{Client: root.client, Chain: at, Source: tfconfig.RedactSource(p.Source), Constraint: p.Version, Provider: true}
+	m, err := tfconfig.ParseProviderSource(p.Source, tfconfig.DefaultHosts[root.client])
 	if err != nil {
 		f.Kind, f.Err = Trouble, err
 		r.tell(fmt.Sprint(at), f)
 		return
 	}
-	if strings.HasPrefix(m.String(), builtin) {
+	if tfconfig.IsBuiltin(m) {
 		return
 	}
 	if all[m] == nil {
@@ -147,17 +127,17 @@ func (r *root) locked(m modproxy.Address) string {
 	if version := r.locks[m]; version != "" {
 		return version
 	}
-	if r.client == OpenTofu && m.Host == Hosts[OpenTofu] && m.Namespace == "hashicorp" {
-		m.Host = Hosts[Terraform]
+	if r.client == tfconfig.OpenTofu && m.Host == tfconfig.DefaultHosts[tfconfig.OpenTofu] && m.Namespace == "hashicorp" {
+		m.Host = tfconfig.DefaultHosts[tfconfig.Terraform]
 		return r.locks[m]
 	}
 	return ""
 }
 
 // lock notes what the lock file of a configuration says.
-func (r *root) lock(all []Lock) {
+func (r *root) lock(all []tfconfig.Lock) {
 	for _, l := range all {
-		if m, err := Provider(l.Source, Hosts[r.client]); err == nil {
+		if m, err := tfconfig.ParseProviderSource(l.Source, tfconfig.DefaultHosts[r.client]); err == nil {
 			r.locks[m] = l.Version
 		}
 	}
@@ -166,7 +146,7 @@ func (r *root) lock(all []Lock) {
 // provide has the release of a provider brought, and its packages.
 func (r *walk) provide(ctx context.Context, t task) {
 	f := Found{
-		Client: t.client, Chain: t.required.at, Source: Shown(t.required.found.Source), Constraint: joined(t.required.terms), Subdir: ".", Provider: true,
+		Client: t.client, Chain: t.required.at, Source: tfconfig.RedactSource(t.required.found.Source), Constraint: joined(t.required.terms), Subdir: ".", Provider: true,
 	}
 	tell := func(at any, kind FoundKind, err error) {
 		f.Kind, f.Err = kind, err

@@ -14,10 +14,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/test/rig"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 const offered = `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"},{"version":"1.1.7"},{"version":"1.2.0-rc1"},{"version":"1.2.0"},
@@ -46,9 +48,13 @@ func TestProviders(t *testing.T) {
 		for _, archive := range archives {
 			t.Run(client+"/"+strings.TrimSuffix(filepath.Base(archive), ".txtar"), func(t *testing.T) {
 				t.Parallel()
-				_, dir := unpacked(t, archive)
-				reader := &closure.Reader{}
-				starts, wrong, err := reader.Starts(t.Context(), closure.Roots{Dirs: []string{dir}, Clients: []closure.Client{closure.Client(client)}})
+				a, err := txtar.ParseFile(archive)
+				if err != nil {
+					t.Fatal(err)
+				}
+				dir := writeFiles(t, a.Files)
+				reader := &tfconfig.Reader{}
+				starts, wrong, err := closure.Roots{Dirs: []string{dir}, Clients: []tfconfig.Client{tfconfig.Client(client)}}.Starts(t.Context(), reader)
 				if err != nil || len(wrong) > 0 {
 					t.Fatal(err, wrong)
 				}
@@ -67,31 +73,6 @@ func TestProviders(t *testing.T) {
 					t.Errorf("-chosen by %s +by the walk\n%s\n%s", client, diff, output)
 				}
 			})
-		}
-	}
-}
-
-// A lock file is read as clients write it, or not at all.
-func TestLocks(t *testing.T) {
-	const name, good = ".terraform.lock.hcl", "provider \"bücher.example/acme/toy\" {\n  version = \"1.0.0\"\n}\n"
-	for text, want := range map[string]string{
-		"":                         "[] []",
-		"# by a client\n\n" + good: "[{{.terraform.lock.hcl 3} xn--bcher-kva.example/acme/toy 1.0.0}] []",
-		good + "x = 1\n":           "[] [.terraform.lock.hcl: line 4: invalid: not as clients write it]",
-		good + strings.Repeat("#", closure.MaxFile): "[] [.terraform.lock.hcl: invalid: it is larger than the 512 KiB that are read]",
-	} {
-		dir := t.TempDir()
-		for name, text := range map[string]string{name: text, "main.tf": ""} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c, err := (&closure.Reader{}).ReadDirectory(t.Context(), dir, closure.Options{Client: closure.Terraform})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprint(c.Locks, c.Problems); got != want {
-			t.Errorf("%.80q: %s; want %s", text, got, want)
 		}
 	}
 }

@@ -5,23 +5,25 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Roots are configurations in directories on disk, as clients read them.
 type Roots struct {
 	Dirs     []string
-	Clients  []Client // none: all
-	VarFiles []string // files with values of variables
-	// Environment and Given are values of variables, see [Options].
+	Clients  []tfconfig.Client // none: all
+	VarFiles []string          // files with values of variables
+	// Environment and Given are values of variables, see [tfconfig.Options].
 	Environment, Given map[string]string
 }
 
 // readers returns the clients that r is read for.
-func (r Roots) readers() []Client {
+func (r Roots) readers() []tfconfig.Client {
 	if len(r.Clients) > 0 {
 		return r.Clients
 	}
-	return []Client{Terraform, OpenTofu}
+	return []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu}
 }
 
 // Named returns starts that nobody calls, for each of the clients.
@@ -34,18 +36,19 @@ func (r Roots) Named(all ...Start) (starts []Start) {
 	return starts
 }
 
-// Starts returns what the configurations call, with the names of files from where those of the directories begin. What is
-// wrong may be a part of a directory, or all of it: the rest is read all the same. Its error is that of the context.
-func (r *Reader) Starts(ctx context.Context, roots Roots) (starts []Start, wrong []Problem, err error) {
-	for _, dir := range roots.Dirs {
+// Starts reads the configurations and returns a Start for each call in them. File names begin with the name of the directory, as
+// given in Dirs. A directory that cannot be read, in part or as a whole, adds to wrong, and Starts reads the others. The error is
+// that of the context.
+func (r Roots) Starts(ctx context.Context, reader *tfconfig.Reader) (starts []Start, wrong []tfconfig.Problem, err error) {
+	for _, dir := range r.Dirs {
 		from := filepath.ToSlash(dir)
-		for _, client := range roots.readers() {
-			c, err := r.ReadDirectory(ctx, dir, Options{Client: client, Environment: roots.Environment, Given: roots.Given}, roots.VarFiles...)
+		for _, client := range r.readers() {
+			c, err := reader.ReadDirectory(ctx, dir, tfconfig.Options{Client: client, Environment: r.Environment, Given: r.Given}, r.VarFiles...)
 			switch {
 			case ctx.Err() != nil:
 				return nil, nil, context.Cause(ctx)
 			case err != nil:
-				c = &Configuration{Problems: []Problem{{Pos{File: "."}, err.Error()}}}
+				c = &tfconfig.Configuration{Problems: []tfconfig.Problem{{Pos: tfconfig.Pos{File: "."}, Text: err.Error()}}}
 			}
 			for _, p := range c.Problems {
 				if p.File = path.Join(from, p.File); !slices.Contains(wrong, p) {

@@ -1,10 +1,24 @@
+// Package closure finds all modules and providers that installing a configuration brings.
+//
+// # Use
+//
+// A [Walker] begins at calls ([Start]). [Roots] reads them from directories on disk. [Walker.Walk] chooses the version of each
+// called module, reads the package with package tfconfig, follows the calls in it, and reports each result as a [Found].
+//
+// # What always holds
+//
+// Versions are the ones that the client chooses, Terraform or OpenTofu: see [ChooseModule] and [ChooseProvider]. A call that cannot
+// be followed is reported with the reason, and the walk continues. The number of starts, calls, rounds, and instances of a
+// directory is limited. A walk that reaches a limit reports it.
 package closure
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // A Walker finds all modules that configurations install: those that they call, those that these call, and so on, and the
@@ -12,7 +26,7 @@ import (
 type Walker struct {
 	Registry modproxy.Registry // which lists what clients get, and nothing old
 	Routes   Routes
-	Reader   *Reader
+	Reader   *tfconfig.Reader
 	Nested   Nested // nil: what does not go through a registry is a [Bypass]
 	// Providers has the releases of providers brought, too, and their packages for Platforms, or those of a Start.
 	Providers bool
@@ -43,13 +57,13 @@ type Nested interface {
 //
 // One without a source calls nothing: it has what the configuration itself requires.
 type Start struct {
-	Client Client `json:"client"`
+	Client tfconfig.Client `json:"client"`
 	// Root names the configuration, whose modules have to agree about the versions of providers. Empty: one of its own.
 	Root string `json:"root,omitempty"`
-	Call
-	Providers []Requirement       `json:"providers,omitempty"`
-	Locks     []Lock              `json:"locks,omitempty"`
-	Platforms []modproxy.Platform `json:"platforms,omitempty"` // instead of those of the Walker; each Start of a Root adds some
+	tfconfig.Call
+	Providers []tfconfig.Requirement `json:"providers,omitempty"`
+	Locks     []tfconfig.Lock        `json:"locks,omitempty"`
+	Platforms []modproxy.Platform    `json:"platforms,omitempty"` // instead of those of the Walker; each Start of a Root adds some
 }
 
 // IsCall reports whether s is a call, or what somebody names as if it were one.
@@ -72,7 +86,7 @@ const (
 // Found is something that a walk finds, with the first call that leads to it.
 type Found struct {
 	Kind       FoundKind
-	Client     Client
+	Client     tfconfig.Client
 	Chain      []Step       // the calls that lead to it, outermost first; empty for what is not called but named
 	Source     string       // of the last call, without user information and query; empty if it is not known
 	Constraint string       // the version of the last call, as written
@@ -86,7 +100,7 @@ type Found struct {
 // Step is a call on the way to something, or a line on which something is wrong.
 type Step struct {
 	In modproxy.Ref // the version whose package has the file; zero for a directory on disk
-	Pos
+	tfconfig.Pos
 }
 
 func (s Step) String() string {
@@ -97,11 +111,12 @@ func (s Step) String() string {
 }
 
 const (
-	atOnce    = 8
-	maxStarts = 20_000  // of a walk
-	maxFollow = 100_000 // calls that a walk follows
-	maxWays   = 16      // of calling one directory with other arguments
-	maxRounds = 16      // of a walk
+	atOnce       = 8
+	maxStarts    = 20_000  // of a walk
+	maxDepth     = 100     // calls of which each leads to the next
+	maxFollow    = 100_000 // calls that a walk follows
+	maxInstances = 16      // of calling one directory with other arguments
+	maxRounds    = 16      // of a walk
 )
 
 // Walk finds the closure of starts, and calls each with what it finds, one at a time. What cannot be had is told, and the
@@ -112,9 +127,9 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	if len(starts) > maxStarts {
 		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
 	}
-	run := &walk{Walker: w, each: each, passed: map[place]map[string]bool{}, told: map[string]bool{}}
+	run := &walk{Walker: w, each: each, passed: map[dirKey]map[string]bool{}, told: map[string]bool{}}
 	type name struct {
-		Client
+		tfconfig.Client
 		root string
 	}
 	named := map[name]*root{}
@@ -153,7 +168,7 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 // round follows all calls. Which variables a package passes on to others that make a difference there is known only when these were
 // read. The next round goes by it, and reads and tells only what is new.
 func (r *walk) round(ctx context.Context, tasks []task, last bool) {
-	r.places, r.count, r.grown, r.last = map[place]*ways{}, 0, false, last
+	r.directories, r.count, r.grown, r.last = map[dirKey]*instances{}, 0, false, last
 	for _, root := range r.roots {
 		root.node.edges = nil
 	}
@@ -161,4 +176,8 @@ func (r *walk) round(ctx context.Context, tasks []task, last bool) {
 		r.follow(ctx, t)
 	}
 	r.workers.Wait()
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/test/rig"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // acme is a registry that the proxy goes to by two names; nothing else goes through it.
@@ -33,7 +34,7 @@ func (acme) Upstream(m modproxy.Address) (modproxy.Address, error) {
 // fixture is a registry with the modules acme/NAME/aws, and a directory of which main is the root module.
 func fixture(t *testing.T, text string) (w *closure.Walker, asked *registrytest.Memory, dir string) {
 	t.Helper()
-	dir = t.TempDir()
+	var files []txtar.File
 	modules := &txtar.Archive{}
 	for _, f := range txtar.Parse([]byte(text)).Files {
 		if name, ok := strings.CutPrefix(f.Name, "acme/"); ok {
@@ -42,16 +43,26 @@ func fixture(t *testing.T, text string) (w *closure.Walker, asked *registrytest.
 			modules.Files = append(modules.Files, txtar.File{Name: "modules/acme/" + name + "/aws/" + version + "/" + file, Data: f.Data})
 			continue
 		}
-		at := filepath.Join(dir, f.Name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, f.Data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		files = append(files, f)
 	}
 	asked, err := registrytest.NewMemory("registry.acme.example", modules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &closure.Walker{Registry: asked, Routes: acme{}, Reader: &closure.Reader{}, AtOnce: 1}, asked, filepath.Join(dir, "main")
+	return &closure.Walker{Registry: asked, Routes: acme{}, Reader: &tfconfig.Reader{}, AtOnce: 1}, asked, filepath.Join(writeFiles(t, files), "main")
+}
+
+// writeFiles writes files into a new directory and returns it.
+func writeFiles(t *testing.T, files []txtar.File) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range files {
+		name := filepath.Join(dir, f.Name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, f.Data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // walk returns what the walk from a directory finds, for both clients, in sorted lines.
@@ -59,8 +70,8 @@ func walk(t *testing.T, w *closure.Walker, dir string) string {
 	t.Helper()
 	var starts []closure.Start
 	var lines []string
-	for _, client := range []closure.Client{closure.Terraform, closure.OpenTofu} {
-		c, err := w.Reader.ReadDirectory(t.Context(), dir, closure.Options{Client: client})
+	for _, client := range []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu} {
+		c, err := w.Reader.ReadDirectory(t.Context(), dir, tfconfig.Options{Client: client})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +268,7 @@ tofu chosen a 1.0.0 < main.tf:2
 tofu chosen wide 1.0.0 < main.tf:1
 tofu trouble wide 1.0.0 < main.tf:1: registry.acme.example/acme/wide/aws 1.0.0: invalid: 5000.tf:1: more than the 5000 calls that are followed
 `)
-	_, err := w.Reader.ReadDirectory(t.Context(), filepath.Join(dir, "../wide"), closure.Options{Client: closure.Terraform})
+	_, err := w.Reader.ReadDirectory(t.Context(), filepath.Join(dir, "../wide"), tfconfig.Options{Client: tfconfig.Terraform})
 	if err == nil || !strings.Contains(err.Error(), "more than the 5000 calls") {
 		t.Errorf("a directory with 5,001 calls: %v", err)
 	}

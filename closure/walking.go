@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // walk is a walk under way.
@@ -20,25 +20,25 @@ type walk struct {
 	lists    memo[modproxy.Address, listed]
 	packages memo[modproxy.Ref, *modproxy.Package]
 
-	mu      sync.Mutex
-	tasks   []task
-	count   int // tasks that there were
-	working int
-	workers sync.WaitGroup
-	roots   []*root
-	places  map[place]*ways
-	passed  map[place]map[string]bool // variables that change something in what the directory calls, see Options.Passed
-	grown   bool                      // there are more in passed than at the beginning of the round
-	last    bool                      // no round follows
-	told    map[string]bool
-	each    func(Found)
+	mu          sync.Mutex
+	tasks       []task
+	count       int // tasks that there were
+	working     int
+	workers     sync.WaitGroup
+	roots       []*root
+	directories map[dirKey]*instances
+	passed      map[dirKey]map[string]bool // variables that change something in what the directory calls, see Options.Passed
+	grown       bool                       // there are more in passed than at the beginning of the round
+	last        bool                       // no round follows
+	told        map[string]bool
+	each        func(Found)
 }
 
 // task is a call to follow, or a provider to bring.
 type task struct {
-	client Client
+	client tfconfig.Client
 	from   *node
-	call   Call
+	call   tfconfig.Call
 
 	provider modproxy.Address // zero for a call
 	required *required
@@ -47,7 +47,7 @@ type task struct {
 
 // root is a configuration.
 type root struct {
-	client Client
+	client tfconfig.Client
 	*node
 	locks     map[modproxy.Address]string // versions of its lock file
 	platforms []modproxy.Platform
@@ -61,12 +61,12 @@ type node struct {
 	module    modproxy.Ref
 	chain     []Step // the first calls that led to it
 	edges     []edge
-	providers []Requirement
+	providers []tfconfig.Requirement
 
-	at        place
-	variables []string       // that change sources and versions in it
-	from      *node          // which has the first call that led to it
-	args      map[string]Arg // of that call
+	at        dirKey
+	variables []string                // that change sources and versions in it
+	from      *node                   // which has the first call that led to it
+	args      map[string]tfconfig.Arg // of that call
 }
 
 // edge is a call of a node, with those of directories that lead to it.
@@ -133,7 +133,7 @@ func (t task) chain() []Step {
 	for _, at := range t.call.From {
 		chain = append(chain, Step{t.from.module, at})
 	}
-	if t.call.Pos != (Pos{}) {
+	if t.call.Pos != (tfconfig.Pos{}) {
 		chain = append(chain, Step{t.from.module, t.call.Pos})
 	}
 	return chain
@@ -141,7 +141,7 @@ func (t task) chain() []Step {
 
 // visit follows a call.
 func (r *walk) visit(ctx context.Context, t task) {
-	f := Found{Client: t.client, Chain: t.chain(), Source: Shown(t.call.Source), Constraint: t.call.Version}
+	f := Found{Client: t.client, Chain: t.chain(), Source: tfconfig.RedactSource(t.call.Source), Constraint: t.call.Version}
 	at := fmt.Sprint(f.Chain[max(0, len(f.Chain)-1):])
 	tell := func(kind FoundKind, err error) {
 		f.Kind, f.Err = kind, err
@@ -156,8 +156,8 @@ func (r *walk) visit(ctx context.Context, t task) {
 		r.provide(ctx, t)
 		return
 	}
-	m, subdir, registry := Registry(t.call.Source, Hosts[t.client])
-	target, local := Local(path.Dir(t.call.File), t.call.Source)
+	m, subdir, registry := tfconfig.ParseRegistrySource(t.call.Source, tfconfig.DefaultHosts[t.client])
+	target, local := tfconfig.ParseLocalSource(path.Dir(t.call.File), t.call.Source)
 	switch {
 	case len(f.Chain) > cmp.Or(r.Depth, maxDepth):
 		tell(Trouble, fmt.Errorf("more than %d modules call each other", cmp.Or(r.Depth, maxDepth)))
@@ -193,7 +193,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 		tell(Trouble, err)
 		return
 	}
-	version, err := t.client.Choose(list.List, t.call.Version)
+	version, err := ChooseModule(t.client, list.List, t.call.Version)
 	if err != nil {
 		tell(Trouble, fmt.Errorf("%s: %w", list.Address, err))
 		return
@@ -204,7 +204,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 
 // nested returns what a call in a package installs that does not go through a registry.
 func (r *walk) nested(t task) (v modproxy.Ref, subdir string, ok bool) {
-	if r.Nested == nil || t.from.module.Version == "" || t.call.Variable || Aside(path.Dir(t.call.File)) {
+	if r.Nested == nil || t.from.module.Version == "" || t.call.Variable || tfconfig.IsExampleOrTest(path.Dir(t.call.File)) {
 		return v, "", false
 	}
 	v, subdir, ok = r.Nested.Source(t.from.module, t.call.Source)
@@ -225,7 +225,7 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 			return
 		}
 	}
-	to, err := r.enter(ctx, t, f, p)
+	to, err := r.visitDirectory(ctx, t, f, p)
 	switch {
 	case err != nil:
 		tell(Trouble, fmt.Errorf("%s: %w", f.Module, err))
@@ -276,12 +276,4 @@ func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
 	answer := m.all[key]
 	m.mu.Unlock()
 	return answer()
-}
-
-var userInformation = regexp.MustCompile(`://[^/?#]*@`)
-
-// Shown returns a source as it may be shown.
-func Shown(source string) string {
-	source, _, _ = strings.Cut(source, "?")
-	return userInformation.ReplaceAllString(source, "://")
 }

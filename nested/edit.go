@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // make makes the form in which a package is served, unless that is kept or the package itself.
@@ -160,7 +160,7 @@ func unexpected(err error) error {
 
 // checkMade reads what was made: it has the same sources as before, but for those that were to change, and no more.
 func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Package, n *node) error {
-	tree := closure.Package(made.Digest, func() (io.ReadCloser, error) {
+	tree := tfconfig.PackageTree(made.Digest, func() (io.ReadCloser, error) {
 		_, err := made.Seek(0, io.SeekStart)
 		return io.NopCloser(made), err
 	})

@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Every byte of a file stays but those of the expressions that are replaced, however it is read; what cannot be replaced is
@@ -25,8 +25,8 @@ func FuzzEditor(f *testing.F) {
 		}
 		second := start + length + gap
 		calls := []call{
-			{Source: closure.Source{Start: start, End: start + length}, text: with},
-			{Source: closure.Source{Start: second, End: second + more}, text: with + with},
+			{Source: tfconfig.Source{Start: start, End: start + length}, text: with},
+			{Source: tfconfig.Source{Start: second, End: second + more}, text: with + with},
 		}
 		var from io.Reader = bytes.NewReader(text)
 		switch how % 4 {
@@ -55,12 +55,12 @@ func FuzzEditor(f *testing.F) {
 func TestCount(t *testing.T) {
 	text := strings.Repeat("a", maxText/8)
 	for name, test := range map[string]struct {
-		each []closure.Source
+		each []tfconfig.Source
 		fits int // packages
 		says string
 	}{
-		"calls": {make([]closure.Source, maxCalls/4), 4, "more than 20000 calls"},
-		"text":  {[]closure.Source{{Source: text}, {Dynamic: text}}, 4, "more than 16.0MiB of text"},
+		"calls": {make([]tfconfig.Source, maxCalls/4), 4, "more than 20000 calls"},
+		"text":  {[]tfconfig.Source{{Source: text}, {Dynamic: text}}, 4, "more than 16.0MiB of text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &plan{}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
@@ -24,11 +23,12 @@ import (
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/storetest"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// TestMain makes this binary what a [closure.Reader] starts.
+// TestMain makes this binary what a [tfconfig.Reader] starts.
 func TestMain(m *testing.M) {
-	closure.Child()
+	tfconfig.Child()
 	os.Exit(m.Run())
 }
 
@@ -122,7 +122,7 @@ func newWorld(t *testing.T, all map[string]files) *world {
 		Fresh: time.Minute, MaxStale: time.Hour, Missing: time.Millisecond, FetchTimeout: time.Minute, Fetches: 1,
 	}
 	w.Registry = &nested.Registry{
-		Next: w.cache, Ledger: w.book, Reader: &closure.Reader{}, Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
+		Next: w.cache, Ledger: w.book, Reader: &tfconfig.Reader{}, Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
 	}
 	t.Cleanup(func() {
 		if err := w.Registry.Close(context.Background()); err != nil {

@@ -35,7 +35,7 @@
 //
 // # The form
 //
-// In the files of all directories but [closure.Aside], and what they call, the text of the attribute "source" is
+// In the files of all directories but [tfconfig.IsExampleOrTest], and what they call, the text of the attribute "source" is
 // replaced if it is a literal, or made of literals and locals, that [modproxy.ParseLocation] reads, and names git or http. Nothing
 // else in a file changes. What depends on a variable, or is dynamic, or has another getter, stays as it is, and is told to Observer and in the notes of the package. Sources
 // may call each other: an address does not depend on what the package there calls, so a cycle ends where it began.
@@ -55,10 +55,10 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Cache keeps packages, and has them fetched.
@@ -86,7 +86,7 @@ type Observer interface {
 type Registry struct {
 	Next     Cache
 	Ledger   Ledger
-	Reader   *closure.Reader
+	Reader   *tfconfig.Reader
 	Sources  *Sources // below Next; nil offline
 	URL      string   // where clients see this proxy, without a slash at the end
 	Scratch  string   // the directory for packages in the making

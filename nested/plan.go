@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Bounds of one version, with all packages of its sources.
@@ -77,7 +77,7 @@ type node struct {
 	sum     modproxy.Sum
 	digest  modproxy.Digest
 	subdir  string // that its registry names
-	sources []closure.Source
+	sources []tfconfig.Source
 	calls   []call
 	left    []string
 	read    bool // since also has changed
@@ -86,7 +86,7 @@ type node struct {
 
 // call is a source that changes.
 type call struct {
-	closure.Source
+	tfconfig.Source
 	to     *node
 	subdir string
 	text   string // that stands there instead
@@ -152,7 +152,7 @@ func (r *Registry) look(ctx context.Context, p *plan, n *node) error {
 	}
 	defer opened.Close()
 	n.sum, n.digest, n.subdir = opened.Sum, opened.Digest, opened.Subdir
-	tree := closure.Package(n.digest, func() (io.ReadCloser, error) { return r.open(ctx, n) })
+	tree := tfconfig.PackageTree(n.digest, func() (io.ReadCloser, error) { return r.open(ctx, n) })
 	c, err := p.readSources(ctx, r.Reader, tree)
 	if err != nil {
 		return fmt.Errorf("its configuration: %w", err)
@@ -168,8 +168,8 @@ func (r *Registry) look(ctx context.Context, p *plan, n *node) error {
 }
 
 // readSources reads the sources in one package of the version.
-func (p *plan) readSources(ctx context.Context, reader *closure.Reader, tree closure.Tree) (*closure.Configuration, error) {
-	c, err := reader.Read(ctx, tree, closure.Options{Sources: true, Also: p.also})
+func (p *plan) readSources(ctx context.Context, reader *tfconfig.Reader, tree tfconfig.Tree) (*tfconfig.Configuration, error) {
+	c, err := reader.Read(ctx, tree, tfconfig.Options{Sources: true, Also: p.also})
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (p *plan) readSources(ctx context.Context, reader *closure.Reader, tree clo
 }
 
 // count has the sources of n count in the place of those that were read of it before.
-func (p *plan) count(n *node, sources []closure.Source) error {
+func (p *plan) count(n *node, sources []tfconfig.Source) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls += len(sources) - len(n.sources)
@@ -199,7 +199,7 @@ func (p *plan) count(n *node, sources []closure.Source) error {
 }
 
 // textOf returns the bytes of the strings of sources.
-func textOf(sources []closure.Source) (n int) {
+func textOf(sources []tfconfig.Source) (n int) {
 	for _, s := range sources {
 		n += len(s.File) + len(s.Source) + len(s.Dynamic)
 	}
@@ -249,7 +249,7 @@ func (p *plan) include(subdir string) error {
 	dir := path.Clean(subdir)
 	at, known := slices.BinarySearch(p.also, dir)
 	switch {
-	case known || !closure.Aside(dir):
+	case known || !tfconfig.IsExampleOrTest(dir):
 		return nil
 	case len(p.also) == maxAlso:
 		return fmt.Errorf("%w: more than %d directories of examples and tests are called", modproxy.ErrInvalid, maxAlso)
@@ -270,7 +270,7 @@ func (r *Registry) source(v modproxy.Ref, l modproxy.Location) (modproxy.Ref, fe
 
 // Source implements [closure.Nested].
 func (r *Registry) Source(v modproxy.Ref, source string) (of modproxy.Ref, subdir string, ok bool) {
-	l, _ := r.location(closure.Source{Source: source})
+	l, _ := r.location(tfconfig.Source{Source: source})
 	if l.URL == "" {
 		return of, "", false
 	}
@@ -282,11 +282,11 @@ func (r *Registry) Source(v modproxy.Ref, source string) (of modproxy.Ref, subdi
 
 // location returns where a source is that a client would fetch past this proxy, or why it stays as it is although that
 // is, or may be so.
-func (r *Registry) location(s closure.Source) (l modproxy.Location, why string) {
-	if _, local := closure.Local(".", s.Source); local {
+func (r *Registry) location(s tfconfig.Source) (l modproxy.Location, why string) {
+	if _, local := tfconfig.ParseLocalSource(".", s.Source); local {
 		return l, ""
 	}
-	if _, _, registry := closure.Registry(s.Source, "registry.example.com"); registry || strings.HasPrefix(s.Source, r.URL+"/") {
+	if _, _, registry := tfconfig.ParseRegistrySource(s.Source, "registry.example.com"); registry || strings.HasPrefix(s.Source, r.URL+"/") {
 		return l, ""
 	}
 	if s.Dynamic != "" {
@@ -321,8 +321,8 @@ func (n *node) leave(format string, args ...any) {
 }
 
 // describe returns a source with its place, for people.
-func describe(n *node, s closure.Source) string {
-	what := fmt.Sprintf("%.200s (%s", closure.Shown(s.Source), s.Place())
+func describe(n *node, s tfconfig.Source) string {
+	what := fmt.Sprintf("%.200s (%s", tfconfig.RedactSource(s.Source), s.Place())
 	if n.place != "" {
 		what += ", in " + n.place
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // directoryFlags are the flags of verbs that read configurations on disk, which they do themselves, in a child process.
@@ -18,7 +19,7 @@ type directoryFlags struct{ closure.Roots }
 
 func (d *directoryFlags) add(cmd *cobra.Command) {
 	addFlag(cmd, &d.Clients, "client", "read DIR as this `client` does: terraform, tofu or both (as its files show, or the client that installs most)",
-		func(s string) ([]closure.Client, error) {
+		func(s string) ([]tfconfig.Client, error) {
 			clients := app.ParseClient(s)
 			if clients == nil {
 				return nil, fmt.Errorf("want terraform, tofu or both, not %.80q", s)
@@ -52,7 +53,7 @@ func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...s
 			d.Environment[name] = value
 		}
 	}
-	usual := app.UsualClient(func() (closure.Client, error) {
+	usual := app.UsualClient(func() (tfconfig.Client, error) {
 		return ask(ctx, env, admin.ClientsUsual, struct{}{}, func(struct{}) error { return nil })
 	})
 	for _, dir := range dirs {
@@ -63,7 +64,7 @@ func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...s
 		if why != "" && !env.json() {
 			env.remark(fmt.Errorf("%s is read as %s: %s; --client says otherwise", dir, app.ClientNames(roots.Clients), why))
 		}
-		some, wrong, err := new(closure.Reader).Starts(ctx, roots)
+		some, wrong, err := roots.Starts(ctx, new(tfconfig.Reader))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 func main() {
-	closure.Child()
+	tfconfig.Child()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))

@@ -11,8 +11,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 func newPendingCommand(env *environment) *cobra.Command {
@@ -112,7 +112,7 @@ func bringsText(p admin.Pending) string {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-13s%s\n", name, printable(fmt.Sprintf(format, args...)))
 	}
-	only := func(c closure.Client) string {
+	only := func(c tfconfig.Client) string {
 		if c == "" {
 			return ""
 		}

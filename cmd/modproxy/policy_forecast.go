@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/admin"
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // forecast is what rules do to what a configuration installs.
@@ -23,8 +23,8 @@ type forecast struct {
 
 // foreseen is what is foreseen for some clients.
 type foreseen struct {
-	admin.Foreseen                  // without its client
-	Clients        []closure.Client `json:"clients"`
+	admin.Foreseen                   // without its client
+	Clients        []tfconfig.Client `json:"clients"`
 }
 
 // forecast prints what rules would refuse of what directories call, and what those modules call.

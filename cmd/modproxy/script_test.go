@@ -93,8 +93,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/test/rig"
+	"github.com/modproxy/modproxy/tfconfig"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -131,7 +131,7 @@ var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
 // TestMain makes this binary what reads configurations, as the program is, and has more scripts run beside each other than there are processors, unless
 // -parallel says otherwise, because much of the time of most is waiting.
 func TestMain(m *testing.M) {
-	closure.Child()
+	tfconfig.Child()
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

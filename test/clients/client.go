@@ -34,7 +34,7 @@ var clients = func() []*client {
 		all = append(all, &client{
 			name: "Terraform", version: version, program: "terraform",
 			made: goModule{path: "github.com/hashicorp/terraform", main: ".", remoteState: true}, run: installs("registry.terraform.io"),
-			always: version == "1.15.0", // which evaluates sources: tests of package closure run it, too
+			always: version == "1.15.0", // which evaluates sources: the tests of tfconfig and closure run it, too
 		})
 	}
 	for _, version := range []string{"1.6.3", "1.8.11", "1.9.4", "1.10.10", "1.11.5"} {

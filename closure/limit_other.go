@@ -1,8 +1,0 @@
-//go:build !linux
-
-package closure
-
-const program = "" // os.Executable names it
-
-// limit does nothing: the bounds of the stack and of the time hold everywhere.
-func limit() error { return nil }

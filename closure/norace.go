@@ -1,8 +1,0 @@
-//go:build !race
-
-package closure
-
-const (
-	memoryCost = 1
-	timeCost   = 1
-)

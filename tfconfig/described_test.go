@@ -1,0 +1,86 @@
+package tfconfig_test
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/test/rig"
+	"github.com/modproxy/modproxy/tfconfig"
+)
+
+// What was described is not read again, nor what cannot be described.
+func TestDescribeKept(t *testing.T) {
+	s, d := newStore(t)
+	r := tfconfig.Reader{Store: s}
+	tree := packedAs(t, d, file("README.md", "# x"), file("main.tf", good), file("sub/main.tf", "variable \"v\" {}\n"), file("bad/main.tf", strings.Repeat("a {\n", levels)))
+	for _, tree := range []tfconfig.Tree{tree, closed(d)} {
+		got, err := r.Describe(t.Context(), tree, "")
+		if err != nil || got.Root.Readme != "# x" || fmt.Sprint(got.Root.Calls) != "[{good acme/good/aws }]" {
+			t.Errorf("Describe = %+v, %v", got, err)
+		}
+		got, err = r.Describe(t.Context(), tree, "sub")
+		if err != nil || got.Root.Readme != "" || len(got.Root.Inputs) != 1 || got.Root.Outputs == nil || got.Examples == nil {
+			t.Errorf("Describe = %+v, %v", got, err)
+		}
+		if _, err := r.Describe(t.Context(), tree, "bad"); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "nested too deeply") {
+			t.Errorf("Describe: %v", err)
+		}
+	}
+	if _, err := s.Blobs.Remove(t.Context(), store.Collect, d); err != nil {
+		t.Fatal(err)
+	}
+	sweep(t, &r)
+	if _, err := r.Describe(t.Context(), closed(d), ""); !errors.Is(err, errOpened) {
+		t.Errorf("the record has not gone with its package: %v", err)
+	}
+}
+
+// What takes all the time or memory that there is, is not tried again. Which of them ends first, the collector of
+// garbage decides.
+func TestDescribeLong(t *testing.T) {
+	if !rig.Long() {
+		t.Skip("takes ten seconds of a processor")
+	}
+	s, d := newStore(t)
+	r := tfconfig.Reader{Store: s}
+	tree := packedAs(t, d, file("main.tf", "variable \"x\" { default = { a = \"b\" b = "+strings.Repeat("[", 100_000)))
+	for _, tree := range []tfconfig.Tree{tree, closed(d)} {
+		if _, err := r.Describe(t.Context(), tree, ""); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "reading its configuration takes more than") {
+			t.Errorf("Describe: %v", err)
+		}
+	}
+}
+
+// What ends a child, or is too much, is an error in a line.
+func TestDescribeHostile(t *testing.T) {
+	var readmes []tar.Header
+	for i := range 20 {
+		readmes = append(readmes, file(fmt.Sprintf("examples/%d/README.md", i), strings.Repeat("x", 500<<10)), file(fmt.Sprintf("examples/%d/main.tf", i), ""))
+	}
+	for name, test := range map[string]struct {
+		tree []tar.Header
+		want string // of the error
+	}{
+		"blocks":     {[]tar.Header{file("examples/x/main.tf", strings.Repeat("a {\n", levels))}, "nested too deeply"},
+		"brackets":   {[]tar.Header{file("main.tf", "locals {\n x = "+strings.Repeat("[", levels))}, "nested too deeply"},
+		"JSON":       {[]tar.Header{file("main.tf.json", strings.Repeat("[", levels))}, "nested too deeply"},
+		"float64":    {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999 }")}, "the configuration in . cannot be described"},
+		"number":     {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999999999 }")}, "the configuration in . cannot be described"},
+		"READMEs":    {readmes, "more than 8 MiB to say"},
+		"no regular": {[]tar.Header{{Name: "README.md", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"README.md" is no regular file`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var r tfconfig.Reader
+			_, err := r.Describe(t.Context(), packed(t, test.tree...), "")
+			if !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("Describe: %v; want an ErrInvalid with %q", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package tfconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/durable"
+)
+
+// ReadDirectory reads a directory on disk that is the root module of a client, and those that it calls by local sources,
+// wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read, and the files with
+// values of variables that clients read by themselves. Those of varFiles count more, and o.Given most.
+//
+// Errors: those of [Reader.Read], and of the file system. A directory that is called and cannot be read is a [Problem].
+func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFiles ...string) (*Configuration, error) {
+	o.Dir, o.Tests = ".", true
+	dirs, opened := []string{"."}, map[string]error{}
+	good := 1 // of dirs, which were read
+	for {     // with those that are called
+		c, err := r.Read(ctx, onDisk(dir, dirs, varFiles), o)
+		if errors.Is(err, modproxy.ErrInvalid) {
+			all := len(dirs)
+			dirs = append(dirs[:good:good], slices.DeleteFunc(slices.Clone(dirs[good:]), func(target string) bool {
+				alone := Options{Client: o.Client, Dir: target, Submodules: true} // for which it may be empty
+				if _, err := r.Read(ctx, onDisk(dir, []string{target}, nil), alone); errors.Is(err, modproxy.ErrInvalid) {
+					opened[target] = fmt.Errorf("%.200q: %w", target, err)
+				}
+				return opened[target] != nil
+			})...)
+			if len(dirs) < all {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		good = len(dirs)
+		for i, p := range c.Problems {
+			var file int
+			if n, _ := fmt.Sscanf(p.File, given+"%d/", &file); n == 1 && file < len(varFiles) {
+				c.Problems[i].File = filepath.ToSlash(varFiles[file])
+			}
+		}
+		read, all := len(dirs), c.Calls
+		c.Calls = nil
+		for _, call := range all {
+			from := path.Dir(call.File)
+			if isTest(call.File) {
+				from = "."
+			}
+			target, local := ParseLocalSource(from, call.Source)
+			if !local || call.Dynamic != "" {
+				c.Calls = append(c.Calls, call)
+				continue
+			}
+			if of, loops := loop(dir, target, call); loops {
+				text := fmt.Sprintf("module %.80q calls itself: %.200q is a link to %.200q", call.Name, target, of)
+				c.Problems = append(c.Problems, Problem{call.Pos, text})
+				continue
+			}
+			err, known := opened[target]
+			if !known {
+				err = canOpen(dir, target)
+				opened[target] = err
+				if err == nil {
+					dirs = append(dirs, target)
+				}
+			}
+			if err != nil {
+				c.Problems = append(c.Problems, Problem{call.Pos, fmt.Sprintf("module %.80q: %v", call.Name, err)})
+			}
+		}
+		if len(dirs) == read {
+			return c, nil
+		}
+	}
+}
+
+// onDisk returns the tree of directories on disk, by slash path from root. The first is a root module, which has tests, and
+// files with values of its variables.
+func onDisk(root string, dirs, varFiles []string) Tree {
+	return Tree{root: true, each: func(f func(string, int64, io.Reader) error) error {
+		for i, name := range varFiles {
+			if err := sendFile(name, fmt.Sprintf(given+"%06d/%s", i, filepath.Base(name)), f); err != nil {
+				return err
+			}
+		}
+		isRoot := func(name string) bool { return isConfiguration(name) || isRoots(name) }
+		if err := sendFiles(root, dirs[0], isRoot, f); err != nil {
+			return err
+		}
+		if err := sendFiles(root, path.Join(dirs[0], "tests"), isTest, f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, dir := range dirs[1:] {
+			if err := sendFiles(root, dir, isModule, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func isModule(name string) bool { return ending(name, modulesEnd) >= 0 }
+
+// loop returns that of the directories that lead to a call which has its target in it by links, and is the target.
+func loop(root, target string, call Call) (string, bool) {
+	is, err := os.Stat(filepath.Join(root, filepath.FromSlash(target)))
+	if err != nil {
+		return "", false
+	}
+	for _, at := range append(slices.Clip(call.From), call.Pos) {
+		dir := path.Dir(at.File)
+		above := dir == "." && !strings.HasPrefix(target, "..") || strings.HasPrefix(target, dir+"/")
+		if of, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); err == nil && above && os.SameFile(is, of) {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// canOpen returns why a directory that is called cannot be read.
+func canOpen(root, dir string) error {
+	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no directory %.200q", dir)
+	}
+	if err := sendFiles(root, dir, isModule, func(string, int64, io.Reader) error { return nil }); err != nil {
+		return fmt.Errorf("%.200q: %w", dir, err)
+	}
+	return nil
+}
+
+// sendFiles calls send with the files of a directory whose names are wanted.
+func sendFiles(root, dir string, wanted func(name string) bool, send func(string, int64, io.Reader) error) error {
+	entries, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(dir)))
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		if entry.IsDir() || !wanted(name) {
+			continue
+		}
+		if err := sendFile(filepath.Join(root, filepath.FromSlash(name)), name, send); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func sendFile(at, name string, send func(string, int64, io.Reader) error) error {
+	file, err := durable.OpenRegular(at, os.O_RDONLY) // a link is followed, as clients do
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return send(name, info.Size(), file)
+}

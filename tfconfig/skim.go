@@ -1,0 +1,54 @@
+package tfconfig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+)
+
+// errFound ends the reading of a tree.
+var errFound = errors.New("found")
+
+// calls reports whether a file of a directory of a tree, where all calls begin that lead to others, looks as if there were
+// one in it. It parses nothing, and so may say so in this process.
+func (t Tree) calls(ctx context.Context, o Options) (bool, error) {
+	var text bytes.Buffer
+	size := int64(0)
+	err := t.each(func(name string, n int64, content io.Reader) error {
+		if ctx.Err() != nil || ending(name, modulesEnd) < 0 || path.Dir(path.Clean(name)) != o.Dir && !o.Submodules {
+			return context.Cause(ctx)
+		}
+		if size += n; n > maxFile || size > maxTree {
+			return errFound // the child refuses it, if the client reads it
+		}
+		text.Reset()
+		if _, err := text.ReadFrom(content); err != nil {
+			return err
+		}
+		if mayCall(name, text.Bytes()) {
+			return errFound
+		}
+		return nil
+	})
+	if errors.Is(err, errFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+// mayCall reports whether a file may call a module. In native syntax a call is looked for at the beginning of a line only.
+func mayCall(name string, text []byte) bool {
+	if strings.HasSuffix(name, ".json") {
+		return bytes.Contains(text, []byte(`"module"`))
+	}
+	for line := range bytes.Lines(text) {
+		rest, found := bytes.CutPrefix(bytes.TrimLeft(line, "\ufeff \t"), []byte("module"))
+		if found && len(rest) > 0 && strings.IndexByte(" \t\"/", rest[0]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
