@@ -77,7 +77,14 @@ func TestVerifyBehindWrapper(t *testing.T) {
 				want = http.StatusBadGateway
 			}
 			w := httptest.NewRecorder()
-			h.ServeHTTP(w, request)
+			func() {
+				defer func() {
+					if cause := recover(); cause != nil {
+						t.Errorf("%s: %v after %d", name, cause, w.Code)
+					}
+				}()
+				h.ServeHTTP(w, request)
+			}()
 			if w.Code != want {
 				t.Errorf("%s: %d, want %d", name, w.Code, want)
 			}
