@@ -37,10 +37,10 @@ type Registry interface {
 	Package(ctx context.Context, v Ref) (*Package, error)
 }
 
-// Package is what one version contains, in the form of package pack, or of a provider for one platform, the zip archive that
-// its registry has. It is open at its start, and for one goroutine.
+// Package is the package of one version. The package of a module has the form that package pack defines; the package of a
+// provider for one platform is the zip archive from its registry. The caller reads it from one goroutine and closes it.
 type Package struct {
-	io.ReadSeekCloser
+	Body             // opened at its start
 	Digest Digest    // names the stored bytes
 	Sum    Sum       // names the content, whatever bytes it is stored in
 	Size   int64     // stored bytes
@@ -70,7 +70,7 @@ type Arrival interface {
 	Arrived(ctx context.Context) (Facts, error)
 	// Open opens the package once more, at its start, for another goroutine; the caller closes it. Reads wait for bytes until
 	// ctx ends. What is open can be read when the package that came was closed.
-	Open(ctx context.Context) (io.ReadSeekCloser, error)
+	Open(ctx context.Context) (Body, error)
 }
 
 // Source is where the content of a package came from.

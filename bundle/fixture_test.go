@@ -74,8 +74,9 @@ func (s *side) packed(content string) *modproxy.Package {
 	err = b.File("main.tf", false, strings.NewReader(content))
 	made, errPack := b.Pack(&text, "")
 	must(s.t, errors.Join(err, errPack))
+	digest := modproxy.Digest(sha256.Sum256(text.Bytes()))
 	return &modproxy.Package{
-		ReadSeekCloser: nopCloser{bytes.NewReader(text.Bytes())}, Digest: sha256.Sum256(text.Bytes()), Size: int64(text.Len()), Sum: made.Sum, Time: long,
+		Body: modproxy.NewBody(nopCloser{bytes.NewReader(text.Bytes())}, digest), Digest: digest, Size: int64(text.Len()), Sum: made.Sum, Time: long,
 	}
 }
 

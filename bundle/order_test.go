@@ -40,7 +40,7 @@ func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 	for platform, zip := range zips {
 		digest := modproxy.Digest(sha256.Sum256([]byte(zip)))
 		s.keepAs(v.ForPlatform(platform), &modproxy.Package{
-			ReadSeekCloser: nopCloser{bytes.NewReader([]byte(zip))}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
+			Body: modproxy.NewBody(nopCloser{bytes.NewReader([]byte(zip))}, digest), Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
 		}, modproxy.Facts{})
 	}
 }

@@ -39,7 +39,7 @@ func (s *side) keepProvider(v modproxy.Ref) {
 	s.keepAs(v, p, facts)
 	digest := modproxy.Digest(sha256.Sum256(zip))
 	s.keepAs(v.ForPlatform(platform), &modproxy.Package{
-		ReadSeekCloser: nopCloser{bytes.NewReader(zip)}, Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
+		Body: modproxy.NewBody(nopCloser{bytes.NewReader(zip)}, digest), Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
 	}, modproxy.Facts{})
 }
 

@@ -37,8 +37,8 @@ var _ modproxy.Registry = (*Registry)(nil)
 type held struct {
 	pkg    modproxy.Package // without its bytes
 	record modproxy.Record
-	open   func() io.ReadSeekCloser // of its bytes, which are checked as they are read
-	check  func() error             // reads them all, once, and has what a release must be to be taken
+	open   func() modproxy.Body // opens the package
+	check  func() error         // verifies the package once, and that an import would accept its release
 }
 
 // Open reads all of a bundle but its packages, of which each is checked before it is first served, and again as it is read.
@@ -67,7 +67,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 		if err != nil {
 			return nil, err
 		}
-		open := func() io.ReadSeekCloser {
+		open := func() modproxy.Body {
 			return checker.Open(part{io.NewSectionReader(file, e.at, e.Package.Package.Size)}, e.Package.Package.Digest)
 		}
 		whole := sync.OnceValue(func() error {
@@ -122,7 +122,7 @@ func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
 	}
 }
 
-func (r *Registry) add(e *Entry, i int, open func() io.ReadSeekCloser, check func() error) {
+func (r *Registry) add(e *Entry, i int, open func() modproxy.Body, check func() error) {
 	v := e.Versions[i].Ref
 	r.held[v] = &held{e.pack(i), e.Records[i], open, check}
 	if !v.IsListed() {
@@ -188,7 +188,7 @@ func (r *Registry) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package
 		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: err}
 	}
 	p := h.pkg
-	p.ReadSeekCloser = h.open()
+	p.Body = h.open()
 	return &p, nil
 }
 

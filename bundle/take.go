@@ -285,6 +285,6 @@ func (x *imports) publish(ctx context.Context, m member) error {
 		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	defer f.Close()
-	p.ReadSeekCloser = part{io.NewSectionReader(f, 0, p.Size)}
+	p.Body = modproxy.NewBody(part{io.NewSectionReader(f, 0, p.Size)}, p.Digest)
 	return x.Cache.Keep(ctx, v, &p)
 }

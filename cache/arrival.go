@@ -29,15 +29,15 @@ func (a *arrival) open(ctx context.Context, leave func()) (*modproxy.Package, er
 	return p, nil
 }
 
-// awaited is what a caller waits for until it closes it.
+// awaited is the body of a package that its caller waits for. Closing it ends the wait.
 type awaited struct {
-	io.ReadSeekCloser
+	modproxy.Body
 	leave func()
 }
 
 func (a *awaited) Close() error {
 	a.leave()
-	return a.ReadSeekCloser.Close()
+	return a.Body.Close()
 }
 
 // Arrived implements [modproxy.Arrival]. The package is kept by then.
@@ -54,7 +54,7 @@ func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 }
 
 // Open implements [modproxy.Arrival].
-func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) {
+func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) {
 	from, err := a.coming.arrival.Open(ctx)
 	if err != nil { // it may have ended a moment ago
 		if _, err := a.Arrived(ctx); err != nil {
@@ -68,30 +68,29 @@ func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) {
 // heldBack is what the end of a package has that nobody is given before the package is kept, in bytes.
 const heldBack = 64 << 10
 
-// follower reads a package while it comes. From start to end, it gives what there is, but for the end, which it gives when
-// the package is kept and if all that it gave has the digest of the package. Any part, which is told from the whole as in
-// [store.Store.Open], it gives when the package is kept, as that does.
+// follower reads a package while it is being downloaded. From start to end, it returns the bytes that were received. It
+// returns the last bytes when the package is cached and all bytes have its digest. It reads a part of the package from the
+// cache: a Read at another offset, or Verify, waits until the package is cached and verifies it there.
 type follower struct {
 	ctx     context.Context
 	arrival *arrival
-	from    io.ReadSeekCloser
+	from    modproxy.Body
 	size    int64
 
-	offset int64             // of the next byte for the caller
-	part   bool              // a part is wanted
-	stored io.ReadSeekCloser // what is read instead when a part is wanted, or nil
-	given  int64             // bytes that were given from the start
-	hash   hash.Hash         // of these and of end
-	end    []byte            // what was held back, when it was found right
-	err    error             // every Read returns it
+	offset int64         // of the next byte for the caller
+	stored modproxy.Body // of the cached package, verified; nil while the download is read
+	given  int64         // bytes that were returned from the start
+	hash   hash.Hash     // of the returned bytes and of end
+	end    []byte        // verified last bytes that were not returned yet
+	err    error         // every Read returns it
 }
 
-// Read waits for what it may give.
+// Read waits for bytes that it may return.
 func (f *follower) Read(p []byte) (int, error) {
 	switch {
 	case f.err != nil || len(p) == 0:
 		return 0, f.err
-	case f.part || f.offset != f.given:
+	case f.stored != nil || f.offset != f.given:
 		return f.readStored(p)
 	case f.offset == f.size:
 		return 0, io.EOF
@@ -146,21 +145,37 @@ func (f *follower) ended(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
-// readStored reads what is kept, when it is.
+// Verify implements [modproxy.Body]. It waits until the package is cached. Reads then return its cached bytes, or the error of
+// Verify.
+func (f *follower) Verify(ctx context.Context) error {
+	if f.err == nil {
+		f.err = f.verifyStored(ctx)
+	}
+	return f.err
+}
+
+func (f *follower) verifyStored(ctx context.Context) error {
+	if f.stored == nil {
+		if _, err := f.arrival.Arrived(ctx); err != nil {
+			return err
+		}
+		kept := f.arrival.value
+		if kept.Digest != f.arrival.coming.Digest {
+			return fmt.Errorf("%w: it was kept as other bytes meanwhile", modproxy.ErrUnavailable)
+		}
+		var err error
+		if f.stored, err = f.arrival.store.Open(f.ctx, kept.Digest, kept.Size); err != nil {
+			f.stored = nil
+			return err
+		}
+	}
+	return f.stored.Verify(ctx)
+}
+
+// readStored reads the cached package. It waits until the package is cached.
 func (f *follower) readStored(p []byte) (int, error) {
 	if f.stored == nil {
-		_, err := f.arrival.Arrived(f.ctx)
-		if err == nil {
-			kept := f.arrival.value
-			f.stored, err = f.arrival.store.Open(f.ctx, kept.Digest, kept.Size)
-			if err == nil && kept.Digest != f.arrival.coming.Digest {
-				err = fmt.Errorf("%w: it was kept as other bytes meanwhile", modproxy.ErrUnavailable)
-			}
-		}
-		if err == nil {
-			_, err = f.stored.Seek(0, io.SeekStart) // for all of it to be checked
-		}
-		if f.err = err; err != nil {
+		if err := f.Verify(f.ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -186,7 +201,6 @@ func (f *follower) Seek(offset int64, whence int) (int64, error) {
 	if offset < 0 {
 		return 0, fmt.Errorf("%w: seek to %d", modproxy.ErrInvalid, offset)
 	}
-	f.part = f.part || offset == 0 && f.offset == 0
 	f.offset = offset
 	return offset, nil
 }

@@ -17,7 +17,7 @@ func (f *fixture) bring(t *testing.T, version, content string) {
 	t.Helper()
 	v, p := vpc.At(version), []byte(content)
 	rec := modproxy.Record{Ref: v, Sum: sumOf(p), Subdir: ".", Time: time.Now()}
-	pack := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(p)}, Digest: digestOf(p), Sum: rec.Sum, Size: int64(len(p))}
+	pack := &modproxy.Package{Body: modproxy.NewBody(body{bytes.NewReader(p)}, digestOf(p)), Digest: digestOf(p), Sum: rec.Sum, Size: int64(len(p))}
 	if err := errors.Join(f.ledger.Add(t.Context(), rec), f.Keep(t.Context(), v, pack)); err != nil {
 		t.Fatal(err)
 	}

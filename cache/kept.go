@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"strings"
@@ -32,9 +31,9 @@ type Kept struct {
 }
 
 // opened returns p open as body.
-func (p *Kept) opened(body io.ReadSeekCloser) *modproxy.Package {
+func (p *Kept) opened(body modproxy.Body) *modproxy.Package {
 	return &modproxy.Package{
-		ReadSeekCloser: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
+		Body: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
 		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes, Facts: p.Facts,
 	}
 }
@@ -105,7 +104,7 @@ func (r *Registry) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package,
 func (r *Registry) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Held(ctx, v)
 	if err == nil {
-		p.ReadSeekCloser, err = r.Store.Open(ctx, p.Digest, p.Size)
+		p.Body, err = r.Store.Open(ctx, p.Digest, p.Size)
 	}
 	if err != nil {
 		return nil, err

@@ -135,9 +135,9 @@ func (n *next) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 	}
 	_, subdir := modproxy.Location{Subdir: now.subdir}.SplitGlob()
 	return &modproxy.Package{
-		Subdir:         subdir,
-		ReadSeekCloser: body{&interrupted{ReadSeeker: bytes.NewReader(now.content), f: now.fetched}},
-		Digest:         digest, Sum: now.sum, Size: int64(len(now.content)),
+		Subdir: subdir,
+		Body:   modproxy.NewBody(body{&interrupted{ReadSeeker: bytes.NewReader(now.content), f: now.fetched}}, digest),
+		Digest: digest, Sum: now.sum, Size: int64(len(now.content)),
 		Source: modproxy.Source{URL: "https://files.example.com/" + version},
 	}, nil
 }
@@ -154,7 +154,8 @@ func (n *next) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Pack
 		return nil, n.at
 	}
 	return &modproxy.Package{
-		ReadSeekCloser: body{bytes.NewReader(n.content)}, Digest: digestOf(n.content), Sum: sumOf(n.content), Size: int64(len(n.content)),
+		Body:   modproxy.NewBody(body{bytes.NewReader(n.content)}, digestOf(n.content)),
+		Digest: digestOf(n.content), Sum: sumOf(n.content), Size: int64(len(n.content)),
 		Source: rec.Source,
 	}, nil
 }

@@ -31,7 +31,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	}
 	for try := 0; ; try++ {
 		if err == nil {
-			var body io.ReadSeekCloser
+			var body modproxy.Body
 			if body, err = r.Store.Open(ctx, p.Digest, p.Size); err == nil {
 				r.useRelease(ctx, k)
 				return p.opened(body), nil
@@ -203,7 +203,7 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, 
 		default:
 			return nil, &store.StorageError{Err: err}
 		}
-		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p.ReadSeekCloser})
+		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p.Body})
 		switch {
 		case err == nil:
 			r.useRelease(ctx, k)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -107,14 +106,14 @@ func (n changedNext) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Pac
 }
 
 // endless never ends.
-type endless struct{ io.ReadSeekCloser }
+type endless struct{ modproxy.Body }
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestPackageThatIsNotWhatItSays(t *testing.T) {
 	for name, change := range map[string]func(*modproxy.Package){
 		"longer":  func(p *modproxy.Package) { p.Size-- },
-		"endless": func(p *modproxy.Package) { p.ReadSeekCloser = endless{p.ReadSeekCloser} },
+		"endless": func(p *modproxy.Package) { p.Body = endless{p.Body} },
 		"shorter": func(p *modproxy.Package) { p.Size++ },
 		"digest":  func(p *modproxy.Package) { p.Digest[7]++ },
 		"no sum":  func(p *modproxy.Package) { p.Sum = "" },

@@ -101,7 +101,7 @@ func (n *providers) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Pack
 			content = append(content, "lacks"...)
 			delete(zips, darwin)
 		}
-		p := &modproxy.Package{ReadSeekCloser: body{bytes.NewReader(content)}, Digest: digestOf(content), Sum: sumOf(content), Size: int64(len(content))}
+		p := &modproxy.Package{Body: modproxy.NewBody(body{bytes.NewReader(content)}, digestOf(content)), Digest: digestOf(content), Sum: sumOf(content), Size: int64(len(content))}
 		p.Facts.Zips, p.Facts.Keys = modproxy.NewZips(zips), signer
 		return p, n.record(ctx, v, p.Sum, p.Facts)
 	}
@@ -117,7 +117,7 @@ func (n *providers) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Pack
 		n.t.Error("the cache does not take what comes")
 	}
 	from, err := file.Open(ctx)
-	p.ReadSeekCloser = closes{from, file}
+	p.Body = closes{from, file, p.Digest}
 	return p, err
 }
 
@@ -139,7 +139,12 @@ func (n *providers) record(ctx context.Context, v modproxy.Ref, sum modproxy.Sum
 // closes closes the file, too.
 type closes struct {
 	*spool.Reader
-	file *spool.File
+	file   *spool.File
+	digest modproxy.Digest
+}
+
+func (c closes) Verify(ctx context.Context) error {
+	return modproxy.NewBody(c.Reader, c.digest).Verify(ctx)
 }
 
 func (c closes) Close() error { return errors.Join(c.Reader.Close(), c.file.Close()) }
@@ -218,7 +223,10 @@ func (a *arriving) Arrived(ctx context.Context) (facts modproxy.Facts, err error
 // unpacked is what zip archives are said to have in them.
 var unpacked = modproxy.NewHashes(sumOf([]byte("unpacked")), sumOf([]byte("zipped")))
 
-func (a *arriving) Open(ctx context.Context) (io.ReadSeekCloser, error) { return a.file.Open(ctx) }
+func (a *arriving) Open(ctx context.Context) (modproxy.Body, error) {
+	r, err := a.file.Open(ctx)
+	return modproxy.NewBody(r, digestOf(a.n.content)), err
+}
 
 // providerFixture is a registry of what providers brings, over a directory or memory.
 type providerFixture struct {

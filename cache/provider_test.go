@@ -105,7 +105,7 @@ func TestFollowFails(t *testing.T) {
 	}
 }
 
-// get is a request for the zip archive, answered as an HTTP server would.
+// get is a request for the zip archive, answered as package proxy does.
 func (f *providerFixture) get(t *testing.T, method, ranged string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequest(method, "/", nil)
@@ -117,6 +117,12 @@ func (f *providerFixture) get(t *testing.T, method, ranged string) *httptest.Res
 		t.Fatal(err)
 	}
 	defer p.Close()
+	if ranged != "" {
+		if err := p.Verify(t.Context()); err != nil {
+			t.Log(err)
+			return &httptest.ResponseRecorder{Code: http.StatusBadGateway, Body: &bytes.Buffer{}}
+		}
+	}
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Type", "application/zip") // else it reads some
 	http.ServeContent(w, request, "", p.Time, p)

@@ -103,7 +103,7 @@ func (s *site) Held(_ context.Context, v modproxy.Ref) (*modproxy.Package, error
 	if !s.held[v] {
 		return nil, fs.ErrNotExist
 	}
-	return &modproxy.Package{ReadSeekCloser: empty{strings.NewReader("")}}, nil
+	return &modproxy.Package{Body: empty{strings.NewReader("")}}, nil
 }
 
 func (s *site) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
@@ -111,6 +111,8 @@ func (s *site) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package,
 }
 
 type empty struct{ *strings.Reader }
+
+func (empty) Verify(context.Context) error { return nil }
 
 func (empty) Close() error { return nil }
 

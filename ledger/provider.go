@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -106,7 +105,7 @@ func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 }
 
 // Open implements [modproxy.Arrival].
-func (a *arrival) Open(ctx context.Context) (io.ReadSeekCloser, error) { return a.next.Open(ctx) }
+func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) { return a.next.Open(ctx) }
 
 // checkArchive returns an error if v is the package of a provider for one platform, and its release has another there. The
 // record of the release must be there: its registry is asked for that first.

@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +37,7 @@ func (u *providers) Package(_ context.Context, v modproxy.Ref) (*modproxy.Packag
 	if !ok {
 		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrNotFound}
 	}
-	p.ReadSeekCloser = providerBody{strings.NewReader("bytes"), u}
+	p.Body = providerBody{strings.NewReader("bytes"), u}
 	return &p, nil
 }
 
@@ -46,6 +45,8 @@ type providerBody struct {
 	*strings.Reader
 	u *providers
 }
+
+func (providerBody) Verify(context.Context) error { return nil }
 
 func (b providerBody) Close() error { b.u.closed++; return nil }
 
@@ -239,7 +240,7 @@ type comes struct {
 }
 
 func (c comes) Arrived(context.Context) (modproxy.Facts, error) { return c.facts, c.err }
-func (c comes) Open(context.Context) (io.ReadSeekCloser, error) { return nil, modproxy.ErrInvalid }
+func (c comes) Open(context.Context) (modproxy.Body, error)     { return nil, modproxy.ErrInvalid }
 
 // The first release of a provider says who may sign the others.
 func TestSignersAreCompared(t *testing.T) {

@@ -66,6 +66,8 @@ func (u *mover) Check(_ context.Context, v modproxy.Ref) error {
 
 type nothing struct{ *strings.Reader }
 
+func (nothing) Verify(context.Context) error { return nil }
+
 func (nothing) Close() error { return nil }
 
 func (u *mover) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
@@ -79,7 +81,7 @@ func (u *mover) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, e
 		return nil, u.err
 	}
 	return &modproxy.Package{
-		ReadSeekCloser: nothing{strings.NewReader("")}, Sum: ledgertest.Sum(u.sum), Subdir: "modules/ü",
+		Body: nothing{strings.NewReader("")}, Sum: ledgertest.Sum(u.sum), Subdir: "modules/ü",
 		Source: modproxy.Source{URL: "https://git.example.com/vpc.git", Commit: u.commits[v.Version]},
 	}, nil
 }

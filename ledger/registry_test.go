@@ -73,6 +73,8 @@ type body struct {
 	u *upstream
 }
 
+func (body) Verify(context.Context) error { return nil }
+
 func (b body) Close() error {
 	b.u.mu.Lock()
 	defer b.u.mu.Unlock()
@@ -92,7 +94,7 @@ func (u *upstream) Package(context.Context, modproxy.Ref) (*modproxy.Package, er
 		source = modproxy.Source{URL: "https://git.example.com/" + string(u.sum[3:6]) + ".git", Commit: "c0ffee"}
 	}
 	return &modproxy.Package{
-		ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: u.sum, Subdir: u.subdir, Source: source,
+		Body: body{strings.NewReader("files"), u}, Sum: u.sum, Subdir: u.subdir, Source: source,
 	}, nil
 }
 
@@ -265,7 +267,7 @@ func TestPackageWithoutLedger(t *testing.T) {
 type sumless struct{ *upstream }
 
 func (s sumless) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
-	return &modproxy.Package{ReadSeekCloser: body{strings.NewReader(""), s.upstream}}, nil
+	return &modproxy.Package{Body: body{strings.NewReader(""), s.upstream}}, nil
 }
 
 func TestNextFails(t *testing.T) {
@@ -320,7 +322,7 @@ func TestRecordedCommit(t *testing.T) {
 	at := func(commit string) (*modproxy.Package, error) {
 		asked = commit
 		return &modproxy.Package{
-			ReadSeekCloser: body{strings.NewReader("files"), u}, Sum: was, Source: modproxy.Source{URL: repo, Commit: commit},
+			Body: body{strings.NewReader("files"), u}, Sum: was, Source: modproxy.Source{URL: repo, Commit: commit},
 		}, nil
 	}
 	u.at = at

@@ -211,8 +211,9 @@ func (b *Builder) Package(ctx context.Context, dir, root string) (*modproxy.Pack
 		file.Close()
 		return nil, err
 	}
-	p := &modproxy.Package{ReadSeekCloser: file, Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
+	p := &modproxy.Package{Sum: packed.Sum, Size: packed.Size, Time: time.Now(), Notes: packed.Notes}
 	hash.Sum(p.Digest[:0])
+	p.Body = modproxy.NewBody(file, p.Digest)
 	return p, nil
 }
 

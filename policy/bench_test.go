@@ -131,10 +131,12 @@ func (a always) Location(context.Context, modproxy.Ref) (modproxy.Location, erro
 }
 
 func (a always) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
-	return &modproxy.Package{ReadSeekCloser: inMemory{bytes.NewReader(a.content)}, Size: int64(len(a.content))}, nil
+	return &modproxy.Package{Body: inMemory{bytes.NewReader(a.content)}, Size: int64(len(a.content))}, nil
 }
 
 type inMemory struct{ *bytes.Reader }
+
+func (inMemory) Verify(context.Context) error { return nil }
 
 func (inMemory) Close() error { return nil }
 
@@ -188,7 +190,7 @@ func BenchmarkPackage(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					if _, err := io.Copy(writer{}, p.ReadSeekCloser); err != nil {
+					if _, err := io.Copy(writer{}, p.Body); err != nil {
 						b.Fatal(err)
 					}
 				}

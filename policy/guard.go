@@ -11,7 +11,7 @@ import (
 
 // guard reads a package as long as it is allowed.
 type guard struct {
-	io.ReadSeekCloser
+	modproxy.Body
 	registry *Registry
 	ctx      context.Context
 	version  modproxy.Ref
@@ -25,12 +25,20 @@ func (g *guard) Read(p []byte) (int, error) {
 	if err := g.check(); err != nil {
 		return 0, err
 	}
-	return g.ReadSeekCloser.Read(p)
+	return g.Body.Read(p)
+}
+
+// Verify implements [modproxy.Body]. It returns a [*Refusal] if the package is denied by now.
+func (g *guard) Verify(ctx context.Context) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	return g.Body.Verify(ctx)
 }
 
 // WriteTo implements [io.WriterTo], for packages that are in memory and are not copied.
 func (g *guard) WriteTo(w io.Writer) (int64, error) {
-	if from, ok := g.ReadSeekCloser.(io.WriterTo); ok {
+	if from, ok := g.Body.(io.WriterTo); ok {
 		return from.WriteTo(&guardedWriter{g, w})
 	}
 	return io.Copy(w, struct{ io.Reader }{g})
@@ -38,7 +46,7 @@ func (g *guard) WriteTo(w io.Writer) (int64, error) {
 
 // SendTo implements [modproxy.Sender].
 func (g *guard) SendTo(w io.Writer, n int64) (int64, error) {
-	if from, ok := g.ReadSeekCloser.(modproxy.Sender); ok {
+	if from, ok := g.Body.(modproxy.Sender); ok {
 		return from.SendTo(&guardedWriter{g, w}, n)
 	}
 	return io.CopyN(struct{ io.Writer }{w}, g, n)

@@ -52,7 +52,7 @@ func TestWriteTo(t *testing.T) {
 			}
 			want = 2 * piece
 		}
-		n, err := io.Copy(out, p.ReadSeekCloser)
+		n, err := io.Copy(out, p.Body)
 		if blocked {
 			equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)
 		} else if err != nil {
@@ -66,7 +66,7 @@ func TestWriteTo(t *testing.T) {
 // filed is a package that is a file of zeros.
 type filed struct{ modproxy.Registry }
 
-type zeros struct{ io.ReadSeekCloser }
+type zeros struct{ modproxy.Body }
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
@@ -77,7 +77,7 @@ func (z zeros) SendTo(w io.Writer, n int64) (int64, error) {
 func (f filed) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := f.Registry.Package(ctx, v)
 	if err == nil {
-		p.ReadSeekCloser = zeros{p.ReadSeekCloser}
+		p.Body = zeros{p.Body}
 	}
 	return p, err
 }
@@ -113,7 +113,7 @@ func TestSendTo(t *testing.T) {
 			}
 		}}
 		want := int64(5*piece + 1)
-		n, err := p.ReadSeekCloser.(modproxy.Sender).SendTo(out, want)
+		n, err := p.Body.(modproxy.Sender).SendTo(out, want)
 		if blocked {
 			want = 2 * piece
 			equal(t, "outcome", refusalOf(t, err).Outcome, policy.Blocked)

@@ -219,7 +219,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{p.ReadSeekCloser, r, ctx, v, p.Sum, s, time.Now()}
+	g := &guard{p.Body, r, ctx, v, p.Sum, s, time.Now()}
 	if sel != nil && sel.locked {
 		g.state = nil // its content is known by now
 	}
@@ -227,7 +227,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		return nil, errors.Join(err, p.Close())
 	}
 	guarded := *p
-	guarded.ReadSeekCloser = g
+	guarded.Body = g
 	return &guarded, nil
 }
 

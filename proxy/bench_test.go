@@ -76,12 +76,14 @@ var of180KB = make([]byte, 180_000)
 
 type heldPackage struct{ bytes.Reader }
 
+func (*heldPackage) Verify(context.Context) error { return nil }
+
 func (*heldPackage) Close() error { return nil }
 
 func (*held) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	p := &heldPackage{}
 	p.Reset(of180KB)
-	return &modproxy.Package{ReadSeekCloser: p, Size: int64(len(of180KB))}, nil
+	return &modproxy.Package{Body: p, Size: int64(len(of180KB))}, nil
 }
 
 // BenchmarkServeKnown answers clients that are known by a token, or by the path that was signed for them, and logs each.

@@ -55,12 +55,12 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 		header["Accept-Ranges"] = acceptRanges
 		header["Content-Length"] = w.value(strconv.FormatInt(p.Size, 10))
 		w.WriteHeader(http.StatusOK)
-		if _, err := io.Copy(w, p.ReadSeekCloser); w.failed == nil {
+		if _, err := io.Copy(w, p.Body); w.failed == nil {
 			return err
 		}
 		return nil
 	}
-	content := &remembering{ReadSeeker: p.ReadSeekCloser}
+	content := &remembering{ReadSeeker: p.Body}
 	http.ServeContent(w, r, "", time.Time{}, content)
 	if w.failed == nil {
 		return content.err
@@ -68,30 +68,34 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 	return nil
 }
 
-// openPackage opens the package that r is for. One that is sent as a whole, or still comes, is checked on the way, any other
-// before. One that turns out to be damaged is asked for once more, when it is mended: clients send HEAD before they ask for it.
+// openPackage opens the package that r is for. A whole package is verified while it is sent. For any other answer, openPackage
+// verifies the package first. A damaged package is requested a second time, because the cache then replaces it.
 func (h *Handler) openPackage(ctx context.Context, r *http.Request, q request) (*modproxy.Package, error) {
 	if q.IsProvider() {
 		ctx = modproxy.WithArrival(ctx)
 	}
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(ctx, q.Ref)
-		if err != nil || wantsAll(r) || p.Arrival != nil {
+		if err != nil || wantsAll(r) {
 			return p, err
 		}
-		if err = check(p); err == nil {
+		arriving := p.Arrival != nil
+		if arriving && !wantsPart(r) { // the headers are known before the download ends
+			return p, nil
+		}
+		if err = verify(ctx, p); err == nil {
 			return p, nil
 		}
 		p.Close()
-		if try == 2 {
+		if arriving || try == 2 {
 			return nil, err
 		}
 	}
 }
 
-// check reads the first byte of p behind a seek, before which storage checks the whole package, and seeks back.
-func check(p *modproxy.Package) error {
-	if _, err := p.Seek(0, io.SeekStart); err != nil {
+// verify verifies p, and reads its first byte: if p was verified earlier, the read finds a file that is unreadable since.
+func verify(ctx context.Context, p *modproxy.Package) error {
+	if err := p.Verify(ctx); err != nil {
 		return err
 	}
 	if _, err := p.Read(make([]byte, 1)); err != nil && err != io.EOF {
@@ -101,7 +105,10 @@ func check(p *modproxy.Package) error {
 	return err
 }
 
-// wantsAll reports whether r is for the whole of what it asks for, whatever the client has of it.
+// wantsPart reports whether the answer to r may have a part of the package as its body.
+func wantsPart(r *http.Request) bool { return r.Method == http.MethodGet && len(r.Header["Range"]) > 0 }
+
+// wantsAll reports whether r requests a whole package without conditions.
 func wantsAll(r *http.Request) bool {
 	conditions := []string{"Range", "If-None-Match", "If-Match", "If-Modified-Since", "If-Unmodified-Since"}
 	has := func(name string) bool { return len(r.Header[name]) > 0 }

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -19,14 +18,14 @@ type damaged struct {
 }
 
 // unreadable ends every read with an error.
-type unreadable struct{ io.ReadSeekCloser }
+type unreadable struct{ modproxy.Body }
 
 func (unreadable) Read([]byte) (int, error) {
 	return 0, fmt.Errorf("%w: damaged", modproxy.ErrUnavailable)
 }
 
 // streamed is not held in memory.
-type streamed struct{ io.ReadSeekCloser }
+type streamed struct{ modproxy.Body }
 
 func (d *damaged) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	m, version := v.Address, v.FullVersion()
@@ -34,9 +33,9 @@ func (d *damaged) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packag
 	if err != nil {
 		return nil, err
 	}
-	if p.ReadSeekCloser = (streamed{p.ReadSeekCloser}); d.times > 0 {
+	if p.Body = (streamed{p.Body}); d.times > 0 {
 		d.times--
-		p.ReadSeekCloser = unreadable{p.ReadSeekCloser}
+		p.Body = unreadable{p.Body}
 	}
 	return p, nil
 }

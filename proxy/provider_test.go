@@ -43,7 +43,7 @@ type toys struct {
 	opened  []string // the versions whose packages were asked for
 	located []string
 	arrival modproxy.Arrival
-	content io.ReadSeekCloser // of the archive; nil for toyZip
+	content modproxy.Body // of the archive; nil for toyZip
 }
 
 func newToys(t testing.TB) *toys {
@@ -89,7 +89,7 @@ func (p *toys) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 		if content == nil {
 			content = nopCloser{strings.NewReader(toyZip)}
 		}
-		return &modproxy.Package{ReadSeekCloser: content, Digest: sha256.Sum256([]byte(toyZip)), Size: int64(len(toyZip)), Arrival: p.arrival}, nil
+		return &modproxy.Package{Body: content, Digest: sha256.Sum256([]byte(toyZip)), Size: int64(len(toyZip)), Arrival: p.arrival}, nil
 	}
 	return nil, modproxy.ErrNotFound
 }
@@ -202,6 +202,8 @@ func (b ending) Read(p []byte) (int, error) {
 	}
 	return b.ReadSeeker.Read(p[:min(len(p), 1000)])
 }
+
+func (ending) Verify(context.Context) error { return nil }
 
 func (ending) Close() error { return nil }
 

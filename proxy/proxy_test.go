@@ -239,12 +239,13 @@ func (b *broken) Read(p []byte) (int, error) {
 	return b.content.Read(p[:n])
 }
 func (b *broken) Seek(to int64, whence int) (int64, error) { return b.content.Seek(to, whence) }
+func (b *broken) Verify(context.Context) error             { return nil }
 func (b *broken) Close() error                             { return nil }
 
 type brokenRegistry struct{ modproxy.Registry }
 
 func (brokenRegistry) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
-	return &modproxy.Package{ReadSeekCloser: &broken{bytes.NewReader(make([]byte, 1<<20)), 1 << 19}, Size: 1 << 20}, nil
+	return &modproxy.Package{Body: &broken{bytes.NewReader(make([]byte, 1<<20)), 1 << 19}, Size: 1 << 20}, nil
 }
 
 // A client never takes a part of a package for the whole.

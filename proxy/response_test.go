@@ -76,6 +76,8 @@ type large struct{ modproxy.Registry }
 
 type nopCloser struct{ io.ReadSeeker }
 
+func (nopCloser) Verify(context.Context) error { return nil }
+
 func (nopCloser) Close() error { return nil }
 
 // filed is large, with packages that are a file.
@@ -90,10 +92,12 @@ func (f filed) Package(context.Context, modproxy.Ref) (*modproxy.Package, error)
 		return nil, err
 	}
 	file, err := os.Open(name)
-	return &modproxy.Package{ReadSeekCloser: sender{file}, Size: 1 << 20}, err
+	return &modproxy.Package{Body: sender{file}, Size: 1 << 20}, err
 }
 
 type sender struct{ *os.File }
+
+func (sender) Verify(context.Context) error { return nil }
 
 func (f sender) SendTo(w io.Writer, n int64) (int64, error) {
 	return w.(io.ReaderFrom).ReadFrom(&io.LimitedReader{R: f.File, N: n})
@@ -117,7 +121,7 @@ func (c sending) ReadFrom(r io.Reader) (int64, error) {
 }
 
 func (large) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
-	return &modproxy.Package{ReadSeekCloser: nopCloser{bytes.NewReader(make([]byte, 1<<20))}, Size: 1 << 20}, nil
+	return &modproxy.Package{Body: nopCloser{bytes.NewReader(make([]byte, 1<<20))}, Size: 1 << 20}, nil
 }
 
 // serve serves large answers on connections without a buffer. Packages are files if so wanted.

@@ -21,10 +21,9 @@ const (
 	maxStates = 16 << 20 // bytes of hash states that are remembered: 1/600 of the blobs that were checked
 )
 
-// checkedReader is what [Store.Open] says of large blobs. Read from start to end, bytes are hashed as they go by.
-// A part that begins at the start is told from the whole by a seek to the start while being there: so does
-// http.ServeContent for every range; for the whole it comes back from the end. A blob that is trusted, see [checks],
-// is not hashed.
+// checkedReader reads a large blob for [Store.Open]. It hashes the bytes while they are read from start to end. It verifies
+// the whole blob before it returns a part from elsewhere, or when the caller calls Verify. It does not hash a trusted blob,
+// see [checks].
 type checkedReader struct {
 	blob   Blob
 	size   int64
@@ -42,7 +41,7 @@ type checkedReader struct {
 
 	offset   int64 // of the next byte for the caller
 	streamed int64 // how far the caller has read from the start without a check
-	part     bool  // the caller may want a part that begins at the start
+	checkAll bool  // the next Read verifies the whole blob first
 
 	states   []byte // of the blob's hash at the beginning of each piece, as far as they are known, one after the other
 	verified bool   // all states are known, and the last one leads to the digest
@@ -57,9 +56,9 @@ type Checker struct{ checks *checks }
 // NewChecker returns a Checker.
 func NewChecker() Checker { return Checker{newChecks(0)} }
 
-// Open returns a reader of blob, which it closes. If the bytes are not those of d, or cannot be read, it has
-// [modproxy.ErrUnavailable] in the place of the last ones at the latest, also if they are not any more.
-func (c Checker) Open(blob Blob, d modproxy.Digest) io.ReadSeekCloser {
+// Open returns a reader of blob. Closing the reader closes blob. If the bytes do not have the digest d or cannot be read, the
+// reader returns [modproxy.ErrUnavailable] instead of the last bytes or earlier, also if they change while they are read.
+func (c Checker) Open(blob Blob, d modproxy.Digest) modproxy.Body {
 	return newCheckedReader(blob, d, c.checks, false)
 }
 
@@ -95,7 +94,13 @@ func (c *checkedReader) Close() error {
 	return c.blob.Close()
 }
 
-// Seek reads nothing.
+// Verify implements [modproxy.Body]. It relies on an earlier verification of the blob, if there was one.
+func (c *checkedReader) Verify(ctx context.Context) error {
+	c.checkAll = true
+	return c.check(ctx)
+}
+
+// Seek does not read the blob.
 func (c *checkedReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -109,7 +114,6 @@ func (c *checkedReader) Seek(offset int64, whence int) (int64, error) {
 	if offset < 0 {
 		return 0, fmt.Errorf("%w: seek to %d", modproxy.ErrInvalid, offset)
 	}
-	c.part = c.part || offset == 0 && c.offset == 0
 	c.offset = offset
 	return offset, nil
 }
@@ -121,7 +125,7 @@ func (c *checkedReader) Read(p []byte) (int, error) {
 	if n := c.readTrusted(p); n > 0 {
 		return n, nil
 	}
-	if c.part || c.offset != c.streamed || c.size == 0 {
+	if c.checkAll || c.offset != c.streamed || c.size == 0 {
 		if err := c.check(context.Background()); err != nil {
 			return 0, err
 		}

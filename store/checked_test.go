@@ -38,7 +38,7 @@ func (f *fixture) keep(t *testing.T, data []byte, d modproxy.Digest) {
 	}
 }
 
-func (f *fixture) mustOpenBlob(t *testing.T, d modproxy.Digest, size int) io.ReadSeekCloser {
+func (f *fixture) mustOpenBlob(t *testing.T, d modproxy.Digest, size int) modproxy.Body {
 	t.Helper()
 	r, err := f.Open(t.Context(), d, int64(size))
 	if err != nil {
@@ -166,6 +166,14 @@ func serve(t *testing.T, f *fixture, d modproxy.Digest, data []byte, ranged, dam
 		return
 	}
 	defer r.Close()
+	if ranged != "" {
+		if err := r.Verify(t.Context()); err != nil {
+			if damage == "none" {
+				t.Errorf("%s: %v", ranged, err)
+			}
+			return
+		}
+	}
 	got, want := httptest.NewRecorder(), httptest.NewRecorder()
 	http.ServeContent(got, request, "", time.Time{}, r)
 	http.ServeContent(want, request, "", time.Time{}, bytes.NewReader(data))
@@ -231,12 +239,14 @@ func (b meteredBlob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func seek(t *testing.T, r io.Seeker, offset int64) {
+// seek verifies r, so that any part can be read, and moves to offset.
+func seek(t *testing.T, r modproxy.Body, offset int64) {
 	t.Helper()
-	for range 2 { // twice: a part is wanted
-		if _, err := r.Seek(offset, io.SeekStart); err != nil {
-			t.Fatal(err)
-		}
+	if err := r.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Seek(offset, io.SeekStart); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -138,7 +138,7 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // open opens what key stands for, and keeps it if it is not there.
-func (f *fixture) open(ctx context.Context, key string) (io.ReadSeekCloser, error) {
+func (f *fixture) open(ctx context.Context, key string) (modproxy.Body, error) {
 	data, d := dataOf(key)
 	_, err := f.Records.Get(ctx, refOf(key))
 	if err == nil {

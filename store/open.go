@@ -16,9 +16,8 @@ import (
 //
 // Small blobs are held in memory: they are checked as a whole before a byte is given, and the reader implements
 // [io.WriterTo]. A large blob is checked while it is read, and not evicted by this process. Its last part is
-// given only when all of it is right; otherwise reading ends with [ErrDamaged]. To read only a part of it, seek
-// first, also to the start; then all of it is checked before, unless it was not long ago and what is read now
-// is the same. The reader of a large blob is a [modproxy.Sender] and [io.WriterTo]. Of one that is [Stamped] a check counts for
+// given only when all of it is right; otherwise reading ends with [ErrDamaged]. To read only a part of it, call Verify
+// first: it checks all of it, unless an earlier check still counts. The reader of a large blob is a [modproxy.Sender] and [io.WriterTo]. Of one that is [Stamped] a check counts for
 // a day, in which it is not read but sent, but for the end, where it has the same stamp before each mebibyte of it and before the
 // last bytes. If it was written to after some of it was sent, reading ends with [modproxy.ErrUnavailable].
 //
@@ -27,7 +26,7 @@ import (
 //
 // Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context, [StorageError]. The reader has
 // the same ones.
-func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (io.ReadSeekCloser, error) {
+func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (modproxy.Body, error) {
 	s.init()
 	s.writeUsesSoon()
 	if size <= s.memory.limit/8 {

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-func (f *fixture) mustOpen(t *testing.T, key string) io.ReadSeekCloser {
+func (f *fixture) mustOpen(t *testing.T, key string) modproxy.Body {
 	t.Helper()
 	r, err := f.open(t.Context(), key)
 	if err != nil {

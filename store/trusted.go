@@ -95,7 +95,7 @@ func (c *checkedReader) readTrusted(p []byte) int {
 func (c *checkedReader) distrust() {
 	was := c.stamp
 	c.begin()
-	c.part = true
+	c.checkAll = true
 	if c.sent && c.stamp.ModTime != was.ModTime && c.check(context.Background()) == nil {
 		c.err = fmt.Errorf("%w: blob %v: its file was written to while it was sent", modproxy.ErrUnavailable, c.want)
 	}

@@ -92,7 +92,9 @@ func (f *files) send(t *testing.T, from, n int64) int64 {
 	var written int64
 	var err error
 	if n < int64(len(f.data)) {
-		seek(t, r, from)
+		if _, err := r.Seek(from, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
 		written, err = r.(modproxy.Sender).SendTo(&c, n)
 	} else {
 		written, err = io.Copy(&c, r)
@@ -117,6 +119,11 @@ func TestSentOnceChecked(t *testing.T) {
 			if err := f.Check(t.Context(), f.d); err != nil {
 				t.Error(err)
 			}
+		},
+		"before a part": func() {
+			r := f.mustOpenBlob(t, f.d, len(f.data))
+			defer r.Close()
+			seek(t, r, 0)
 		},
 		"by Verify": func() {
 			if v, err := f.Verify(t.Context(), store.Check{Data: true}); err != nil || v.Damage > 0 {

@@ -61,7 +61,7 @@ func (c *Client) zip(ctx context.Context, v modproxy.Ref, d *release.Download) (
 		return nil, err
 	}
 	r, _ := file.Open(ctx) // which was not closed
-	in.p.ReadSeekCloser = body{r, in}
+	in.p.Body = body{received{r, in}}
 	in.p.Size = in.first.ContentLength
 	if modproxy.MayArrive(ctx) && 0 < in.p.Size && in.p.Size <= c.cfg.Providers.maxReceived() {
 		in.p.Arrival = in
@@ -75,11 +75,20 @@ func (c *Client) zip(ctx context.Context, v modproxy.Ref, d *release.Download) (
 	return in.p, nil
 }
 
-// body is a spool with one reader.
-type body struct {
+// received reads a package while it is being downloaded.
+type received struct {
 	*spool.Reader
 	in *incoming
 }
+
+// Verify implements [modproxy.Body]. It waits until the package was downloaded and verified.
+func (r received) Verify(ctx context.Context) error {
+	_, err := r.in.Arrived(ctx)
+	return err
+}
+
+// body is the reader of the caller that requested the package.
+type body struct{ received }
 
 // Close removes the file. What has not begun to arrive never does.
 func (b body) Close() error {
@@ -91,7 +100,13 @@ func (b body) Close() error {
 }
 
 // Open implements [modproxy.Arrival].
-func (in *incoming) Open(ctx context.Context) (io.ReadSeekCloser, error) { return in.file.Open(ctx) }
+func (in *incoming) Open(ctx context.Context) (modproxy.Body, error) {
+	r, err := in.file.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return received{r, in}, nil
+}
 
 // Arrived implements [modproxy.Arrival].
 func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {

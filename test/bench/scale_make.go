@@ -142,7 +142,7 @@ func (f *filler) version(ctx context.Context, v modproxy.Ref, number int) error 
 	if err := f.cache.Keep(ctx, v, p); err != nil {
 		return err
 	}
-	p.ReadSeekCloser = nil
+	p.Body = nil
 	f.known[number%scaleBlobs].CompareAndSwap(nil, p)
 	return nil
 }
@@ -172,11 +172,12 @@ func (f *filler) content(number int) (*modproxy.Package, error) {
 		return nil, err
 	}
 	sum, err := pack.Verify(bytes.NewReader(out.Bytes()), pack.Limits{})
+	digest := modproxy.Digest(sha256.Sum256(out.Bytes()))
+	body := struct {
+		io.ReadSeeker
+		io.Closer
+	}{bytes.NewReader(out.Bytes()), io.NopCloser(nil)}
 	return &modproxy.Package{
-		ReadSeekCloser: struct {
-			io.ReadSeeker
-			io.Closer
-		}{bytes.NewReader(out.Bytes()), io.NopCloser(nil)},
-		Digest: sha256.Sum256(out.Bytes()), Sum: sum, Size: int64(out.Len()), Time: time.Now(),
+		Body: modproxy.NewBody(body, digest), Digest: digest, Sum: sum, Size: int64(out.Len()), Time: time.Now(),
 	}, err
 }

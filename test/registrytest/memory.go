@@ -183,11 +183,11 @@ func (m *Memory) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package
 	}
 	s := versions[version]
 	return &modproxy.Package{
-		ReadSeekCloser: nopCloser{bytes.NewReader(s.data)},
-		Digest:         s.digest,
-		Sum:            s.sum,
-		Size:           int64(len(s.data)),
-		Time:           modified,
+		Body:   modproxy.NewBody(nopCloser{bytes.NewReader(s.data)}, s.digest),
+		Digest: s.digest,
+		Sum:    s.sum,
+		Size:   int64(len(s.data)),
+		Time:   modified,
 	}, nil
 }
 
