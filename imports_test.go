@@ -12,7 +12,7 @@ import (
 
 const self = "github.com/modproxy/modproxy"
 
-// homes says where a dependency may be imported, and so where it can be replaced.
+// homes lists the packages that may import a dependency, and where it can therefore be replaced.
 var homes = map[string][]string{
 	"go.uber.org/zap":                               {"proxy", "app"},
 	"github.com/gorilla/mux":                        {"proxy"},
@@ -46,11 +46,11 @@ var homes = map[string][]string{
 	"github.com/rogpeppe/go-internal/testscript":    {},
 }
 
-// anywhere are the packages of ours that all others may import.
+// anywhere lists the project's packages that every package may import.
 var anywhere = []string{"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool"}
 
-// layers are the packages that meet in the root package and in app only, with what each of
-// them may import besides. The program itself prints what app and admin tell it.
+// layers lists the packages that meet only in the root package and in app, and what each of them may import besides. The
+// program itself prints results of app and admin.
 var layers = map[string][]string{
 	"auth":          {"", "internal/durable", "internal/filelock"},
 	"auth/oidc":     {"", "auth"},
@@ -87,7 +87,7 @@ var layers = map[string][]string{
 	"":              {},
 	"cmd/modproxy":  {"", "app", "admin", "auth", "bundle", "closure", "config", "conformance", "fetch/git", "hostname", "ledger", "lock", "lockfile", "policy", "static", "store", "internal/hint"},
 	"static":        {"", "hostname", "release"},
-	"conformance":   {""}, // and net/http: it stands for clients, which egress knows nothing of
+	"conformance":   {""}, // and net/http: it acts as a client, so it cannot use egress
 
 	"internal/boltfile": {},
 	"internal/clean":    {},
@@ -123,7 +123,7 @@ func list(t *testing.T) []listed {
 	}
 }
 
-// Who may know whom is part of the design: see the table in CONTRIBUTING.md.
+// The imports of packages are part of the design: see the table in CONTRIBUTING.md.
 func TestImports(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range list(t) {
