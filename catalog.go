@@ -53,7 +53,8 @@ type Summary struct {
 	Tier        string    `json:"tier,omitempty"`  // of a provider, such as official, partner or community
 }
 
-// Details describes one version of a module or a provider. A module has no Docs. A provider has Docs and a Summary only.
+// Details describes one version of a module or a provider. Root, Submodules, Examples and Systems are for modules. Docs is
+// for providers.
 type Details struct {
 	Summary
 	Root        Part         `json:"root"`
