@@ -1,4 +1,4 @@
-// Package downloads counts the downloads of modules, and the installations by each program.
+// Package downloads counts downloads of modules, and installations by each program.
 //
 //	r := &downloads.Registry{Next: next, Records: records}
 //	go r.Run(ctx)

@@ -56,7 +56,7 @@ func TestBackgroundComesLast(t *testing.T) {
 	})
 }
 
-// A request that is brought forward comes before background requests, and may use turns that these may not.
+// A request that is brought forward comes before background requests, and may use turns that they leave free.
 func TestBroughtForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(8, 8, 0, 1000)

@@ -1,4 +1,4 @@
-// Package hostname normalises the hostnames of registries and parses addresses that contain them.
+// Package hostname normalises the hostnames of registries and parses module addresses.
 //
 //	host, err := hostname.Parse("Bücher.example:443") // xn--bcher-kva.example
 //	m, err := hostname.ParseModule("registry.example.com/acme/network/aws", "")

@@ -1,4 +1,6 @@
-// Package lock compares installed modules with modproxy.lock, and locked providers with a ledger.
+// Package lock checks installed modules and locked providers for changes.
+//
+// It compares modules with modproxy.lock, and the providers of .terraform.lock.hcl with a ledger.
 //
 //	calls, others, err := lock.Read(dir, ".terraform") // the modules that a client has installed
 //	entries, err := lock.Parse(text)                   // of modproxy.lock

@@ -1,4 +1,4 @@
-// Package lockfile parses .terraform.lock.hcl, the clients' file of providers, and adds hashes to it.
+// Package lockfile parses .terraform.lock.hcl, which the clients write, and adds hashes.
 //
 //	providers, err := lockfile.Parse(text)
 //	text, err = lockfile.AddHashes(text, missing)

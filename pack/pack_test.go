@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// A tree is what a builder is given, one entry a string: "f name content",
-// "x name content" for an executable, "l name target", "h name target", "d name".
+// A tree is the input of a builder, one entry for each string: "f name content", "x name content" for an executable, "l name
+// target", "h name target", "d name".
 type tree []string
 
 func build(t testing.TB, l pack.Limits, entries tree) (*pack.Builder, error) {

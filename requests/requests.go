@@ -1,4 +1,6 @@
-// Package requests records what clients requested without success, so that an operator can provide it.
+// Package requests records requests for versions that clients could not get.
+//
+// Operators read the records to approve or provide these versions.
 //
 //	log := &requests.Log{Records: records, Kind: requests.Missing}
 //	go log.Run(ctx)
