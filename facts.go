@@ -170,8 +170,7 @@ func (h Hashes) Check() error {
 	return nil
 }
 
-// Record returns the record of k as the keys that may sign the releases of m. Fields that other records have beside their
-// facts are zero.
+// Record returns the record of k as the keys that may sign the releases of m. Its Subdir, Source, Time and Reason are zero.
 func (k Keys) Record(m Address) Record {
 	return Record{Ref: m.SigningKeys(), Sum: NewSum(sha256.Sum256([]byte(k))), Facts: Facts{Keys: k}}
 }

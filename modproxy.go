@@ -68,7 +68,7 @@ type Sender interface {
 }
 
 // Arrival is a package whose download is in progress. When Arrived has returned, the Package has its Facts. It is safe for
-// concurrent use. The download has the context of the request that it answers. That context ends when Arrived returns.
+// concurrent use. The download has the context of the request that it answers. The request lasts until Arrived returns.
 type Arrival interface {
 	// Arrived waits until the package is complete and verified, as a [Registry] verifies it before Package returns, and
 	// returns its Facts. Its errors are those of Package.
