@@ -8,7 +8,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What a versions document takes to read, for its size.
+// The time to parse a versions document, relative to its size.
 func BenchmarkParseVersions(b *testing.B) {
 	entry := `{"version":"1.%d.0","root":{"providers":[{"name":"aws","namespace":"hashicorp","source":"hashicorp/aws","version":">= 5.0"}],"dependencies":[]},"submodules":[]}`
 	for _, n := range []int{10, 200, 40_000} {

@@ -1,8 +1,8 @@
 package modproxy
 
-const overhead int64 = 1 << 10 // bytes that an answer has beside its texts and those of its parts
+const overhead int64 = 1 << 10 // bytes of an answer, and of each of its parts, beside their texts
 
-// Size returns how many bytes of memory d has, about.
+// Size returns the approximate memory use of d in bytes.
 func (d *Details) Size() int64 {
 	n := overhead + length(d.Owner, d.Logo, d.Description, d.Source, d.Tag, d.Alias, d.Tier) + length(d.Systems...)
 	for _, parts := range [][]Part{{d.Root}, d.Submodules, d.Examples} {
@@ -31,7 +31,7 @@ func (d *Details) Size() int64 {
 	return n
 }
 
-// Size returns how many bytes of memory h has, about.
+// Size returns the approximate memory use of h in bytes.
 func (h *History) Size() int64 {
 	n := overhead + length(h.Owner, h.Logo, h.Source, h.Alias, h.Tier, h.Description, h.Warning)
 	for _, v := range h.Versions {
@@ -40,7 +40,7 @@ func (h *History) Size() int64 {
 	return n
 }
 
-// length returns how many bytes texts have, with 16 for where each is.
+// length returns the number of bytes of texts, plus 16 bytes for each string header.
 func length(texts ...string) int64 {
 	n := 16 * int64(len(texts))
 	for _, text := range texts {

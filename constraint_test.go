@@ -65,8 +65,8 @@ func TestConstraint(t *testing.T) {
 	}
 }
 
-// The clients' library has the last word on releases. Of pre-releases, which the clients judge by another library, only
-// the one that is named is selected, and what is selected is covered.
+// The clients' library is the reference for releases. Clients use another library for pre-releases: only the named
+// pre-release is selected, and every selected version is covered.
 func TestCanonicalConstraint(t *testing.T) {
 	for text, want := range map[string]string{
 		"v1.2":            "1.2.0",
@@ -108,7 +108,7 @@ func FuzzConstraint(f *testing.F) {
 		if strings.Count(v.String(), ".") != 2 || slices.ContainsFunc(theirs, func(c *goversion.Constraint) bool {
 			return c.Prerelease() && strings.Count(strings.TrimLeft(c.String(), " "), ".") > 2
 		}) {
-			return // 1.2.3.0 is equal to every pre-release of 1.2.3 for the library, which no order has room for
+			return // for the library, 1.2.3.0 is equal to every pre-release of 1.2.3, which contradicts any order
 		}
 		if want := theirs.Check(goversion.Must(goversion.NewVersion(version))); !v.Prerelease() && selects != want {
 			t.Fatalf("%q and %s: %v; the clients: %v", text, v, selects, want)
@@ -122,9 +122,9 @@ func FuzzConstraint(f *testing.F) {
 	})
 }
 
-// clientSelects is what both clients do with a version in a list (internal/initwd/module_install.go of Terraform 1.11 and
-// OpenTofu 1.12): hashicorp/go-version judges every version, and apparentlymart/go-versions a pre-release as well, by the text
-// of the constraint, which it reads by other rules. OpenTofu tries again without a v before the numbers.
+// clientSelects returns what both clients decide about a version in a list (internal/initwd/module_install.go of Terraform
+// 1.11 and OpenTofu 1.12). hashicorp/go-version checks every version. apparentlymart/go-versions also checks pre-releases, by
+// the text of the constraint and by other rules. OpenTofu retries without a v before the numbers.
 func clientSelects(t *testing.T, text, version string) bool {
 	t.Helper()
 	required, err := goversion.NewConstraint(text)
@@ -145,8 +145,8 @@ func clientSelects(t *testing.T, text, version string) bool {
 	return required.Check(v)
 }
 
-// The clients choose by two libraries, which differ in corners. A rule selects what both clients choose, but for the rows
-// that say why not.
+// The clients choose by two libraries, which differ in corner cases. A rule selects what both clients choose, except for the
+// rows with a reason.
 func TestConstraintsOfTheClients(t *testing.T) {
 	for _, test := range []struct {
 		constraint, version string

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// contextKey is the key of a value of type T in a context, which has one at most.
+// contextKey is the key of a value of type T in a context. A context has at most one value of each type.
 type contextKey[T any] struct{}
 
 func with[T any](ctx context.Context, value T) context.Context {
@@ -20,56 +20,57 @@ func of[T any](ctx context.Context) T {
 	return value
 }
 
-// Asker is the client that asks. The zero Asker is not known.
+// Asker identifies the client of a request. The zero Asker is an unknown client.
 type Asker struct {
-	Name    string   // which no other client has
+	Name    string   // unique among clients
 	Shown   string   // for people: the client's name for itself, or its address
-	Groups  []string // whose rules hold for it; not changed
-	Program string   // what it says it is, as in the header User-Agent; nobody has checked it
+	Groups  []string // policy rules refer to these groups; must not be changed
+	Program string   // the program that the client claims to be in its User-Agent header; not verified
 }
 
-// WithAsker returns a context for the questions of a client. Layers that can do only so much at a time share their turns
-// by its name.
+// WithAsker returns a context for requests of a client. Layers with a limited number of slots share them between clients by
+// Name.
 func WithAsker(ctx context.Context, a Asker) context.Context { return with(ctx, a) }
 
-// AskerOf returns the client that asks.
+// AskerOf returns the client of the request.
 func AskerOf(ctx context.Context) Asker { return of[Asker](ctx) }
 
-// dateOf is the version whose date a question needs, and needsDates the mark of one that waits for dates.
+// dateOf is the version whose publication date a request needs. needsDates marks a request that waits for dates.
 type (
 	dateOf     string
 	needsDates bool
 )
 
-// WithDateOf returns a context for a question about one version: if its date of publication is not known, it is requested
-// before those of others.
+// WithDateOf returns a context for a request about one version. If its publication date is not known, the registry is asked
+// for this date before those of other versions.
 func WithDateOf(ctx context.Context, version string) context.Context {
 	return with(ctx, dateOf(version))
 }
 
-// DateOf returns the version of WithDateOf, or an empty string.
+// DateOf returns the argument of WithDateOf, or an empty string.
 func DateOf(ctx context.Context) string { return string(of[dateOf](ctx)) }
 
-// WithDates returns a context for an operator's questions: dates of publication that are not known are requested at once, and
-// waited for.
+// WithDates returns a context for requests of an operator. Layers request unknown publication dates at once and wait for
+// them.
 func WithDates(ctx context.Context) context.Context { return with(ctx, needsDates(true)) }
 
-// NeedsDates reports whether ctx is made of what WithDates returned.
+// NeedsDates reports whether ctx descends from a context that WithDates returned.
 func NeedsDates(ctx context.Context) bool { return bool(of[needsDates](ctx)) }
 
-// background is the mark of a question that no client waits for, until one does.
+// background marks a request that no client waits for. The mark ends when a client waits.
 type background struct {
 	forward chan struct{} // closed when a client waits
 	once    sync.Once
 }
 
-// InBackground returns a context for a question that no client waits for. Layers that can do only so much at a time do
-// what clients wait for before it. The mark has no effect on others of the contexts that ctx is made of.
+// InBackground returns a context for a request that no client waits for. Layers with a limited number of slots serve requests
+// of waiting clients first. The mark does not affect other contexts that descend from ctx.
 func InBackground(ctx context.Context) context.Context {
 	return with(ctx, &background{forward: make(chan struct{})})
 }
 
-// IsBackground reports whether ctx is made of what InBackground returned, and was not brought forward.
+// IsBackground reports whether ctx descends from a context that InBackground returned, and BringForward was not called for
+// it.
 func IsBackground(ctx context.Context) bool {
 	select {
 	case <-BroughtForward(ctx):
@@ -79,14 +80,14 @@ func IsBackground(ctx context.Context) bool {
 	}
 }
 
-// BringForward tells that a client now waits for the question of ctx, if it was in the background until then.
+// BringForward records that a client now waits for the request of ctx. It has no effect outside the background.
 func BringForward(ctx context.Context) {
 	if b := of[*background](ctx); b != nil {
 		b.once.Do(func() { close(b.forward) })
 	}
 }
 
-// BroughtForward returns a channel that is closed as soon as ctx is not in the background.
+// BroughtForward returns a channel that is closed when ctx is not in the background.
 func BroughtForward(ctx context.Context) <-chan struct{} {
 	if b := of[*background](ctx); b != nil {
 		return b.forward
@@ -100,13 +101,13 @@ var inForeground = func() <-chan struct{} {
 	return closed
 }()
 
-// Trouble is the last error of a question that goes on. It is safe for concurrent use.
+// Trouble holds the last error of a request in progress. It is safe for concurrent use.
 type Trouble struct{ last atomic.Pointer[error] }
 
-// WithTrouble returns a context for a question that [Troubled] tells t about.
+// WithTrouble returns a context for a request whose errors [Troubled] stores in t.
 func WithTrouble(ctx context.Context, t *Trouble) context.Context { return with(ctx, t) }
 
-// Troubled tells the callers that wait for the question of ctx that err has happened, and that it goes on.
+// Troubled stores err for the callers that wait for the request of ctx. The request is still in progress.
 func Troubled(ctx context.Context, err error) {
 	if t := of[*Trouble](ctx); t != nil {
 		t.last.Store(&err)
@@ -121,37 +122,37 @@ func (t *Trouble) Last() error {
 	return nil
 }
 
-// mayArrive is set in the context of a question whose answer may be a package that still comes.
+// mayArrive marks a request that accepts a package whose download is in progress.
 type mayArrive bool
 
-// WithArrival returns a context for a question for a package that may be answered while it still comes, see [Arrival].
+// WithArrival returns a context for a request that accepts a package whose download is in progress: see [Arrival].
 func WithArrival(ctx context.Context) context.Context { return with(ctx, mayArrive(true)) }
 
-// MayArrive reports whether ctx is what WithArrival returns.
+// MayArrive reports whether ctx descends from a context that WithArrival returned.
 func MayArrive(ctx context.Context) bool { return bool(of[mayArrive](ctx)) }
 
-// Meter counts the bytes that are received for a package, while they are.
+// Meter counts the received bytes of a package during its download. It is safe for concurrent use.
 type Meter struct {
 	received  atomic.Int64
 	receiving atomic.Int64
 }
 
-// WithMeter returns a context for the fetch of one package, which m counts.
+// WithMeter returns a context for the download of one package. m counts its bytes.
 func WithMeter(ctx context.Context, m *Meter) context.Context { return with(ctx, m) }
 
-// MeterOf returns the meter of a context, or one that nobody reads.
+// MeterOf returns the meter of a context, or a new one if the context has no meter.
 func MeterOf(ctx context.Context) *Meter { return cmp.Or(of[*Meter](ctx), &Meter{}) }
 
-// Begin tells that bytes are waited for, until end is called.
+// Begin records that the download waits for bytes. The caller must call end when it no longer waits.
 func (m *Meter) Begin() (end func()) {
 	m.receiving.Add(1)
 	return func() { m.receiving.Add(-1) }
 }
 
-// Add counts n bytes.
+// Add adds n received bytes.
 func (m *Meter) Add(n int64) { m.received.Add(n) }
 
-// Received returns the bytes so far, and whether more are waited for.
+// Received returns the number of received bytes, and whether the download waits for more.
 func (m *Meter) Received() (bytes int64, receiving bool) {
 	return m.received.Load(), m.receiving.Load() > 0
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// A question in the background stays there, whatever is made of its context, until a client waits for it.
+// A request in the background stays there, also in contexts derived from its context, until a client waits for it.
 func TestBackground(t *testing.T) {
 	is := func(ctx context.Context, what string, want bool) {
 		t.Helper()

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Digest is the SHA-256 of stored bytes, written as 64 lower-case hexadecimal digits. The zero value names nothing.
+// Digest is the SHA-256 of stored bytes, written as 64 lower-case hexadecimal digits. The zero value is the digest of no
+// content.
 type Digest [sha256.Size]byte
 
-// ParseDigest reads what [Digest.String] prints.
+// ParseDigest parses the result of [Digest.String].
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	err := d.UnmarshalText([]byte(s)) // which does not change d if it fails
+	err := d.UnmarshalText([]byte(s)) // does not change d if it fails
 	return d, err
 }
 
@@ -24,13 +25,13 @@ func (d Digest) String() string {
 	return string(digits[:])
 }
 
-// IsZero reports whether d names nothing.
+// IsZero reports whether d is the zero value.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]; its error is [ErrInvalid].
+// UnmarshalText implements [encoding.TextUnmarshaler]. Its errors wrap [ErrInvalid].
 func (d *Digest) UnmarshalText(text []byte) error {
 	b, err := hex.DecodeString(string(text))
 	if err != nil || len(b) != len(d) || hex.EncodeToString(b) != string(text) {
@@ -40,8 +41,9 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Sum names the content of a package, however it is packed: "h1:" and the base64 of a hash over the names and contents
-// of its files, as package dirhash of golang.org/x/mod defines it. go.sum and the clients' provider lock file use it, too.
+// Sum identifies the content of a package, independent of its archive format. It is "h1:" and the base64 of a hash over the
+// names and contents of its files, as package dirhash of golang.org/x/mod defines it. go.sum and the clients' provider lock
+// file also use it.
 type Sum string
 
 // NewSum returns the Sum of a hash.
@@ -49,7 +51,7 @@ func NewSum(hash [sha256.Size]byte) Sum {
 	return Sum("h1:" + base64.StdEncoding.EncodeToString(hash[:]))
 }
 
-// Hash returns the hash that s is written for; its error is [ErrInvalid].
+// Hash returns the hash in s. Its errors wrap [ErrInvalid].
 func (s Sum) Hash() (hash [sha256.Size]byte, err error) {
 	encoded, ok := strings.CutPrefix(string(s), "h1:")
 	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)

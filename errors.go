@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// Every error that a [Registry] returns is one of these by [errors.Is], or the error of a context that ended.
+// Every error that a [Registry] returns wraps one of these, or is the error of a context that ended. Compare with
+// [errors.Is].
 var (
-	ErrInvalid      = errors.New("invalid")         // the request, or what upstream answered, is not well formed
+	ErrInvalid      = errors.New("invalid")         // the request, or the upstream's response, is malformed
 	ErrUnauthorized = errors.New("unauthorized")    // the client is not identified
-	ErrDenied       = errors.New("denied")          // a rule of this proxy, or upstream, does not allow it
-	ErrNotFound     = errors.New("not found")       // upstream said expressly that there is no such thing
-	ErrChanged      = errors.New("content changed") // the content of a version is not what it was when first served
-	ErrUnavailable  = errors.New("unavailable")     // upstream, or the storage, did not answer as it should
+	ErrDenied       = errors.New("denied")          // a rule of this proxy, or the upstream, denies it
+	ErrNotFound     = errors.New("not found")       // the upstream reported expressly that it does not exist
+	ErrChanged      = errors.New("content changed") // the content of a version differs from the content first served
+	ErrUnavailable  = errors.New("unavailable")     // the upstream or the storage failed
 )
 
-// Error adds to Err which question it answers. The layer that first knows module and version adds it.
+// Error adds the failed request to Err. The layer that first knows the module and the version adds it.
 type Error struct {
 	Op      string // "versions", "location" or "package"
 	Module  Address
@@ -45,7 +46,7 @@ func (e *RetryLater) Error() string { return e.Err.Error() }
 
 func (e *RetryLater) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Lasting is an [ErrUnavailable] that does not pass by itself: it is no use to ask again.
+// Lasting is an [ErrUnavailable] that does not end by itself. A retry cannot succeed.
 type Lasting struct {
 	Err error // what happened; not nil
 }
@@ -54,7 +55,7 @@ func (e *Lasting) Error() string { return e.Err.Error() }
 
 func (e *Lasting) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Temporary is an [ErrUnavailable] that may end at any moment: a connection that broke, or a server that is overloaded.
+// Temporary is an [ErrUnavailable] that may end at any moment: a broken connection, or an overloaded server.
 type Temporary struct {
 	Err error // what happened; not nil
 }
@@ -63,10 +64,10 @@ func (e *Temporary) Error() string { return e.Err.Error() }
 
 func (e *Temporary) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// NotKept is an [ErrUnavailable] of a proxy that is offline: what was asked for is not kept.
+// NotKept is an [ErrUnavailable] of a proxy that is offline: the requested version is not cached.
 type NotKept struct {
-	Ref       // without a version: no version of the module is kept
-	Lost bool // it was kept once
+	Ref       // without a version if no version of the module is cached
+	Lost bool // it was cached in the past
 }
 
 func (e *NotKept) Error() string {
@@ -84,13 +85,13 @@ func (e *NotKept) Error() string {
 
 func (e *NotKept) Unwrap() error { return ErrUnavailable }
 
-// NoSpace is an [ErrUnavailable] of storage that has no room for more. What it has is served.
+// NoSpace is an [ErrUnavailable] of storage that has no free space. Stored content is still served.
 type NoSpace struct {
 	Err    error // what happened; not nil
-	Inodes bool  // no inode is free, while there may be room for bytes
+	Inodes bool  // no inode is free; there may be free bytes
 }
 
-// Error returns a text for clients, which does not name files.
+// Error returns a message for clients. It does not contain file names.
 func (e *NoSpace) Error() string {
 	why := e.Err.Error()
 	if file, ok := errors.AsType[*fs.PathError](e.Err); ok {
@@ -98,7 +99,7 @@ func (e *NoSpace) Error() string {
 	}
 	switch {
 	case errors.Is(e.Err, syscall.EROFS):
-		return why // which says so
+		return why // the text of EROFS is clear
 	case e.Inodes:
 		return "the file system has no free inode: " + why +
 			` (operator: "df -i" shows inodes; "modproxy gc --max-size" or "modproxy rm" removes files)`
@@ -108,12 +109,13 @@ func (e *NoSpace) Error() string {
 	return "no space: " + why
 }
 
-// Inside returns the text of the error of the file system, which names the file, for operators.
+// Inside returns the error of the file system, with the file name, for operators.
 func (e *NoSpace) Inside() string { return e.Err.Error() }
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Fixed is an [ErrInvalid] about content that a commit or checksum names. It stays, unless other limits are set.
+// Fixed is an [ErrInvalid] about content that a commit or checksum identifies. A retry fails again, unless limits are
+// changed.
 type Fixed struct {
 	Err error // what is wrong; not nil
 }
@@ -122,11 +124,11 @@ func (e *Fixed) Error() string { return e.Err.Error() }
 
 func (e *Fixed) Unwrap() []error { return []error{e.Err, ErrInvalid} }
 
-// FetchFailed tells that a package could not be fetched when it was last tried. Clients show only the status of a failed
-// archive request, so the next question for the location answers with it.
+// FetchFailed is the last failure to download a package. Clients show only the status of a failed archive request. Therefore
+// the next request for the location returns this error.
 type FetchFailed struct {
-	Time  time.Time // when the fetch failed
-	Again time.Time // when it will be tried again
+	Time  time.Time // when the download failed
+	Again time.Time // when modproxy retries
 	Err   error     // why; not nil
 }
 
@@ -134,8 +136,9 @@ func (e *FetchFailed) Error() string { return e.Err.Error() }
 
 func (e *FetchFailed) Unwrap() error { return e.Err }
 
-// Fault returns [ErrUnavailable] for a panic whose value was recovered. It has the value's type and where the panic
-// was, but not the value, which may have secrets and what strangers sent. The deferred function itself calls it.
+// Fault returns [ErrUnavailable] for a recovered panic. The error has the type of the panic's value and the place of the
+// panic. It does not have the value, which may contain secrets and untrusted data. Call Fault in the deferred function
+// itself.
 func Fault(recovered any) error {
 	return fmt.Errorf("%w: a bug in modproxy, please report it: %T at %s", ErrUnavailable, recovered, panicked())
 }

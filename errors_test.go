@@ -46,7 +46,7 @@ func TestNoSpaceSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// An error about the package of a provider for a platform does not say what modproxy keeps it as.
+// An error about a provider's package for a platform does not show the key under which modproxy stores it.
 func TestErrorNamesPlatform(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
 	zip := toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})

@@ -16,12 +16,12 @@ type frozen struct {
 	Version string
 }
 
-// Versions returns Next's answer.
+// Versions returns the result of Next.
 func (f frozen) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return f.Next.Versions(ctx, m)
 }
 
-// Location returns Next's answer, or [modproxy.ErrDenied].
+// Location returns the result of Next, or [modproxy.ErrDenied].
 func (f frozen) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.Version != f.Version {
 		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
@@ -29,7 +29,7 @@ func (f frozen) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location
 	return f.Next.Location(ctx, v)
 }
 
-// Package returns Next's answer, or [modproxy.ErrDenied].
+// Package returns the result of Next, or [modproxy.ErrDenied].
 func (f frozen) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.Version != f.Version {
 		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
@@ -37,7 +37,7 @@ func (f frozen) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package,
 	return f.Next.Package(ctx, v)
 }
 
-// A Registry made from a Registry is asked like the one below it.
+// A Registry made from a Registry has the same methods as the one below it.
 func ExampleRegistry() {
 	next, err := registrytest.NewMemory("registry.example.com", registrytest.Modules())
 	if err != nil {

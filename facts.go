@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// Facts are what is known of what a provider consists of, beside its Sum. They are zero for a module, and can be compared.
+// Facts describe the content of a provider's version, beside its Sum. They are zero for a module. Facts are comparable.
 type Facts struct {
-	Zips   Zips    `json:"zips,omitempty"`   // of a release: the archives that its checksums document lists
-	Keys   Keys    `json:"keys,omitempty"`   // of a release: the keys that signed it; empty if none did
-	Hashes Hashes  `json:"hashes,omitempty"` // of an archive: what lock files call h1, of the directory and, if that is another, of the archive
-	Others Digests `json:"others,omitempty"` // of a release: what else that document lists, such as a manifest: clients lock it, too
+	Zips   Zips    `json:"zips,omitempty"`   // of a release: the archives in its checksums document
+	Keys   Keys    `json:"keys,omitempty"`   // of a release: the keys that signed it; empty if it is unsigned
+	Hashes Hashes  `json:"hashes,omitempty"` // of an archive: the h1 sums in lock files, of the directory and, if different, the archive
+	Others Digests `json:"others,omitempty"` // of a release: other files in the checksums document, such as a manifest; clients lock them
 }
 
-// Zips are the archives of a release, each with its SHA-256, by platform and in that order: "darwin_arm64:9f86… linux_amd64:60b1…".
+// Zips are the archives of a release, each with its SHA-256, sorted by platform: "darwin_arm64:9f86… linux_amd64:60b1…".
 type Zips string
 
-// NewZips returns the Zips that a map lists.
+// NewZips returns the Zips with the entries of a map.
 func NewZips(all map[Platform]Digest) Zips {
 	var words []string
 	for p, d := range all {
@@ -30,7 +30,7 @@ func NewZips(all map[Platform]Digest) Zips {
 	return Zips(strings.Join(words, " "))
 }
 
-// All returns the archives by platform. Its error is [ErrInvalid] for what [NewZips] does not return.
+// All returns the archives by platform. It returns [ErrInvalid] if z is not a result of [NewZips].
 func (z Zips) All() (map[Platform]Digest, error) {
 	all := map[Platform]Digest{}
 	for word := range strings.FieldsSeq(string(z)) {
@@ -48,14 +48,14 @@ func (z Zips) All() (map[Platform]Digest, error) {
 	return all, nil
 }
 
-// Of returns the SHA-256 of the archive for a platform, and whether there is one.
+// Of returns the SHA-256 of the archive for a platform, and whether z has one.
 func (z Zips) Of(p Platform) (Digest, bool) {
 	all, _ := z.All()
 	d, ok := all[p]
 	return d, ok
 }
 
-// Extends reports whether z has every archive of old, and nothing else for its platforms.
+// Extends reports whether z has every archive of old, with the same digests.
 func (z Zips) Extends(old Zips) bool {
 	all, err := z.All()
 	before, errOld := old.All()
@@ -67,10 +67,10 @@ func (z Zips) Extends(old Zips) bool {
 	return err == nil && errOld == nil
 }
 
-// Digests are the SHA-256 of files, sorted and with blanks between.
+// Digests are the SHA-256 of files, sorted and separated by blanks.
 type Digests string
 
-// NewDigests returns the Digests that are listed, each once.
+// NewDigests returns the given Digests, each once.
 func NewDigests(list ...Digest) Digests {
 	var words []string
 	for _, d := range list {
@@ -80,7 +80,7 @@ func NewDigests(list ...Digest) Digests {
 	return Digests(strings.Join(slices.Compact(words), " "))
 }
 
-// All returns the digests. Its error is [ErrInvalid] for what [NewDigests] does not return.
+// All returns the digests. It returns [ErrInvalid] if d is not a result of [NewDigests].
 func (d Digests) All() (all []Digest, err error) {
 	for word := range strings.FieldsSeq(string(d)) {
 		one, err := ParseDigest(word)
@@ -95,12 +95,12 @@ func (d Digests) All() (all []Digest, err error) {
 	return all, nil
 }
 
-// Keys are the fingerprints of OpenPGP primary keys, in upper-case hexadecimal digits, sorted and with blanks between.
+// Keys are the fingerprints of OpenPGP primary keys, in upper-case hexadecimal digits, sorted and separated by blanks.
 type Keys string
 
 var fingerprint = regexp.MustCompile(`^[0-9A-F]{40}([0-9A-F]{24})?$`)
 
-// NewKeys returns the Keys with these fingerprints, in any case. Its error is [ErrInvalid].
+// NewKeys returns the Keys with these fingerprints, in upper or lower case. Errors wrap [ErrInvalid].
 func NewKeys(fingerprints ...string) (Keys, error) {
 	all := map[string]bool{}
 	for _, f := range fingerprints {
@@ -116,7 +116,7 @@ func NewKeys(fingerprints ...string) (Keys, error) {
 // All returns the fingerprints.
 func (k Keys) All() []string { return strings.Fields(string(k)) }
 
-// Check returns an [ErrInvalid] for what [NewKeys] does not return.
+// Check returns [ErrInvalid] if k is not a result of [NewKeys].
 func (k Keys) Check() error {
 	if again, err := NewKeys(k.All()...); err != nil || again != k {
 		return fmt.Errorf("%w: %.160q is no sorted list of fingerprints", ErrInvalid, k)
@@ -124,20 +124,20 @@ func (k Keys) Check() error {
 	return nil
 }
 
-// Meets reports whether one of k is one of others.
+// Meets reports whether k and others have a key in common.
 func (k Keys) Meets(others Keys) bool {
 	return slices.ContainsFunc(k.All(), func(f string) bool { return slices.Contains(others.All(), f) })
 }
 
-// With returns the keys of both.
+// With returns the keys of k and others.
 func (k Keys) With(others Keys) Keys {
-	both, _ := NewKeys(append(k.All(), others.All()...)...) // they were made by NewKeys
+	both, _ := NewKeys(append(k.All(), others.All()...)...) // NewKeys made both
 	return both
 }
 
-// Hashes are one or two sums of the files in an archive, with a blank between, as golang.org/x/mod/sumdb/dirhash has them:
-// first of the directory as it is unpacked, which clients lock, then of the archive if its entries for directories make that
-// another one (golang/go#53448).
+// Hashes are one or two sums of the files in an archive, separated by a blank, in the form of golang.org/x/mod/sumdb/dirhash.
+// The first is the sum of the unpacked directory, which clients lock. The second is the sum of the archive, if its entries
+// for directories make it different (golang/go#53448).
 type Hashes string
 
 // NewHashes returns the Hashes of an archive.
@@ -156,7 +156,7 @@ func (h Hashes) All() (all []Sum) {
 	return all
 }
 
-// Check returns an [ErrInvalid] for what is not one or two sums, or none.
+// Check returns [ErrInvalid] if h is not empty and not one or two sums.
 func (h Hashes) Check() error {
 	all := h.All()
 	for _, sum := range all {
@@ -170,7 +170,7 @@ func (h Hashes) Check() error {
 	return nil
 }
 
-// Record returns the record of k as the keys that may sign the releases of m, without what is said of other records beside.
+// Record returns the record of k as the keys that may sign the releases of m. Its Subdir, Source, Time and Reason are zero.
 func (k Keys) Record(m Address) Record {
 	return Record{Ref: m.SigningKeys(), Sum: NewSum(sha256.Sum256([]byte(k))), Facts: Facts{Keys: k}}
 }

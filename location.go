@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// Location is a go-getter address: what a registry answers in X-Terraform-Get, or in a JSON location.
+// Location is a go-getter address: a registry's answer in X-Terraform-Get, or in a JSON location.
 type Location struct {
-	Getter string // the getter's name as it is written, else "git" for a shorthand, else the scheme of the URL
-	URL    string // with its query, without getter and subdirectory; of this proxy, perhaps a path from the root
+	Getter string // the getter as written, else "git" for a shorthand, else the scheme of the URL
+	URL    string // with its query, without getter and subdirectory; for locations at this proxy, perhaps a path from the root
 	// Subdir is the directory in the package: slash-separated, clean, relative, and empty for the package's root. It may
-	// have glob patterns: see [Location.SplitGlob].
+	// contain glob patterns: see [Location.SplitGlob].
 	Subdir string
-	Kept   bool // the package is here already
+	Kept   bool // the package is cached
 }
 
 var (
@@ -26,13 +26,13 @@ var (
 	scpPattern    = regexp.MustCompile(`^git@([^:/]+):/?(.+)$`)
 )
 
-// maxLocation bounds the length of a location, in bytes.
+// maxLocation is the maximum length of a location, in bytes.
 const maxLocation = 4096
 
-// ParseLocation reads what a registry answered to a request for base. The grammar is that of go-getter as the clients use
-// it: a forced getter, the GitHub, GitLab, Bitbucket and scp shorthands, the subdirectory after a double slash. A location
-// that begins with /, ./ or ../ is relative to base (internal/registry/client.go of both clients). Its error is
-// [ErrInvalid]. A location that is well formed may have a getter that modproxy does not have.
+// ParseLocation parses a registry's answer to a request for base. The grammar is that of go-getter as the clients use it: a
+// forced getter; the GitHub, GitLab, Bitbucket and scp shorthands; the subdirectory after a double slash. A location that
+// begins with /, ./ or ../ is relative to base (internal/registry/client.go of both clients). Errors wrap [ErrInvalid]. A
+// well-formed location may have a getter that modproxy does not implement.
 func ParseLocation(s string, base *url.URL) (Location, error) {
 	invalid := func(format string, args ...any) (Location, error) {
 		return Location{}, fmt.Errorf("%w: location: "+format, append([]any{ErrInvalid}, args...)...)
@@ -93,7 +93,7 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	return l, nil
 }
 
-// splitSubdir cuts out the subdirectory: what follows the first double slash after the scheme and before the query.
+// splitSubdir cuts out the subdirectory: the text after the first double slash behind the scheme and before the query.
 func splitSubdir(s string) (rest, subdir string) {
 	s, query := cutQuery(s)
 	scheme := ""
@@ -112,7 +112,7 @@ func cutQuery(s string) (before, query string) {
 	return s, ""
 }
 
-// expandShorthand turns the shorthands of go-getter's detectors into URLs.
+// expandShorthand expands the shorthands of go-getter's detectors to URLs.
 func expandShorthand(s string) (expanded, getter, subdir string) {
 	if m := scpPattern.FindStringSubmatch(s); m != nil && m[2][0] != '/' {
 		return "ssh://git@" + m[1] + "/" + m[2], "git", ""
@@ -124,7 +124,7 @@ func expandShorthand(s string) (expanded, getter, subdir string) {
 	s, query := cutQuery(s)
 	parts := strings.Split(s, "/")
 	if len(parts) < 3 || parts[1] == "" || parts[2] == "" {
-		return s, "", "" // without a scheme, which the caller refuses
+		return s, "", "" // without a scheme; the caller returns an error
 	}
 	repository := "https://" + strings.TrimSuffix(strings.Join(parts[:3], "/"), ".git") + ".git"
 	return repository + query, "git", strings.Join(parts[3:], "/")
@@ -153,13 +153,13 @@ func cleanSubdir(elem ...string) (string, error) {
 
 const (
 	maxSubdir = 1024 // bytes
-	// subdirMarks are what a subdirectory may have beside letters, digits and spaces: what names of directories and glob
-	// patterns have, but nothing that a shell or a terminal obeys, because subdirectories are shown to people.
+	// subdirMarks are the allowed characters of a subdirectory beside letters, digits and spaces. Names of directories and
+	// glob patterns use them. Shells and terminals do not interpret them: subdirectories are shown to people.
 	subdirMarks = "/._-+@~=,%*?[]"
 )
 
-// SplitGlob splits Subdir after its last part that is a glob pattern. The one directory that pattern matches is the root
-// of the package, and rest is the subdirectory in it. Without a pattern rest is all of Subdir.
+// SplitGlob splits Subdir after its last segment that is a glob pattern. pattern matches one directory, the root of the
+// package, and rest is the subdirectory in it. Without a glob pattern, rest is Subdir.
 func (l Location) SplitGlob() (pattern, rest string) {
 	parts := strings.Split(l.Subdir, "/")
 	for i := len(parts) - 1; i >= 0; i-- {
@@ -170,7 +170,7 @@ func (l Location) SplitGlob() (pattern, rest string) {
 	return "", l.Subdir
 }
 
-// String returns the location as a client reads it in X-Terraform-Get.
+// String returns the location in the form of X-Terraform-Get.
 func (l Location) String() string {
 	s := l.URL
 	if l.Subdir != "" {

@@ -10,20 +10,20 @@ import (
 // Address is the address of a module or of a provider in a registry. A provider has no System: its address is
 // hostname/namespace/type, with the type as its Name.
 //
-// Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. What one of
-// them may contain, the other must: see [Address.Folded] and package ledger.
+// Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. Yet both
+// must have the same content: see [Address.Folded] and package ledger.
 type Address struct {
-	Host      string // the registry's hostname, as package hostname normalises it
+	Host      string // the registry's hostname, in the form that package hostname returns
 	Namespace string
 	Name      string
-	System    string // the target system, for example aws; empty in the address of a provider, see [Module.IsProvider]
+	System    string // the target system, for example aws; empty in the address of a provider, see [Address.IsProvider]
 }
 
-// maxName is the longest namespace, name or system, in bytes.
+// maxName is the maximum length of a namespace, name or system, in bytes.
 const maxName = 64
 
-// Check returns an [ErrInvalid] if namespace, name or system break the grammar of the clients (terraform-registry-address
-// module.go). It does not look at the hostname.
+// Check returns [ErrInvalid] if namespace, name or system violate the grammar of the clients (terraform-registry-address
+// module.go). It does not check the hostname.
 func (m Address) Check() error {
 	const name = "want 1 to 64 letters, digits, - and _, with a letter or digit at both ends"
 	switch {
@@ -40,7 +40,7 @@ func (m Address) Check() error {
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 func isLower(r rune) bool { return 'a' <= r && r <= 'z' }
 
-// isPlain reports whether r is a letter or digit of ASCII, or a hyphen.
+// isPlain reports whether r is an ASCII letter or digit, or a hyphen.
 func isPlain(r rune) bool { return isDigit(r) || isLower(r) || 'A' <= r && r <= 'Z' || r == '-' }
 
 func isName(s string) bool {
@@ -48,7 +48,7 @@ func isName(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) && r != '_' })
 }
 
-// String returns the address as a source argument has it.
+// String returns the address in the form of a source argument.
 func (m Address) String() string {
 	if m.IsProvider() {
 		return m.Host + "/" + m.Namespace + "/" + m.Name
@@ -56,22 +56,22 @@ func (m Address) String() string {
 	return m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 }
 
-// Folded returns m in lower case: what all addresses have in common that some registry may take for one.
+// Folded returns m in lower case. Addresses that a registry may treat as equal have the same Folded address.
 func (m Address) Folded() Address {
 	return Address{strings.ToLower(m.Host), strings.ToLower(m.Namespace), strings.ToLower(m.Name), strings.ToLower(m.System)}
 }
 
-// Ref is one version of a module or provider, or a variant of one.
+// Ref identifies one version of a module or provider, or a variant of it.
 type Ref struct {
 	Address
-	Version string // canonical, as [Version.String] prints it; empty for all versions, where a comment says so
+	Version string // canonical, as [Version.String] prints it; empty for all versions, where documented
 	Variant Variant
 }
 
 // Folded returns v with its address in lower case, see [Address.Folded].
 func (v Ref) Folded() Ref { return Ref{v.Address.Folded(), v.Version, v.Variant} }
 
-// String returns the address, a blank and the full version, or the address alone if the version is empty.
+// String returns the address, a blank and the full version. If the version is empty, it returns the address.
 func (v Ref) String() string {
 	if v.Version == "" {
 		return v.Address.String()
@@ -79,7 +79,7 @@ func (v Ref) String() string {
 	return v.Address.String() + " " + v.FullVersion()
 }
 
-// Shown returns v for people: archives with their platform, and other variants as String has them.
+// Shown returns v for people: archives with their platform, signing keys by name, and other variants as String returns them.
 func (v Ref) Shown() string {
 	p, isArchive := v.Platform()
 	switch {
@@ -91,16 +91,16 @@ func (v Ref) Shown() string {
 	return v.String()
 }
 
-// Record says what one version of a module or provider is: what it was when it was first seen, or what an operator has accepted since.
-// The ledger is the one home of these facts.
+// Record describes one version of a module or provider: its content when first seen, or the content that an operator has
+// accepted since. Only the ledger stores records.
 type Record struct {
 	Ref `json:"-"`
 
 	Sum    Sum       `json:"sum"`
-	Subdir string    `json:"subdir,omitempty"` // the module's directory in the package; "." for all of it, empty if not recorded
-	Source Source    `json:"source,omitzero"`  // where the content came from; may be zero
-	Time   time.Time `json:"time"`             // when it was first seen, or accepted; not zero
-	Reason string    `json:"reason,omitempty"` // why it was accepted, one line of at most 1,024 bytes; empty for the first sight
+	Subdir string    `json:"subdir,omitempty"` // the module's directory in the package; "." for the whole package, empty if unknown
+	Source Source    `json:"source,omitzero"`  // the origin of the content; may be zero
+	Time   time.Time `json:"time"`             // when the version was first seen, or accepted; not zero
+	Reason string    `json:"reason,omitempty"` // why an operator accepted it, one line of at most 1,024 bytes; empty if first seen
 	Facts
 }
 
@@ -117,7 +117,7 @@ func (r Record) Location() Location {
 	return l
 }
 
-// Is reports whether a package with that sum and subdir, empty for the whole package, is what r says.
+// Is reports whether r matches a package with that sum and subdir. An empty subdir means the whole package.
 func (r Record) Is(sum Sum, subdir string) bool {
 	return r.Sum == sum && (r.Subdir == "" || r.Subdir == cmp.Or(subdir, "."))
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// Providers answer the questions of a [Registry], too:
+// A [Registry] also answers requests about providers:
 //
 //   - Versions lists the versions of the provider, with the protocols and platforms of each.
-//   - Package of a version is its release, which package release describes: the checksums of its archives for all
-//     platforms, their signature, and the keys that made it.
-//   - Package of [Ref.ForPlatform] is the zip archive for one platform, as the registry has it: its Digest is what provider
-//     registries call shasum and lock files zh. Its Sum has the same hash.
-//   - Location reports whether that is stored, or begins to download it.
+//   - Package of a version returns its release, which package release describes: the checksums of its archives for all
+//     platforms, their signature, and the signing keys.
+//   - Package of [Ref.ForPlatform] returns the zip archive for one platform, unchanged from the registry. Provider registries
+//     call its Digest shasum, and lock files call it zh. Its Sum has the same hash.
+//   - Location reports whether the archive is stored, or begins to download it.
 
-// NewProvider returns the address of a provider in its one spelling, which is in lower case: the clients fold it
-// (terraform-registry-address provider.go). The hostname is as package hostname normalises it.
+// NewProvider returns the canonical address of a provider, in lower case: the clients fold it (terraform-registry-address
+// provider.go). host must have the form that package hostname returns.
 func NewProvider(host, namespace, typ string) Address {
 	return Address{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
 }
@@ -26,8 +26,8 @@ func NewProvider(host, namespace, typ string) Address {
 // IsProvider reports whether m is the address of a provider.
 func (m Address) IsProvider() bool { return m.System == "" }
 
-// CheckProvider returns an [ErrInvalid] if m is not the address of a provider in its one spelling. Letters beyond ASCII, which
-// the clients take, are not in it.
+// CheckProvider returns [ErrInvalid] if m is not the canonical address of a provider. It rejects letters beyond ASCII, which
+// the clients accept.
 func (m Address) CheckProvider() error {
 	const name = "want 1 to 64 lower-case letters, digits, - and _, with a letter or digit at both ends, and no --"
 	switch {
@@ -43,7 +43,7 @@ func (m Address) CheckProvider() error {
 	return nil
 }
 
-// CheckAddress is Check for a module, and CheckProvider for a provider.
+// CheckAddress calls Check for a module, and CheckProvider for a provider.
 func (m Address) CheckAddress() error {
 	if m.IsProvider() {
 		return m.CheckProvider()
@@ -55,7 +55,7 @@ func isProviderName(s string) bool {
 	return isName(s) && s == strings.ToLower(s) && !strings.Contains(s, "--")
 }
 
-// Platform is what a provider's package runs on.
+// Platform is the operating system and architecture of a provider's package.
 type Platform struct {
 	OS   string `json:"os"`
 	Arch string `json:"arch"`
@@ -63,7 +63,7 @@ type Platform struct {
 
 var platformPattern = regexp.MustCompile(`^([0-9a-z]{1,32})_([0-9a-z]{1,32})$`)
 
-// ParsePlatform reads what [Platform.String] returns. Its error is [ErrInvalid].
+// ParsePlatform parses the result of [Platform.String]. Errors wrap [ErrInvalid].
 func ParsePlatform(s string) (Platform, error) {
 	m := platformPattern.FindStringSubmatch(s)
 	if m == nil {
@@ -72,10 +72,10 @@ func ParsePlatform(s string) (Platform, error) {
 	return Platform{m[1], m[2]}, nil
 }
 
-// String returns the platform as lock files and mirrors have it: linux_amd64.
+// String returns the platform in the form of lock files and mirrors: linux_amd64.
 func (p Platform) String() string { return p.OS + "_" + p.Arch }
 
-// Release is what a versions document says about one version of a provider.
+// Release is the entry of one version of a provider in a versions document.
 type Release struct {
 	Version   string     `json:"version"` // canonical
 	Protocols []string   `json:"protocols,omitempty"`
@@ -89,11 +89,11 @@ const (
 	maxWarning   = 2 << 10 // bytes
 )
 
-// ParseProviderVersions reads the versions document of a provider registry
-// (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). Its Document is written anew, with what
-// clients read: versions in their canonical spelling, each once, protocols, platforms, and warnings. Dropped are entries whose
-// version is none to the clients (apparentlymart/go-versions: at most three numbers, no v), is a [Variant], or would
-// end them: numbers beyond 64 bits make both clients panic.
+// ParseProviderVersions parses the versions document of a provider registry
+// (https://developer.hashicorp.com/terraform/internals/provider-registry-protocol). The Document of the result is written
+// again, with the fields that clients read: versions in their canonical spelling, each once, protocols, platforms, and
+// warnings. An entry is dropped if its version is invalid for the clients (apparentlymart/go-versions: at most three numbers,
+// no v), has a [Variant], or has numbers beyond 64 bits, which make both clients panic.
 //
 // Errors: those of [ParseVersions].
 func ParseProviderVersions(document []byte) (*Versions, error) {
@@ -122,7 +122,7 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 			continue
 		}
 		seen[r.Version] = true
-		_ = json.Unmarshal(entry.Protocols, &r.Protocols) // what is no list is left out: no client needs it
+		_ = json.Unmarshal(entry.Protocols, &r.Protocols) // a value that is not a list is left out: no client needs it
 		_ = json.Unmarshal(entry.Platforms, &r.Platforms)
 		r.Protocols = slices.DeleteFunc(r.Protocols, func(s string) bool { return s == "" || len(s) > 32 })
 		r.Platforms = slices.DeleteFunc(r.Platforms, func(p Platform) bool { return !platformPattern.MatchString(p.String()) })
@@ -136,7 +136,7 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 		out.Versions = append(out.Versions, text)
 	}
 	var warnings []string
-	_ = json.Unmarshal(read.Warnings, &warnings) // clients fail where it is no list
+	_ = json.Unmarshal(read.Warnings, &warnings) // clients fail if it is not a list
 	for _, w := range warnings {
 		if w != "" && len(w) <= maxWarning && len(out.Warnings) < maxWarnings {
 			out.Warnings = append(out.Warnings, w)
@@ -152,12 +152,12 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 	return v, err
 }
 
-// isProviders reports whether v, which is spelled so, is a version to the clients where it is a provider's.
+// isProviders reports whether clients accept v, spelled like this, as the version of a provider.
 func (v Version) isProviders(spelled string) bool {
 	return len(v.segments) == 3 && isDigit(rune(spelled[0])) && !strings.ContainsAny(spelled, "~_")
 }
 
-// providerDocument is a versions document of a provider as modproxy writes it.
+// providerDocument is a provider's versions document as modproxy writes it.
 type providerDocument struct {
 	Versions []json.RawMessage `json:"versions"`
 	Warnings []string          `json:"warnings,omitempty"`
@@ -171,16 +171,16 @@ func (d providerDocument) parse() (*Versions, error) {
 	return parseVersions(text, nil, true, nil, nil)
 }
 
-// Release returns what the entry of a version of a provider says.
+// Release returns the entry of a provider's version.
 func (l Listed) Release() Release {
 	var r Release
-	_ = json.Unmarshal(l.Entry, &r) // it was written by ParseProviderVersions
+	_ = json.Unmarshal(l.Entry, &r) // ParseProviderVersions wrote it
 	r.Version = l.Version.String()
 	return r
 }
 
-// OfPlatforms returns v, which are versions of a provider, with those that are in platforms, each for just these platforms, and
-// nil if there are none. It does not change v.
+// OfPlatforms returns the versions of a provider that are in platforms, each with only these platforms. It returns nil if no
+// version remains. It does not change v.
 func (v *Versions) OfPlatforms(platforms map[string][]Platform) (*Versions, error) {
 	var d providerDocument
 	if err := json.Unmarshal(v.Document, &d); err != nil {
@@ -208,7 +208,7 @@ func (v *Versions) OfPlatforms(platforms map[string][]Platform) (*Versions, erro
 	return some.like(v), nil
 }
 
-// Warn returns v, which are versions of a provider, with more warnings, which clients print. It does not change v.
+// Warn returns the versions of a provider with additional warnings, which clients print. It does not change v.
 func (v *Versions) Warn(texts ...string) (*Versions, error) {
 	var d providerDocument
 	if err := json.Unmarshal(v.Document, &d); err != nil {

@@ -2,32 +2,32 @@ package modproxy
 
 import "time"
 
-// Sight says since when the versions of a module are listed. The zero Sight is nothing. It is not changed.
+// Sight has the first-seen times of the versions of a module. The zero Sight is empty. A Sight is never changed.
 type Sight struct {
-	Met      time.Time               `json:"met,omitzero"`   // when the module was met
+	Met      time.Time               `json:"met,omitzero"`   // when the module was first seen
 	Versions map[string]VersionSight `json:"versions"`       // by canonical version
 	Dated    time.Time               `json:"dated,omitzero"` // when its registry was last asked for all dates
-	// Dateless are the versions, named as in Versions, about which the registry was asked one by one and gave no date.
+	// Dateless are the canonical versions for which the registry returned no date when it was asked for each of them.
 	Dateless map[string]bool `json:"dateless,omitempty"`
-	// Pending are the versions about which the registry is going to be asked.
+	// Pending are the versions whose dates will be requested.
 	Pending map[string]bool `json:"-"`
 }
 
-// VersionSight says since when one version is listed.
+// VersionSight has the first-seen time and the publication date of one version.
 type VersionSight struct {
-	Seen      time.Time `json:"seen,omitzero"`      // when it was first seen; zero if it was listed when the module was met
-	Published time.Time `json:"published,omitzero"` // the date that the registry's API gives; zero if it gives none
+	Seen      time.Time `json:"seen,omitzero"`      // zero if the version was already listed when the module was first seen
+	Published time.Time `json:"published,omitzero"` // the date from the registry's API; zero if the API has no date
 }
 
-// Of returns what is known of a canonical version, and whether it was seen. Versions that differ in their build metadata are
-// different ones: one may be published long after another.
+// Of returns the times of a canonical version, and whether the version was seen. Versions that differ in their build metadata
+// are different: one may be published long after another.
 func (s Sight) Of(version string) (v VersionSight, seen bool) {
 	v, seen = s.Versions[version]
 	return v, seen
 }
 
-// Since returns since when a canonical version is listed, as far as that is known: the date that the registry gives, unless
-// that is later than when the version was seen; else when it was first seen; else zero.
+// Since returns the time since when a canonical version is listed. It is the registry's date, unless that is later than the
+// first-seen time. Without a date, it is the first-seen time. Since returns zero if neither is known.
 func (s Sight) Since(version string) time.Time {
 	v, _ := s.Of(version)
 	seen := v.Seen

@@ -2,7 +2,7 @@ package modproxy
 
 import "fmt"
 
-// SizeText returns a number of bytes as people read it.
+// SizeText formats a number of bytes for people, such as 1.5MiB.
 func SizeText(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%dB", n)

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// VariantKind is the kind of a [Variant]. Its text is the first word of the variant's text.
+// VariantKind is the kind of a [Variant]. Its value is the first word of the variant's text.
 type VariantKind string
 
 const (
 	NoVariant        VariantKind = ""          // the version as its registry lists it
-	PlatformVariant  VariantKind = "platform"  // a provider's zip archive for one platform: OS-ARCH
-	SourceVariant    VariantKind = "source"    // the package of a nested source that the version calls: a hash of its location
-	RewrittenVariant VariantKind = "rewritten" // the package with rewritten sources: a hash of what was rewritten
-	ServedVariant    VariantKind = "derived"   // a ledger record only: the version was served as the package with this sum
-	NestedVariant    VariantKind = "nested"    // a ledger record only, and a URL: a nested source; BASE.SUM
-	BaseVariant      VariantKind = "at"        // a URL: the package as it is rewritten for one public URL; a hash of the URL
-	KeysVariant      VariantKind = "keys"      // a ledger record only: the keys that may sign a provider; no value
-	UnknownVariant   VariantKind = "unknown"   // any other text; no package, record or URL has one
+	PlatformVariant  VariantKind = "platform"  // a provider's zip archive for one platform; Value is OS-ARCH
+	SourceVariant    VariantKind = "source"    // the package of a nested source that the version calls; Value is a hash of its location
+	RewrittenVariant VariantKind = "rewritten" // the package with rewritten sources; Value is a hash of the rewritten text
+	ServedVariant    VariantKind = "derived"   // ledger records only: the version was served as the package with this sum
+	NestedVariant    VariantKind = "nested"    // ledger records and URLs: a nested source; Value is BASE.SUM
+	BaseVariant      VariantKind = "at"        // URLs only: the package rewritten for one public URL; Value is a hash of the URL
+	KeysVariant      VariantKind = "keys"      // ledger records only: the keys that may sign a provider; no Value
+	UnknownVariant   VariantKind = "unknown"   // any other text; packages, records and URLs never have it
 )
 
-// Variant says what modproxy stores, records or serves beside a version that a registry lists. The zero value is the version
-// itself. Variants are comparable.
+// Variant identifies content that modproxy stores, records or serves beside a version that a registry lists. The zero value
+// is the version itself. Variants are comparable.
 type Variant struct {
 	Kind  VariantKind
 	Value string // its form depends on the kind
@@ -33,7 +33,7 @@ type Variant struct {
 // variantMark begins the text of a variant in the build metadata of a version. Registries cannot list such versions.
 const variantMark = "modproxy."
 
-// text returns what follows variantMark.
+// text returns the text after variantMark.
 func (v Variant) text() string {
 	switch v.Kind {
 	case NoVariant, UnknownVariant:
@@ -70,7 +70,7 @@ func parseVariant(m Address, version, text string) Variant {
 	return v
 }
 
-// At returns a version of m. Only At reads variants: version is a canonical version or what [Ref.FullVersion] returns.
+// At returns a version of m. version is canonical, or the result of [Ref.FullVersion]. Only At parses variants.
 func (m Address) At(version string) Ref {
 	release, metadata, hasMetadata := strings.Cut(version, "+")
 	if !hasMetadata {
@@ -86,8 +86,8 @@ func (m Address) At(version string) Ref {
 	return Ref{m, release, parseVariant(m, release, text)}
 }
 
-// FullVersion returns the version with its variant as build metadata, such as 1.2.0+modproxy.platform.linux-amd64. The ledger,
-// the store and URLs have this form. It is canonical if Version is.
+// FullVersion returns the version with its variant as build metadata, such as 1.2.0+modproxy.platform.linux-amd64. The
+// ledger, the store and URLs use this form. It is canonical if Version is canonical.
 func (v Ref) FullVersion() string {
 	if v.Variant == (Variant{}) {
 		return v.Version
@@ -114,13 +114,13 @@ func (v Ref) IsListed() bool { return v.Variant.Kind == NoVariant }
 // IsModuleVariant reports whether v is a variant of a module's version.
 func (v Ref) IsModuleVariant() bool { return v.Variant.Kind != NoVariant && !v.IsProvider() }
 
-// hasVariant reports whether a version has the text of a variant. A registry's versions must not.
+// hasVariant reports whether a version has the text of a variant. Registries must not list such versions.
 func (v Version) hasVariant() bool { return strings.Contains("."+v.metadata, "."+variantMark) }
 
-// ServedAs returns the key of the ledger record that says that clients were served v as a package with that sum.
+// ServedAs returns the key of the ledger record of v as served to clients in the form of the package with that sum.
 func (v Ref) ServedAs(sum Sum) Ref { return v.With(ServedVariant, sum.hex()) }
 
-// IsRecordOnly reports whether only the ledger has v: its package, if it has one, is stored under another version.
+// IsRecordOnly reports whether v exists only in the ledger. If v has a package, it is stored under another version.
 func (v Ref) IsRecordOnly() bool {
 	switch v.Variant.Kind {
 	case ServedVariant, NestedVariant, KeysVariant:
@@ -136,13 +136,13 @@ func (s Sum) hex() string {
 	return hex.EncodeToString(hash[:])
 }
 
-// NestedSource returns the key of a nested source that a package of v calls, if that package was rewritten for a public URL with
-// the hash base. The sum of the source is the secret that lets a client download it.
+// NestedSource returns the key of a nested source that a package of v calls. base is the hash of the public URL for which
+// that package was rewritten. The sum of the source is the secret that lets a client download it.
 func (v Ref) NestedSource(base string, sum Sum) Ref {
 	return v.With(NestedVariant, base+"."+sum.hex())
 }
 
-// NestedSum returns what NestedSource was called with. ok is false if v is not a nested source.
+// NestedSum returns the arguments of NestedSource. ok is false if v is not a nested source.
 func (v Ref) NestedSum() (base string, sum Sum, ok bool) {
 	if v.Variant.Kind != NestedVariant {
 		return "", "", false
@@ -159,10 +159,10 @@ func parseNestedVariant(value string) (base string, sum Sum, ok bool) {
 	return base, NewSum([len(Digest{})]byte(raw)), true
 }
 
-// ForPlatform returns the key of a provider's zip archive for one platform. A verdict about v counts for all its archives.
+// ForPlatform returns the key of a provider's zip archive for one platform. A verdict about v applies to all its archives.
 func (v Ref) ForPlatform(p Platform) Ref { return v.With(PlatformVariant, p.OS+"-"+p.Arch) }
 
-// Platform returns what ForPlatform was called with. ok is false if v is not the archive of a provider.
+// Platform returns the argument of ForPlatform. ok is false if v is not the archive of a provider.
 func (v Ref) Platform() (p Platform, ok bool) {
 	if v.Variant.Kind != PlatformVariant {
 		return Platform{}, false
@@ -170,7 +170,7 @@ func (v Ref) Platform() (p Platform, ok bool) {
 	return parsePlatformVariant(v.Variant.Value)
 }
 
-// VersionPlatform returns the version and the platform by which users name v. The platform is empty unless v is an archive.
+// VersionPlatform returns the version and the platform that users see for v. The platform is empty unless v is an archive.
 func (v Ref) VersionPlatform() (version, platform string) {
 	if p, isArchive := v.Platform(); isArchive {
 		return v.Version, p.String()
@@ -187,7 +187,7 @@ func parsePlatformVariant(value string) (p Platform, ok bool) {
 	return p, err == nil && p.OS+"-"+p.Arch == value
 }
 
-// keysVersion is the version that the ledger records signing keys under.
+// keysVersion is the version of the ledger records of signing keys.
 const keysVersion = "0.0.0"
 
 // SigningKeys returns the key of the ledger record of the keys that may sign a provider.

@@ -6,7 +6,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// The text of a variant is a version in its canonical spelling, and At reads it.
+// The text of a variant is a version in its canonical spelling, and At parses it.
 func TestVariants(t *testing.T) {
 	module := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	provider := modproxy.NewProvider("registry.example.com", "acme", "toy")
@@ -45,7 +45,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// A text that is no variant of that address is an unknown one, which no decision takes for another.
+// A text that is not a valid variant of that address is an unknown variant. No decision mistakes it for a known one.
 func TestUnknownVariants(t *testing.T) {
 	module := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	provider := modproxy.NewProvider("registry.example.com", "acme", "toy")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Version is a version as the clients read one. Its grammar is that of hashicorp/go-version, which is wider than semantic
+// Version is a version as the clients parse it. Its grammar is that of hashicorp/go-version, which is wider than semantic
 // versioning: a leading v, one or more number segments, a pre-release with or without its dash.
 type Version struct {
 	segments []int64 // at least three
@@ -16,16 +16,16 @@ type Version struct {
 	metadata string
 }
 
-// maxVersion bounds the length of a version, in bytes.
+// maxVersion is the maximum length of a version, in bytes.
 const maxVersion = 255
 
-// ParseVersion reads a version in any spelling that a client accepts. Its error is [ErrInvalid].
+// ParseVersion parses a version in any spelling that a client accepts. Errors wrap [ErrInvalid].
 func ParseVersion(s string) (Version, error) {
 	bad := func() (Version, error) { return Version{}, fmt.Errorf("%w: version %.80q", ErrInvalid, s) }
 	if len(s) > maxVersion {
 		return bad()
 	}
-	v := Version{segments: make([]int64, 0, 3)} // as most have
+	v := Version{segments: make([]int64, 0, 3)} // most versions have three
 	for rest, more := strings.TrimPrefix(s, "v"), true; more; {
 		after := strings.TrimLeftFunc(rest, isDigit)
 		segment, err := strconv.ParseInt(rest[:len(rest)-len(after)], 10, 64)
@@ -63,15 +63,15 @@ func isIdentifiers(s string) bool {
 	return true
 }
 
-// CanonicalVersion returns the spelling of s that clients put into a download path. Its error is [ErrInvalid].
+// CanonicalVersion returns the spelling of s that clients put into a download path. Errors wrap [ErrInvalid].
 func CanonicalVersion(s string) (string, error) {
 	v, err := ParseVersion(s)
-	return v.String(), err // the zero Version has no digits
+	return v.String(), err // the text of the zero Version is empty
 }
 
 // String returns the canonical spelling: no leading v, no leading zeros, at least three segments, with build metadata.
 func (v Version) String() string {
-	b := make([]byte, 0, 32) // as most have
+	b := make([]byte, 0, 32) // most versions are shorter
 	for i, s := range v.segments {
 		if i > 0 {
 			b = append(b, '.')
@@ -87,16 +87,16 @@ func (v Version) String() string {
 	return string(b)
 }
 
-// Prerelease reports whether v is a pre-release, which clients choose only when asked for it exactly.
+// Prerelease reports whether v is a pre-release. Clients choose a pre-release only if a constraint names it exactly.
 func (v Version) Prerelease() bool { return v.pre != "" }
 
-// Release returns the version that v is a pre-release of, or v.
+// Release returns the release of the pre-release v. If v is not a pre-release, Release returns v.
 func (v Version) Release() Version {
 	v.pre = ""
 	return v
 }
 
-// Rank returns a text that just those versions have in common that are the same by [Version.Compare].
+// Rank returns a text that is equal for two versions exactly if [Version.Compare] returns 0 for them.
 func (v Version) Rank() string {
 	v.segments, v.metadata = v.segments[:max(1, len(v.significant()))], ""
 	if strings.ContainsAny(v.pre, "0123456789") {
@@ -111,11 +111,11 @@ func (v Version) Rank() string {
 	return v.String()
 }
 
-// Build returns a text that just those versions have in common that are the same by [Version.Compare] and have the same build
-// metadata.
+// Build returns a text that is equal for two versions exactly if [Version.Compare] returns 0 for them and their build
+// metadata is equal.
 func (v Version) Build() string { return v.Rank() + "+" + v.metadata }
 
-// Compare orders versions by precedence, as semantic versioning does. Build metadata does not count.
+// Compare compares versions by precedence, as semantic versioning does. It ignores build metadata.
 func (v Version) Compare(w Version) int {
 	if c := slices.Compare(v.significant(), w.significant()); c != 0 {
 		return c
@@ -131,7 +131,7 @@ func (v Version) Compare(w Version) int {
 	return slices.CompareFunc(strings.Split(v.pre, "."), strings.Split(w.pre, "."), compareIdentifiers)
 }
 
-// significant returns the segments without zeros at the end.
+// significant returns the segments without trailing zeros.
 func (v Version) significant() []int64 {
 	n := len(v.segments)
 	for n > 0 && v.segments[n-1] == 0 {

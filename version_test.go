@@ -46,8 +46,8 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// The clients' own parser has the last word on what is a version, how it is
-// spelled in a download path, and which of two releases is newer.
+// The clients' own parser is the reference for which texts are versions, their spelling in a download path, and which of two
+// releases is newer.
 func FuzzParseVersion(f *testing.F) {
 	for _, s := range []string{"v1.2.3", "1.2.0+build5", "1.2.3-", "1.2.3-.a", "1.2.3--1", "1~2", "v0.1-alpha.1+x", "1.2.3.4.5", "2.0.0"} {
 		f.Add(s, "1.2.3")
@@ -97,7 +97,7 @@ func ExampleCanonicalVersion() {
 	// 1.2.0+build5
 }
 
-// The longest version is documented.
+// The documentation states the maximum length of a version.
 func TestLongestVersion(t *testing.T) {
 	for n, ok := range map[int]bool{255: true, 256: false} {
 		if _, err := modproxy.ParseVersion("1.0.0-" + strings.Repeat("x", n-len("1.0.0-"))); (err == nil) != ok {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Versions is the answer to "which versions are there": a registry's document without what clients ignore. It is constant.
+// Versions is a registry's list of versions: its document without the fields that clients ignore. Versions is immutable.
 type Versions struct {
-	// Document is the JSON document to serve: one module, at least one version, and every field that the registry sent; of a
-	// provider, what [ParseProviderVersions] says.
+	// Document is the JSON document to serve. It has one module, at least one version, and every other field of the
+	// registry's document. For a provider, it has the form that [ParseProviderVersions] describes.
 	Document   []byte
 	Compressed []byte    // Document in gzip form
 	ETag       string    // a strong entity tag of Document, with its quotes
 	List       []Listed  // one entry for each version in Document, in its order
-	Dropped    int       // entries of the registry that no client can parse
+	Dropped    int       // number of entries of the registry that no client can parse
 	Time       time.Time // when the registry gave the answer
-	Hit        bool      // the answer was kept, and not asked for now
-	Stale      bool      // the answer is older than it should be: upstream is in trouble, or a refresh is under way
+	Hit        bool      // the answer came from the cache
+	Stale      bool      // the answer has expired: the upstream is unavailable, or a refresh is in progress
 
 	ofProvider bool // Document has the form of provider registries
 }
@@ -26,19 +26,20 @@ type Versions struct {
 type Listed struct {
 	Version  Version
 	Spelling string          // as the registry spells it
-	Entry    json.RawMessage // the whole entry; of a parsed document, a part of Document
+	Entry    json.RawMessage // the whole entry; for a parsed document, a subslice of Document
 }
 
-// ParseVersions reads a registry's versions document (https://opentofu.org/docs/internals/module-registry-protocol/).
-// Of several modules the first counts, as for the clients. Entries whose version no client can parse, or that
-// only [Ref.Made] returns, are dropped and counted. It takes about three times the document in memory, and 160 bytes for each version.
+// ParseVersions parses a registry's versions document (https://opentofu.org/docs/internals/module-registry-protocol/). If the
+// document has several modules, it reads the first, like the clients. It drops and counts entries whose version no client can
+// parse, or has a [Variant]. It needs about three times the document's size in memory, and 160 bytes for each version.
 //
-// Errors: [ErrNotFound] when the document lists nothing; [ErrInvalid] when no entry can be parsed, or it is malformed.
+// Errors: [ErrNotFound] if the document lists no version; [ErrInvalid] if no entry can be parsed, or the document is
+// malformed.
 func ParseVersions(document []byte) (*Versions, error) {
 	return parseVersions(document, nil, false, nil, nil)
 }
 
-// ReadVersions is ParseVersions for a module, and ParseProviderVersions for a provider.
+// ReadVersions calls ParseVersions for a module, and ParseProviderVersions for a provider.
 func ReadVersions(m Address, document []byte) (*Versions, error) {
 	if m.IsProvider() {
 		return ParseProviderVersions(document)
@@ -46,8 +47,8 @@ func ReadVersions(m Address, document []byte) (*Versions, error) {
 	return ParseVersions(document)
 }
 
-// RestoreVersions returns what ReadVersions does, for a stored document that comes with its gzip form. The caller must have made
-// document from compressed.
+// RestoreVersions is ReadVersions for a stored document that comes with its gzip form. compressed must be the gzip form of
+// document.
 func RestoreVersions(m Address, document, compressed []byte) (*Versions, error) {
 	if m.IsProvider() {
 		return ParseProviderVersions(document)
@@ -55,7 +56,7 @@ func RestoreVersions(m Address, document, compressed []byte) (*Versions, error) 
 	return parseVersions(document, compressed, false, nil, nil)
 }
 
-// NoVersions returns a document of m that lists nothing, for [Versions.With].
+// NoVersions returns a document of m without versions, for [Versions.With].
 func NoVersions(m Address) *Versions {
 	document := `{"modules":[{"versions":[]}]}`
 	if m.IsProvider() {
@@ -64,13 +65,13 @@ func NoVersions(m Address) *Versions {
 	return &Versions{Document: []byte(document), ofProvider: m.IsProvider()}
 }
 
-// like returns v, which was made of old, with what its registry said beside the document.
+// like copies the fields beside the document from old to v, which was derived from old.
 func (v *Versions) like(old *Versions) *Versions {
 	v.Dropped, v.Time, v.Hit, v.Stale = old.Dropped, old.Time, old.Hit, old.Stale
 	return v
 }
 
-// With returns v with more entries listed. Entries of versions that v lists are left out. It does not change v.
+// With returns v with additional entries. It ignores entries of versions that v lists. It does not change v.
 func (v *Versions) With(more []Listed) (*Versions, error) {
 	have := make(map[string]bool, len(v.List))
 	for _, l := range v.List {
@@ -87,7 +88,8 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	return merged.like(v), nil
 }
 
-// Latest returns the version of highest precedence, a pre-release only if there is nothing else, and if there is any.
+// Latest returns the version of highest precedence. It returns a pre-release only if v has nothing else. found is false if v
+// is empty.
 func (v *Versions) Latest() (best Version, found bool) {
 	for _, l := range v.List {
 		better := !found || l.Version.Compare(best) > 0
@@ -110,7 +112,8 @@ func (v *Versions) Find(version string) (Listed, bool) {
 	return v.List[i], true
 }
 
-// Only returns v with those of its versions for which keep returns true, and nil if there are none. It does not change v.
+// Only returns v with only the versions for which keep returns true. It returns nil if no version remains. It does not change
+// v.
 func (v *Versions) Only(keep func(Listed) bool) (*Versions, error) {
 	kept := make(map[string]bool, len(v.List))
 	for _, l := range v.List {

@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// onlyOf returns v with the versions of those spellings.
+// onlyOf returns v with only the versions of those spellings.
 func onlyOf(t *testing.T, v *modproxy.Versions, keep ...string) *modproxy.Versions {
 	t.Helper()
 	some, err := v.Only(func(l modproxy.Listed) bool {
@@ -34,7 +34,7 @@ func onlyOf(t *testing.T, v *modproxy.Versions, keep ...string) *modproxy.Versio
 	return some
 }
 
-// What is left out is left out of everything that is served, and the rest stays as the registry has it.
+// Dropped versions are missing in every form that is served. The rest stays as the registry has it.
 func TestVersionsOnly(t *testing.T) {
 	const document = `{"meta":1,"modules":[{"source":"s","x":[2],"versions":[{"version":"v1.0","a":"<&>"},{"version":"2.0.0"},` +
 		`{"version":"bad/../"},{"version":"3.0.0","root":{}}],"y":null}],"z":0}`
@@ -113,7 +113,7 @@ func TestVersionsOnlyTwice(t *testing.T) {
 	}
 }
 
-// Whatever is kept: the list, the document and what the document parses to are the same.
+// For any selection, the list, the document and the parsed document agree.
 func TestVersionsOnlyAnything(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -155,13 +155,13 @@ func TestVersionsOnlyAnything(t *testing.T) {
 	}
 }
 
-// Clients read field names without regard to case, and the last one counts. A document that has its modules twice shows
-// them what was left out in neither.
+// Clients match field names without regard to case, and the last one counts. If a document has its modules twice, clients
+// find the dropped versions in neither.
 func TestHiddenVersionsInAnotherField(t *testing.T) {
 	v, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"},{"version":"2.0.0"}]}],` +
 		`"Modules":[{"versions":[{"version":"2.0.0"}]}]}`))
 	if err != nil {
-		return // refused is good, too
+		return // an error is also correct
 	}
 	some, err := v.Only(func(l modproxy.Listed) bool { return l.Spelling != "2.0.0" })
 	if err != nil {

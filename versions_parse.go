@@ -12,17 +12,18 @@ import (
 	"sync"
 )
 
-// maxListed bounds the number of versions of one module.
+// maxListed is the maximum number of versions of one module.
 const maxListed = 100_000
 
-// parseVersions returns the document to serve for one of a registry, with the entries that keep wants, or all of them if
-// it is nil, and more. It takes the documents of modules, and those that ParseProviderVersions has written. It copies the document without what clients ignore, and decodes one entry at a time: strangers write
-// documents, and many may be read at once.
+// parseVersions returns the document to serve for a registry's document. The result has the entries for which keep returns
+// true, or all if keep is nil, and the entries of more. document is a module's, or was written by ParseProviderVersions.
+// parseVersions copies it without the fields that clients ignore. It decodes one entry at a time: documents are untrusted,
+// and many may be read at once.
 //
-// compressed is the gzip form of document, or nil. It saves compressing a document that is returned unchanged, which takes longer
-// than the rest.
+// compressed is the gzip form of document, or nil. It saves compressing an unchanged document again, which takes longer than
+// the rest.
 func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, keep func(Listed) bool) (*Versions, error) {
-	if err := json.Unmarshal(document, &struct{}{}); err != nil { // which checks all of the syntax
+	if err := json.Unmarshal(document, &struct{}{}); err != nil { // checks the syntax of the whole document
 		return nil, shapeError("%w", err)
 	}
 	object, begin, finish := bytes.TrimSpace(document), []byte(nil), []byte(nil)
@@ -34,7 +35,7 @@ func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, 
 		if modules == nil {
 			return nil, shapeError("it has no modules")
 		}
-		object = bytes.TrimSpace(modules[:end(modules)]) // the first one
+		object = bytes.TrimSpace(modules[:end(modules)]) // the first module
 		begin, finish = append(bytes.Clone(beforeModules), '['), append([]byte{']'}, afterModules...)
 	}
 	before, versions, after, err := around(object, "versions")
@@ -46,7 +47,7 @@ func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, 
 	for _, l := range more {
 		size += len(l.Entry) + 1
 	}
-	out.Grow(size) // so that entries stay parts of it
+	out.Grow(size) // entries stay subslices of the buffer: it must not grow
 	var list []Listed
 	enter := func(l Listed, entry []byte) {
 		if len(list) > 0 {
@@ -110,8 +111,8 @@ func parseListed(entry []byte) (Listed, bool) {
 	return Listed{Version: version, Spelling: fields.Version}, err == nil && !version.hasVariant()
 }
 
-// around splits object, good JSON, around what is in the list that is the value of the field of that name. list is nil
-// without such a field. null, or nothing, is an empty object, and null an empty list.
+// around splits object, which is valid JSON, around the list in the field called name. If the field does not exist, list is
+// nil. null or an empty text is read as an empty object, and null in the field as an empty list.
 func around(object []byte, name string) (before, list, after []byte, err error) {
 	if len(object) == 0 || object[0] == 'n' {
 		return nil, nil, nil, nil
@@ -125,7 +126,7 @@ func around(object []byte, name string) (before, list, after []byte, err error) 
 		case isName:
 			var key string
 			found = json.Unmarshal(part, &key) == nil && strings.EqualFold(key, name)
-			if found && key != name { // clients read it all the same
+			if found && key != name { // clients ignore case
 				return nil, nil, nil, shapeError("it has a field %q", key)
 			}
 		case found && list != nil:
@@ -146,7 +147,7 @@ func around(object []byte, name string) (before, list, after []byte, err error) 
 	return before, list, after, nil
 }
 
-// parts yields the values in a list, or the names and values in an object: what is between commas and colons.
+// parts yields the values of a list, or the names and values of an object: the text between commas and colons.
 func parts(inside []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(inside) > 0 {
@@ -159,7 +160,7 @@ func parts(inside []byte) iter.Seq[[]byte] {
 	}
 }
 
-// end returns where the value ends that good JSON begins with, and the space behind it.
+// end returns the end of the value at the start of text, which is valid JSON, with the space behind it.
 func end(text []byte) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -183,7 +184,7 @@ func end(text []byte) int {
 	return len(text)
 }
 
-// compressors are *gzip.Writer; a new one takes most of a megabyte.
+// compressors pools *gzip.Writer: a new one takes most of a megabyte.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 func compress(document []byte) []byte {
@@ -191,7 +192,7 @@ func compress(document []byte) []byte {
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
 	w.Reset(&out)
-	w.Write(document) // a bytes.Buffer takes everything
+	w.Write(document) // a bytes.Buffer returns no errors
 	w.Close()
 	return bytes.Clone(out.Bytes())
 }

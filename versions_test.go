@@ -21,7 +21,7 @@ func spellings(v *modproxy.Versions) []string {
 	return s
 }
 
-// What a client decodes from document.
+// decode returns document as a client decodes it.
 func decode(t *testing.T, document []byte) any {
 	t.Helper()
 	var v any
@@ -136,7 +136,7 @@ func TestVersionsLatest(t *testing.T) {
 	}
 }
 
-// The entries of an answer are parts of its document, which is not held twice.
+// The entries of an answer are subslices of its document, so that memory holds them once.
 func TestEntriesAreInTheDocument(t *testing.T) {
 	v, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[ {"version": "1.0.0"} , {"version": "<"}, {"version":"2.0.0","x":"<&>"}]}]}`))
 	if err != nil {
@@ -149,8 +149,7 @@ func TestEntriesAreInTheDocument(t *testing.T) {
 	}
 }
 
-// Whatever a registry sends: no panic, and what is accepted is accepted again
-// and means the same.
+// No input of a registry causes a panic. Parsing an accepted document again accepts it with the same meaning.
 func FuzzParseVersions(f *testing.F) {
 	f.Add([]byte(`{"modules":[{"source":"s","versions":[{"version":"v1.0.0","x":1},{"version":"bad/../"}]}],"y":null}`))
 	f.Add([]byte(`{"modules":[]}`))
@@ -170,7 +169,7 @@ func FuzzParseVersions(f *testing.F) {
 	})
 }
 
-// A stored document that is served unchanged comes with its gzip form, any other one with its own.
+// A stored document that is served unchanged keeps its gzip form. Any other document gets its own.
 func TestRestoreVersions(t *testing.T) {
 	m := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	stored, err := modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}]}]}`))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// counts are what is recorded of a module.
+// counts is the record of a module.
 type counts struct {
 	Total    int64            `json:"total"`
 	Days     map[string]int64 `json:"days"` // by date, in UTC
@@ -14,10 +14,10 @@ type counts struct {
 
 const (
 	maxDays     = 366
-	maxVersions = 1000 // others count for the module only
+	maxVersions = 1000 // other versions count for the module only
 )
 
-// add adds downloads of versions to the counts, which happened at a time.
+// add adds downloads of versions at a time to the counts.
 func (c *counts) add(versions map[string]int64, at time.Time) {
 	if c.Days == nil {
 		c.Days = map[string]int64{}
@@ -32,11 +32,11 @@ func (c *counts) add(versions map[string]int64, at time.Time) {
 			c.Versions[version] += n
 		}
 	}
-	first, last := dateOf(at, 1-maxDays), dateOf(at, 1) // where the clock of another process may be
+	first, last := dateOf(at, 1-maxDays), dateOf(at, 1) // the clock of another process may be in the next day
 	maps.DeleteFunc(c.Days, func(date string, _ int64) bool { return date < first || date > last })
 }
 
-// since counts the last days until at.
+// since returns the downloads in the last days until at.
 func (c *counts) since(at time.Time, days int) (n int64) {
 	for date, more := range c.Days {
 		if date >= dateOf(at, 1-days) {
@@ -46,5 +46,5 @@ func (c *counts) since(at time.Time, days int) (n int64) {
 	return n
 }
 
-// dateOf returns the date of a day that is so many days after t.
+// dateOf returns the date that many days after t.
 func dateOf(t time.Time, days int) string { return t.UTC().AddDate(0, 0, days).Format(time.DateOnly) }

@@ -1,11 +1,16 @@
-// Package downloads counts how often clients were told where a package is, which is how often they downloaded a module.
+// Package downloads counts downloads of modules, and installations by each program.
 //
-// Invariant: what is counted has happened, and is counted once, by whichever process. Less may be counted than has happened: a
-// process that is killed loses what it counted in the last seconds, a record that is damaged begins anew, and beyond the bounds
-// nothing is counted. Nobody waits for the counting, and nothing depends on it.
+//	r := &downloads.Registry{Next: next, Records: records}
+//	go r.Run(ctx)
+//	counts, err := r.Downloads(ctx, m)
 //
-// [Registry] is the layer that counts. It belongs where only clients ask. The records are in a store, one for each module that
-// was downloaded, and need no blobs: they are not evicted.
+// A download is counted when a client receives the location of a package. [Registry] is the layer that counts. All its
+// requests must come from clients. The records are in a store, one for each downloaded module. They need no blobs and are
+// never evicted.
+//
+// Invariant: every counted download has happened, and is counted once, by any of the processes. The count may be too low: a
+// killed process loses the counts of the last seconds, a damaged record starts again at zero, and downloads beyond the limits
+// are not counted. No request waits for the counting, and no answer depends on it.
 package downloads
 
 import (
@@ -22,47 +27,47 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kind is the kind of the records.
+// Kind is the kind of the records of modules.
 const Kind store.Kind = "module-downloads"
 
-// Registry answers what Next does, and counts the locations of modules. Those of providers are not counted. It is safe for
-// concurrent use; several processes may share the records.
+// Registry returns the results of Next, and counts the locations of modules. It does not count locations of providers. It is
+// safe for concurrent use. Several processes may share the records.
 type Registry struct {
 	Next     modproxy.Registry
 	Records  store.Records
 	Observer Observer // may be nil
 
 	mu      sync.Mutex
-	waiting map[modproxy.Address]map[string]int64 // by folded module and version: what is not recorded yet
+	waiting map[modproxy.Address]map[string]int64 // unrecorded downloads by folded module and full version
 	held    int                                   // versions in waiting
 
-	programs map[string]int64 // installations by program that are not recorded yet
+	programs map[string]int64 // unrecorded installations by program
 
-	recording sync.RWMutex // held while a record and what waits for it may not be added up
+	recording sync.RWMutex // held for writing while a record and the unrecorded counts may not add up
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
 
-// Observer is told what fails.
+// Observer receives errors.
 type Observer interface {
-	// ObserveDownloads is told why counts are recorded later, or lost.
+	// ObserveDownloads is called with the reason why counts are recorded later, or lost.
 	ObserveDownloads(err error)
 }
 
 const (
 	recordEvery = 10 * time.Second
-	maxWritten  = 128              // modules each time: every one is a change of the store, which is flushed
-	maxWaiting  = 4096             // versions that wait to be recorded; others are not counted
-	lastWrite   = 10 * time.Second // how long the end may take
-	maxTries    = 16               // to change a record that others change, too
+	maxWritten  = 128              // modules at once: each is a change of the store, which is flushed
+	maxWaiting  = 4096             // versions waiting to be recorded; others are not counted
+	lastWrite   = 10 * time.Second // timeout of the last write
+	maxTries    = 16               // tries to change a record that others change, too
 )
 
-// Versions returns the answer of Next.
+// Versions returns the result of Next.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns the answer of Next, and counts it.
+// Location returns the result of Next, and counts it.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err == nil && !v.IsProvider() {
@@ -72,7 +77,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	return l, err
 }
 
-// Package returns the answer of Next. A release of a provider counts for the program that requests it.
+// Package returns the result of Next. A release of a provider counts as an installation by the program that requests it.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
 	if err == nil && v.IsProvider() {
@@ -81,7 +86,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	return p, err
 }
 
-// count counts a download. It does not wait for the store.
+// count counts one download. It does not wait for the store.
 func (r *Registry) count(v modproxy.Ref) {
 	m := v.Address.Folded()
 	r.mu.Lock()
@@ -104,7 +109,7 @@ func (r *Registry) count(v modproxy.Ref) {
 	versions[v.FullVersion()] = n + 1
 }
 
-// Run records what is counted, every ten seconds until ctx ends, and then the rest.
+// Run records the counts every ten seconds until ctx ends, and then the rest.
 func (r *Registry) Run(ctx context.Context) {
 	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()
@@ -121,7 +126,7 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 }
 
-// write records what was counted of no more than most modules.
+// write records the counts of at most most modules.
 func (r *Registry) write(ctx context.Context, most int) {
 	r.mu.Lock()
 	var some []modproxy.Address
@@ -144,7 +149,7 @@ func (r *Registry) write(ctx context.Context, most int) {
 	}
 }
 
-// record adds what was counted of m to what is recorded.
+// record adds the unrecorded counts of m to its record.
 func (r *Registry) record(ctx context.Context, m modproxy.Address) error {
 	r.recording.Lock()
 	defer r.recording.Unlock()
@@ -163,7 +168,7 @@ func (r *Registry) record(ctx context.Context, m modproxy.Address) error {
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
-		if err != nil { // it may be recorded all the same
+		if err != nil { // the store may have the record despite the error
 			if _, now, errNow := r.load(ctx, m); errNow == nil && now == revision {
 				return err
 			}
@@ -174,14 +179,14 @@ func (r *Registry) record(ctx context.Context, m modproxy.Address) error {
 	return fmt.Errorf("%w: the record of its downloads changes all the time", modproxy.ErrUnavailable)
 }
 
-// waitingOf returns what was counted of m and is not recorded.
+// waitingOf returns the unrecorded counts of m.
 func (r *Registry) waitingOf(m modproxy.Address) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.waiting[m])
 }
 
-// forget takes back what was counted of m.
+// forget subtracts counted from the unrecorded counts of m.
 func (r *Registry) forget(m modproxy.Address, counted map[string]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +202,7 @@ func (r *Registry) forget(m modproxy.Address, counted map[string]int64) {
 	}
 }
 
-// load returns what is recorded of m; what is damaged is as if it were not there.
+// load returns the record of m. A damaged record is treated as missing.
 func (r *Registry) load(ctx context.Context, m modproxy.Address) (c counts, revision uint64, err error) {
 	rec, err := r.Records.Get(ctx, refOf(m))
 	switch {
@@ -211,8 +216,8 @@ func (r *Registry) load(ctx context.Context, m modproxy.Address) (c counts, revi
 	return c, rec.Revision, nil
 }
 
-// Downloads returns what was counted of m: what is recorded, and what this process has not recorded yet. Its week has seven
-// days, its month 30 and its year 365, with today. Errors: [modproxy.ErrUnavailable].
+// Downloads returns the recorded downloads of m, and those that this process has not recorded yet. A week has seven days, a
+// month 30 and a year 365, including today. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	m = m.Folded()
 	r.recording.RLock()
@@ -229,5 +234,5 @@ func (r *Registry) Downloads(ctx context.Context, m modproxy.Address) (*modproxy
 	}, nil
 }
 
-// refOf names the record of m, and of what differs from it in case only.
+// refOf returns the key of the record of m. Addresses that differ only in case share one record.
 func refOf(m modproxy.Address) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }

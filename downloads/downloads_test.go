@@ -29,7 +29,7 @@ func (found) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, err
 	return modproxy.Location{URL: "https://git.example.com/vpc.tar.gz"}, nil
 }
 
-// told remembers what failed.
+// told stores observed errors.
 type told struct{ errs []error }
 
 func (t *told) ObserveDownloads(err error) { t.errs = append(t.errs, err) }
@@ -41,7 +41,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// counted is what was counted of m, in a few words.
+// counted returns the downloads of m as text.
 func counted(t testing.TB, r *downloads.Registry, m modproxy.Address) string {
 	t.Helper()
 	d, err := r.Downloads(t.Context(), m)
@@ -51,7 +51,7 @@ func counted(t testing.TB, r *downloads.Registry, m modproxy.Address) string {
 	return fmt.Sprint(d.Week, d.Month, d.Year, d.Total, d.Versions)
 }
 
-// recorded is what is recorded of m, in a few words.
+// recorded returns the recorded downloads of m as text.
 func recorded(t testing.TB, records store.Records, m modproxy.Address) string {
 	t.Helper()
 	return counted(t, &downloads.Registry{Records: records}, m)
@@ -74,7 +74,7 @@ func ask(r *downloads.Registry, versions ...modproxy.Ref) {
 	}
 }
 
-// What clients were told is counted at once, recorded within ten seconds, and at the end. Errors and providers do not count.
+// Locations are counted at once, and recorded within ten seconds and at the end. Errors and providers do not count.
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := new(storetest.Memory).Records()
@@ -100,7 +100,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// Days go by.
+// Days pass.
 func TestDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := new(storetest.Memory).Records()
@@ -132,7 +132,7 @@ func TestDays(t *testing.T) {
 	})
 }
 
-// flaky fails to put, after it has put or instead.
+// flaky is a store whose Put fails, before or after it puts.
 type flaky struct {
 	store.Records
 	put bool
@@ -147,7 +147,7 @@ func (f *flaky) Put(ctx context.Context, r store.Record) (uint64, error) {
 	return revision, errors.Join(err, f.err)
 }
 
-// What could not be recorded is recorded later, unless it may have been.
+// Counts that could not be recorded are recorded later, unless they may have been recorded.
 func TestCountedOnce(t *testing.T) {
 	for _, put := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestProcesses(t *testing.T) {
 	equal(t, "all", recorded(t, d.Records(), vpc), "4000 4000 4000 4000 map[1.0.0:4000]")
 }
 
-// What is beyond the bounds is not counted, and a record that is damaged begins anew.
+// Downloads beyond the limits are not counted. A damaged record starts again at zero.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(storetest.Memory)
@@ -236,7 +236,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// Clients that ask for what others do, too, cost no memory.
+// Counting a version again allocates no memory.
 func TestCountAllocates(t *testing.T) {
 	r := &downloads.Registry{Next: found{}}
 	if n := testing.AllocsPerRun(1000, func() { r.Location(t.Context(), vpc.At("1.0.0")) }); n > 0 {

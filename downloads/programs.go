@@ -14,12 +14,12 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// ProgramsKind is the kind of the record of the programs that install. There is one.
+// ProgramsKind is the kind of the record of installations by program. There is one record.
 const ProgramsKind store.Kind = "programs"
 
 var programsRef = store.Ref{Kind: ProgramsKind, Key: "installations"}
 
-// programDays is how many days an installation counts for its program.
+// programDays is the number of days for which an installation counts.
 const programDays = 30
 
 // programs are installations, by program and by date in UTC.
@@ -39,8 +39,9 @@ func (r *Registry) countProgram(ctx context.Context) {
 	r.programs[program]++
 }
 
-// Programs returns how often Terraform and OpenTofu installed something in the last 30 days, by the names in their User-Agent
-// headers: what is recorded, and what this process has not recorded yet. Errors: [modproxy.ErrUnavailable].
+// Programs returns the number of installations by Terraform and by OpenTofu in the last 30 days. The keys are the names in
+// their User-Agent headers. The result includes installations that this process has not recorded yet. Errors:
+// [modproxy.ErrUnavailable].
 func (r *Registry) Programs(ctx context.Context) (map[string]int64, error) {
 	r.recording.RLock()
 	defer r.recording.RUnlock()
@@ -59,7 +60,7 @@ func (r *Registry) Programs(ctx context.Context) (map[string]int64, error) {
 	return sums, nil
 }
 
-// recordPrograms adds what was counted of programs to what is recorded.
+// recordPrograms adds the unrecorded installations to the record.
 func (r *Registry) recordPrograms(ctx context.Context) error {
 	r.recording.Lock()
 	defer r.recording.Unlock()
@@ -88,7 +89,7 @@ func (r *Registry) recordPrograms(ctx context.Context) error {
 	return fmt.Errorf("%w: the record of programs changes all the time", modproxy.ErrUnavailable)
 }
 
-// with returns p with more installations at a time, and without those that count no more.
+// with returns p with additional installations at a time, and without expired ones.
 func (p programs) with(more map[string]int64, at time.Time) programs {
 	all := programs{}
 	for program, days := range p {
@@ -100,7 +101,7 @@ func (p programs) with(more map[string]int64, at time.Time) programs {
 		}
 		all[program][dateOf(at, 0)] += n
 	}
-	first, last := dateOf(at, 1-programDays), dateOf(at, 1) // where the clock of another process may be
+	first, last := dateOf(at, 1-programDays), dateOf(at, 1) // the clock of another process may be in the next day
 	for _, days := range all {
 		maps.DeleteFunc(days, func(date string, _ int64) bool { return date < first || date > last })
 	}
@@ -125,7 +126,7 @@ func (r *Registry) forgetPrograms(counted map[string]int64) {
 	}
 }
 
-// loadPrograms returns what is recorded; what is damaged is as if it were not there.
+// loadPrograms returns the record of installations. A damaged record is treated as missing.
 func (r *Registry) loadPrograms(ctx context.Context) (all programs, revision uint64, err error) {
 	rec, err := r.Records.Get(ctx, programsRef)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// Installations count for their program for 30 days, in all processes, and other programs do not.
+// Installations count for their program for 30 days, in all processes. Other programs do not count.
 func TestPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := new(storetest.Memory).Records()

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// asks waits for turns of the named owner in ctx, n times at once, holds each for a minute, and counts in served.
+// asks waits n times concurrently for turns of the named owner in ctx, holds each for a minute, and counts in served.
 func asks(t *testing.T, turns *fair.Turns, ctx context.Context, name string, n int, served *atomic.Int64) {
 	for range n {
 		go func() {
@@ -30,7 +30,7 @@ func asks(t *testing.T, turns *fair.Turns, ctx context.Context, name string, n i
 	}
 }
 
-// What is wanted in the background leaves turns free, and comes after what is not, whoever wants it.
+// Background requests leave turns free, and come after other requests, of any owner.
 func TestBackgroundComesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(16, 16, 0, 1000)
@@ -56,7 +56,7 @@ func TestBackgroundComesLast(t *testing.T) {
 	})
 }
 
-// What is brought forward comes before what is not, and may have turns that this may not.
+// A request that is brought forward comes before background requests, and may use turns that they leave free.
 func TestBroughtForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(8, 8, 0, 1000)
@@ -87,7 +87,7 @@ func TestBroughtForward(t *testing.T) {
 	})
 }
 
-// An owner that has much done in the background has turns left for what it waits for.
+// An owner with many background requests has turns left for its other requests.
 func TestBackgroundLeavesItsOwnersShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(16, 12, 0, 1000)
@@ -103,7 +103,7 @@ func TestBackgroundLeavesItsOwnersShare(t *testing.T) {
 	})
 }
 
-// Where there is always more that comes before it, one of eight turns is for the background.
+// Even if other requests always wait, one of eight turns goes to the background.
 func TestBackgroundIsNotStarved(t *testing.T) {
 	numbers := []int{1, 4}
 	if rig.Long() {
@@ -140,7 +140,7 @@ func TestBackgroundIsNotStarved(t *testing.T) {
 	}
 }
 
-// Where too many wait, those in the background are sent away first.
+// If the queue is full, background requests are removed first.
 func TestBackgroundIsSentAwayFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(1, 1, 0, 4)
@@ -176,7 +176,7 @@ func TestBackgroundIsSentAwayFirst(t *testing.T) {
 	})
 }
 
-// An owner whose only want was sent away is forgotten.
+// An owner whose only request was removed is forgotten.
 func TestSentAwayIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(1, 1, 0, 1)

@@ -1,6 +1,6 @@
 package fair
 
-// Known returns how many owners t knows.
+// Known returns the number of owners in t.
 func (t *Turns) Known() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

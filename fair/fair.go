@@ -1,10 +1,16 @@
-// Package fair shares turns among owners: clients, or publishers.
+// Package fair shares a limited number of turns among owners: clients, or publishers.
 //
-// Invariant: an owner that takes many turns, or waits for many, takes no more than its share from the others. A turn
-// goes to the owner that has the fewest; where too many wait, one of the owner that waits for most is sent away.
+//	turns := fair.New(8, 4, 1, 100)
+//	if err := turns.Take(ctx, client); err != nil { … }
+//	defer turns.Give(client)
 //
-// What is wanted in the background, see [modproxy.InBackground], comes after all else, whoever owns it, and leaves free a
-// quarter of the turns, and of its owner's share. It is not starved: while others leave it none, every eighth turn is for it, one at a time.
+// Invariant: an owner never takes more than its share from others, however many turns it takes or waits for. A free turn goes
+// to the waiting owner with the fewest turns. If the queue is full, the owner with the most waiting requests loses one of
+// them.
+//
+// Requests in the background (see [modproxy.InBackground]) come after all other requests, of any owner. They leave free a
+// quarter of the turns, and a quarter of their owner's share. They do not starve: while other requests leave them no turn,
+// every eighth turn goes to the background, one at a time.
 package fair
 
 import (
@@ -16,57 +22,57 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// ErrCrowded tells that too many wait for a turn.
+// ErrCrowded means that too many requests wait for a turn.
 var ErrCrowded = errors.New("too many wait for their turn")
 
-// Turns are the turns that are shared. They are safe for concurrent use.
+// Turns is a set of turns that owners share. It is safe for concurrent use.
 type Turns struct {
-	turns int // all of them
-	share int // of one owner, at most
-	spare int // turns that go only to owners that have none
-	queue int // of those that wait, at most
-	ahead int // turns that are not for the background, unless it is its turn
+	turns int // total
+	share int // maximum turns of one owner
+	spare int // turns for owners that hold no turn
+	queue int // maximum number of waiting requests
+	ahead int // turns that the background leaves free, except when a turn is due to it
 
 	mu     sync.Mutex
-	free   int // negative while turns that were paused go on beside those that were given meanwhile
+	free   int // negative while paused turns have resumed beside the turns given to others
 	paused int
-	behind int // turns that were taken in the background
-	passed int // turns that others took since one went to the background, which waits
+	behind int // turns held in the background
+	passed int // turns that others took since the last background turn, while the background waits
 
-	waiting, waitingBehind int               // the first has all
-	owners                 map[string]*owner // that have a turn or wait
+	waiting, waitingBehind int               // waiting includes waitingBehind
+	owners                 map[string]*owner // owners with a turn, a paused turn or a waiting request
 	grants                 uint64
 }
 
-// owner has turns, or waits for some.
+// owner holds turns, or waits for turns.
 type owner struct {
 	held, paused int
 
-	last  uint64  // when it was given a turn; of those with as many turns it was longest ago for the next
-	queue []*want // those in the background come last
+	last  uint64  // number of its last grant; among owners with equally many turns, the lowest is next
+	queue []*want // background requests come last
 }
 
-// want is for one turn.
+// want is a request for one turn.
 type want struct {
-	turn   chan error // gets nil with the turn, or an error
+	turn   chan error // receives nil with the turn, or an error
 	behind bool       // in the background
 }
 
-const passes = 7 // turns that others take before one is for the background
+const passes = 7 // turns of others before one turn of the background
 
-// New returns n turns, of which one owner has share at most, and the last spare are for owners that have none. No more
-// than queue wait.
+// New returns n turns. One owner holds at most share turns. The last spare turns go to owners that hold none. At most queue
+// requests wait.
 func New(n, share, spare, queue int) *Turns {
 	return &Turns{turns: n, share: share, spare: spare, queue: queue, ahead: n / 4, free: n, owners: map[string]*owner{}}
 }
 
-// Take waits for a turn of the named owner, which is to be given back by Give. The error is [ErrCrowded], or the cause
-// of ctx when that ended.
+// Take waits for a turn of the named owner. The caller must return the turn with Give. The error is [ErrCrowded], or the
+// cause of ctx if ctx ended.
 func (t *Turns) Take(ctx context.Context, name string) error {
 	return t.wait(ctx, name, &want{turn: make(chan error, 1)})
 }
 
-// Turn is a turn that was taken by [Turns.Await]. Its methods are not called concurrently.
+// Turn is a turn that [Turns.Await] returned. It is not safe for concurrent use.
 type Turn struct {
 	of     *Turns
 	owner  string
@@ -74,8 +80,8 @@ type Turn struct {
 	paused bool
 }
 
-// Await is Take for what may be in the background: its turn comes after those of all others then, until it is brought
-// forward.
+// Await is Take for requests that may be in the background. In the background, a request waits until no other request can use
+// the turn, or until it is brought forward.
 func (t *Turns) Await(ctx context.Context, name string) (*Turn, error) {
 	w := &want{turn: make(chan error, 1), behind: modproxy.IsBackground(ctx)}
 	if err := t.wait(ctx, name, w); err != nil {
@@ -84,7 +90,7 @@ func (t *Turns) Await(ctx context.Context, name string) (*Turn, error) {
 	return &Turn{of: t, owner: name, behind: w.behind}, nil
 }
 
-// Give gives the turn back.
+// Give returns the turn.
 func (u *Turn) Give() {
 	u.of.mu.Lock()
 	defer u.of.mu.Unlock()
@@ -95,10 +101,11 @@ func (u *Turn) Give() {
 	u.of.giveLocked(u.owner, u.behind)
 }
 
-// mostPaused bounds the turns that are paused: for each turn that there is, those of an owner; twice as many in all.
+// mostPaused limits paused turns: to mostPaused*turns for each owner, and to twice as many in total.
 const mostPaused = 8
 
-// Pause lends the turn to others while what it is for does not go on by itself, until Resume. It does nothing if too many are.
+// Pause lends the turn to others until Resume, while its work makes no progress. It has no effect if too many turns are
+// paused.
 func (u *Turn) Pause() {
 	t := u.of
 	t.mu.Lock()
@@ -110,7 +117,7 @@ func (u *Turn) Pause() {
 	t.giveLocked(u.owner, u.behind)
 }
 
-// Resume takes a turn that was paused at once, beside all others that have one.
+// Resume takes a paused turn back at once, even if all turns are held.
 func (u *Turn) Resume() {
 	t := u.of
 	t.mu.Lock()
@@ -127,7 +134,7 @@ func (u *Turn) Resume() {
 	u.count(-1)
 }
 
-// count counts one more turn that is paused, u, or one less. Its Turns are locked.
+// count adds by, which is 1 or -1, to the paused turns. The caller holds the lock of the Turns.
 func (u *Turn) count(by int) {
 	o := u.of.owners[u.owner]
 	u.paused = by > 0
@@ -158,7 +165,7 @@ func (t *Turns) wait(ctx context.Context, name string, w *want) error {
 	}
 }
 
-// Try takes a turn of the named owner if that need not wait for it.
+// Try takes a turn of the named owner if one is available without waiting.
 func (t *Turns) Try(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +178,7 @@ func (t *Turns) Try(name string) bool {
 	return true
 }
 
-// join takes a turn that is free, or joins those that wait. It tells w how that ends.
+// join takes a free turn or adds w to the queue. w.turn receives the result.
 func (t *Turns) join(name string, w *want) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,7 +195,7 @@ func (t *Turns) join(name string, w *want) {
 	}
 }
 
-// leave returns the cause of ctx, which ended while w waited, or what was decided a moment ago.
+// leave removes w from the queue and returns the cause of ctx. If w already has a result, it returns that.
 func (t *Turns) leave(ctx context.Context, name string, w *want) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,7 +207,7 @@ func (t *Turns) leave(ctx context.Context, name string, w *want) error {
 	return context.Cause(ctx)
 }
 
-// bringForward puts w, which waits in the background, behind those of its owner that do not.
+// bringForward moves w from the background behind the other requests of its owner.
 func (t *Turns) bringForward(name string, w *want) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +220,7 @@ func (t *Turns) bringForward(name string, w *want) {
 	}
 }
 
-// Give gives back a turn of the named owner that Take or Try took.
+// Give returns a turn of the named owner that Take or Try took.
 func (t *Turns) Give(name string) { t.give(name, false) }
 
 func (t *Turns) give(name string, behind bool) {
@@ -233,7 +240,7 @@ func (t *Turns) giveLocked(name string, behind bool) {
 	t.pass()
 }
 
-// pass gives turns that are free to those that wait.
+// pass gives free turns to waiting requests. The caller holds the lock.
 func (t *Turns) pass() {
 	due := t.passed >= passes
 	for {
@@ -251,7 +258,7 @@ func (t *Turns) pass() {
 	}
 }
 
-// Waiting returns how many wait for a turn, with those in the background if behind is set.
+// Waiting returns the number of waiting requests. It includes the background if behind is true.
 func (t *Turns) Waiting(behind bool) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,14 +277,14 @@ func (t *Turns) owner(name string) *owner {
 	return o
 }
 
-// forget forgets an owner that neither has a turn, or a paused one, nor waits.
+// forget removes an owner without turns, paused turns and waiting requests.
 func (t *Turns) forget(name string, o *owner) {
 	if o.held == 0 && o.paused == 0 && len(o.queue) == 0 {
 		delete(t.owners, name)
 	}
 }
 
-// may reports whether o may have one more turn now.
+// may reports whether o may take one more turn now.
 func (t *Turns) may(o *owner, behind bool) bool {
 	if behind && (o.held >= t.share-t.share/4 || t.free <= t.ahead && (t.passed < passes || t.behind > 0)) {
 		return false
@@ -299,7 +306,7 @@ func (t *Turns) grant(o *owner, behind bool) {
 	}
 }
 
-// first returns what o waits for first, in the background or not; nil if nothing.
+// first returns the first waiting request of o, in the background or not, or nil.
 func (o *owner) first(behind bool) *want {
 	i := slices.IndexFunc(o.queue, func(w *want) bool { return w.behind == behind })
 	if i < 0 {
@@ -319,7 +326,7 @@ func (t *Turns) enqueue(o *owner, w *want) {
 	t.waiting++
 }
 
-// dequeue reports whether w waited.
+// dequeue removes w from the queue. It reports whether w was waiting.
 func (t *Turns) dequeue(o *owner, w *want) bool {
 	i := slices.Index(o.queue, w)
 	if i < 0 {
@@ -333,8 +340,8 @@ func (t *Turns) dequeue(o *owner, w *want) bool {
 	return true
 }
 
-// next returns the owner whose turn it is, and for what, in the background or not; nil if none of those that wait may
-// have one.
+// next returns the owner of the next turn and its request, in the background or not. It returns nil if no waiting request may
+// take a turn now.
 func (t *Turns) next(behind bool) (best *owner, w *want) {
 	if behind && t.waitingBehind == 0 || t.waiting == 0 || t.free <= 0 {
 		return nil, nil
@@ -348,8 +355,8 @@ func (t *Turns) next(behind bool) (best *owner, w *want) {
 	return best, w
 }
 
-// sendAway sends one of the owner that waits for most away, if those are more than one more than few. For a want that is
-// not in the background it sends one away that is, if there is any.
+// sendAway removes a request of the owner with the longest queue, if that queue is longer than few+1. For a request outside
+// the background, it removes any background request first. It reports whether it removed a request.
 func (t *Turns) sendAway(few int, behind bool) bool {
 	fromBehind := !behind && t.waitingBehind > 0
 	if fromBehind {

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// An owner that wants everything leaves others what they need, up to their share.
+// An owner that wants all turns leaves the others what they need, up to their share.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(16, 16, 0, 1000)
@@ -51,7 +51,7 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// The share bounds what one owner has, and the spare turns are for those without.
+// The share limits the turns of one owner. The spare turns go to owners without a turn.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(8, 6, 1, 1000)
@@ -82,7 +82,7 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// Where too many wait, they are sent away of whom most do.
+// If the queue is full, the owner with the most waiting requests loses one.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := fair.New(1, 1, 0, 10)
@@ -128,7 +128,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// A turn that is paused is for others meanwhile, and is there again at once.
+// Others may use a paused turn. Its owner gets it back at once.
 func TestPausedTurns(t *testing.T) {
 	turns := fair.New(1, 1, 0, 10)
 	first, err := turns.Await(t.Context(), "one")
@@ -163,7 +163,7 @@ func TestPausedTurns(t *testing.T) {
 	}
 }
 
-// No owner has any number of paused turns.
+// The number of an owner's paused turns is limited.
 func TestPausedTurnsAreBounded(t *testing.T) {
 	turns := fair.New(2, 2, 0, 10)
 	n := 0

@@ -1,9 +1,12 @@
-// Package hostname turns what a person or a stranger wrote for a registry's host into the one spelling by which
-// modproxy knows that host.
+// Package hostname normalises the hostnames of registries and parses module addresses.
 //
-// Invariant: two hosts are the same registry to a client if, and only if, their normalised spellings are equal.
-// The rules are the client's own (terraform-svchost): Nameprep and IDNA, lower case, no port 443, and punycode
-// as typed is refused, so that one host has one way to be written.
+//	host, err := hostname.Parse("Bücher.example:443") // xn--bcher-kva.example
+//	m, err := hostname.ParseModule("registry.example.com/acme/network/aws", "")
+//
+// Invariant: two hosts are the same registry to a client exactly if their normalised spellings are equal. Every host has one
+// spelling: punycode in the input is refused.
+//
+// The rules are the clients' own (terraform-svchost): Nameprep and IDNA, lower case, no port 443.
 package hostname
 
 import (
@@ -20,13 +23,14 @@ import (
 )
 
 const (
-	// What DNS allows for a name and each of its labels, in bytes.
+	// The limits of DNS for a name and for each of its labels, in bytes.
 	maxName, maxLabel = 253, 63
-	// What is looked at, in bytes: Unicode takes three times as many as punycode at most, and the port takes 6.
+	// The maximum length of the input, in bytes: Unicode needs at most three times as many bytes as punycode, and the port
+	// needs 6.
 	maxLength = 3*maxName + 6
 )
 
-// Parse normalises a hostname with an optional port, to punycode if need be. Its error is [modproxy.ErrInvalid].
+// Parse normalises a hostname with an optional port, to punycode if necessary. Errors wrap [modproxy.ErrInvalid].
 func Parse(s string) (string, error) {
 	if isPlain(s) {
 		return s, nil
@@ -34,7 +38,7 @@ func Parse(s string) (string, error) {
 	return normalise(s)
 }
 
-// normalise is Parse by the clients' own code, which takes its time.
+// normalise is Parse with the clients' own code, which is slow.
 func normalise(s string) (string, error) {
 	if len(s) > maxLength || !utf8.ValidString(s) || strings.ContainsAny(s, "/\\@?#% \t\r\n\x00") {
 		return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
@@ -48,7 +52,7 @@ func normalise(s string) (string, error) {
 	if strings.HasPrefix(name, "-") || len(name) > maxName || slices.ContainsFunc(strings.Split(name, "."), bad) {
 		return "", fmt.Errorf("%w: hostname %.80q", modproxy.ErrInvalid, s)
 	}
-	// What can be shown but not typed again would be a second spelling.
+	// A name that can be displayed but not parsed again would be a second spelling.
 	shown, ok := display(h)
 	if again, err := svchost.ForComparison(shown); !ok || err != nil || again != h {
 		return "", fmt.Errorf("%w: hostname %.80q cannot be written in Unicode", modproxy.ErrInvalid, s)
@@ -56,7 +60,7 @@ func normalise(s string) (string, error) {
 	return string(h), nil
 }
 
-// display returns how h is shown. The clients' code panics for some names that can be compared and not shown.
+// display returns the displayed form of h. The clients' code panics for some names that it can normalise but not display.
 func display(h svchost.Hostname) (shown string, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -66,7 +70,8 @@ func display(h svchost.Hostname) (shown string, ok bool) {
 	return h.ForDisplay(), true
 }
 
-// isPlain reports whether s is plainly in its normalised spelling already, and shown in it; it may be wrong only in saying no.
+// isPlain reports whether s is already normalised and equal to its displayed form. It may return false for such a name, but
+// never true for another name.
 func isPlain(s string) bool {
 	name, port, hasPort := strings.Cut(s, ":")
 	if hasPort {
@@ -85,7 +90,7 @@ func isPlain(s string) bool {
 	return len(name) <= maxName
 }
 
-// Display returns how a normalised hostname is shown to people: Unicode for an internationalised name.
+// Display returns the form of a normalised hostname for people: Unicode for an internationalised name.
 func Display(normalised string) string {
 	if isPlain(normalised) {
 		return normalised
@@ -93,7 +98,8 @@ func Display(normalised string) string {
 	return svchost.ForDisplay(normalised)
 }
 
-// ParseModule reads a module address as people write it, by default at host. Its error is [modproxy.ErrInvalid].
+// ParseModule parses a module address as people write it. If s has no hostname, the host is host. Errors wrap
+// [modproxy.ErrInvalid].
 func ParseModule(s, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 3 && host != "" {
@@ -109,9 +115,9 @@ func ParseModule(s, host string) (m modproxy.Address, err error) {
 	return m, m.Check()
 }
 
-// ParseAddress reads the address of a module or of a provider as people write it. Without its hostname it is one of host:
-// namespace/name/system, or namespace/type. Where host is empty the hostname has to be there. Three parts are a provider if
-// they begin with a hostname, which has a dot or a port, or where it has to be there is localhost. Its error is [modproxy.ErrInvalid].
+// ParseAddress parses the address of a module or of a provider as people write it. If s has no hostname, the host is host:
+// namespace/name/system, or namespace/type. If host is empty, s must have a hostname. Three parts are a provider if the first
+// is a hostname: it has a dot or a port, or is localhost and host is empty. Errors wrap [modproxy.ErrInvalid].
 func ParseAddress(s, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 && host != "" {
@@ -131,7 +137,7 @@ func ParseAddress(s, host string) (m modproxy.Address, err error) {
 	return m, m.CheckProvider()
 }
 
-// IsLocal reports whether a name or an address without a port always leads to the machine it is used on (RFC 6761, 6.3).
+// IsLocal reports whether a name or an address without a port always refers to the local machine (RFC 6761, 6.3).
 func IsLocal(name string) bool {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return ip.Unmap().IsLoopback()
@@ -140,8 +146,8 @@ func IsLocal(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// TokenVariable returns the variable in which clients look for the token of a host; empty for a host with a
-// port, which no variable can have (OpenTofu internal/command/cliconfig/credentials.go).
+// TokenVariable returns the name of the environment variable from which clients read the token of a host. It is empty for a
+// host with a port, which no variable can have (OpenTofu internal/command/cliconfig/credentials.go).
 func TokenVariable(host string) string {
 	if strings.Contains(host, ":") {
 		return ""

@@ -40,8 +40,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What Parse gives, the registry's own discovery must be asked for; parsing what
-// people are shown must lead back to it.
+// Service discovery at the host that Parse returns reaches the registry of the input. Parsing the displayed form returns the
+// same host.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"registry.terraform.io", "bücher.example:8443", "xn--a.example", "127.0.0.1:1", "a.b:443", "ａ.example"} {
 		f.Add(s)

@@ -7,7 +7,7 @@ import (
 	svchost "github.com/hashicorp/terraform-svchost"
 )
 
-// What is taken for normalised without the clients' code is normalised by it, and shown by it as it is.
+// If isPlain reports true, the clients' code normalises and displays the name unchanged.
 func FuzzIsPlain(f *testing.F) {
 	for _, s := range []string{"registry.terraform.io", "127.0.0.1:8080", "a-b.c:65535", "a--b.c", "localhost", "1.2", "a.b:443", "a.b:0443", strings.Repeat("a.", 126) + "a"} {
 		f.Add(s)

@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// kind is an error that is another one by [errors.Is], and has a text of its own.
+// kind is an error with its own text that equals another error by [errors.Is].
 type kind struct {
 	error
 	is error
@@ -26,12 +26,12 @@ type kind struct {
 
 func (k kind) Is(target error) bool { return target == k.is }
 
-// different returns the error for a version that is not as it should be. It is [modproxy.ErrChanged].
+// different returns a [modproxy.ErrChanged] for a version that differs.
 func different(v modproxy.Ref, format string, args ...any) error {
 	return kind{fmt.Errorf("%s: "+format, append([]any{v}, args...)...), modproxy.ErrChanged}
 }
 
-// group returns the calls of each version, and the versions in order.
+// group returns the sorted versions, and the calls of each.
 func group(calls []Call) ([]modproxy.Ref, map[modproxy.Ref][]Call) {
 	by := map[modproxy.Ref][]Call{}
 	for _, c := range calls {
@@ -42,8 +42,8 @@ func group(calls []Call) ([]modproxy.Ref, map[modproxy.Ref][]Call) {
 	}), by
 }
 
-// Make returns entries for what is installed. Every error is about one version: [modproxy.ErrChanged] when its copies are
-// not the same, or what else is wrong with it.
+// Make returns entries for the installed modules. Every error is about one version: [modproxy.ErrChanged] if its copies
+// differ, or the reason why it cannot be compared.
 func Make(calls []Call) (entries []Entry, errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
@@ -57,8 +57,8 @@ func Make(calls []Call) (entries []Entry, errs []error) {
 	return entries, errs
 }
 
-// Check compares what is installed with entries. Every error is about one version: [modproxy.ErrChanged] when it is not
-// the same, is missing, or is one too many, or what else is wrong with it.
+// Check compares the installed modules with entries. Every error is about one version: [modproxy.ErrChanged] if it differs,
+// is missing, or is not locked, or the reason why it cannot be compared.
 func Check(entries []Entry, calls []Call) (errs []error) {
 	locked := map[modproxy.Ref]bool{}
 	versions, by := group(calls)
@@ -84,12 +84,12 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 	return errs
 }
 
-// compare compares the packages of the calls of one version with want, or, when that has no sum, with each other. It
-// returns want with the sum of the whole package.
+// compare compares the packages of the calls of one version with want, or with each other if want has no sum. It returns want
+// with the sum of the whole package.
 func compare(want Entry, calls []Call) (Entry, error) {
 	v := want.Ref
 	sums := make([]modproxy.Sum, len(calls))
-	whole, most := -1, []string(nil) // the package that is wanted, or else the one with the most files
+	whole, most := -1, []string(nil) // the package with the wanted sum, or else the one with the most files
 	for i, c := range calls {
 		names, _, err := files(c.Package)
 		if err == nil {
@@ -105,7 +105,7 @@ func compare(want Entry, calls []Call) (Entry, error) {
 	if whole < 0 {
 		return want, different(v, "on disk it is %s, in %s; locked is %s", sums[0], calls[0].Package, want.Sum)
 	}
-	// The clients leave names that begin with a dot out when they copy a package.
+	// The clients omit names that begin with a dot when they copy a package.
 	copied, err := hash(calls[whole].Package, slices.DeleteFunc(most, func(name string) bool {
 		return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
 	}))
@@ -125,7 +125,8 @@ func compare(want Entry, calls []Call) (Entry, error) {
 	return want, nil
 }
 
-// difference names the files that differ in two copies of a package. Files that begin with a dot may be missing in one.
+// difference returns the names of files that differ between two copies of a package. Files that begin with a dot may be
+// missing in one.
 func difference(a, b string) string {
 	these, _, errA := files(a)
 	those, _, errB := files(b)
@@ -151,11 +152,11 @@ func difference(a, b string) string {
 	return "; they differ in " + strings.Join(names, ", ")
 }
 
-const maxFiles = 1_000_000 // of one package
+const maxFiles = 1_000_000 // files of one package
 
-// files returns the names of the files of a package as a client has installed it, with slashes, and the paths of what is
-// git's own: files and directories that are called .git are not part of a package, and there when a client has asked git
-// itself. The error for what cannot be in a package is [modproxy.ErrInvalid].
+// files returns the names of the files of a package as a client has installed it, with slashes, and the paths of git's own
+// files and directories. These are called .git and are not part of a package. They exist if a client has downloaded from git
+// directly. An entry that cannot be in a package returns [modproxy.ErrInvalid].
 func files(dir string) (names, git []string, err error) {
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		own := err == nil && name != dir && isGit(d.Name())
@@ -185,7 +186,7 @@ func files(dir string) (names, git []string, err error) {
 	return names, git, err
 }
 
-// isGit reports whether a name is that of git's own directory or file.
+// isGit reports whether name is the name of git's own directory or file.
 func isGit(name string) bool { return strings.EqualFold(name, ".git") }
 
 func hash(dir string, names []string) (modproxy.Sum, error) {
@@ -198,8 +199,8 @@ func hash(dir string, names []string) (modproxy.Sum, error) {
 	return modproxy.Sum(sum), nil
 }
 
-// Passed returns the files and directories in the packages of calls that are git's own. They are not compared with
-// anything, and a module could load code from them by its path.
+// Passed returns git's own files and directories in the packages of calls. They are not compared with anything, and a module
+// could load code from them by path.
 func Passed(calls []Call) (paths []string) {
 	for _, c := range calls {
 		_, git, _ := files(c.Package) // Make and Check return the error
@@ -208,20 +209,20 @@ func Passed(calls []Call) (paths []string) {
 	return paths
 }
 
-// A Ledger knows what versions are.
+// A Ledger returns the records of versions.
 type Ledger interface {
-	// Lookup returns the record that counts for a version, [fs.ErrNotExist] if there is none, or [modproxy.ErrDenied] with the
-	// reason if the version may not be used.
+	// Lookup returns the record that applies to a version. It returns [fs.ErrNotExist] if it does not exist, or
+	// [modproxy.ErrDenied] with the reason if the version is denied.
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
-// Deprecations knows which versions should no longer be used.
+// Deprecations returns the deprecations of versions.
 type Deprecations interface {
-	// Deprecation returns what users of a version that was looked up are told, or an empty string.
+	// Deprecation returns the message for users of a version that was looked up, or an empty string.
 	Deprecation(ctx context.Context, v modproxy.Ref) string
 }
 
-// Deprecated returns a line for each version that is deprecated.
+// Deprecated returns one line for each deprecated version.
 func Deprecated(ctx context.Context, versions []modproxy.Ref, known Deprecations) (lines []string) {
 	for _, v := range versions {
 		if text := known.Deprecation(ctx, v); text != "" {
@@ -231,8 +232,8 @@ func Deprecated(ctx context.Context, versions []modproxy.Ref, known Deprecations
 	return lines
 }
 
-// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], [modproxy.ErrDenied], or
-// the ledger's.
+// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], [modproxy.ErrDenied],
+// or an error of the ledger.
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
 		v := e.Ref
@@ -252,7 +253,8 @@ func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []er
 	return errs
 }
 
-// unknown returns the error for a version of which a ledger gives no record, because of err. It is is what it is without.
+// unknown returns the error for a version without a record in a ledger, because of err. is describes the version without the
+// record.
 func unknown(v modproxy.Ref, is string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

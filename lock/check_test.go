@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/lock"
 )
 
-// below are files below a directory.
+// below returns files with dir before their names.
 func below(dir string, files map[string]string) map[string]string {
 	all := map[string]string{}
 	for name, text := range files {
@@ -60,8 +60,8 @@ func TestCopies(t *testing.T) {
 	changed := merge(copied, map[string]string{"main.tf": "A"})
 	for name, c := range map[string]struct {
 		a, b     map[string]string
-		same     bool // they are copies of one package
-		asLocked bool // and what is locked is there
+		same     bool // the calls have copies of one package
+		asLocked bool // and it equals the locked one
 	}{
 		"whole and whole":           {whole, whole, true, true},
 		"whole and copied":          {whole, copied, true, true},
@@ -110,7 +110,7 @@ func TestCheckMissing(t *testing.T) {
 	}
 }
 
-// What cannot be in a package was put there by somebody else.
+// Entries that cannot be in a package were added by someone else.
 func TestLinks(t *testing.T) {
 	dir := install(t, manifest(record("a", vpcSource, "1.2.0", installed+"a")), below("a", whole))
 	calls := mustRead(t, dir)

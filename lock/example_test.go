@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/lock"
 )
 
-// What a client has installed is written down, and compared later.
+// Lock the installed modules, and compare them later.
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

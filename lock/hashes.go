@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy/lockfile"
 )
 
-// CheckProviders compares providers with a ledger: every hash must be one that it has of the version. Every error is about one
-// version: [modproxy.ErrChanged], [modproxy.ErrDenied], or the ledger's.
+// CheckProviders compares providers with a ledger: every hash must be in the ledger's records of the version. Every error is
+// about one version: [modproxy.ErrChanged], [modproxy.ErrDenied], or an error of the ledger.
 func CheckProviders(ctx context.Context, all []lockfile.Provider, ledger Ledger) (errs []error) {
 	for _, p := range all {
 		k, err := know(ctx, p, nil, ledger)
@@ -31,9 +31,9 @@ func CheckProviders(ctx context.Context, all []lockfile.Provider, ledger Ledger)
 	return errs
 }
 
-// MissingHashes returns the hashes that p lacks: zh of whatever the checksums of the release list, as clients lock them, and h1
-// of the archives for platforms. There are errors, as of [CheckProviders], if the ledger does not have them, or has other
-// hashes than p: it does not say then that they belong together.
+// MissingHashes returns the hashes that p does not have: zh of all files in the checksums of the release, as clients lock
+// them, and h1 of the archives for platforms. It returns errors, as [CheckProviders] does, if the ledger does not have these
+// hashes, or has other hashes than p: the ledger then does not confirm that they belong together.
 func MissingHashes(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platform, ledger Ledger) (missing []string, errs []error) {
 	k, err := know(ctx, p, platforms, ledger)
 	if err != nil {
@@ -63,14 +63,14 @@ func MissingHashes(ctx context.Context, p lockfile.Provider, platforms []modprox
 	return slices.Compact(missing), errs
 }
 
-// known is what a ledger has of a version of a provider.
+// known has the hashes of a provider's version in a ledger.
 type known struct {
-	zh     map[string]bool // as lock files have them, of everything that is released
+	zh     map[string]bool // in the form of lock files, of all released files
 	h1     map[modproxy.Platform][]modproxy.Sum
-	absent []modproxy.Platform // of which it has no h1
+	absent []modproxy.Platform // platforms without h1
 }
 
-// know asks a ledger about p. It does not ask about other platforms than these when it knows every hash of p.
+// know looks up p in a ledger. It looks up platforms, and others only until it knows every hash of p.
 func know(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platform, ledger Ledger) (*known, error) {
 	v := p.Ref
 	rec, err := ledger.Lookup(ctx, v)
@@ -109,7 +109,7 @@ func know(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platfor
 	return k, nil
 }
 
-// wonders reports whether hash may be that of a platform of which nothing is known yet.
+// wonders reports whether hash may belong to a platform that was not looked up yet.
 func (k *known) wonders(hash string) bool { return strings.HasPrefix(hash, "h1:") && !k.has(hash) }
 
 func (k *known) has(hash string) bool {
@@ -121,7 +121,7 @@ func (k *known) has(hash string) bool {
 	return k.zh[hash]
 }
 
-// compare returns an error for each hash of p that is wrong, and for each that may be of a platform of which nothing is known.
+// compare returns an error for each wrong hash of p, and for each hash that may belong to a platform without a record.
 func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 	for _, hash := range p.Hashes {
 		switch {
@@ -135,8 +135,8 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 	return wrong, unsure
 }
 
-// NoHash is the error when a ledger has no h1 of a version of a provider for some platforms, because their packages were not fetched.
-// It is [modproxy.ErrChanged].
+// NoHash means that a ledger has no h1 of a provider's version for some platforms, because their packages were not
+// downloaded. It is a [modproxy.ErrChanged].
 type NoHash struct {
 	error
 	modproxy.Ref
@@ -145,7 +145,7 @@ type NoHash struct {
 
 func (e *NoHash) Unwrap() error { return e.error }
 
-// lacks returns the error when a ledger has no h1 of p for platforms.
+// lacks returns the error for platforms of p without h1 in a ledger.
 func lacks(p lockfile.Provider, before string, platforms []modproxy.Platform) error {
 	var names []string
 	for _, platform := range platforms {

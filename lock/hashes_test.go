@@ -20,7 +20,7 @@ import (
 
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 
-// zh returns a hash of an archive that ends in n.
+// zh returns the hash of an archive. It ends in n.
 func zh(n byte) string { return "zh:" + modproxy.Digest{31: n}.String() }
 
 const (
@@ -34,8 +34,8 @@ var (
 	windows = modproxy.Platform{OS: "windows", Arch: "amd64"}
 )
 
-// release adds a release to a ledger, with the h1 of some of its archives. The archive for linux is zh(1), the one for
-// darwin zh(2), and a manifest is zh(9).
+// release adds a release to a ledger, with the h1 of some of its archives. The archive for linux is zh(1), the one for darwin
+// zh(2), and a manifest is zh(9).
 func release(t *testing.T, book *ledger.Log, v modproxy.Ref, h1 map[modproxy.Platform]modproxy.Hashes) {
 	t.Helper()
 	zips := map[modproxy.Platform]modproxy.Digest{linux: {31: 1}, darwin: {31: 2}}
@@ -47,7 +47,7 @@ func release(t *testing.T, book *ledger.Log, v modproxy.Ref, h1 map[modproxy.Pla
 	}
 }
 
-// ledgers returns a ledger as who has its directory sees it, and as clients of a proxy do.
+// ledgers returns a ledger as read from its directory, and as clients of a proxy read it.
 func ledgers(t *testing.T, fill func(*ledger.Log)) map[string]lock.Ledger {
 	book := ledgertest.Open(t, t.TempDir())
 	fill(book)
@@ -71,9 +71,9 @@ func TestProvidersHashes(t *testing.T) {
 		for _, test := range []struct {
 			p         lockfile.Provider
 			platforms []modproxy.Platform
-			check     []string // what each error of CheckProviders has
+			check     []string // expected text of each error of CheckProviders
 			missing   []string
-			refused   []string // what each error of MissingHashes has
+			refused   []string // expected text of each error of MissingHashes
 		}{
 			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, h1B, h1C, zh(1), zh(2), zh(9)}}},
 			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, zh(1)}}, platforms: []modproxy.Platform{darwin, linux}, missing: []string{h1B, zh(2), zh(9)}},
@@ -84,7 +84,7 @@ func TestProvidersHashes(t *testing.T) {
 				missing: []string{zh(2), zh(9)}, refused: []string{"is locked, and it is none"}},
 			{p: lockfile.Provider{Ref: whole, Hashes: nil}, check: []string{"locked without hashes"}, platforms: []modproxy.Platform{linux},
 				missing: []string{h1A, zh(1), zh(2), zh(9)}},
-			// An archive that the ledger does not have may be the one that is locked.
+			// An archive that the ledger does not have may be the locked one.
 			{p: lockfile.Provider{Ref: partly, Hashes: []string{h1B, zh(1)}}, platforms: []modproxy.Platform{linux},
 				check:   []string{h1B + " is locked; the ledger has no h1 for darwin_arm64"},
 				missing: []string{h1A, zh(2), zh(9)}},
@@ -92,7 +92,7 @@ func TestProvidersHashes(t *testing.T) {
 				missing: []string{h1A, zh(1), zh(2), zh(9)}, refused: []string{"no h1 for darwin_arm64"}},
 			{p: lockfile.Provider{Ref: partly, Hashes: []string{zh(1)}}, platforms: []modproxy.Platform{darwin, windows},
 				missing: []string{zh(2), zh(9)}, refused: []string{"no archive for windows_amd64", "no h1 for darwin_arm64"}},
-			// The same name at another registry is another provider: OpenTofu reads the one for the other.
+			// The same name at another registry is another provider: OpenTofu treats one as the other.
 			{p: lockfile.Provider{Ref: modproxy.NewProvider("registry.opentofu.org", "acme", "toy").At("1.0.0"), Hashes: []string{h1A}},
 				check: []string{"it is locked, and the ledger has no record of it"}, refused: []string{"no record"}},
 		} {
@@ -116,7 +116,7 @@ func TestProvidersHashes(t *testing.T) {
 	}
 }
 
-// What was recorded of other bytes than those of the release is not known of it.
+// A record of other bytes than those of the release does not count for the release.
 func TestProvidersHashesOfOthers(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	release(t, book, toy.At("1.0.0"), nil)

@@ -1,26 +1,33 @@
-// Package lock compares the modules that a client has installed with a file, and the file in which the client itself has its
-// providers with a ledger.
+// Package lock checks installed modules and locked providers for changes.
 //
-// Invariant: what is compared is all that the client would load for a module of a registry: every file of its package,
-// wherever in it the module is, for every call of it, nested ones included. What cannot be compared, because it does not
-// come from a registry or is not as a client installs it, is reported or refused, never ignored.
+// It compares modules with modproxy.lock, and the providers of .terraform.lock.hcl with a ledger.
 //
-// What comes from the address of a nested source, in a package that a proxy has rewritten, comes from the registry of that package.
+//	calls, others, err := lock.Read(dir, ".terraform") // the modules that a client has installed
+//	entries, err := lock.Parse(text)                   // of modproxy.lock
+//	errs := lock.Check(entries, calls)
 //
-// The clients keep no hash of a module. They keep a manifest of what they have installed (modules.json, internal/modsdir of
-// both clients), which package lock reads instead of the configuration.
+// Invariant: the comparison covers everything that the client would load for a module of a registry: every file of its
+// package, in any directory of it, for every call of the module, nested ones included. A module that cannot be compared,
+// because it does not come from a registry or is not as a client installs it, is reported or refused, never ignored.
+//
+// In a package that a proxy has rewritten, modules from the address of a nested source belong to the registry of that
+// package.
+//
+// The clients store no hash of a module. They store a manifest of the installed modules (modules.json, internal/modsdir of
+// both clients). Package lock reads the manifest instead of the configuration.
 //
 // # Copies
 //
-// When several calls need the same package, the clients download it once and copy it for the others, without files whose
-// names begin with a dot (internal/copy/copy_dir.go). So one directory of a package has all of it, and each of the others
-// must have exactly the same, or exactly the same without dot-files. When the call that was first is gone, and only a copy
-// without dot-files is left, there is nothing to compare it with; it is refused, and installing again helps.
+// If several calls need the same package, the clients download it once and copy it for the other calls, without files whose
+// names begin with a dot (internal/copy/copy_dir.go). So one directory has the whole package. Each of the others must have
+// exactly the same files, or exactly the same without dot-files. If the first call was removed, and only a copy without
+// dot-files is left, no whole package exists for the comparison: the copy is refused, and a new installation helps.
 //
 // # Providers
 //
-// The clients check what they install of providers themselves, against hashes in .terraform.lock.hcl: one that matches is
-// enough for them. So every hash there must be one that the ledger has of that version, or somebody may have added it.
+// The clients check installed providers themselves, against hashes in .terraform.lock.hcl. One matching hash suffices for
+// them. Therefore every hash in the file must be in the ledger's record of that version: any other hash may have been added
+// by an attacker.
 package lock
 
 import (
@@ -34,17 +41,17 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Name is what the file is called, beside the configuration that it is about.
+// Name is the name of the lock file, in the directory of its configuration.
 const Name = "modproxy.lock"
 
-// MaxSize is how large the file may be, in bytes.
+// MaxSize is the maximum size of the file, in bytes.
 const MaxSize = 16 << 20
 
-// Entry says what one version of a module is.
+// Entry is the locked content of one version of a module.
 type Entry struct {
 	modproxy.Ref
 	Sum    modproxy.Sum
-	Subdir string // the directory in the package that the version is; empty for all of it
+	Subdir string // the version's directory in the package; empty for the whole package
 }
 
 const header = `# The modules from registries that this configuration uses: module, version, the
@@ -53,7 +60,7 @@ const header = `# The modules from registries that this configuration uses: modu
 # installed with it.
 `
 
-// Format returns the file with the given entries, in order. [Parse] reads it.
+// Format returns the file with the given entries, sorted. [Parse] parses it.
 //
 //	registry.example.com/acme/network/aws 1.2.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	registry.example.com/acme/vpc/aws 2.0.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU= modules/vpc
@@ -70,8 +77,8 @@ func (e Entry) line() string {
 	return strings.TrimSuffix(e.Ref.String()+" "+string(e.Sum)+" "+e.Subdir, " ")
 }
 
-// Parse reads the file: an entry in every line that is not empty and does not begin with #, in any order. The error, which
-// names the line, is [modproxy.ErrInvalid]; one version with two sums, which a merge may leave behind, is one.
+// Parse parses the file. Every line that is not empty and does not begin with # has an entry, in any order. Errors name the
+// line and wrap [modproxy.ErrInvalid]. One version with two sums, which a merge may leave behind, is an error.
 func Parse(text []byte) ([]Entry, error) {
 	var entries []Entry
 	seen := map[modproxy.Ref]Entry{}
@@ -116,14 +123,14 @@ func parseLine(s string) (e Entry, err error) {
 	return e, nil
 }
 
-// isSubdir reports whether s can be the directory of a module in its package. One that begins with # would be a remark.
+// isSubdir reports whether s can be the directory of a module in its package. A text that begins with # would be a comment.
 func isSubdir(s string) bool {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	return s != "." && fs.ValidPath(s) && !strings.ContainsRune("# ", rune(s[0])) && !strings.ContainsFunc(s, unprintable)
 }
 
-// parseSource reads the source address of a module in a registry. An address without a hostname is an error: it does not
-// say which registry is the client's default. Subdir is what follows a double slash.
+// parseSource parses the source address of a module in a registry. An address without a hostname is an error: it does not
+// show the client's default registry. subdir is the text after a double slash.
 func parseSource(s string) (m modproxy.Address, subdir string, err error) {
 	address, subdir, _ := strings.Cut(s, "//")
 	m, err = hostname.ParseModule(address, "")

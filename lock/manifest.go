@@ -16,22 +16,23 @@ import (
 
 // Call is one use of a module of a registry, as a client has installed it.
 type Call struct {
-	Key string // the names of the calls that lead to it, with dots between
+	Key string // the names of the calls that lead to the module, separated by dots
 	modproxy.Ref
-	Package string // the directory of the package that the module is in
-	Subdir  string // the directory in it that the registry has named, slash-separated; empty for all of it
+	Package string // the directory of the module's package
+	Subdir  string // the directory in the package that the registry returned, slash-separated; empty for the whole package
 }
 
-// record is a module in modules.json.
+// record is the entry of a module in modules.json.
 type record struct{ Key, Source, Version, Dir string }
 
 const maxManifest = 64 << 20 // bytes
 
-// Read reads what a client has installed for the configuration in dir. Data is its data directory, relative to dir:
-// ".terraform" unless TF_DATA_DIR says another. Others are the keys of modules from elsewhere, which are not compared.
+// Read returns the modules that a client has installed for the configuration in dir. data is the client's data directory,
+// relative to dir: ".terraform" unless TF_DATA_DIR has another. others are the keys of modules from other sources, which are
+// not compared.
 //
-// The error is [fs.ErrNotExist] when there is no manifest. It is [modproxy.ErrInvalid] when a directory is not where a
-// client installs it: the client would load something else than what is compared.
+// The error is [fs.ErrNotExist] if the manifest does not exist. It is [modproxy.ErrInvalid] if a directory is not where a
+// client installs it: the client would load other files than those that are compared.
 func Read(dir, data string) (calls []Call, others []string, err error) {
 	if !filepath.IsAbs(data) {
 		data = filepath.Join(dir, data)
@@ -65,9 +66,9 @@ func Read(dir, data string) (calls []Call, others []string, err error) {
 }
 
 type reader struct {
-	dir     string            // of the configuration
-	modules string            // where packages are installed
-	dirs    map[string]string // of the modules, by key
+	dir     string            // the configuration's directory
+	modules string            // the directory of installed packages
+	dirs    map[string]string // the directories of modules, by key
 	calls   []Call
 	others  []string
 }
@@ -77,7 +78,7 @@ func (r *reader) add(rec record) error {
 	dir := r.dirs[rec.Key]
 	below, isBelow := strings.CutPrefix(dir, r.modules+slash)
 	switch {
-	case isBelow && slices.ContainsFunc(strings.Split(below, slash), isGit): // files passes over it
+	case isBelow && slices.ContainsFunc(strings.Split(below, slash), isGit): // files ignores git's own directories
 		return fmt.Errorf("%w: it is in %.200q, which is git's own and no part of a package", modproxy.ErrInvalid, rec.Dir)
 	case rec.Key == "":
 		if dir != filepath.Clean(r.dir) {
@@ -117,7 +118,7 @@ func (r *reader) add(rec record) error {
 	if err != nil {
 		return err
 	}
-	// The client joins what the registry has named and what the call has (initwd/module_install.go).
+	// The client joins the directory from the registry and the directory from the call (initwd/module_install.go).
 	before, ok := strings.CutSuffix(filepath.ToSlash(inPackage), strings.TrimSuffix(path.Clean("/"+inside), "/"))
 	subdir := strings.TrimPrefix(before, "/")
 	if !ok || subdir != "" && !isSubdir(subdir) {
@@ -131,14 +132,14 @@ func (r *reader) add(rec record) error {
 	return nil
 }
 
-// isKey reports whether s is names of calls with dots between; each can be the name of a directory, and be printed.
+// isKey reports whether s is a dot-separated list of names of calls. Each can be the name of a directory, and be printed.
 func isKey(s string) bool {
 	unfit := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune("/\\:", r) }
 	return !strings.ContainsFunc(s, unfit) && !slices.Contains(strings.Split(s, "."), "")
 }
 
-// parseAddress reads the address of a nested source, as it stands in a package that a proxy has rewritten: whichever proxy
-// that is, the ledger has what is there.
+// parseAddress parses the address of a nested source, as in a package that a proxy has rewritten. It accepts any proxy: the
+// ledger has the content of the source.
 func parseAddress(source string) (v modproxy.Ref, inside string, ok bool) {
 	source, inside, _ = strings.Cut(source, ".tar.gz")
 	parts := strings.Split(source+".tar.gz", "/")

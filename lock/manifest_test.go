@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/lock"
 )
 
-// install writes files below a new directory, and modules.json where a client does.
+// install writes files below a new directory, and modules.json at the client's path.
 func install(t testing.TB, manifest string, files map[string]string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -34,7 +34,7 @@ func write(t testing.TB, name, text string) {
 	}
 }
 
-// record is one module in a manifest.
+// record returns the entry of one module in a manifest.
 func record(key, source, version, dir string) string {
 	return fmt.Sprintf(`{"Key":%q,"Source":%q,"Version":%q,"Dir":%q}`, key, source, version, dir)
 }
@@ -87,7 +87,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What is compared must be what the client would load.
+// Compared files must be those that the client would load.
 func TestReadRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"elsewhere":          manifest(record("net", vpcSource, "1.2.0", "evil")),
@@ -122,8 +122,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the manifest says, what is compared is below the directory where clients
-// install.
+// For any manifest, all compared files are below the directory where clients install.
 func FuzzRead(f *testing.F) {
 	f.Add(manifest(record("net", vpcSource, "1.2.0", installed+"net"), record("net.x", "./x", "", installed+"net/x")))
 	f.Add(manifest(record("..", vpcSource, "1.2.0", ".terraform")))

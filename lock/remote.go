@@ -25,15 +25,15 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A RemoteLedger is the ledger of a proxy, asked one question at a time. The client of the go command for checksum
-// databases checks it: a sum is in the tree that the proxy has signed, and every tree is a beginning of the next.
+// A RemoteLedger is the ledger of a proxy. Each look-up is one request. The go command's client for checksum databases
+// verifies it: a sum is in the tree that the proxy has signed, and every tree is a prefix of the next.
 type RemoteLedger struct {
-	client *sumdb.Client // which asks for each version once, and keeps the text of an error
+	client *sumdb.Client // requests each version once, and stores only the text of an error
 	ops    *clientOps
 	failed sync.Map // errors, by key
 }
 
-// DeprecationHeader is in the answer to a look-up of what is deprecated, as RFC 2047 encodes text.
+// DeprecationHeader is a header in the response to a look-up of a deprecated version. RFC 2047 encodes its text.
 const DeprecationHeader = "Modproxy-Deprecation"
 
 var _ interface {
@@ -41,8 +41,8 @@ var _ interface {
 	Deprecations
 } = (*RemoteLedger)(nil)
 
-// DialLedger returns the ledger of the proxy at a URL, which is shown a token unless that is empty. Without a verifier
-// key the proxy is asked for its own. The ledger can be asked until ctx ends.
+// DialLedger returns the ledger of the proxy at the URL base. It sends the token unless the token is empty. If the verifier
+// key is empty, it requests the proxy's own key. The ledger is usable until ctx ends.
 func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, error) {
 	o := &clientOps{ctx: ctx, base: strings.TrimRight(base, "/") + "/-/sumdb", token: token}
 	if key == "" {
@@ -70,7 +70,7 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Rec
 	}
 	l.ops.failed.Store(nil)
 	if _, err := l.client.Lookup(key.Path, key.Version); err != nil {
-		// It has only the text of the error of ReadRemote.
+		// The error has only the text of ReadRemote's error.
 		if proof, _ := l.ops.proof.Load().(string); proof != "" || errors.Is(err, sumdb.ErrSecurity) {
 			return r, fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
 		}
@@ -80,8 +80,8 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Rec
 		before, _ := l.failed.LoadOrStore(key, err)
 		return r, before.(error)
 	}
-	// The client keeps what it has checked, and gives the line of the sum alone.
-	path, _ := module.EscapePath(key.Path) // every key of a ledger can be
+	// The client caches the checked record, and returns only the line of the sum.
+	path, _ := module.EscapePath(key.Path) // a key of the ledger can always be escaped
 	version, _ := module.EscapeVersion(key.Version)
 	checked, _ := l.ops.ReadCache(l.ops.name + "/lookup/" + path + "@" + version)
 	_, text, _, _ := tlog.ParseRecord(checked)
@@ -102,21 +102,21 @@ func (l *RemoteLedger) Deprecation(_ context.Context, v modproxy.Ref) string {
 	return s
 }
 
-// clientOps implements [sumdb.ClientOps]. What it keeps is in memory.
+// clientOps implements [sumdb.ClientOps] in memory.
 type clientOps struct {
 	ctx         context.Context
 	base, token string
-	name        string // of the ledger
+	name        string // the ledger's name
 
-	config, cache sync.Map              // of strings, by name
-	deprecated    sync.Map              // of strings, by the path of the look-up
+	config, cache sync.Map              // strings, by name
+	deprecated    sync.Map              // strings, by the path of the look-up
 	failed        atomic.Pointer[error] // why the last request failed
-	proof         atomic.Value          // of misbehaviour: a string
+	proof         atomic.Value          // a string: the proof that the proxy misbehaved
 }
 
-const maxAnswer = 1 << 20 // bytes; a lookup and a tile have less
+const maxAnswer = 1 << 20 // bytes; a look-up and a tile are smaller
 
-// ledgerClient follows no redirect: a token is for one origin.
+// ledgerClient does not follow redirects: a token is for one origin.
 var ledgerClient = &http.Client{
 	Timeout:       30 * time.Second,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -165,7 +165,7 @@ func (o *clientOps) ReadRemote(path string) (body []byte, err error) {
 	return nil, answered
 }
 
-// reason returns what a proxy says in the body of a refusal.
+// reason returns the message of a proxy in the body of a denial.
 func reason(body []byte) string {
 	var answer struct{ Errors []string }
 	if json.Unmarshal(body, &answer) != nil || len(answer.Errors) == 0 {

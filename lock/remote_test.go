@@ -64,7 +64,7 @@ func TestRemoteLedger(t *testing.T) {
 	}
 }
 
-// The token is for the proxy that was named, and for no other that it names.
+// The token is sent only to the given proxy, not to another one to which it redirects.
 func TestRemoteLedgerFollowsNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("another host was asked for %s, and shown %q", r.URL, r.Header["Authorization"])

@@ -1,4 +1,10 @@
-// Package lockfile reads the file in which clients have the providers that they have chosen, and adds hashes to it.
+// Package lockfile parses .terraform.lock.hcl, which the clients write, and adds hashes.
+//
+//	providers, err := lockfile.Parse(text)
+//	text, err = lockfile.AddHashes(text, missing)
+//
+// Invariant: a file that Parse accepts has the same meaning for both clients. AddHashes changes only lists of hashes. The
+// clients' code specifies the form (internal/depsfile/locks_file.go).
 package lockfile
 
 import (
@@ -13,22 +19,22 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Name is what clients call the file, beside the configuration.
+// Name is the name of the file, in the directory of the configuration.
 const Name = ".terraform.lock.hcl"
 
-// MaxSize is how large the file may be, in bytes.
+// MaxSize is the maximum size of the file, in bytes.
 const MaxSize = 1 << 20
 
-// Provider is what the file has of one provider.
+// Provider is the entry of one provider in the file.
 type Provider struct {
 	modproxy.Ref
-	Hashes []string // in the order of the file: h1, which are of directories, and zh, of archives
-	Line   int      // where it begins
+	Hashes []string // in the order of the file: h1 of directories, and zh of archives
+	Line   int      // the first line of the entry
 }
 
-// Parse reads a .terraform.lock.hcl as both clients write it (internal/depsfile/locks_file.go), with the remarks and
-// blank lines that people have added. What is written in another way is refused, although it may mean the same: what is read
-// must be what the clients read. The error, which names the line, is [modproxy.ErrInvalid].
+// Parse parses a .terraform.lock.hcl in the form that both clients write (internal/depsfile/locks_file.go). Comments and
+// blank lines are allowed. Parse refuses any other form, even if its meaning is the same: it must read exactly what the
+// clients read. Errors name the line and wrap [modproxy.ErrInvalid].
 func Parse(text []byte) (all []Provider, err error) {
 	_, blocks, err := parseBlocks(text)
 	for _, b := range blocks {
@@ -37,35 +43,35 @@ func Parse(text []byte) (all []Provider, err error) {
 	return all, err
 }
 
-// AddHashes returns the text of a .terraform.lock.hcl with more hashes, by provider. Hashes are sorted as the clients sort
-// them where there are more than before; everything else stays as it is. The errors are those of [Parse].
+// AddHashes returns the text of a .terraform.lock.hcl with additional hashes, by provider. It sorts the hashes of a provider
+// like the clients if it adds one. Everything else stays unchanged. The errors are those of [Parse].
 func AddHashes(text []byte, more map[modproxy.Ref][]string) ([]byte, error) {
 	lines, blocks, err := parseBlocks(text)
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range slices.Backward(blocks) { // those before are where they were
+	for _, b := range slices.Backward(blocks) { // backward, so that the lines of earlier blocks keep their numbers
 		lines = slices.Replace(lines, b.first, b.last, b.with(lines, more[b.Ref])...)
 	}
 	return []byte(strings.Join(lines, "")), nil
 }
 
-// block is a provider in the lines of a file.
+// block is the block of a provider in the lines of a file.
 type block struct {
 	Provider
-	listed      bool // whether it has a list of hashes
-	first, last int  // the lines in that list, or those before the end of the block, which are none; last is behind them
+	listed      bool // the block has a list of hashes
+	first, last int  // the lines in that list, or an empty range before the end of the block; last is exclusive
 	eol         string
 }
 
-// with returns the lines of the hashes of b when there are more.
+// with returns the lines of b's hashes after more are added.
 func (b *block) with(lines []string, more []string) []string {
 	more = slices.DeleteFunc(slices.Clone(more), func(hash string) bool { return slices.Contains(b.Hashes, hash) })
 	was := lines[b.first:b.last]
 	if len(more) == 0 {
 		return was
 	}
-	type item struct{ hash, text string } // the text has the remarks above it
+	type item struct{ hash, text string } // the text includes the comments above the hash
 	var items []item
 	remarks := ""
 	for _, line := range was {
@@ -89,7 +95,7 @@ func (b *block) with(lines []string, more []string) []string {
 	return append(now, remarks)
 }
 
-// What a line of the file can be. No string has what HCL takes for more than itself.
+// The forms of a line. Strings contain no characters with a special meaning in HCL.
 var (
 	blankLine    = lineOf(``)
 	providerLine = lineOf(`provider[ \t]+"([^"\\$%]*)"[ \t]*\{`)
@@ -104,7 +110,7 @@ func lineOf(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`^[ \t]*` + pattern + `[ \t]*((#|//).*)?$`)
 }
 
-// parseBlocks returns the lines of a file, with their ends, and the providers in them.
+// parseBlocks returns the lines of a file, with their line ends, and the providers in them.
 func parseBlocks(text []byte) (lines []string, blocks []*block, err error) {
 	if len(text) > MaxSize {
 		return nil, nil, fmt.Errorf("%w: more than the %d bytes that are allowed", modproxy.ErrInvalid, MaxSize)
@@ -125,9 +131,9 @@ func parseBlocks(text []byte) (lines []string, blocks []*block, err error) {
 type blockParser struct {
 	blocks []*block
 	seen   map[modproxy.Address]bool
-	*block          // that is being read, if any
-	inList bool     // of its hashes
-	has    []string // the attributes that it has
+	*block          // the current block, or nil
+	inList bool     // in its list of hashes
+	has    []string // the attributes of the block so far
 }
 
 func (p *blockParser) line(i int, line string) error {
@@ -176,7 +182,7 @@ func (p *blockParser) line(i int, line string) error {
 	return fmt.Errorf("%w: not as clients write it", modproxy.ErrInvalid)
 }
 
-// once returns an error if a provider has an attribute already.
+// once returns an error if the block already has the attribute.
 func (p *blockParser) once(name string) error {
 	if slices.Contains(p.has, name) {
 		return fmt.Errorf("%w: a second %s", modproxy.ErrInvalid, name)
@@ -185,7 +191,7 @@ func (p *blockParser) once(name string) error {
 	return nil
 }
 
-// parseProvider reads the address of a provider in the one spelling that the clients take.
+// parseProvider parses the address of a provider in the spelling that the clients accept.
 func parseProvider(s string) (m modproxy.Address, err error) {
 	if m, err = hostname.ParseAddress(s, ""); err != nil {
 		return m, err
@@ -196,7 +202,7 @@ func parseProvider(s string) (m modproxy.Address, err error) {
 	return m, nil
 }
 
-// checkProviderVersion returns an error for a version that no registry has, or that is not in its canonical spelling.
+// checkProviderVersion returns an error for a version that no registry can list, or that is not canonical.
 func checkProviderVersion(v modproxy.Ref) error {
 	version, err := modproxy.CanonicalVersion(v.Version)
 	if err != nil || version != v.Version || !v.At(v.Version).IsListed() {

@@ -17,7 +17,7 @@ import (
 
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 
-// zh returns a hash of an archive that ends in n.
+// zh returns the hash of an archive. It ends in n.
 func zh(n byte) string { return "zh:" + modproxy.Digest{31: n}.String() }
 
 const (
@@ -32,7 +32,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// written is a file as a client writes it.
+// written returns a file as a client writes it.
 func written() string {
 	return `# This file is maintained automatically by "terraform init".
 # Manual edits may be lost in future updates.
@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What is not in the form of the clients is refused, with its line: people have to see what could be read in two ways.
+// A file in another form is refused, with the line: people must see a line that has two readings.
 func TestParseRefuses(t *testing.T) {
 	const address = `"registry.example.com/acme/toy"`
 	for name, change := range map[string][2]string{
@@ -147,7 +147,7 @@ func TestAddHashes(t *testing.T) {
 			t.Errorf("%s: once more: %v\n%s", name, err, again)
 		}
 	}
-	// What nobody adds to stays, in whatever order it is.
+	// Lists without new hashes stay in their order.
 	odder := strings.Replace(written(), h1B, zh(7), 1)
 	if got, err := lockfile.AddHashes([]byte(odder), map[modproxy.Ref][]string{toy.At("1.1.0"): {zh(7)}}); err != nil || string(got) != odder {
 		t.Errorf("%v\n%s", err, got)
@@ -158,7 +158,7 @@ func TestAddHashes(t *testing.T) {
 	}
 }
 
-// Whatever is in the file: what is read is what the clients' own library reads, before hashes are added and after.
+// For any file, Parse returns what the clients' own library returns, before hashes are added and after.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(written()))
 	f.Add([]byte(strings.ReplaceAll(written(), "\n", " # x\r\n")))
@@ -191,8 +191,8 @@ func FuzzParse(f *testing.F) {
 		}
 		read := readHCL(t, text)
 		for i := range read {
-			slices.Sort(read[i].Hashes) // what has nothing more may not be sorted
-			read[i].Line = all[i].Line  // there are more lines before
+			slices.Sort(read[i].Hashes) // lists without new hashes may be unsorted
+			read[i].Line = all[i].Line  // lines were added above
 		}
 		if !reflect.DeepEqual(all, read) {
 			t.Fatalf("%q has %v, and should have %v", text, read, all)
@@ -200,7 +200,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// readHCL reads the file as the clients do.
+// readHCL parses the file as the clients do.
 func readHCL(t *testing.T, text []byte) (all []lockfile.Provider) {
 	file, diags := hclsyntax.ParseConfig(text, lockfile.Name, hcl.InitialPos)
 	if diags.HasErrors() {

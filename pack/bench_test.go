@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// source is made of words, as text is: 840 files of 6 kB each, a large module.
+// benchFiles returns text made of words: 840 files of 6 kB each, like a large module.
 func benchFiles() map[string][]byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	words := make([]string, 2000)

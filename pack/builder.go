@@ -21,35 +21,36 @@ import (
 
 // A Builder collects the tree of one package. It is not safe for concurrent use.
 //
-// An entry that refuses the package is [modproxy.ErrInvalid]; trouble with the temporary file is
-// [modproxy.ErrUnavailable]; an error of the caller's reader or writer is wrapped. An error while adding stays.
+// An entry that violates the form returns [modproxy.ErrInvalid]. A failure of the temporary file returns
+// [modproxy.ErrUnavailable]. An error of the caller's reader or writer is wrapped. After an error while adding an entry, all
+// later calls return the same error.
 type Builder struct {
 	root  node
 	tally tally
 	err   error
 
-	file    *os.File // has the content of all files, one after the other
+	file    *os.File // the content of all files, one after the other
 	content *bufio.Writer
-	size    int64 // of what was written to content
+	size    int64 // bytes written to content
 }
 
-// New makes a Builder for one package. The content is kept in one [UnnamedFile] in dir: nothing is left behind
-// whatever happens, and no name of an entry ever becomes the name of a file.
+// New returns a Builder for one package. The caller must close it. One [UnnamedFile] in dir holds the content: no file
+// remains in dir, even after a crash, and the name of an entry never becomes the name of a file.
 func New(dir string, l Limits) (*Builder, error) {
 	f, err := UnnamedFile(dir)
 	if err != nil {
 		return nil, err
 	}
 	b := &Builder{tally: tally{Limits: l.withDefaults()}, file: f}
-	// The file's own ReadFrom would take a buffer for every entry.
+	// The file's own ReadFrom would allocate a buffer for every entry.
 	b.content = bufio.NewWriterSize(struct{ io.Writer }{f}, bufferSize)
 	return b, nil
 }
 
-// Limits returns the limits of the package, with their defaults.
+// Limits returns the limits of the package, with defaults for zero fields.
 func (b *Builder) Limits() Limits { return b.tally.Limits }
 
-// UnnamedFile opens a file in dir that has no name: it is gone when it is closed. The error is
+// UnnamedFile opens a file without a name in dir. The operating system removes it when it is closed. The error is
 // [modproxy.ErrUnavailable].
 func UnnamedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "modproxy-*.tmp")
@@ -66,7 +67,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: package: temporary file: %w", modproxy.ErrUnavailable, err)
 }
 
-// Close gives the disk space back. It may be called twice.
+// Close frees the disk space. It may be called twice.
 func (b *Builder) Close() error {
 	if err := b.file.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
 		return unavailable(err)
@@ -74,23 +75,24 @@ func (b *Builder) Close() error {
 	return nil
 }
 
-// File adds a regular file with the content of r, which is read to its end unless packages leave the file out. The
-// name is relative to the root, slash-separated and clean.
+// File adds a regular file with the content of r. It reads r to its end, unless packages leave the file out. The name is
+// relative to the root, slash-separated and clean.
 func (b *Builder) File(name string, executable bool, r io.Reader) error {
 	return b.add(name, &node{kind: file, executable: executable}, r)
 }
 
-// Link adds a symbolic link. The target is relative to the link's directory, and may be added later, or never.
+// Link adds a symbolic link. The target is relative to the link's directory. It may be added later, or never.
 func (b *Builder) Link(name, target string) error {
 	return b.add(name, &node{kind: symlink, target: target}, nil)
 }
 
-// Hardlink adds a hard link. The target, a file, is relative to the root, and may be added later.
+// Hardlink adds a hard link. The target is a file, relative to the root, and may be added later.
 func (b *Builder) Hardlink(name, target string) error {
 	return b.add(name, &node{kind: hardlink, target: target}, nil)
 }
 
-// Dir adds a directory. Parents need not be added; but a link or the root of the package may name an empty one.
+// Dir adds a directory. Parents need not be added. Call Dir for an empty directory that a link or the root of the package may
+// name.
 func (b *Builder) Dir(name string) error {
 	return b.add(name, &node{kind: directory}, nil)
 }
@@ -133,7 +135,7 @@ func (b *Builder) add(name string, n *node, r io.Reader) (err error) {
 	return nil
 }
 
-// A source is a reader that fails after more than max bytes. It keeps its error for what reads through others.
+// A source is a reader that fails after more than max bytes. It stores its error, because readers above it may change it.
 type source struct {
 	r      io.Reader
 	n, max int64
@@ -162,19 +164,19 @@ const (
 	bufferSize     = 128 << 10
 )
 
-// Packed is what [Builder.Pack] has written.
+// Packed describes the package that [Builder.Pack] wrote.
 type Packed struct {
-	Sum   modproxy.Sum // names the content
-	Size  int64        // of what was written, in bytes
+	Sum   modproxy.Sum // identifies the content
+	Size  int64        // written bytes
 	Notes string       // see the package comment
 }
 
-// Pack writes the package to w. What Pack wrote before an error is not a package.
+// Pack writes the package to w. Output before an error is not a package.
 //
-// With an empty root the package is the whole tree. Otherwise root is a path whose components are patterns of
-// [path.Match], as in a subdirectory like "*": it must match exactly one directory, which is not a link, and
-// that becomes the root of the package. Only what is below it is checked and packed; but links may name what is
-// beside it, as they may for a client that unpacks everything before it looks for the subdirectory.
+// If root is empty, the package is the whole tree. Otherwise root is a path whose components are patterns of [path.Match], as
+// in a subdirectory like "*". It must match exactly one directory, which is not a link. That directory becomes the root of
+// the package. Pack checks and packs only its content. Links may lead to entries beside it, as they may for a client that
+// unpacks everything before it looks for the subdirectory.
 //
 // Pack may be called again, with the same root or another.
 func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
@@ -196,7 +198,7 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	return Packed{Sum: sum, Size: out.n, Notes: notes.String()}, nil
 }
 
-// Package packs the package into an [UnnamedFile] in dir, and opens that. See Pack. It ends with the cause of ctx.
+// Package packs the package into an [UnnamedFile] in dir, and opens that file. See Pack. When ctx ends, it returns the cause.
 func (b *Builder) Package(ctx context.Context, dir, root string) (*modproxy.Package, error) {
 	file, err := UnnamedFile(dir)
 	if err != nil {
@@ -217,7 +219,7 @@ func (b *Builder) Package(ctx context.Context, dir, root string) (*modproxy.Pack
 	return p, nil
 }
 
-// untilDone is a writer that fails when its context ends.
+// untilDone is a writer that fails after its context ended.
 type untilDone struct {
 	io.Writer
 	ctx context.Context
@@ -231,8 +233,8 @@ func (u *untilDone) Write(p []byte) (int, error) {
 }
 
 func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
-	zw, _ := gzip.NewWriterLevel(w, level) // there is such a level
-	zw.ModTime = time.Unix(0, 0)           // four zero bytes, which the zero Time is not
+	zw, _ := gzip.NewWriterLevel(w, level) // it fails for an invalid level only
+	zw.ModTime = time.Unix(0, 0)           // four zero bytes, unlike the zero Time
 	tw := tar.NewWriter(zw)
 	sum := newSummer()
 	buf := make([]byte, bufferSize)
@@ -275,9 +277,9 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A summer makes the sum of a package from its files in ascending order, as Hash1 of x/mod/sumdb/dirhash does.
+// A summer computes the sum of a package from its files in ascending order, as Hash1 of x/mod/sumdb/dirhash does.
 type summer struct {
-	file, all hash.Hash // file takes the content of the current file
+	file, all hash.Hash // file receives the content of the current file
 }
 
 func newSummer() *summer { return &summer{file: sha256.New(), all: sha256.New()} }

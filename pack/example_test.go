@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// A tree becomes a package: a link becomes the file that it names, .git is left out, and
-// entries are sorted.
+// A tree becomes a package: a link becomes the file to which it leads, .git is left out, and entries are sorted.
 func Example() {
 	b, err := pack.New(os.TempDir(), pack.Limits{})
 	if err != nil {
@@ -62,8 +61,7 @@ func list(packed io.Reader) {
 	}
 }
 
-// The root of a package may be a subdirectory, for example the one directory that is in
-// the archive of a release.
+// The root of a package may be a subdirectory, for example the only directory in the archive of a release.
 func ExampleBuilder_Pack_root() {
 	b, err := pack.New(os.TempDir(), pack.Limits{})
 	if err != nil {
@@ -82,7 +80,7 @@ func ExampleBuilder_Pack_root() {
 	// main.tf: # main
 }
 
-// What differs from the source is noted.
+// Notes describe differences from the source.
 func ExampleBuilder_Pack_notes() {
 	b, err := pack.New(os.TempDir(), pack.Limits{})
 	if err != nil {
@@ -107,7 +105,7 @@ func ExampleBuilder_Pack_notes() {
 	// "Main.tf" and "main.tf" differ only in case
 }
 
-// A name that some system unpacks outside its directory refuses the package.
+// A package is refused if some system unpacks one of its names outside its directory.
 func ExampleBuilder_File_refused() {
 	b, err := pack.New(os.TempDir(), pack.Limits{})
 	if err != nil {

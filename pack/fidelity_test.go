@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// module is a tree with everything that modules have, and more of it than most.
+// module is a tree with every kind of entry that modules have.
 var module = tree{
 	"f main.tf module \"a\" {}",
 	"f variables.tf ",
@@ -38,7 +38,7 @@ var module = tree{
 	"f " + strings.Repeat("n", 120) + "/" + strings.Repeat("m", 200) + " long",
 }
 
-// write makes the tree on disk, links as links.
+// write creates the tree on disk, with links as links.
 func write(t *testing.T, dir string, entries tree) {
 	t.Helper()
 	check := func(err error) {
@@ -67,7 +67,7 @@ func write(t *testing.T, dir string, entries tree) {
 	}
 }
 
-// addDir gives a builder what is on disk, as it is.
+// addDir adds the content of dir to a builder, with links as links.
 func addDir(t *testing.T, b *pack.Builder, dir string) {
 	t.Helper()
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
@@ -97,7 +97,7 @@ func addDir(t *testing.T, b *pack.Builder, dir string) {
 	}
 }
 
-// read is what a program sees below dir that does not look whether there are links.
+// read returns the content below dir for a program that follows links.
 func read(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -128,7 +128,7 @@ func read(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// What tar unpacks from a package is what was on disk, read through its links.
+// tar unpacks a package to the same files as the tree on disk, read through its links.
 func TestFidelity(t *testing.T) {
 	dir, unpacked := t.TempDir(), t.TempDir()
 	write(t, dir, module)
@@ -169,8 +169,7 @@ func TestFidelity(t *testing.T) {
 	}
 }
 
-// The same tree gives the same bytes, in whatever order it was added and however often
-// it is packed.
+// The same tree is packed to the same bytes, in any order of adding, and however often it is packed.
 func TestSameBytes(t *testing.T) {
 	want, first, err := packTree(t, pack.Limits{}, "", module)
 	if err != nil {
@@ -192,7 +191,7 @@ func TestSameBytes(t *testing.T) {
 			}
 		}
 	}
-	// The bytes may change with a compressor; the sum is for ever.
+	// The bytes may change with a compressor. The sum never changes.
 	const known = "h1:YzZGx9IP43ELRFV+mnBv/mW6G6iOfN9JKjlj9RRfYwM="
 	if first.Sum != known {
 		t.Errorf("sum is %s, was %s when this test was written", first.Sum, known)

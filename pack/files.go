@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// A packedFile is one file of the package: the content of node under a name of its own.
+// A packedFile is one file of the package: the content of node under its own name.
 type packedFile struct {
 	name string
 	node *node
 }
 
-// files returns the files of the package whose root pattern matches, in their order, and the notes about them.
+// files returns the sorted files of the package at the root that pattern matches, and the notes about them.
 func (root *node) files(pattern string, l Limits) ([]packedFile, *notes, error) {
 	dir, err := root.glob(pattern)
 	if err != nil {
@@ -36,7 +36,7 @@ func (root *node) files(pattern string, l Limits) ([]packedFile, *notes, error) 
 	return w.files, &w.notes, nil
 }
 
-// A walk goes through the tree, and through links as the files that they name.
+// A walk visits the tree, and writes links as the files to which they lead.
 type walk struct {
 	root  *node
 	tally tally
@@ -44,7 +44,7 @@ type walk struct {
 	notes notes
 }
 
-// dir walks what is below n, whose name in the package, with a slash, is prefix.
+// dir visits the entries below n. prefix is the name of n in the package, with a slash at the end.
 func (w *walk) dir(n *node, prefix string) error {
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
 		if err := w.entry(n.children[name], prefix+name); err != nil {
@@ -71,7 +71,7 @@ func (w *walk) entry(n *node, name string) error {
 			return nil
 		}
 		if n.busy {
-			return nil // met again below what it names: once is enough
+			return nil // the link is inside its own target, which is visited already
 		}
 		link := n
 		link.busy = true
@@ -88,9 +88,9 @@ func (w *walk) entry(n *node, name string) error {
 	return nil
 }
 
-// noteAlike notes names that some file system takes for the same or does not have, or refuses them when names are strict.
+// noteAlike notes names that some file system treats as equal or does not support. With StrictNames, it refuses them.
 func (w *walk) noteAlike() error {
-	names := make(map[string]string, len(w.files)) // by folded name, directories too
+	names := make(map[string]string, len(w.files)) // by folded name, with directories
 	last := ""
 	for _, f := range w.files {
 		for _, name := range append(slices.Collect(newDirs(last, f.name)), f.name) {
@@ -101,7 +101,7 @@ func (w *walk) noteAlike() error {
 				w.notes.add("%+.200q is not UTF-8, and some file systems have no such name", name)
 			}
 			if !utf8.ValidString(name) {
-				continue // which folding would change
+				continue // folding would change it
 			}
 			key := fold(name)
 			other, ok := names[key]
@@ -123,7 +123,7 @@ func (w *walk) noteAlike() error {
 	return nil
 }
 
-// glob returns the one directory that pattern matches; the empty pattern is the root.
+// glob returns the one directory that pattern matches. An empty pattern matches the root.
 func (root *node) glob(pattern string) (*node, error) {
 	if pattern == "" {
 		return root, nil
@@ -159,11 +159,11 @@ func (root *node) glob(pattern string) (*node, error) {
 
 const maxNotes, maxNoteBytes = 20, 4 << 10 // of one package
 
-// notes collects notes in the order in which they are added.
+// notes collects notes in the order of the calls of add.
 type notes struct {
 	list  []string
 	bytes int
-	more  int // that were not kept
+	more  int // number of dropped notes
 }
 
 func (n *notes) add(format string, args ...any) {
@@ -175,7 +175,7 @@ func (n *notes) add(format string, args ...any) {
 	n.list, n.bytes = append(n.list, note), n.bytes+len(note)
 }
 
-// String returns the notes, each in a line.
+// String returns the notes, one on each line.
 func (n *notes) String() string {
 	list := n.list
 	if n.more > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// FuzzName: a name that is accepted is harmless wherever it is unpacked.
+// FuzzName checks that an accepted name is harmless wherever it is unpacked.
 func FuzzName(f *testing.F) {
 	for _, name := range []string{"main.tf", "../x", "/x", "a//b", "C:x", "a\\b", ".git", ".GIT/x", "git~1", ".g\u200dit", "\xff", "a\x00", "é/世界", "a:b", "...", "~"} {
 		f.Add(name)
@@ -47,8 +47,7 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// FuzzBuilder: whatever is added in whatever order, a package is in its form or there
-// is none.
+// FuzzBuilder checks that entries in any order make a package in the form, or an error.
 func FuzzBuilder(f *testing.F) {
 	f.Add(strings.Join(module, "\n"), "")
 	f.Add("f w/a 1\nl w/b a\nh c w/a", "*")
@@ -74,7 +73,7 @@ func FuzzBuilder(f *testing.F) {
 	})
 }
 
-// FuzzVerify: a stranger's bytes end in a sum or in ErrInvalid.
+// FuzzVerify checks that untrusted bytes end in a sum or in ErrInvalid.
 func FuzzVerify(f *testing.F) {
 	packed, _, err := packTree(f, pack.Limits{}, "", module[:4])
 	if err != nil {

@@ -32,7 +32,7 @@ func TestLimits(t *testing.T) {
 		l     pack.Limits
 		in    tree
 		why   string
-		below pack.Limits // enough
+		below pack.Limits // limits that suffice
 	}{
 		{"entries", pack.Limits{Entries: 2}, tree{"f a 1", "f b 1", "f c 1"}, `"c": more than the 2 entries`, pack.Limits{Entries: 3}},
 		{"entries in git", pack.Limits{Entries: 1}, tree{"f .git/a 1", "f b 1"}, "more than the 1 entries", pack.Limits{Entries: 2}},
@@ -63,7 +63,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Names are bounded together, and so are targets.
+// The total length of names is limited, and that of targets.
 func TestNames(t *testing.T) {
 	b, err := build(t, pack.Limits{}, nil)
 	if err != nil {
@@ -76,8 +76,8 @@ func TestNames(t *testing.T) {
 	wantRefused(t, err, "names are longer together")
 }
 
-// Names that are as deep as they can be make many directories each: what these take
-// is bounded while they are added, and while such a package is read.
+// Names of maximum depth create many directories each. Their memory is limited while they are added, and while such a package
+// is verified.
 func TestDeepNames(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("%04d/", i) + strings.Repeat("a/", 509) + "x" }
 	b, err := build(t, pack.Limits{}, nil)
@@ -101,7 +101,7 @@ func TestDeepNames(t *testing.T) {
 	wantRefused(t, err, "names are longer together")
 }
 
-// endless has content without an end.
+// endless has infinite content.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -116,7 +116,7 @@ func TestEndlessFile(t *testing.T) {
 	wantRefused(t, err, `"zeros": more content`)
 }
 
-// Trouble is told apart from a package that is refused.
+// A failure of the caller or the disk differs from a refused package.
 func TestTrouble(t *testing.T) {
 	if _, err := pack.New(t.TempDir()+"/gone", pack.Limits{}); !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("New in no directory: %v", err)
@@ -169,7 +169,7 @@ func TestSpoolHasNoName(t *testing.T) {
 	}
 }
 
-// Packing ends with its context.
+// Packing ends when its context ends.
 func TestPackageEnds(t *testing.T) {
 	b, err := pack.New(t.TempDir(), pack.Limits{})
 	if err != nil {

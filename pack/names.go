@@ -9,7 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// CheckName refuses, as [modproxy.ErrInvalid], names of files that the form does not allow, whatever their length.
+// CheckName returns [modproxy.ErrInvalid] for names of files that the form does not allow. It does not check the length of
+// the whole name.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -44,13 +45,13 @@ func CheckName(name string) error {
 	return nil
 }
 
-// isGit reports whether packages leave out what has the component part in its name.
+// isGit reports whether packages leave out names with this component.
 func isGit(part string) bool { return strings.EqualFold(part, ".git") }
 
 // leftOut reports whether packages leave out name.
 func leftOut(name string) bool { return slices.ContainsFunc(strings.Split(name, "/"), isGit) }
 
-// looksLikeGit reports whether NTFS or HFS+ open .git by the name part (git's is_ntfs_dotgit and is_hfs_dotgit).
+// looksLikeGit reports whether NTFS or HFS+ open .git by the name part (is_ntfs_dotgit and is_hfs_dotgit in git).
 func looksLikeGit(part string) bool {
 	if ntfs := windowsName(part); isGit(ntfs) || strings.EqualFold(ntfs, "git~1") {
 		return true
@@ -64,8 +65,8 @@ func looksLikeGit(part string) bool {
 	}, part))
 }
 
-// fold returns the same for names that some file system takes for the same: they differ only in case (Unicode
-// simple folding), in being composed or not, or in what Windows drops from the end of a component.
+// fold returns a key that is equal for names that some file system treats as equal. Such names differ only in case (Unicode
+// simple folding), in Unicode composition, or in text that Windows drops from the end of a component.
 func fold(name string) string {
 	name = norm.NFC.String(foldCase(norm.NFD.String(name)))
 	if !strings.ContainsAny(name, ": .") {
@@ -78,8 +79,8 @@ func fold(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// windowsName returns the name of the file that Windows opens by the name part: a colon and what follows it do not
-// count, nor do spaces and dots at the end (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
+// windowsName returns the name of the file that Windows opens by the name part. Windows ignores a colon and the text after
+// it, and spaces and dots at the end (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
 func windowsName(part string) string {
 	file, _, _ := strings.Cut(part, ":")
 	return strings.TrimRight(file, " .")
@@ -95,7 +96,7 @@ func foldCase(name string) string {
 	}, name)
 }
 
-// newDirs yields the directories that name is in and last, the name before it in ascending order, is not.
+// newDirs yields the directories above name that are not above last. last is the name before it in ascending order.
 func newDirs(last, name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range len(name) {

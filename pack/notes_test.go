@@ -9,8 +9,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Links that name nothing in the package are left out and noted. What they name
-// elsewhere is not looked at.
+// Links that lead to nothing in the package are left out and noted. Targets outside the package are never read.
 func TestLinksLeftOut(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -51,8 +50,7 @@ func TestLinksLeftOut(t *testing.T) {
 	}
 }
 
-// Names that are the same for some file system stay as they are, and are noted, or
-// refused where names are strict.
+// Names that some file system treats as equal stay as they are and are noted. With StrictNames, they are refused.
 func TestAlike(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -94,7 +92,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// A name that is not UTF-8 is kept, in files and directories.
+// A name that is not UTF-8 stays as it is, in files and directories.
 func TestNotUTF8(t *testing.T) {
 	in := tree{"f main.tf 1", "f caf\xe9.txt 2", "f d\x81/x 3", "f d\x81/y 4", "f caf\xe8.txt 2", "l link caf\xe9.txt"}
 	packed, p, err := packTree(t, pack.Limits{}, "", in)
@@ -115,7 +113,7 @@ func TestNotUTF8(t *testing.T) {
 	wantRefused(t, err, `"caf\xe8.txt": the name is not UTF-8, and names are strict`)
 }
 
-// Of what an archive has twice the last one counts.
+// If an archive has a name twice, the last entry counts.
 func TestTwice(t *testing.T) {
 	packed, p, err := packTree(t, pack.Limits{}, "", tree{"f a 1", "f b 1", "l b a", "x a 2"})
 	if err != nil {
@@ -142,7 +140,7 @@ func TestSpaceAtTheEnd(t *testing.T) {
 	wantNoted(t, p, `take "a " and "a" for the same name`)
 }
 
-// Notes are bounded, in number and in length.
+// Notes are limited, in number and in length.
 func TestManyNotes(t *testing.T) {
 	var links tree
 	for i := range 1000 {

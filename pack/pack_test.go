@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// A tree is what a builder is given, one entry a string: "f name content",
-// "x name content" for an executable, "l name target", "h name target", "d name".
+// A tree is the input of a builder, one entry for each string: "f name content", "x name content" for an executable, "l name
+// target", "h name target", "d name".
 type tree []string
 
 func build(t testing.TB, l pack.Limits, entries tree) (*pack.Builder, error) {
@@ -53,7 +53,7 @@ func build(t testing.TB, l pack.Limits, entries tree) (*pack.Builder, error) {
 	return b, nil
 }
 
-// packTree is the package of a tree, and what was said of it.
+// packTree returns the package of a tree, and its description.
 func packTree(t testing.TB, l pack.Limits, root string, entries tree) ([]byte, pack.Packed, error) {
 	t.Helper()
 	b, err := build(t, l, entries)
@@ -96,7 +96,7 @@ func listing(t testing.TB, packed []byte) tree {
 	}
 }
 
-// wantRefused checks that err refuses a package and says why.
+// wantRefused checks that err refuses a package for the reason why.
 func wantRefused(t testing.TB, err error, why string) {
 	t.Helper()
 	if !errors.Is(err, modproxy.ErrInvalid) || errors.Is(err, modproxy.ErrUnavailable) {
@@ -225,7 +225,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A package that is refused is refused for the same reason when it is asked for again.
+// A refused package is refused for the same reason when it is packed again.
 func TestRefusedAgain(t *testing.T) {
 	long := tree{"f end x", "l l00 end"}
 	for i := range 40 {

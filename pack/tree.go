@@ -18,23 +18,23 @@ func (k kind) String() string {
 	return [...]string{"a directory", "a file", "a symbolic link", "a hard link"}[k]
 }
 
-// A node is one entry of the tree that is packed.
+// A node is one entry of the tree.
 type node struct {
 	kind   kind
 	name   string // one component; empty for the root
 	parent *node  // nil for the root
 
-	children map[string]*node // of a directory
-	twice    bool             // replaced another one
-	busy     bool             // a link that is being followed, or whose directory is being listed
+	children map[string]*node // for a directory
+	twice    bool             // replaced another entry
+	busy     bool             // for a link that is being followed, or whose directory is being listed
 
-	executable   bool  // file
-	offset, size int64 // of its content
+	executable   bool  // for a file
+	offset, size int64 // of a file's content
 
-	target  string // link
-	to      *node  // what it names, once that is known
-	nothing string // why it names nothing, once that is known
-	hops    int    // how many links were followed for it
+	target  string // for a link
+	to      *node  // the entry to which a link leads, once known
+	nothing string // why a link leads to nothing, once known
+	hops    int    // number of links followed on the way
 }
 
 // path returns n's name from the root of the tree.
@@ -45,7 +45,7 @@ func (n *node) path() string {
 	return path.Join(n.parent.path(), n.name)
 }
 
-// insert puts n at name, which was checked and counted, and makes the directories above it, each counted by t.
+// insert puts n at name, which was checked and counted. It creates the directories above name, and counts each in t.
 func (root *node) insert(name string, n *node, t *tally) error {
 	dir := root
 	for above := range newDirs("", name) {
@@ -66,7 +66,7 @@ func (root *node) insert(name string, n *node, t *tally) error {
 	return dir.put(path.Base(name), n)
 }
 
-// put makes n a child of dir. A directory that is there already stays; another entry is replaced.
+// put makes n a child of dir. It leaves an existing directory, and replaces another entry.
 func (dir *node) put(name string, n *node) error {
 	have := dir.children[name]
 	switch {
@@ -86,8 +86,8 @@ func (dir *node) put(name string, n *node) error {
 	return nil
 }
 
-// resolve returns the file or directory that the link n names; nil, with n.nothing set, if there is none. The result
-// is kept in n, so that all links of a tree cost no more than the length of their targets.
+// resolve returns the file or directory to which the link n leads. If neither exists, it returns nil and sets n.nothing. It
+// stores the result in n, so that resolving all links of a tree costs no more than the length of their targets.
 func (root *node) resolve(n *node, depth int) (*node, error) {
 	if n.to == nil && n.nothing == "" {
 		if n.busy {
@@ -110,7 +110,7 @@ func (root *node) resolve(n *node, depth int) (*node, error) {
 	return n.to, nil
 }
 
-// follow returns what the link n names, or why it names nothing. It counts the links on the way in n.hops.
+// follow returns the entry to which the link n leads, or why it leads to nothing. It counts the links on the way in n.hops.
 func (root *node) follow(n *node, depth int) (to *node, nothing string, err error) {
 	at := n.parent
 	if n.kind == hardlink {

@@ -14,10 +14,10 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Verify reads a package to its end and returns the sum of its content. Its error is [modproxy.ErrInvalid] for
-// what is not in the form that this package describes or exceeds a limit, and r's own error.
+// Verify reads a package to its end and returns the sum of its content. It returns [modproxy.ErrInvalid] if the package
+// violates the form that the package comment specifies, or exceeds a limit. It returns an error of r unchanged.
 //
-// The limits must not be lower than those that the package was made with.
+// The limits must not be lower than the limits with which the package was packed.
 func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
 	l = l.withDefaults()
 	in := &source{r: r, max: l.Packed}
@@ -26,12 +26,12 @@ func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
 	case in.err != nil:
 		return "", in.err
 	case err != nil && !errors.Is(err, modproxy.ErrInvalid):
-		return "", refuse("%w", err) // gzip's or tar's own
+		return "", refuse("%w", err) // an error of gzip or tar
 	}
 	return sum, err
 }
 
-// buffers are what reading a package takes. For a small one they are much more than it has.
+// buffers are the buffers for reading a package. They are much larger than a small package.
 type buffers struct {
 	packed *bufio.Reader
 	gzip   gzip.Reader
@@ -48,7 +48,7 @@ func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
 	}()
 	packed, zr := b.packed, &b.gzip
 	packed.Reset(in)
-	// Its first bytes: magic, method, flags, four of time.
+	// The first bytes of gzip: magic, method, flags, four bytes of time.
 	if header, err := packed.Peek(8); err == nil && string(header) != "\x1f\x8b\x08\x00\x00\x00\x00\x00" {
 		return "", refuse("not gzip, or its header is not empty")
 	}
@@ -56,14 +56,14 @@ func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
 		return "", err
 	}
 	zr.Multistream(false)
-	// The headers of one entry are at most two blocks and a PAX record with its block.
+	// The headers of one entry take at most two blocks, and a PAX record with its block.
 	headers := int64(l.Entries+1) * int64(l.Path+4<<10)
 	expanded := &source{r: zr, max: l.Bytes + headers}
 	sum, err := verifyTar(expanded, l, b.copied[:])
 	if err != nil {
 		return "", err
 	}
-	// tar.Reader has read the two blocks at the end.
+	// tar.Reader has already read the two blocks at the end.
 	if n, err := io.Copy(io.Discard, expanded); err != nil || n != 0 {
 		return "", errors.Join(refuse("%d bytes follow the archive", n), err)
 	}

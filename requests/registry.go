@@ -9,37 +9,37 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Registry gives the answers of Next, which is offline, and remembers what clients asked for that is not kept. A client
-// that asked for the versions of a module, and in the next seconds for none of them, has found none that its constraint
-// allows: it does not say which one it wanted.
+// Registry returns the results of Next, which is offline, and records requests for missing content. It also records a client
+// that requests the versions of a module but no location in the next seconds: no listed version matched the client's
+// constraint. The client does not send the version that it wanted.
 type Registry struct {
 	Next modproxy.Registry
 	Log  *Log
 
 	mu       sync.Mutex
-	choosing map[choice]*time.Timer // of clients that were told versions just now
+	choosing map[choice]*time.Timer // of clients that recently received versions
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
 
-// choice is the choice of a client among the versions of a module.
+// choice is a client's pending choice among the versions of a module.
 type choice struct {
 	asker  string
 	module modproxy.Address // folded
 }
 
 const (
-	chooseIn    = 3 * time.Second // the clients ask for a version at once, or for none
-	maxChoosing = 4096            // those beyond are not noticed
+	chooseIn    = 3 * time.Second // clients request a version immediately, or not at all
+	maxChoosing = 4096            // further choices are not recorded
 )
 
-// Versions returns the answer of Next.
+// Versions returns the result of Next.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := r.Next.Versions(ctx, m)
 	if err != nil {
 		return nil, r.missed(ctx, err)
 	}
-	if m.IsProvider() { // clients ask for its versions also when they have one
+	if m.IsProvider() { // clients request the versions of a provider even if they have one
 		return v, nil
 	}
 	asker := modproxy.AskerOf(ctx)
@@ -60,7 +60,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return v, nil
 }
 
-// chosen ends a choice, and reports whether it had not ended.
+// chosen ends a choice, and reports whether it was pending.
 func (r *Registry) chosen(c choice) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,20 +72,20 @@ func (r *Registry) chosen(c choice) bool {
 	return ok
 }
 
-// Location returns the answer of Next.
+// Location returns the result of Next.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	r.chosen(choice{modproxy.AskerOf(ctx).Name, v.Address.Folded()})
 	l, err := r.Next.Location(ctx, v)
 	return l, r.missed(ctx, err)
 }
 
-// Package returns the answer of Next.
+// Package returns the result of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
 	return p, r.missed(ctx, err)
 }
 
-// missed remembers what err says is not kept, and returns err.
+// missed records the missing content of a [modproxy.NotKept], and returns err.
 func (r *Registry) missed(ctx context.Context, err error) error {
 	if missing, ok := errors.AsType[*modproxy.NotKept](err); ok {
 		r.Log.See(missing.Ref, modproxy.AskerOf(ctx))

@@ -37,7 +37,7 @@ func (offline) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, er
 	return nil, &modproxy.NotKept{Ref: v, Lost: true}
 }
 
-// What is not kept is remembered, with who asked, and nothing else.
+// Only missing content is recorded, with the client.
 func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
@@ -61,7 +61,8 @@ func TestMissed(t *testing.T) {
 	})
 }
 
-// Who is told versions and takes none has missed another one; who takes one, or cannot have it, has not.
+// A client that receives versions and requests none has missed a version. A client that requests one, or cannot receive one,
+// has not.
 func TestNoneTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
@@ -88,7 +89,7 @@ func TestNoneTaken(t *testing.T) {
 			t.Errorf("missed: %+v", list)
 		}
 
-		// However many ask, what is remembered of them is bounded.
+		// The number of recorded choices is limited for any number of clients.
 		for i := range 4096 + 100 {
 			r.Versions(modproxy.WithAsker(t.Context(), asker(fmt.Sprint(i))), vpc)
 		}
@@ -98,7 +99,7 @@ func TestNoneTaken(t *testing.T) {
 	})
 }
 
-// What is cleared is gone, of a version, a module or all.
+// Clear removes the requests for a version, a module or all modules.
 func TestClear(t *testing.T) {
 	var m storetest.Memory
 	l := &requests.Log{Kind: requests.Missing, Records: m.Records()}

@@ -1,4 +1,12 @@
-// Package requests remembers what clients asked for and could not have, so that somebody can get it for them.
+// Package requests records requests for versions that clients could not get.
+//
+// Operators read the records to approve or provide these versions.
+//
+//	log := &requests.Log{Records: records, Kind: requests.Missing}
+//	go log.Run(ctx)
+//	log.See(v, modproxy.AskerOf(ctx))
+//
+// Invariant: recording never delays or changes an answer. The number of records, and of requests in memory, is limited.
 package requests
 
 import (
@@ -17,55 +25,55 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// The kinds of records that a Log keeps in its store.
+// The kinds of a Log's records in its store.
 const (
-	Pending store.Kind = "module-request" // for versions that wait for approval
-	Missing store.Kind = "module-missing" // for what is not kept while modproxy is offline
+	Pending store.Kind = "module-request" // versions that wait for approval
+	Missing store.Kind = "module-missing" // versions and modules that are not cached while modproxy is offline
 )
 
-// Request says who asked for a version, or without one for the versions of a module.
+// Request describes the requests for a version, or for the versions of a module if Version is empty.
 type Request struct {
-	modproxy.Ref           // as it was spelled first
+	modproxy.Ref           // in the spelling of the first request
 	First        time.Time `json:"first"`
 	Last         time.Time `json:"last"`
 	Count        int       `json:"count"`
-	Askers       []string  `json:"askers"`            // the first ones, each once
-	Groups       []string  `json:"groups"`            // of the last one
-	Refused      string    `json:"refused,omitempty"` // the ETag of the last list of which no version was taken
+	Askers       []string  `json:"askers"`            // the first maxAskers clients, each once
+	Groups       []string  `json:"groups"`            // of the last client
+	Refused      string    `json:"refused,omitempty"` // the ETag of the last list from which the client took no version
 }
 
-// Log remembers requests of one kind. It is safe for concurrent use; several processes may share the records.
+// Log records requests of one kind. It is safe for concurrent use. Several processes may share the records.
 //
-// Versions of which there are too many at a time are passed over, which Observe is told, and remembered when they are
-// asked for again. Of those that are recorded, the ones that were asked for longest ago go first.
+// If too many versions wait to be recorded, the Log drops the others and calls Observe. They are recorded when they are
+// requested again. If there are too many records, the Log removes those with the oldest last request.
 type Log struct {
 	Records store.Records
 	Kind    store.Kind
-	// Observe, if not nil, is told when requests could not be recorded, and are recorded later, and of the first one that is
-	// passed over.
+	// Observe, if not nil, is called when requests could not be recorded and will be retried, and for the first dropped
+	// version.
 	Observe func(error)
 
-	writing sync.Mutex // held while what was taken is recorded
+	writing sync.Mutex // held while requests are written to the store
 
 	mu       sync.Mutex
 	fresh    map[modproxy.Ref]Request // not recorded yet, by folded version
-	over     bool                     // some were passed over since none waited
-	recorded int                      // how many records there are, about
+	over     bool                     // a request was dropped since all others were recorded
+	recorded int                      // approximate number of records
 	counted  bool
 }
 
 const (
 	maxAskers   = 16
-	maxAsker    = 256             // bytes of one
-	maxFresh    = 1024            // versions that wait to be recorded
-	maxRequests = 10_000          // versions that are recorded
-	trimmed     = maxRequests / 8 // how many go when there are too many
+	maxAsker    = 256             // bytes of one name
+	maxFresh    = 1024            // versions waiting to be recorded
+	maxRequests = 10_000          // recorded versions
+	trimmed     = maxRequests / 8 // number of records that are removed at once
 	writeEvery  = time.Second
-	maxWritten  = 32 // versions each time: every one is a change of the store, which is flushed
-	maxTries    = 16 // to change a record that others change, too
+	maxWritten  = 32 // versions at once: each is a change of the store, which is flushed
+	maxTries    = 16 // tries to change a record that others change, too
 )
 
-// See remembers that a version was asked for. It does not wait for the store.
+// See adds one request for a version. It does not wait for the store.
 func (l *Log) See(v modproxy.Ref, asker modproxy.Asker) { l.see(v, asker, "") }
 
 func (l *Log) see(v modproxy.Ref, asker modproxy.Asker, refused string) {
@@ -77,7 +85,7 @@ func (l *Log) see(v modproxy.Ref, asker modproxy.Asker, refused string) {
 	l.remember(fold(v), r)
 }
 
-// remember has requests for a version recorded, later.
+// remember adds requests for a version to those that wait to be recorded.
 func (l *Log) remember(key modproxy.Ref, r Request) {
 	if !l.hold(key, r) && l.Observe != nil {
 		l.Observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are passed over until they are asked for again",
@@ -85,7 +93,7 @@ func (l *Log) remember(key modproxy.Ref, r Request) {
 	}
 }
 
-// hold reports whether r waits to be recorded now, or another one was passed over before it.
+// hold adds r to the requests that wait to be recorded. It returns false if r is the first dropped request.
 func (l *Log) hold(key modproxy.Ref, r Request) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +112,7 @@ func (l *Log) hold(key modproxy.Ref, r Request) bool {
 	return true
 }
 
-// with returns r and other requests for the same version as one.
+// with returns the sum of r and other, which are requests for the same version.
 func (r Request) with(other Request) Request {
 	if other.First.Before(r.First) {
 		r, other = other, r
@@ -122,7 +130,7 @@ func (r Request) with(other Request) Request {
 	return r
 }
 
-// Run records what is seen, some every second until ctx ends, and then the rest.
+// Run records requests, up to maxWritten versions every second until ctx ends, and then the rest.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
@@ -138,7 +146,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// Write records what was seen, and returns when all of it is recorded.
+// Write records all requests that See has added so far. It returns after all of them are recorded, or with an error.
 func (l *Log) Write(ctx context.Context) error { return l.write(ctx, maxFresh) }
 
 func (l *Log) write(ctx context.Context, most int) error {
@@ -162,7 +170,7 @@ func (l *Log) write(ctx context.Context, most int) error {
 	return errors.Join(errs...)
 }
 
-// take takes some of what is not recorded.
+// take removes and returns up to most requests that wait to be recorded.
 func (l *Log) take(most int) map[modproxy.Ref]Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +186,7 @@ func (l *Log) take(most int) map[modproxy.Ref]Request {
 	return some
 }
 
-// record adds requests for one version to what is recorded.
+// record adds requests for one version to its record.
 func (l *Log) record(ctx context.Context, key modproxy.Ref, more Request) (isNew bool, err error) {
 	ref := store.Ref{Kind: l.Kind, Key: key.String()}
 	for range maxTries {
@@ -208,7 +216,7 @@ func parseRequest(rec store.Record) (r Request, ok bool) {
 	return r, err == nil && r.CheckAddress() == nil && fold(r.Ref).String() == rec.Key
 }
 
-// trim removes those records that were asked for longest ago when there are too many.
+// trim removes the records with the oldest last request if there are too many records.
 func (l *Log) trim(ctx context.Context, added int) error {
 	l.mu.Lock()
 	l.recorded += added
@@ -226,7 +234,7 @@ func (l *Log) trim(ctx context.Context, added int) error {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {
 			return err
 		}
-		request, _ := parseRequest(rec) // what is damaged is oldest
+		request, _ := parseRequest(rec) // damaged records count as oldest
 		rec.Value = nil
 		all = append(all, old{rec, request.Last})
 	}
@@ -246,7 +254,7 @@ func (l *Log) trim(ctx context.Context, added int) error {
 	return nil
 }
 
-// List yields what is recorded, by module and version. What is damaged is passed over. An error ends the sequence.
+// List yields the recorded requests, sorted by module and version. It skips damaged records. An error ends the sequence.
 func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		for rec, err := range l.Records.List(ctx, l.Kind, "") {
@@ -261,8 +269,8 @@ func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
 	}
 }
 
-// Clear removes what is remembered of a version, or of every version when v has none and of every module when v is
-// zero, and returns how many requests that were.
+// Clear removes the requests for a version, and returns their number. If v has no version, it removes all versions of the
+// module. If v is zero, it removes all requests.
 func (l *Log) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
 	if err := l.Write(ctx); err != nil {
 		return 0, err
@@ -278,20 +286,20 @@ func (l *Log) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
 		switch err := l.Records.Delete(ctx, rec.Ref, rec.Revision); {
 		case err == nil:
 			n++
-		case !errors.Is(err, store.ErrConflict): // else it was asked for again
+		case !errors.Is(err, store.ErrConflict): // otherwise the version was requested again
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// Of reports whether r is about v, or about its module when v has no version.
+// Of reports whether r is about v, or about the module of v if v has no version.
 func (r *Request) Of(v modproxy.Ref) bool {
 	return r.Address.Folded() == v.Address.Folded() && (v.Version == "" || fold(r.Ref) == fold(v))
 }
 
-// fold returns the one spelling under which v is remembered: names in lower case, and of what modproxy has made the version that
-// it was made of.
+// fold returns the key of the requests for v: the address is in lower case, and variants have the version from which they are
+// derived.
 func fold(v modproxy.Ref) modproxy.Ref {
 	return v.Base().Folded()
 }

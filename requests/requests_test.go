@@ -30,7 +30,7 @@ func asker(name string, groups ...string) modproxy.Asker {
 	return modproxy.Asker{Name: name, Shown: name, Groups: groups}
 }
 
-// requested is what is recorded.
+// requested returns the recorded requests.
 func requested(t testing.TB, r *requests.Log) (list []requests.Request) {
 	t.Helper()
 	for request, err := range r.List(t.Context()) {
@@ -49,7 +49,7 @@ func write(t testing.TB, r *requests.Log) {
 	}
 }
 
-// held puts records when release is closed.
+// held is a store whose Put waits until release is closed.
 type held struct {
 	store.Records
 	putting chan struct{}
@@ -62,7 +62,7 @@ func (h held) Put(ctx context.Context, rec store.Record) (uint64, error) {
 	return h.Records.Put(ctx, rec)
 }
 
-// What was seen before Write is recorded behind it, also what was being recorded already.
+// Write returns after all earlier requests are recorded, including those that another write is recording.
 func TestWriteWaits(t *testing.T) {
 	records := held{new(storetest.Memory).Records(), make(chan struct{}), make(chan struct{})}
 	r := &requests.Log{Kind: requests.Pending, Records: records}
@@ -76,7 +76,7 @@ func TestWriteWaits(t *testing.T) {
 	writes.Wait()
 }
 
-// Requests are recorded every second, and when it ends: who asked, when first, when last, how often.
+// Requests are recorded every second, and at the end: the client, the first and last time, and the number.
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &requests.Log{Kind: requests.Pending, Records: new(storetest.Memory).Records()}
@@ -106,7 +106,7 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// What cannot be recorded is kept, and recorded when it can be.
+// Requests that cannot be recorded stay in memory, and are recorded later.
 func TestRequestsFail(t *testing.T) {
 	var m storetest.Memory
 	r := &requests.Log{Kind: requests.Pending, Records: m.Records()}
@@ -116,7 +116,7 @@ func TestRequestsFail(t *testing.T) {
 		if err := r.Write(t.Context()); err == nil || !strings.Contains(err.Error(), "acme/vpc/aws 1.0.0: no disk") {
 			t.Error(err)
 		}
-		for i := range 2000 { // and no more is kept than a burst may have
+		for i := range 2000 { // memory holds no more than a burst
 			r.See(vpc.At(fmt.Sprintf("2.0.%d", i)), asker("a"))
 		}
 		r.See(vpc.At("1.0.0"), asker("b"))
@@ -131,7 +131,7 @@ func TestRequestsFail(t *testing.T) {
 	equal(t, "written twice", requested(t, r)[0].Count, 4)
 }
 
-// Those of which there are too many are passed over, which is told once until all that waits is recorded.
+// Excess versions are dropped. Observe is called once until all waiting requests are recorded.
 func TestRequestsTooMany(t *testing.T) {
 	var told []string
 	r := &requests.Log{
@@ -153,7 +153,7 @@ func TestRequestsTooMany(t *testing.T) {
 	equal(t, "told again", len(told), 2)
 }
 
-// failing are records that cannot be changed, and what happens meanwhile.
+// failing is a store that cannot be changed. It calls a function at each try.
 type failing struct {
 	store.Records
 	during func()
@@ -164,7 +164,7 @@ func (f failing) Put(context.Context, store.Record) (uint64, error) {
 	return 0, errors.New("no disk")
 }
 
-// What fails to be recorded takes no more memory, whatever is seen meanwhile.
+// Failures to record need no more memory, for any requests in the meantime.
 func TestRequestsFailForLong(t *testing.T) {
 	var m storetest.Memory
 	r, n := &requests.Log{Kind: requests.Pending}, 0
@@ -189,7 +189,7 @@ func TestRequestsFailForLong(t *testing.T) {
 	}
 }
 
-// A damaged record is replaced, and does not keep others from being listed.
+// A damaged record is replaced. Other records are still listed.
 func TestRequestsDamaged(t *testing.T) {
 	var m storetest.Memory
 	r := &requests.Log{Kind: requests.Pending, Records: m.Records()}
@@ -221,7 +221,7 @@ func TestRequestsDamaged(t *testing.T) {
 	equal(t, "recorded", len(requested(t, r)), 3)
 }
 
-// Of too many versions those go that were asked for longest ago.
+// If there are too many versions, those with the oldest last request are removed.
 func TestRequestsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &requests.Log{Kind: requests.Pending, Records: new(storetest.Memory).Records()}
@@ -250,7 +250,7 @@ func TestRequestsBound(t *testing.T) {
 	})
 }
 
-// Two processes over one store count every request.
+// Two processes with one store count every request.
 func TestRequestsOfTwo(t *testing.T) {
 	d, err := disk.Open(t.Context(), t.TempDir())
 	if err != nil {
@@ -280,7 +280,7 @@ func TestRequestsOfTwo(t *testing.T) {
 	equal(t, "counted", count, 2*2*rounds)
 }
 
-// A request costs little, also while others are recorded.
+// A request is cheap, also while others are recorded.
 func BenchmarkRequests(b *testing.B) {
 	d, err := disk.Open(b.Context(), b.TempDir())
 	if err != nil {
@@ -307,7 +307,7 @@ var versionsOfMany = func() (list []string) {
 	return list
 }()
 
-// What is recorded in a second takes much less than a second.
+// Recording the requests of a second takes much less than a second.
 func BenchmarkRequestsWrite(b *testing.B) {
 	d, err := disk.Open(b.Context(), b.TempDir())
 	if err != nil {

@@ -54,8 +54,8 @@ func TestParsePackagePath(t *testing.T) {
 	}
 }
 
-// repository is what common/lib/dependabot/source.rb of dependabot-core takes for a repository of a host that it knows,
-// anywhere in X-Terraform-Get.
+// repository matches text in X-Terraform-Get that common/lib/dependabot/source.rb of dependabot-core treats as a repository
+// of a known host.
 var repository = regexp.MustCompile(`github\.com[/:][\w.-]+/[\w.-]+|gitlab\.com[/:][^/]+/[^/]+|bitbucket\.org[/:][\w.-]+/[\w.-]+` +
 	`|azure\.com[/:][\w.-]+/([\w.-]+/)?_git/[\w.-]+|(http://|https://|git://|ssh://)git-codecommit.*\.com/v1/repos/`)
 
@@ -83,8 +83,7 @@ func TestPackagePathIsNoRepository(t *testing.T) {
 	}
 }
 
-// A path that is understood is the path of what it is understood as, and what
-// is written is understood as what it was written for.
+// The version parsed from a path has that path. The path of a version parses to that version.
 func FuzzPackagePath(f *testing.F) {
 	f.Add(vpcPath, "registry.terraform.io", "terraform-aws-modules", "vpc", "aws", "6.6.0")
 	f.Add("/a.b:1/v1/modules/%61/b/c/1.0.0/b-c-1.0.0.tar.gz", "a.b:1", "A", "b_c", "0", "1.0.0-a+b")

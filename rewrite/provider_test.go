@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/rewrite"
 )
 
-// echo answers every question with its version.
+// echo is a registry whose results contain the requested version.
 type echo struct{ modproxy.Registry }
 
 func (echo) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
@@ -20,7 +20,7 @@ func (echo) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error
 	return &modproxy.Package{Notes: v.String()}, nil
 }
 
-// The packages of a provider are where they were, whether sources of modules are rewritten or not.
+// The locations of a provider's packages are unchanged, whether sources of modules are rewritten or not.
 func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
 	for _, at := range []string{"", "0123456789abcdef"} {

@@ -1,8 +1,14 @@
-// Package rewrite is a registry whose locations point at this proxy.
+// Package rewrite makes the locations of modules point at this proxy.
 //
-// Invariant: one version of one module has one package path, and every package path names one version of one module.
-// The path ends in .tar.gz and has neither query nor glob, which is the one form that every client takes. In no path is a
-// hostname followed by / or :, behind which some tools look for a repository of that host.
+//	r := &rewrite.Registry{Next: next}
+//	path := rewrite.PackagePath(v)
+//	v, err := rewrite.ParsePackagePath(path)
+//
+// Invariant: one version of one module has one package path, and every package path names one version of one module. The path
+// ends in .tar.gz and has neither query nor glob: every client accepts this form. No path has a hostname followed by / or :,
+// after which some tools expect a repository of that host.
+//
+// [PackagePath] specifies the path.
 package rewrite
 
 import (
@@ -15,22 +21,22 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Registry answers like Next, but with locations at this proxy: paths from its root, which clients resolve against the URL
-// that they asked (internal/registry/client.go of both clients). About providers it answers like Next.
+// Registry returns the results of Next, but with locations at this proxy: paths from its root. Clients resolve them against
+// the URL of their request (internal/registry/client.go of both clients). Locations of providers are unchanged.
 type Registry struct {
 	Next modproxy.Registry
-	// Base is the value of the [modproxy.BaseVariant] that clients are served. If it is empty, they are served versions without a
-	// variant, and no variant of a module.
+	// Base is the value of the [modproxy.BaseVariant] that clients receive. If it is empty, clients receive versions without
+	// a variant, and no variant of a module.
 	Base string
 }
 
-// Versions returns the answer of Next.
+// Versions returns the result of Next.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns where this proxy serves the package, with the subdirectory of Next's location. A glob is left out: the
-// root of the package is what it matches.
+// Location returns the location of the package at this proxy, with the subdirectory of Next's location. It leaves out a glob
+// pattern: the root of the package is the directory that the pattern matches.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err != nil || v.IsProvider() {
@@ -43,7 +49,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	return modproxy.Location{URL: PackagePath(v), Subdir: subdir, Kept: l.Kept}, nil
 }
 
-// Package returns the answer of Next.
+// Package returns the result of Next. Without Base, it returns [modproxy.ErrNotFound] for variants of modules.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsModuleVariant() && r.Base == "" {
 		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
@@ -52,11 +58,11 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	return r.Next.Package(ctx, v)
 }
 
-// PackagePath returns the path at which the proxy serves a version, from the root and escaped as a URL wants it:
+// PackagePath returns the path at which the proxy serves a version, from the root and escaped for a URL:
 //
 //	/{host}~{port}/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz
 //
-// The port is empty for a host without one. The module was checked and the version is canonical.
+// The port is empty for a host without a port. The address must be valid and the version canonical.
 func PackagePath(v modproxy.Ref) string {
 	host, port, _ := strings.Cut(v.Host, ":")
 	version := v.FullVersion()
@@ -66,10 +72,8 @@ func PackagePath(v modproxy.Ref) string {
 
 const wantPath = "want /{host}~/v1/modules/{namespace}/{name}/{system}/{version}/{name}-{system}-{version}.tar.gz"
 
-// ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters
-// may be percent-encoded needlessly. Its error is [modproxy.ErrInvalid].
-//
-// Its errors do not repeat the path.
+// ParsePackagePath is the inverse of [PackagePath]. It accepts only the spelling of PackagePath, except that characters may
+// be percent-encoded needlessly. Errors wrap [modproxy.ErrInvalid], and do not repeat the path.
 func ParsePackagePath(escaped string) (modproxy.Ref, error) {
 	bad := func(why string) (modproxy.Ref, error) {
 		return modproxy.Ref{}, fmt.Errorf("%w: package path: %s", modproxy.ErrInvalid, why)

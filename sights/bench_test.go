@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// What it costs to know the sight of a module with so many versions, and to see that a list has nothing new: when that is
-// remembered, and when it is read again.
+// The cost of reading the sight of a module with many versions, and of finding that a list has no new version: with the
+// record in memory, and with the record in the store.
 func BenchmarkSight(b *testing.B) {
 	for _, n := range []int{50, 300, 3000} {
 		var versions []string

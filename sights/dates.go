@@ -14,35 +14,36 @@ import (
 )
 
 const (
-	datesAfter    = time.Hour        // how often a registry is asked for dates that it did not give
-	datesPause    = time.Minute      // how often, when it does not answer
-	datesWithin   = 10 * time.Second // how long it may take to give those that it gives at once, or one
-	datesPatience = 2 * time.Second  // how long a question waits for that
-	datesEnd      = time.Hour        // how long all versions of one module may take
-	datesAtOnce   = 4                // versions of one module that are asked about at the same time
-	datesBatch    = 16               // dates that are recorded at once
-	datesFailures = 3                // in a row, after which a registry is given up for datesPause
+	datesAfter    = time.Hour        // interval between requests for missing dates
+	datesPause    = time.Minute      // interval after a failure
+	datesWithin   = 10 * time.Second // timeout of Published and of one PublishedOf
+	datesPatience = 2 * time.Second  // how long a client's request waits for dates
+	datesEnd      = time.Hour        // timeout of all versions of one module
+	datesAtOnce   = 4                // concurrent requests for versions of one module
+	datesBatch    = 16               // dates in one write to the record
+	datesFailures = 3                // consecutive failures before modproxy stops asking the registry for datesPause
 
-	maxDating   = 1024 // modules whose dates are being asked for
-	maxDatingOf = 64   // of them, for one client
+	maxDating   = 1024 // modules whose dates are being requested
+	maxDatingOf = 64   // maximum of one client
 )
 
-// firstDate is before all dates of modules: Terraform itself is of this day. What is before it stands for no date.
+// firstDate is earlier than all dates of modules: Terraform was released on this day. An earlier date means no date.
 var firstDate = time.Date(2014, time.July, 28, 0, 0, 0, 0, time.UTC)
 
-// dating is the work that asks for the dates of the versions of one module.
+// dating is the work that requests the dates of one module's versions.
 type dating struct {
-	ctx   context.Context // in the background, until an operator waits for it
-	begun chan struct{}   // closed when the registry has given the dates that it gives at once, or failed
+	ctx   context.Context // in the background, until an operator waits for the dates
+	begun chan struct{}   // closed when Published has returned
 	done  chan struct{}
 }
 
-// Sight returns since when the versions of m are listed. The registry of m is asked for its dates when they are not known.
-// It has two seconds to answer about versions that it was never asked about; what it answers later counts from then on. A
-// registry that has to be asked about one version after the other is, in the background, about the newest first, once about
-// each: [modproxy.Sight.Pending] has the versions that are left. The version of [modproxy.WithDateOf] comes before them, and
-// [modproxy.WithDates] waits for all.
-// Errors: [modproxy.ErrUnavailable].
+// Sight returns the first-seen times and dates of the versions of m. If dates are missing, Sight requests them from the
+// registry of m.
+//
+// For versions without an earlier request, it waits for up to two seconds. Dates that arrive later count afterwards. If the
+// registry must be asked for each version, the requests are in the background, the newest version first, once for each
+// version: [modproxy.Sight.Pending] has the remaining versions. The version of [modproxy.WithDateOf] comes before them.
+// Without such a version, [modproxy.WithDates] makes Sight wait for all dates. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	s, err := r.read(ctx, m)
 	if err != nil || r.Dates == nil {
@@ -51,7 +52,7 @@ func (r *Registry) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sigh
 	asks, waits := r.wantsDates(m, s)
 	d := r.dating(ctx, m, asks)
 	if d == nil {
-		if asks { // later: the client has enough work under way
+		if asks { // later: the client has enough work in progress
 			s.Pending = pending(m, s)
 		}
 		return s, nil
@@ -89,7 +90,7 @@ func (d *dating) goesOn() bool {
 	}
 }
 
-// await waits for what is to be closed, but not longer than limit. It is an error when ctx ends.
+// await waits until closed is closed, but no longer than limit. It returns an error if ctx ends.
 func await(ctx context.Context, closed <-chan struct{}, limit time.Duration) error {
 	select {
 	case <-closed:
@@ -100,8 +101,8 @@ func await(ctx context.Context, closed <-chan struct{}, limit time.Duration) err
 	return nil
 }
 
-// dating returns the work for m that is under way, or starts it if it is wanted. It returns nil if there is none, and if there
-// is too much.
+// dating returns the work for m that is in progress, or starts it if wanted. It returns nil if no work is in progress and
+// none is wanted, or if too much work is in progress.
 func (r *Registry) dating(ctx context.Context, m modproxy.Address, wanted bool) *dating {
 	key, client := m.Folded(), modproxy.AskerOf(ctx).Name
 	r.mu.Lock()
@@ -138,7 +139,7 @@ func (r *Registry) dating(ctx context.Context, m modproxy.Address, wanted bool) 
 	return d
 }
 
-// Close ends what asks for dates, and waits for it.
+// Close ends all work for dates, and waits until it has ended.
 func (r *Registry) Close() {
 	r.init()
 	r.mu.Lock()
@@ -147,14 +148,14 @@ func (r *Registry) Close() {
 	r.work.Wait()
 }
 
-// wantsDates reports whether a version has no date and it is time to ask for it, and whether its registry was never asked
-// about one.
+// wantsDates reports whether a version has no date and it is time to request one. waits reports whether the registry was
+// never asked about such a version.
 func (r *Registry) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits bool) {
 	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
 		return false, false
 	}
 	since := time.Since(s.Dated)
-	again := since >= datesAfter || since < 0 // when the clock was ahead
+	again := since >= datesAfter || since < 0 // the clock was ahead
 	for name, v := range s.Versions {
 		switch {
 		case !takesDate(m, v) || s.Dateless[name]:
@@ -167,7 +168,7 @@ func (r *Registry) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits
 	return asks, false
 }
 
-// date records the dates that the registry of m gives, and that it was asked.
+// date records the dates from the registry of m, and the time of the request.
 func (r *Registry) date(ctx context.Context, m modproxy.Address, d *dating) (err error) {
 	begun := sync.OnceFunc(func() { close(d.begun) })
 	defer begun()
@@ -196,8 +197,8 @@ func (r *Registry) date(ctx context.Context, m modproxy.Address, d *dating) (err
 	return r.dateRest(ctx, m, rest, began)
 }
 
-// dateRest asks about versions one by one. A question that fails is asked again with those that the registry did not answer
-// well, unless too many fail.
+// dateRest requests the dates of versions one by one. It returns an error after datesFailures consecutive failures. A failed
+// version is requested again with the versions that are left, at the next request for the registry's dates.
 func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []string, began time.Time) error {
 	var mu sync.Mutex
 	var failures int
@@ -210,7 +211,7 @@ func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []
 		}
 		g.Go(func() error {
 			if s, err := r.read(ctx, m); err == nil && !pending(m, s)[version] {
-				return nil // a question that could not wait has it
+				return nil // dateOne has requested it
 			}
 			at, err := r.publishedOf(ctx, m.At(version))
 			mu.Lock()
@@ -238,7 +239,7 @@ func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []
 	return errors.Join(err, r.enter(m, dates, complete))
 }
 
-// publishedOf asks about one version. A panic is an error.
+// publishedOf requests the date of one version. It returns a panic as an error.
 func (r *Registry) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -248,7 +249,7 @@ func (r *Registry) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Tim
 	return r.Dates.PublishedOf(ctx, v)
 }
 
-// dateOne asks for the date of one version before those of others. What somebody needs now is not asked in the background.
+// dateOne requests the date of one version before those of others. If now is set, the request is not in the background.
 func (r *Registry) dateOne(ctx context.Context, v modproxy.Ref, now bool) error {
 	patience := datesPatience
 	if now {
@@ -285,7 +286,7 @@ func (r *Registry) dateOne(ctx context.Context, v modproxy.Ref, now bool) error 
 	return await(ctx, done, patience)
 }
 
-// enter records dates, which are zero for versions that have none, and if all were asked for, since when.
+// enter records dates. A zero date means that the version has none. complete is when all dates were requested, or zero.
 func (r *Registry) enter(m modproxy.Address, dates map[string]time.Time, complete time.Time) error {
 	if len(dates) == 0 && complete.IsZero() {
 		return nil
@@ -314,13 +315,14 @@ func (r *Registry) enter(m modproxy.Address, dates map[string]time.Time, complet
 	})
 }
 
-// takesDate reports whether the date that a registry gives for a version of m counts. Of a provider it is what the signer says,
-// who may lie: it counts for what was listed when the provider was met, and not for what was seen to appear.
+// takesDate reports whether a date from the registry counts for a version of m. The date of a provider comes from its signer.
+// The signer may lie: the date counts for versions that were listed when the provider was first seen, and not for versions
+// that appeared later.
 func takesDate(m modproxy.Address, v modproxy.VersionSight) bool {
 	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
 }
 
-// undated returns the versions whose dates are wanted, the newest first.
+// undated returns the versions that need a date, the newest first.
 func undated(m modproxy.Address, s modproxy.Sight) (names []string) {
 	var list []modproxy.Version
 	for name, v := range s.Versions {
@@ -335,7 +337,7 @@ func undated(m modproxy.Address, s modproxy.Sight) (names []string) {
 	return names
 }
 
-// pending returns the versions that undated has.
+// pending returns the versions that undated returns.
 func pending(m modproxy.Address, s modproxy.Sight) map[string]bool {
 	all := map[string]bool{}
 	for name, v := range s.Versions {

@@ -14,8 +14,8 @@ import (
 
 func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
 
-// The dates of a registry count unless they are later than when a version was seen. They are asked for once an hour, and
-// when there is a version that was not there before.
+// A registry's date counts unless it is later than the first-seen time. Dates are requested once an hour, and when a new
+// version is listed.
 func TestDates(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give = map[string]time.Time{"1.0.0": ago(100 * time.Hour), "9.0.0": ago(time.Hour)}
@@ -31,9 +31,9 @@ func TestDates(t *testing.T) {
 		time.Sleep(59 * time.Minute)
 		sight(t, f.Registry, vpc)
 		equal(t, "asked within the hour", f.dates.asks(), "")
-		f.dates.give["2.0.0"], f.dates.give["1.0.0"] = ago(10*time.Hour), ago(time.Hour) // it has changed its mind
+		f.dates.give["2.0.0"], f.dates.give["1.0.0"] = ago(10*time.Hour), ago(time.Hour) // the registry has changed its dates
 		time.Sleep(time.Minute)
-		f.dates.takes = time.Second // which nobody waits for
+		f.dates.takes = time.Second // no client waits for this
 		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "101.0 met")
 		time.Sleep(2 * time.Second)
 		for range 3 {
@@ -52,7 +52,8 @@ func TestDates(t *testing.T) {
 	})
 }
 
-// What the signer of a provider says counts for what was there when that was met. Later ones were seen to appear.
+// The dates of a provider's signer count for versions that were listed when the provider was first seen. Later versions have
+// their first-seen time.
 func TestDatesOfProvider(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		toy := modproxy.NewProvider("registry.example.com", "acme", "toy")
@@ -72,7 +73,7 @@ func TestDatesOfProvider(t *testing.T) {
 	})
 }
 
-// When all have dates, nobody is asked.
+// If all versions have dates, the registry is not asked.
 func TestAllDated(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give = map[string]time.Time{"1.0.0": ago(time.Hour)}
@@ -84,7 +85,7 @@ func TestAllDated(t *testing.T) {
 	})
 }
 
-// Dates that cannot be true make no version old enough, and harm no other.
+// Impossible dates do not make a version old enough, and do not affect other versions.
 func TestHostileDates(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		time.Sleep(time.Hour)
@@ -107,7 +108,7 @@ func TestHostileDates(t *testing.T) {
 	})
 }
 
-// Whoever wants to know at the same time waits for one question.
+// Concurrent requests wait for one request to the registry.
 func TestDatesOnce(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, time.Second
@@ -129,7 +130,7 @@ func TestDatesOnce(t *testing.T) {
 	})
 }
 
-// A registry that is slow holds nobody up for longer than two seconds; what it says later counts from then on.
+// A slow registry delays a client for at most two seconds. Its dates count when they arrive.
 func TestSlowDates(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, 5*time.Second
@@ -143,7 +144,7 @@ func TestSlowDates(t *testing.T) {
 	})
 }
 
-// A registry that does not answer is given up, which is told once, and asked again a minute later.
+// A registry that does not answer fails after a timeout, is observed once, and is asked again a minute later.
 func TestDatesFail(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.takes = time.Hour
@@ -174,7 +175,7 @@ func TestDatesFail(t *testing.T) {
 	})
 }
 
-// A clock that was ahead does not keep a registry from being asked.
+// After a clock was ahead, the registry is still asked.
 func TestClockAhead(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		text := `{"met": "2026-03-14T15:00:00Z", "dated": "2036-01-01T00:00:00Z", "versions": {"1.0.0": {}, "2.0.0": {"seen": "2036-01-01T00:00:00Z"}}}`
@@ -188,7 +189,7 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// A client that goes away ends its own question only.
+// A client that disconnects ends only its own request.
 func TestDatesOfOneThatLeaves(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, time.Second

@@ -20,12 +20,12 @@ import (
 
 var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
-// refOf names the record of a module, as the records of data directories that exist are named.
+// refOf returns the key of a module's record, as existing data directories have it.
 func refOf(m modproxy.Address) store.Ref {
 	return store.Ref{Kind: "module-sights", Key: strings.ToLower(m.String())}
 }
 
-// next lists what a test says.
+// next is a registry that lists the versions of a test.
 type next struct {
 	mu     sync.Mutex
 	listed string        // versions, separated by spaces
@@ -71,18 +71,18 @@ func document(versions string) (*modproxy.Versions, error) {
 	return v, err
 }
 
-// dates are those that a registry gives, as a test says.
+// dates returns the dates of a test.
 type dates struct {
 	mu    sync.Mutex
 	give  map[string]time.Time
 	err   error
 	takes time.Duration
-	asked []string // versions, of each question
+	asked []string // the versions of each request
 
-	single   bool                                                         // it is asked about one version after the other
-	one      func(ctx context.Context, version string) (time.Time, error) // nil: as in give
+	single   bool                                                         // asked for each version separately
+	one      func(ctx context.Context, version string) (time.Time, error) // nil: dates from give
 	askedOne []string                                                     // versions
-	pace     time.Duration                                                // of those that no client waits for
+	pace     time.Duration                                                // delay of requests in the background
 }
 
 func (d *dates) Published(ctx context.Context, m modproxy.Address, versions []string) (map[string]time.Time, []string, error) {
@@ -121,7 +121,7 @@ func (d *dates) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, err
 	return at, nil
 }
 
-// singles returns how many versions were asked about one by one since it was called last.
+// singles returns the number of calls of PublishedOf since it was last called.
 func (d *dates) singles() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +129,7 @@ func (d *dates) singles() int {
 	return len(d.askedOne)
 }
 
-// asks returns the questions since it was called last.
+// asks returns the calls of Published since it was last called.
 func (d *dates) asks() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +143,7 @@ func (d *dates) set(give map[string]time.Time, err error) {
 	d.give, d.err, d.takes = give, err, 0
 }
 
-// fixture is a registry over a storage in memory.
+// fixture is a registry over a store in memory.
 type fixture struct {
 	*sights.Registry
 	storage *storetest.Memory
@@ -159,19 +159,19 @@ func newFixture() *fixture {
 	return f
 }
 
-// now is when the tests with dates begin.
+// now is the start time of the tests with dates.
 var now = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 
-// later runs a test from now on.
+// later runs a test that starts at now.
 func later(t *testing.T, run func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(now))
 		run(t, newFixture())
-		time.Sleep(10 * time.Second) // for questions that nobody waits for any more
+		time.Sleep(10 * time.Second) // for work in the background
 	})
 }
 
-// restart is what another process begins with.
+// restart replaces the Registry, as in a new process.
 func (f *fixture) restart() {
 	f.Registry = &sights.Registry{Next: f.next, Records: f.storage.Records(), Dates: f.dates, Observe: f.observe}
 }
@@ -182,7 +182,7 @@ func (f *fixture) observe(_ modproxy.Address, err error) {
 	f.failed = append(f.failed, err)
 }
 
-// failures returns how much was observed since it was called last.
+// failures returns the number of observed errors since it was last called.
 func (f *fixture) failures() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +190,7 @@ func (f *fixture) failures() int {
 	return len(f.failed)
 }
 
-// list has the registry asked for vpc, which lists versions.
+// list requests the versions of vpc from a registry that lists versions.
 func (f *fixture) list(t testing.TB, versions string) {
 	t.Helper()
 	f.next.list(versions)
@@ -199,7 +199,7 @@ func (f *fixture) list(t testing.TB, versions string) {
 	}
 }
 
-// sight returns what is known of a module.
+// sight returns the sight of a module.
 func sight(t testing.TB, r *sights.Registry, m modproxy.Address) modproxy.Sight {
 	t.Helper()
 	s, err := r.Sight(t.Context(), m)
@@ -209,7 +209,7 @@ func sight(t testing.TB, r *sights.Registry, m modproxy.Address) modproxy.Sight 
 	return s
 }
 
-// since is what a sight says of versions, in hours before now; "?" is one that is not seen and "met" one without a time.
+// since returns the ages of versions in hours; "?" is a version that was not seen, and "met" a version without a time.
 func since(s modproxy.Sight, versions ...string) string {
 	var list []string
 	for _, version := range versions {
@@ -233,7 +233,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// storages are those that the tests run over; open returns a handle on the same records each time.
+// storages runs a test over each store. open returns a handle on the same records each time.
 func storages(t *testing.T, run func(t *testing.T, open func() store.Records)) {
 	t.Run("memory", func(t *testing.T) {
 		m := &storetest.Memory{}
@@ -260,7 +260,7 @@ func storages(t *testing.T, run func(t *testing.T, open func() store.Records)) {
 	})
 }
 
-// contested are records that others change first, for a while.
+// contested is a store in which another process changes records first, a number of times.
 type contested struct {
 	store.Records
 	mu    sync.Mutex

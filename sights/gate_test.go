@@ -17,7 +17,7 @@ import (
 type book struct {
 	records   map[modproxy.Ref]modproxy.Record
 	decisions []modproxy.Decision
-	err       error // of Lookup
+	err       error // returned by Lookup
 }
 
 func (b *book) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
@@ -31,8 +31,8 @@ func (b *book) Decisions(_ context.Context, from int64) ([]modproxy.Decision, in
 	return b.decisions[from:], int64(len(b.decisions)), nil
 }
 
-// refusing puts the layer that refuses over what f lists, with what a day old is allowed. What f lists is kept: the
-// registry of vpc is not asked for it again.
+// refusing puts a policy layer over f's registry. It allows versions that are a day old. The list is cached: the registry of
+// vpc is not asked again.
 func refusing(t *testing.T, f *fixture, b *book, change func(*policy.Config)) *policy.Registry {
 	t.Helper()
 	all, err := policy.ParsePattern("*/*/*/*")
@@ -54,7 +54,7 @@ func refusing(t *testing.T, f *fixture, b *book, change func(*policy.Config)) *p
 
 func firstAllow(c *policy.Config) { c.FirstAllow = true }
 
-// outcome is the verdict about a version of vpc.
+// outcome returns the verdict about a version of vpc.
 func outcome(t *testing.T, r *policy.Registry, version string) policy.Outcome {
 	t.Helper()
 	verdict, err := r.Gate.Decide(t.Context(), vpc.At(version))
@@ -64,7 +64,7 @@ func outcome(t *testing.T, r *policy.Registry, version string) policy.Outcome {
 	return verdict.Outcome
 }
 
-// A list that was kept before anything looked on makes its versions known, as old as it is.
+// A list that was cached before sights were recorded makes its versions seen at the time of the list.
 func TestKeptList(t *testing.T) {
 	for _, test := range []struct {
 		age  time.Duration
@@ -88,7 +88,7 @@ func TestKeptList(t *testing.T) {
 	}
 }
 
-// A lost record makes nothing older, not even where first_contact is allow; the ledger still counts.
+// A lost record does not make a version older, even if first_contact is allow. The ledger still counts.
 func TestLostRecord(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.list(t, "1.0.0 1.1.0")
@@ -115,7 +115,7 @@ func TestLostRecord(t *testing.T) {
 	})
 }
 
-// After the loss of all records a module of which the ledger has a version is not taken for one that is new.
+// After all records are lost, a module with a version in the ledger does not count as new.
 func TestLostIndex(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		b := &book{records: map[modproxy.Ref]modproxy.Record{vpc.At("1.0.0"): {Ref: vpc.At("1.0.0"), Time: time.Now()}}}
@@ -130,7 +130,7 @@ func TestLostIndex(t *testing.T) {
 	})
 }
 
-// A ledger that cannot be read makes nothing older.
+// An unreadable ledger does not make a version older.
 func TestLostIndexAndLedger(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.Ledger = &book{err: errors.New("input/output error")}
@@ -146,7 +146,7 @@ func TestLostIndexAndLedger(t *testing.T) {
 	})
 }
 
-// The registry of a module that is refused is not asked for dates, even if it was met before.
+// The registry of a denied module is not asked for dates, even if the module was seen before.
 func TestRefusedIsNotDated(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*policy.Config)
@@ -185,8 +185,8 @@ func TestRefusedIsNotDated(t *testing.T) {
 	}
 }
 
-// While a registry says nothing about dates a client has its answer in good time: it asks twice, and gives up after 10
-// seconds each time.
+// A client receives an answer in time although the registry does not return dates. Clients send two requests, each with a
+// timeout of 10 seconds.
 func TestAnswersInTime(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.takes = time.Hour
@@ -208,7 +208,7 @@ func TestAnswersInTime(t *testing.T) {
 	})
 }
 
-// A module that is spelled otherwise is not new: the ledger has met it, and says how old its versions are.
+// A module in another spelling is not new: the ledger has seen it, and has the age of its versions.
 func TestAgeOfAnotherSpelling(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		l := ledgertest.NewMemory()

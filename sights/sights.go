@@ -1,11 +1,15 @@
 // Package sights records when versions of modules were first listed.
 //
-// Invariant: what was seen is durable before it is answered, and a recorded time does not become later. Versions whose record is
-// damaged look newer than they are, and never older: they count as seen again, and not as listed when the module was met. So do
-// those of a lost record, if the ledger has a version of the module.
+//	r := &sights.Registry{Next: next, Records: records}
+//	v, err := r.Versions(ctx, m) // records new versions
+//	s, err := r.Sight(ctx, m)
 //
-// [Registry] is the layer that looks on while another registry is asked. The records are in a store, one for each module,
-// and need no blobs: they are not evicted.
+// [Registry] is the layer that records versions while Next lists them. The records are in a store, one for each module. They
+// need no blobs and are never evicted.
+//
+// Invariant: a first-seen time is durable before the list is returned, and a recorded time never becomes later. Versions with
+// a damaged record look newer than they are, and never older: they count as seen again, and not as listed when the module was
+// first seen. The same applies to a lost record, if the ledger has a version of the module.
 package sights
 
 import (
@@ -29,44 +33,44 @@ import (
 // Kind is the kind of the records.
 const Kind store.Kind = "module-sights"
 
-// Dates are the dates that a registry gives for versions.
+// Dates returns the publication dates of versions from registries.
 type Dates interface {
-	// Published returns when versions of a module were published, as far as its registry says. Versions are canonical:
-	// those whose dates are wanted, the newest first. The registry was not asked about
-	// rest, which PublishedOf does. There may be an answer beside an error, which is that of a registry.
+	// Published returns the publication dates of versions of a module, if its registry has them. versions are canonical: the
+	// versions whose dates are requested, the newest first. The registry was not asked about rest: call PublishedOf for each.
+	// Published may return dates together with an error, which is the error of a registry.
 	Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error)
-	// PublishedOf returns when one version was published. The time is zero if its registry does not say. Questions in
-	// the background are as few as registries are sent at a time.
+	// PublishedOf returns the publication date of one version. The time is zero if the registry has no date. In the
+	// background, requests to a registry are limited to the rate that registries accept.
 	PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error)
 }
 
-// Ledger knows what was fetched before, also after the records of sights are lost.
+// Ledger has the records of versions that were downloaded before, also after records of sights are lost.
 type Ledger interface {
-	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
+	// Lookup returns the record that applies to a version. Its error is [fs.ErrNotExist] if the record does not exist.
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
-// Registry answers what Next does, and records which versions that lists. It is safe for concurrent use.
+// Registry returns the results of Next, and records the listed versions. It is safe for concurrent use.
 type Registry struct {
 	Next    modproxy.Registry
 	Records store.Records
-	Ledger  Ledger // a module of which it has a listed version was met before; nil knows none
-	Dates   Dates  // asked by Sight; nil gives none
-	// Observe, if not nil, is told what fails beside the question. It should be quick.
+	Ledger  Ledger // shows that a module was seen before: it has a listed version of it; may be nil
+	Dates   Dates  // used by Sight; may be nil
+	// Observe, if not nil, is called with errors that do not fail a request. It should be quick.
 	Observe func(m modproxy.Address, err error)
 
 	once   sync.Once
 	recent *lru.Cache[modproxy.Address, recent]
-	failed *lru.Cache[modproxy.Address, time.Time] // when a registry was asked for dates and did not answer well
+	failed *lru.Cache[modproxy.Address, time.Time] // when a request for dates to a registry failed
 
-	ending context.Context // of what asks for dates
+	ending context.Context // the context of all work for dates
 	end    context.CancelFunc
 	work   sync.WaitGroup
 	one    singleflight.Group // by version
 
-	mu        sync.Mutex                   // guards what follows
-	datings   map[modproxy.Address]*dating // under way, by module in one spelling
-	datingsOf map[string]int               // how many, by client
+	mu        sync.Mutex                   // guards datings and datingsOf
+	datings   map[modproxy.Address]*dating // in progress, by folded module
+	datingsOf map[string]int               // number of datings by client
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -77,22 +81,22 @@ type recent struct {
 }
 
 const (
-	rereadAfter = 3 * time.Second // how long a record counts without being read again
+	rereadAfter = 3 * time.Second // lifetime of a record in memory
 	maxRecent   = 512
-	maxVersions = 1000 // of a record that is remembered
-	maxTries    = 16   // to change a record that others change, too
+	maxVersions = 1000 // of a record in memory
+	maxTries    = 16   // tries to change a record that others change, too
 )
 
 func (r *Registry) init() {
 	r.once.Do(func() {
-		r.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails for no size only
+		r.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
 		r.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
 		r.ending, r.end = context.WithCancel(context.Background())
 		r.datings, r.datingsOf = map[modproxy.Address]*dating{}, map[string]int{}
 	})
 }
 
-// Versions returns the answer of Next. That it could not be recorded is no error.
+// Versions returns the result of Next. A failure to record it is observed, and not returned.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := r.Next.Versions(ctx, m)
 	if err == nil {
@@ -101,18 +105,18 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return v, err
 }
 
-// Location returns the answer of Next.
+// Location returns the result of Next.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	return r.Next.Location(ctx, v)
 }
 
-// Package returns the answer of Next.
+// Package returns the result of Next.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	return r.Next.Package(ctx, v)
 }
 
-// See records the versions of a document that were not seen before: they were when its registry gave it, at v.Time. Observe
-// is told that it cannot.
+// See records the versions in v that were not seen before. Their first-seen time is v.Time, when the registry returned the
+// list. Observe is called if See fails.
 func (r *Registry) See(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
 	if err := r.see(ctx, m, v); err != nil {
 		r.observe(m, err)
@@ -157,7 +161,7 @@ func (r *Registry) see(ctx context.Context, m modproxy.Address, v *modproxy.Vers
 	})
 }
 
-// metBefore reports whether the ledger has a version of m that v lists. Then m is not new, but its record is lost.
+// metBefore reports whether the ledger has a version of m that v lists. If it has, m is not new, and its record is lost.
 func (r *Registry) metBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
 	if r.Ledger == nil {
 		return false, nil
@@ -170,8 +174,8 @@ func (r *Registry) metBefore(ctx context.Context, m modproxy.Address, v *modprox
 	return false, nil
 }
 
-// Take records when versions were first listed, as another proxy saw it: of two times the earlier one counts. The date that
-// a registry gives stays if there is one. Errors: [modproxy.ErrUnavailable].
+// Take records the first-seen times of another proxy. The earlier of two times counts. An existing date of the registry
+// stays. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error {
 	r.init()
 	return r.change(ctx, m, func(s *modproxy.Sight) {
@@ -187,12 +191,12 @@ func (r *Registry) Take(ctx context.Context, m modproxy.Address, seen map[string
 	})
 }
 
-// Recorded returns what is recorded of m, and asks nobody. Errors: [modproxy.ErrUnavailable].
+// Recorded returns the record of m, without a request to a registry. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return r.read(ctx, m)
 }
 
-// read returns the record of m; a damaged one is as if it were not there.
+// read returns the record of m. A damaged record is treated as missing.
 func (r *Registry) read(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	r.init()
 	if known, ok := r.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
@@ -202,7 +206,7 @@ func (r *Registry) read(ctx context.Context, m modproxy.Address) (modproxy.Sight
 	if err != nil {
 		return s, err
 	}
-	if now := time.Now(); clamp(&s, now) { // else the time would be that of each reading
+	if now := time.Now(); clamp(&s, now) { // otherwise every read would return another time
 		if err := r.change(ctx, m, func(s *modproxy.Sight) { clamp(s, now) }); err != nil {
 			r.observe(m, err)
 		}
@@ -211,11 +215,11 @@ func (r *Registry) read(ctx context.Context, m modproxy.Address) (modproxy.Sight
 	return s, nil
 }
 
-// maxAhead is how far the clock of another process may be ahead.
+// maxAhead is the largest accepted difference of another process's clock.
 const maxAhead = 5 * time.Minute
 
-// clamp replaces times that are later than now, which a clock that was ahead has recorded, and reports whether there were any.
-// Otherwise these versions would be too young until that time, and for min_age after it.
+// clamp replaces times after now, recorded by a clock that was ahead, and reports whether it replaced any. Otherwise these
+// versions would be too young until that time, and for min_age after it.
 func clamp(s *modproxy.Sight, now time.Time) (changed bool) {
 	latest, now := now.Add(maxAhead), now.UTC()
 	if s.Met.After(latest) {
@@ -253,7 +257,7 @@ func (r *Registry) load(ctx context.Context, m modproxy.Address) (s modproxy.Sig
 	return s, rec.Revision, false, nil
 }
 
-// change changes the record of m, which is read again when it was changed meanwhile.
+// change changes the record of m. After a conflict it reads the record again and retries.
 func (r *Registry) change(ctx context.Context, m modproxy.Address, f func(*modproxy.Sight)) error {
 	for range maxTries {
 		s, revision, damaged, err := r.load(ctx, m)
@@ -261,7 +265,7 @@ func (r *Registry) change(ctx context.Context, m modproxy.Address, f func(*modpr
 			return err
 		}
 		if damaged {
-			s.Met = time.Now().UTC() // again: this is not the first contact
+			s.Met = time.Now().UTC() // seen again: this is not the first contact
 		}
 		if s.Versions == nil {
 			s.Versions = map[string]modproxy.VersionSight{}
@@ -289,5 +293,5 @@ func (r *Registry) observe(m modproxy.Address, err error) {
 	}
 }
 
-// refOf names the record of m, and of what differs from it in case only.
+// refOf returns the key of the record of m. Addresses that differ only in case share one record.
 func refOf(m modproxy.Address) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }

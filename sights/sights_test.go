@@ -28,7 +28,7 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
-// What was listed when a module was met has no time of its own; what is listed later has one, and keeps it.
+// Versions that are listed when a module is first seen have no time. Versions listed later have one, and keep it.
 func TestSight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
@@ -38,7 +38,7 @@ func TestSight(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0")
 		time.Sleep(time.Hour)
-		f.list(t, "3.0.0 2.0.0") // others are not listed any more
+		f.list(t, "3.0.0 2.0.0") // the others have left the list
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0 3.0.0")
 		for range 2 {
@@ -50,7 +50,7 @@ func TestSight(t *testing.T) {
 	})
 }
 
-// Case does not count in a module. Builds of one version are listed since different times.
+// Modules that differ only in case share a record. Builds of one version have their own first-seen times.
 func TestSpellings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
@@ -70,7 +70,7 @@ func TestSpellings(t *testing.T) {
 	})
 }
 
-// Records outlast a process, and a process sees within seconds what another one saw.
+// Records outlast a process. A process sees the records of another one within seconds.
 func TestProcesses(t *testing.T) {
 	storages(t, func(t *testing.T, open func() store.Records) {
 		records := open()
@@ -101,7 +101,7 @@ func sameSight(a, b modproxy.VersionSight) bool {
 	return a.Seen.Equal(b.Seen) && a.Published.Equal(b.Published)
 }
 
-// Many see different versions at once: all are recorded, and none for a second time.
+// Many concurrent lists with different versions: each version is recorded, and once.
 func TestSeenAtOnce(t *testing.T) {
 	storages(t, func(t *testing.T, open func() store.Records) {
 		records := open()
@@ -131,7 +131,7 @@ func TestSeenAtOnce(t *testing.T) {
 	})
 }
 
-// A record that others change meanwhile is changed once more; what they saw first counts.
+// If others change a record in the meantime, it is changed again. Their earlier first-seen time counts.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
@@ -155,8 +155,8 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// A damaged record makes versions look as if they were first listed now, not as if the module was met now: that would make
-// them old enough where first_contact is allow.
+// A damaged record makes versions look first listed now, but not the module first seen now: that would make them old enough
+// if first_contact is allow.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, f *fixture){
 		"by the disk": func(t *testing.T, f *fixture) { f.storage.Damage(refOf(vpc)) },
@@ -190,7 +190,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// What cannot be recorded is answered, told, and recorded when it can be.
+// If recording fails, the list is returned, the error is observed, and the versions are recorded later.
 func TestStorageFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
@@ -230,7 +230,7 @@ func (f *fixture) restartOver(records store.Records) {
 	f.Records = records
 }
 
-// A list that was kept before anything looked on counts from when it was fetched, but never from a time to come.
+// A list that was cached before sights were recorded counts from its time, but never from a time in the future.
 func TestSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
@@ -257,7 +257,7 @@ func TestSee(t *testing.T) {
 	})
 }
 
-// Large records are right, too, and do not fill the memory.
+// Large records are correct, and do not fill the memory.
 func TestManyVersions(t *testing.T) {
 	f := newFixture()
 	var versions []string
@@ -272,8 +272,8 @@ func TestManyVersions(t *testing.T) {
 	}
 }
 
-// Versions that were first seen by a clock that was ahead are as old as if they were seen when it was set right, and no younger
-// later, by this process or another.
+// Versions that were first seen by a clock that was ahead count as seen when the clock was set right, and do not become
+// younger later, in this process or another.
 func TestSeenInTheFuture(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		text := `{"met": "2036-01-01T00:00:00Z", "versions": {"1.0.0": {}, "2.0.0": {"seen": "2036-01-01T00:00:00Z"}}}`

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// many has the registry list n versions and give dates for one after the other.
+// many makes the registry list n versions and return their dates one by one.
 func (f *fixture) many(t *testing.T, n int) (newest, oldest string) {
 	t.Helper()
 	f.dates.single, f.dates.pace, f.dates.give = true, time.Second, map[string]time.Time{}
@@ -25,7 +25,7 @@ func (f *fixture) many(t *testing.T, n int) (newest, oldest string) {
 	return versions[n-1], versions[0]
 }
 
-// A registry that has to be asked about each version is, in the background, about the newest first, and never again.
+// A registry that must be asked for each version is asked in the background, for the newest version first, and once.
 func TestDatesOneByOne(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		newest, oldest := f.many(t, 500)
@@ -60,7 +60,7 @@ func TestDatesOneByOne(t *testing.T) {
 	})
 }
 
-// The version that a client wants comes before the others, and an operator waits for all of them.
+// The version that a client requests comes before others. An operator waits for all versions.
 func TestDatesThatAreNeeded(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		_, oldest := f.many(t, 500)
@@ -84,7 +84,7 @@ func TestDatesThatAreNeeded(t *testing.T) {
 	})
 }
 
-// About a version that has no date a registry is not asked again, whatever it says of others.
+// A registry is not asked again about a version without a date, even if it has dates for others.
 func TestDateless(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		_, oldest := f.many(t, 20)
@@ -105,8 +105,8 @@ func TestDateless(t *testing.T) {
 	})
 }
 
-// One version that fails keeps no others from being asked about. A registry that fails altogether is left alone for a minute,
-// and then asked for the rest only; as is one after a restart.
+// A version that fails does not stop requests for others. After a general failure, the registry is not asked for a minute,
+// and then only for the remaining versions. The same applies after a restart.
 func TestDatesFailOneByOne(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.many(t, 100)
@@ -156,7 +156,7 @@ func TestDatesFailOneByOne(t *testing.T) {
 	})
 }
 
-// What one client has under way is bounded, and does not keep others from having theirs.
+// The work of one client is limited, and does not stop the work of others.
 func TestDatesOfManyModules(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.many(t, 100)
@@ -189,7 +189,7 @@ func TestDatesOfManyModules(t *testing.T) {
 	})
 }
 
-// Close ends what is under way, and nothing begins afterwards.
+// Close ends all work in progress, and no work begins afterwards.
 func TestCloseDates(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		_, oldest := f.many(t, 100)
