@@ -120,7 +120,7 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 }
 
 // TestAnybody: a client without a credential may read what Anonymous covers. A client with an invalid credential is refused,
-// whatever it requests.
+// regardless of what it requests.
 func TestAnybody(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})
 	a := &auth.Authenticator{Tokens: f.tokens, Signer: f.signer, Anonymous: scopes(t, "pub/*", "corp/other")}

@@ -49,7 +49,7 @@ type seen[T any] struct {
 	value   *T
 	err     error
 	at      time.Time   // of the look; with a monotonic reading
-	info    fs.FileInfo // from before the read; nil: there was no file
+	info    fs.FileInfo // from before the read; nil: the file did not exist
 	settled bool        // any later change would also change info
 }
 

@@ -149,7 +149,7 @@ func (s *tokenSet) check() error {
 	return nil
 }
 
-// OpenTokens opens the file at path. If the file does not exist, there are no tokens until [Tokens.Create] adds one, in this or
+// OpenTokens opens the file at path. If the file does not exist, no token is valid until [Tokens.Create] adds one, in this or
 // another process. A damaged file is an error.
 func OpenTokens(path string) (*Tokens, error) {
 	f, err := openFile(path, "tokens", "modproxy tokens 1", (*tokenSet).check)
