@@ -262,8 +262,8 @@ type Request struct {
 	Budget *Budget
 	// NoHedging prevents hedging of this request: the caller hedges itself.
 	NoHedging bool
-	// Attempts is the number of attempts for each hop, at most 10; 0 means 1. Another attempt follows if there is no response,
-	// or a 5xx other than 501. A short Retry-After is waited for; a response with a longer one is returned.
+	// Attempts is the number of attempts for each hop, at most 10; 0 means 1. Another attempt follows after a failure without a
+	// response, and after a 5xx other than 501. A short Retry-After is waited for; a response with a longer one is returned.
 	Attempts int
 	// MaxBytes limits the body, both as sent and as decoded; 0 means 1 MiB. A longer body is [ErrTooLarge].
 	MaxBytes int64
