@@ -146,7 +146,7 @@ func PrincipalOf(ctx context.Context) Principal {
 }
 
 // Registry returns Next's answers for modules that the principal of the context may read. For other modules the error is an
-// [*Outside]. For a context without a principal it is a [*Refused]. In neither case does it call Next.
+// [*Outside]. For a context without a principal it is a [*Refused]. In neither case does it call Next, except for ListOutside.
 type Registry struct {
 	Next modproxy.Registry
 	Open Open

@@ -12,9 +12,9 @@ import (
 )
 
 // Catalog returns Next's answers for modules that the principal of the context may read. For other modules the error is an
-// [*Outside], and lists omit them. For a context without a principal it is a [*Refused]. In none of these cases does it request
-// the module from Next. An empty list does not reveal whether modules exist that the principal may not read. A client without a
-// credential receives a [*Refused] if its scopes cannot cover any module of the list.
+// [*Outside], and for a context without a principal it is a [*Refused]. In neither case does it call Next. Lists omit modules
+// that the principal may not read. An empty list does not reveal whether modules exist that the principal may not read. A
+// client without a credential receives a [*Refused] if its scopes cannot cover any module of the list.
 type Catalog struct {
 	Next modproxy.Catalog
 	Open Open

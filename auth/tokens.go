@@ -337,7 +337,7 @@ func NewClock() Clock {
 	return Clock{wall: now.Round(0), start: now}
 }
 
-// Steady returns the time since the clock's start added to that start. Steps of the wall clock have no effect.
+// Steady returns the time of the clock's start plus the time that has passed since. Steps of the wall clock have no effect.
 func (c *Clock) Steady(now time.Time) time.Time { return c.wall.Add(now.Sub(c.start)) }
 
 // Latest returns the later of the wall clock's time and the steady time.

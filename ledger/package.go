@@ -82,7 +82,7 @@ func (r *Registry) recordedAs(ctx context.Context, v modproxy.Ref) (Record, erro
 // If the recorded source is unavailable, the result is not ErrNotFound: the version may still exist there.
 func notRecorded(err, errRecorded error) error {
 	if named := (*modproxy.Error)(nil); errors.As(errRecorded, &named) {
-		errRecorded = named.Err // the caller adds the operation and the version
+		errRecorded = named.Err // err already names the operation and the version
 	}
 	if errors.Is(err, modproxy.ErrNotFound) && errors.Is(errRecorded, modproxy.ErrUnavailable) {
 		return fmt.Errorf("%w; the registry does not have it any more: %v", errRecorded, err)
