@@ -1,12 +1,21 @@
-// Package auth identifies clients, and decides what they may read.
+// Package auth identifies clients and decides which modules they may read.
 //
-// Invariant: a client is identified only by what was given to it, shown unaltered and in time: a token, or a
-// signed package path. What an id or a name looks like gives no right. What cannot be checked, because a file
-// is damaged or gone, is refused. A module that a client may not read does not exist for it.
+//	a := &auth.Authenticator{Tokens: tokens, Signer: signer}
+//	p, err := a.Identify(ctx, header, now)
+//	reg = &auth.Registry{Next: reg} // answers for the principal in the context, see WithPrincipal
 //
-// A change of the token file or of the key file counts in every process that has it open within a second while
-// requests come in, and never later than five; a new token counts at once. The text of a token, of which only a hash
-// is kept, and the segment of a signed package path are secret, and appear in no error and no log.
+// What always holds:
+//
+//   - A client is identified only by a credential that it received, unaltered and unexpired: a token, or a signed package path.
+//     The form of an id or a name grants no right.
+//   - If a credential cannot be checked, because a file is damaged or missing, it is refused.
+//   - A module that a client may not read does not exist for that client, except where [Open] allows a denial with the reason.
+//   - The text of a token is stored as a hash only. It and the segment of a signed package path are secret: neither appears in
+//     an error or a log.
+//   - While requests arrive, a change of the token file or the key file takes effect within a second in every process that has
+//     the file open, and never later than five seconds. A new token works at once.
+//
+// [Token], [SignerConfig] and [Scope] specify the rules; package auth/oidc has those for tokens of identity providers.
 package auth
 
 import (
@@ -24,16 +33,16 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Kind is how a principal was identified.
+// Kind is the way in which a principal was identified.
 type Kind uint8
 
 const (
-	Nobody    Kind = iota // not identified; may do nothing
-	ByToken               // showed a token of [Tokens]
-	ByIssuer              // showed a token that an identity provider signed
-	ByOwner               // has come by a way that only the owner of the data directory has
-	ByAddress             // has an address that nobody can guess, of what a package calls
-	Anonymous             // showed no credential, and asks for what anybody may read
+	Nobody    Kind = iota // not identified; has no rights
+	ByToken               // by a token of [Tokens]
+	ByIssuer              // by a token that an identity provider signed
+	ByOwner               // through a channel that only the owner of the data directory has
+	ByAddress             // by the unguessable address of a nested source
+	Anonymous             // without a credential, for modules that need none
 )
 
 func (k Kind) String() string {
@@ -43,47 +52,47 @@ func (k Kind) String() string {
 	return [...]string{"nobody", "token", "issuer", "operator", "address", "anonymous"}[k]
 }
 
-// Grant is what a principal may do. The zero Grant is nothing.
+// Grant is the set of rights of a principal. The zero Grant has no rights.
 type Grant struct {
-	Scopes  Scopes // whose modules may be read
-	Admin   bool   // may operate the proxy; it does not make anything readable
-	Refresh bool   // may have the versions of what Scopes cover requested anew
+	Scopes  Scopes // the modules that may be read
+	Admin   bool   // may operate the proxy; makes no module readable
+	Refresh bool   // may refresh the versions of the modules that Scopes cover
 }
 
 // MayRead reports whether one of the scopes covers m.
 func (g Grant) MayRead(m modproxy.Address) bool { return g.Scopes.Covers(m) }
 
-// MayRefresh reports whether the versions of m may be requested anew: an operator refreshes all modules.
+// MayRefresh reports whether the principal may refresh the versions of m. An operator may refresh those of all modules.
 func (g Grant) MayRefresh(m modproxy.Address) bool { return g.Admin || g.Refresh && g.MayRead(m) }
 
-// MayReadOf reports whether one of the scopes covers modules of a namespace of host; if that is empty, of any, and if it is
-// [AnySegment], of every one.
+// MayReadOf reports whether one of the scopes covers modules in a namespace of host. An empty namespace means any namespace;
+// [AnySegment] means that one scope must cover all namespaces.
 func (g Grant) MayReadOf(host, namespace string) bool {
 	return slices.ContainsFunc(g.Scopes, func(s Scope) bool {
 		return covers(s.Host, host) && (namespace == "" || covers(s.Namespace, namespace))
 	})
 }
 
-// Principal is the client that sent a request. The zero Principal is [Nobody]. Its slices are not changed.
+// Principal is the client that sent a request. The zero Principal is [Nobody]. Its slices must not be modified.
 type Principal struct {
 	Kind   Kind
 	ID     string    // unique within Kind; not secret
-	Name   string    // for people and logs; need not be unique
-	Groups []string  // the groups that the grant comes from, ByIssuer only
-	Until  time.Time // when what was shown expires; zero for never
+	Name   string    // for people and logs; not necessarily unique
+	Groups []string  // the groups that the grant comes from; for ByIssuer only
+	Until  time.Time // when the credential expires; zero: never
 	Grant
 }
 
-// Owner is the owner of the data directory, who operates the proxy without a token.
+// Owner is the principal for the owner of the data directory, who operates the proxy without a token.
 var Owner = Principal{Kind: ByOwner, Grant: Grant{Admin: true}}
 
-// HasAddress is the principal that has the address of what a package of m calls. Whether there is such an address is not
-// known yet.
+// HasAddress returns the principal of a request with the address of a nested source of m. It does not check that the source
+// exists.
 func HasAddress(m modproxy.Address) Principal {
 	return Principal{Kind: ByAddress, Grant: Grant{Scopes: Scopes{{m.Host, m.Namespace}}}}
 }
 
-// RuleGroups returns the groups whose rules hold for the principal: its own, or the name of its token.
+// RuleGroups returns the groups whose policy rules apply to the principal: its own groups, or the name of its token.
 func (p Principal) RuleGroups() []string {
 	if p.Kind == ByToken && p.Name != "" {
 		return []string{p.Name}
@@ -91,7 +100,7 @@ func (p Principal) RuleGroups() []string {
 	return p.Groups
 }
 
-// String names the principal in a log: "token ci (ab…)".
+// String returns the name of the principal for a log: "token ci (ab…)".
 func (p Principal) String() string {
 	s := p.Kind.String()
 	if p.Name != "" {
@@ -103,9 +112,8 @@ func (p Principal) String() string {
 	return s
 }
 
-// Refused is the error for clients that are not identified: [modproxy.ErrUnauthorized]. Its text, which they are
-// shown, tells only whether they showed a credential, unless Told says more. Why is for the log. Neither has anything
-// secret.
+// Refused is the error for clients that are not identified: [modproxy.ErrUnauthorized]. Clients receive its text, which says
+// only whether a credential was present, unless Told has more. Why is for the log. Neither contains a secret.
 type Refused struct{ Why, Told string }
 
 const noCredential = "no credential"
@@ -124,12 +132,12 @@ func (*Refused) Unwrap() error { return modproxy.ErrUnauthorized }
 
 type contextKey struct{}
 
-// WithPrincipal returns a context of a request from p.
+// WithPrincipal returns a context for a request of p.
 func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, &p)
 }
 
-// PrincipalOf returns the principal that [WithPrincipal] gave ctx, or the zero Principal.
+// PrincipalOf returns the principal of ctx, see [WithPrincipal], or the zero Principal.
 func PrincipalOf(ctx context.Context) Principal {
 	if p, ok := ctx.Value(contextKey{}).(*Principal); ok {
 		return *p
@@ -137,15 +145,15 @@ func PrincipalOf(ctx context.Context) Principal {
 	return Principal{}
 }
 
-// Registry gives the principal of the context the answers of Next. Of a module that the principal may not read the error is an
-// [*Outside], and a context without a principal is refused, without asking Next.
+// Registry returns Next's answers for modules that the principal of the context may read. For other modules the error is an
+// [*Outside]. For a context without a principal it is a [*Refused]. In neither case does it call Next, except for ListOutside.
 type Registry struct {
 	Next modproxy.Registry
 	Open Open
-	// ListOutside, if not nil, reports whether Versions lists the versions of modules of [Open] registries for principals that may
-	// not read them. Clients that install then request one, and print why Location denies it.
+	// ListOutside, if not nil, reports whether Versions lists modules of [Open] registries for principals that may not read
+	// them. Installing clients then request a version and print the reason with which Location denies it.
 	ListOutside func() bool
-	// Contact, if not nil, returns whom people ask: warnings name it.
+	// Contact, if not nil, returns the contact that warnings name.
 	Contact func() string
 }
 
@@ -160,7 +168,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 		return nil, err
 	}
 	v, errNext := r.Next.Versions(ctx, m)
-	if errNext == nil && m.IsProvider() { // clients print warnings
+	if errNext == nil && m.IsProvider() { // for providers, clients print warnings
 		ask := "the operator of this proxy"
 		if r.Contact != nil {
 			ask = cmp.Or(r.Contact(), ask)
@@ -200,21 +208,21 @@ func (open Open) mayRead(ctx context.Context, op string, v modproxy.Ref) error {
 	return nil
 }
 
-// AnySegment is the segment that equals every segment.
+// AnySegment is the segment that matches every segment.
 const AnySegment = "*"
 
-// Scope covers the modules of one registry and namespace. Each segment is equal byte for byte, or "*" for every; there
-// are no patterns inside a segment. The zero Scope covers nothing.
+// Scope covers the modules of one registry and namespace. Each segment must match byte for byte, or is "*" for all; there are
+// no patterns inside a segment. The zero Scope covers nothing.
 type Scope struct {
 	Host      string // as package hostname normalises it, or "*"
-	Namespace string // as the module address has it, or "*"
+	Namespace string // as in the module address, or "*"
 }
 
 // Everything is the scope that covers every module.
 var Everything = Scope{AnySegment, AnySegment}
 
-// ParseScope reads host/namespace, of which each may be "*", or "*" alone for every module. The host is normalised
-// already: lower case, no port 443. Its error is [modproxy.ErrInvalid].
+// ParseScope parses host/namespace, where each may be "*", or a single "*" for every module. The host must be normalised: lower
+// case, no port 443. The error is [modproxy.ErrInvalid].
 func ParseScope(s string) (Scope, error) {
 	if s == AnySegment {
 		return Everything, nil
@@ -230,16 +238,17 @@ func ParseScope(s string) (Scope, error) {
 
 func (s Scope) valid() bool {
 	m := modproxy.Address{Namespace: s.Namespace, Name: "a", System: "a"}
-	// A host need not be exact: another string equals no module's host.
+	// The host need not be normalised exactly: any other string matches no module's host.
 	host := s.Host == AnySegment || s.Host != "" && len(s.Host) <= 259 && strings.IndexByte("-.:", s.Host[0]) < 0 &&
 		strings.Trim(s.Host, "abcdefghijklmnopqrstuvwxyz0123456789-.:") == ""
 	return host && (s.Namespace == AnySegment || m.Check() == nil)
 }
 
-// Scopes are several scopes.
+// Scopes is a list of scopes. It covers the modules that any of them covers.
 type Scopes []Scope
 
-// Covers reports whether one of the scopes covers m. Of a provider the case of the namespace does not count, which clients fold.
+// Covers reports whether one of the scopes covers m. For a provider, the case of the namespace is ignored, because clients fold
+// it.
 func (all Scopes) Covers(m modproxy.Address) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool {
 		if m.IsProvider() {
@@ -249,7 +258,7 @@ func (all Scopes) Covers(m modproxy.Address) bool {
 	})
 }
 
-// namespaces returns the namespaces of host that the scopes name, in their order, and whether they cover every one.
+// namespaces returns the sorted namespaces of host that the scopes name. every reports whether they cover all namespaces.
 func (all Scopes) namespaces(host string) (names []string, every bool) {
 	for _, s := range all {
 		if covers(s.Host, host) {
@@ -264,7 +273,7 @@ func covers(segment, of string) bool {
 	return segment != "" && (segment == AnySegment || segment == of)
 }
 
-// String returns what [ParseScope] reads.
+// String returns the text that [ParseScope] parses.
 func (s Scope) String() string {
 	if s == Everything {
 		return AnySegment
@@ -281,31 +290,31 @@ func (s *Scope) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Challenge is for the WWW-Authenticate header of an answer with status 401.
+// Challenge is the value of the WWW-Authenticate header in responses with status 401.
 const Challenge = `Bearer realm="modproxy"`
 
 // Verifier identifies clients by JSON Web Tokens.
 type Verifier interface {
-	// Verify returns the principal that text, a token, is for. Its error is a [*Refused], or
-	// [modproxy.ErrUnavailable] when the principal cannot be known. now is from [time.Now].
+	// Verify returns the principal of text, a token. If the token is refused, the error is a [*Refused]. If it cannot be
+	// checked now, the error is [modproxy.ErrUnavailable]. now is from [time.Now].
 	Verify(ctx context.Context, text string, now time.Time) (Principal, error)
-	// Login returns where people get such tokens, or nil if that is not known. It does not wait.
+	// Login returns the place where people obtain such tokens, or nil if it is unknown. It does not block.
 	Login(now time.Time) *Login
 }
 
 // Authenticator identifies the clients of requests. It is safe for concurrent use.
 type Authenticator struct {
-	Tokens *Tokens  // nil: no token is good
-	JWT    Verifier // nil: no JSON Web Token is good
-	Signer *Signer  // nil: no signed path is good
-	// Anonymous are the scopes of what may be read without a credential, and so with any that is good.
+	Tokens *Tokens  // nil: no token is valid
+	JWT    Verifier // nil: no JSON Web Token is valid
+	Signer *Signer  // nil: no signed path is valid
+	// Anonymous are the scopes that are readable without a credential, and with any valid one.
 	Anonymous Scopes
 	Open      Open
 }
 
-// Identify returns the principal that sent a request with the given header. The credential is a token: a bearer token,
-// as clients show what they have for the registry's host, or the password of basic authentication with any user name,
-// as they show what .netrc has. now is from [time.Now]. Errors: a [*Refused], also for a request without a credential,
+// Identify returns the principal that sent a request with the given header. The credential is a token. It is either a bearer
+// token, which clients send for the registry's host, or the password of basic authentication with any user name, which clients
+// send from .netrc. now is from [time.Now]. The error is a [*Refused], also for a request without a credential, or
 // [modproxy.ErrUnavailable].
 func (a *Authenticator) Identify(ctx context.Context, header http.Header, now time.Time) (Principal, error) {
 	p, err := a.verify(ctx, header, now)
@@ -331,14 +340,14 @@ func (a *Authenticator) verify(ctx context.Context, header http.Header, now time
 		return a.JWT.Verify(ctx, text, now)
 	}
 	refused := &Refused{Why: "not a credential that this proxy knows"}
-	if a.Login(now) != nil { // which many issuers give out tokens by that only they can read
+	if a.Login(now) != nil { // many issuers hand out opaque tokens that only they can read
 		refused.Told = "the token is neither one that modproxy has made, nor a JSON Web Token, which the issuer's access tokens have to be"
 	}
 	return Principal{}, refused
 }
 
-// Anybody returns the principal that sent a request about m, and whether it needs no credential: the request has none, and
-// m is covered by Anonymous. Without a name m stands for the modules of a namespace, or of a registry, of which some are.
+// Anybody returns the anonymous principal if the request needs no credential: it has none, and Anonymous covers m. If m has no
+// name, it means all modules of a namespace or a registry, and it is enough that Anonymous covers some of them.
 func (a *Authenticator) Anybody(header http.Header, m modproxy.Address) (Principal, bool) {
 	p := Principal{Kind: Anonymous, Grant: Grant{Scopes: a.Anonymous}}
 	some := m.Host != "" && m.Name == "" && p.MayReadOf(m.Host, m.Namespace)
@@ -348,8 +357,8 @@ func (a *Authenticator) Anybody(header http.Header, m modproxy.Address) (Princip
 	return p, true
 }
 
-// AnybodyOfAll returns the principal that sent a request, and whether it needs no credential, whatever the request is about: it has
-// none, and Anonymous covers every module of all hosts, of which there is one.
+// AnybodyOfAll returns the anonymous principal if the request needs no credential, regardless of its subject: the request has
+// none, and Anonymous covers every module of all hosts. hosts must have at least one element.
 func (a *Authenticator) AnybodyOfAll(header http.Header, hosts iter.Seq[string]) (Principal, bool) {
 	p := Principal{Kind: Anonymous, Grant: Grant{Scopes: a.Anonymous}}
 	some := false
@@ -364,8 +373,8 @@ func (a *Authenticator) AnybodyOfAll(header http.Header, hosts iter.Seq[string])
 	return p, true
 }
 
-// Still returns nil while p, the principal of a request that goes on, is identified: its token was neither
-// revoked nor has it expired. now is from [time.Now]. Errors are those of Identify.
+// Still returns nil while p is valid: its token is neither revoked nor expired. It is for requests in progress. now is from
+// [time.Now]. Errors are those of Identify.
 func (a *Authenticator) Still(p Principal, now time.Time) error {
 	switch {
 	case p.Kind == ByToken && a.Tokens != nil:
@@ -377,9 +386,9 @@ func (a *Authenticator) Still(p Principal, now time.Time) error {
 	return nil
 }
 
-// Package returns the principal that asks for the package of m at path, in its one spelling. It is identified by the
-// segment before the path, as [CutSegment] returns it, and without one by the header, unless Anybody may have it. Errors
-// are those of Identify, and an [*Outside], with the principal, if it may not read m.
+// Package returns the principal that requests the package of m at path, in the canonical spelling. The segment in front of the
+// path, as [CutSegment] returns it, identifies the principal. Without a segment, the header does, unless Anybody allows the
+// request. Errors are those of Identify. If the principal may not read m, it is returned with an [*Outside].
 func (a *Authenticator) Package(ctx context.Context, header http.Header, segment, path string, m modproxy.Address, now time.Time) (Principal, error) {
 	if segment != "" {
 		if a.Signer == nil {
@@ -401,8 +410,9 @@ func (a *Authenticator) Package(ctx context.Context, header http.Header, segment
 	return p, err
 }
 
-// Path returns the path at which p, which may read m, finds the package of m that is at path: a signed one, as clients show
-// no credential for packages, unless they need none. now is from [time.Now]. Errors are those of [Signer.Path].
+// Path returns the path at which p, which may read m, can download the package of m at path. Because clients send no credential
+// for packages, the path is signed, unless m is readable without one. now is from [time.Now]. Errors are those of
+// [Signer.Path].
 func (a *Authenticator) Path(p Principal, path string, m modproxy.Address, now time.Time) (string, error) {
 	if a.Signer == nil || a.Anonymous.Covers(m) {
 		return path, nil
@@ -410,7 +420,7 @@ func (a *Authenticator) Path(p Principal, path string, m modproxy.Address, now t
 	return a.Signer.Path(p, path, now)
 }
 
-// credential returns the token in an Authorization header of at most 32 KiB, or "".
+// credential returns the token in an Authorization header of at most 32 KiB, or an empty string.
 func credential(value string) string {
 	scheme, rest, _ := strings.Cut(value, " ")
 	rest = strings.TrimSpace(rest)

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// issuer knows one text.
+// issuer accepts one text as a token.
 type issuer struct {
 	text  string
 	login *auth.Login
@@ -32,7 +32,7 @@ func (i issuer) Verify(_ context.Context, text string, _ time.Time) (auth.Princi
 
 func basic(pair string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(pair)) }
 
-// refusal returns what a client that is not identified is told.
+// refusal returns the error text for a client that is not identified.
 func refusal(shown bool) string {
 	if !shown {
 		return "unauthorized: no token was shown"
@@ -119,8 +119,8 @@ func TestPackageIsForWhoMayRead(t *testing.T) {
 	}
 }
 
-// Who shows no credential gets what anybody may read, and nobody else is taken for such a client: a credential that is not
-// good is refused whatever is asked for.
+// TestAnybody: a client without a credential may read what Anonymous covers. A client with an invalid credential is refused,
+// regardless of what it requests.
 func TestAnybody(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})
 	a := &auth.Authenticator{Tokens: f.tokens, Signer: f.signer, Anonymous: scopes(t, "pub/*", "corp/other")}
@@ -199,7 +199,7 @@ func TestAnybody(t *testing.T) {
 	if err := a.Still(auth.Principal{Kind: auth.Anonymous}, f.now); err != nil {
 		t.Error(err)
 	}
-	// The path of what anybody may read has no secret. So no path is good for longer than that holds.
+	// The path of an anonymously readable package has no segment, so it cannot outlive the configuration.
 	for _, p := range []auth.Principal{f.token, {Kind: auth.Anonymous}} {
 		if path, err := a.Path(p, otherPath, other, f.now); path != otherPath || err != nil {
 			t.Errorf("for %v: %s, %v", p, path, err)
@@ -213,7 +213,7 @@ func TestAnybody(t *testing.T) {
 	}
 }
 
-// No header identifies a client but one with its token.
+// FuzzIdentify: only a header with its token identifies a client.
 func FuzzIdentify(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
 	text, made := create(f, tokens, auth.Token{Name: "ci", Scopes: acme})
@@ -235,7 +235,7 @@ func FuzzIdentify(f *testing.F) {
 	})
 }
 
-// Only the text that was given out is a token.
+// FuzzToken: only the text that Create returned is valid.
 func FuzzToken(f *testing.F) {
 	tokens := open(f, filepath.Join(f.TempDir(), "tokens.json"))
 	text, _ := create(f, tokens, auth.Token{Name: "ci", Scopes: acme})
@@ -250,7 +250,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// Where people log in, those who come back with a token that only the issuer can read are told.
+// TestOpaqueToken: where login is configured, a token that only the issuer can read is refused with an explanation.
 func TestOpaqueToken(t *testing.T) {
 	for _, login := range []*auth.Login{nil, {Client: "modproxy"}} {
 		a := &auth.Authenticator{JWT: issuer{login: login}}

@@ -10,8 +10,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// A token that is good, one whose secret is wrong, and one that does not exist: the
-// latter two are to take the same time.
+// BenchmarkVerify: a valid token, one with a wrong secret, and one that does not exist. The latter two must take the same time.
 func BenchmarkVerify(b *testing.B) {
 	tokens := open(b, filepath.Join(b.TempDir(), "tokens.json"))
 	text, _ := create(b, tokens, auth.Token{Name: "ci", Scopes: acme})

@@ -11,10 +11,10 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Catalog tells the principal of the context what Next does. Of a module that the principal may not read the error is an
-// [*Outside], and it is not listed; a context without a principal is refused, without asking Next. A list without a module is
-// the same whether there is none or none is for the principal; clients without a credential are told so where no module can be
-// for them.
+// Catalog returns Next's answers for modules that the principal of the context may read. For other modules the error is an
+// [*Outside], and for a context without a principal it is a [*Refused]. In neither case does it call Next. Lists omit modules
+// that the principal may not read. An empty list does not reveal whether modules exist that the principal may not read. A
+// client without a credential receives a [*Refused] if its scopes cannot cover any module of the list.
 type Catalog struct {
 	Next modproxy.Catalog
 	Open Open
@@ -52,8 +52,8 @@ func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modprox
 	return c.Next.Text(ctx, v, id)
 }
 
-// List returns the answer of Next to one who may read everything of the registry. Others get the modules of the
-// namespaces that they may read, one namespace after the other. Errors: [ErrOffset]; those of Next.
+// List returns Next's answer if the principal may read the whole registry. Other principals receive the modules of the
+// namespaces that they may read, one namespace after the other. Errors are [ErrOffset] and those of Next.
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	p := PrincipalOf(ctx)
 	if p.Kind == Nobody {
@@ -86,19 +86,19 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 }
 
 const (
-	listSize = 100 // of the pages that Next is asked for, the most that registries give
-	maxMore  = 20  // pages that one answer is made of, besides the first one of each namespace
+	listSize = 100 // modules in a page requested from Next; registries return no more
+	maxMore  = 20  // pages for one answer, in addition to the first page of each namespace
 	maxSkip  = 1000
-	within   = 5 * time.Second // how long Next has for all of them
+	within   = 5 * time.Second // time limit for all requests to Next for one answer
 )
 
-// ErrOffset is the error for who may not read everything of a registry and asks for modules far behind the first ones: all
-// before them would have to be counted.
+// ErrOffset is the error for large offsets if the principal may not read the whole registry: List would have to count all
+// modules before the offset.
 var ErrOffset = fmt.Errorf("%w: offset: want at most %d, or a token for the whole registry", modproxy.ErrInvalid, maxSkip)
 
-// some lists what p may read of namespaces. It counts no other modules: where a page begins, and whether there is
-// another, would tell of them. So it begins with the first one for every page, and ends after some pages of Next with what
-// was found.
+// some lists the modules of namespaces that p may read. It counts no other modules, because the beginning of a page, and
+// whether another page follows, would reveal them. For every page it therefore starts at the first module. After some pages of
+// Next it returns what it has.
 func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, namespaces []string) (*modproxy.Page, error) {
 	all := &modproxy.Page{Answered: modproxy.Answered{Hit: true}}
 	skip, asked, left := q.Offset, q, len(namespaces)+maxMore

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// listed is a catalog of modules, each as namespace/name. Like some registries it does not mind the case of a namespace.
+// listed is a catalog of modules, each as namespace/name. Like some registries it ignores the case of a namespace.
 type listed struct {
 	modules []string
 	broken  error
@@ -112,8 +112,8 @@ func TestCatalogTellsWhoMayRead(t *testing.T) {
 	}
 }
 
-// Pages of what a principal may read are as if there were nothing else: they begin where that says, and are followed by
-// another only if that goes on.
+// TestCatalogListsWhatMayBeRead: pages contain the readable modules as if no others existed, including the offset and whether
+// another page follows.
 func TestCatalogListsWhatMayBeRead(t *testing.T) {
 	next := &listed{modules: []string{"acme/a", "secret/net", "acme/b", "ACME/x", "old/c", "secret/d", "acme/net", "zoo/e"}}
 	for i := range 150 {
@@ -158,7 +158,7 @@ func TestCatalogListsWhatMayBeRead(t *testing.T) {
 	}
 }
 
-// What is absent and what is forbidden is the same page, and of what is forbidden nobody is asked.
+// TestCatalogListsNothing: absent and forbidden modules have the same page, and forbidden ones are not requested from Next.
 func TestCatalogListsNothing(t *testing.T) {
 	next := &listed{modules: []string{"acme/a", "secret/net"}}
 	c := &auth.Catalog{Next: next}
@@ -202,7 +202,7 @@ func TestCatalogListsNothing(t *testing.T) {
 	}
 }
 
-// endless always has more.
+// endless always has another page.
 type endless struct {
 	listed
 	late time.Duration
@@ -219,7 +219,7 @@ func (e *endless) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, e
 	}
 }
 
-// However much a registry lists, and however slowly, an answer is soon made of a part of it.
+// TestCatalogEnds: an answer arrives soon, with a part of the list, however much or slowly a registry lists.
 func TestCatalogEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := auth.WithPrincipal(t.Context(), auth.Principal{Kind: auth.ByToken, Grant: auth.Grant{Scopes: scopes(t, "corp/acme")}})

@@ -22,9 +22,9 @@ import (
 
 const (
 	lookSoon  = 10 * time.Millisecond
-	lookAgain = time.Second     // what was seen less long ago counts without looking
-	maxUnseen = 5 * time.Second // what was seen longer ago never counts
-	settling  = 2 * time.Second // a file that was changed more recently is read again: clocks of file systems are coarse
+	lookAgain = time.Second     // a more recent state is used without looking
+	maxUnseen = 5 * time.Second // an older state is never used
+	settling  = 2 * time.Second // a file that changed more recently is read again, because time stamps of file systems are coarse
 	maxFile   = 8 << 20         // bytes
 )
 
@@ -33,32 +33,34 @@ var (
 	errDamaged = errors.New("damaged, or changed by hand: put its backup back")
 )
 
-// file is a T in a file, which other processes may replace. Without one it is zero; one that goes is an error.
+// file is a value of type T in a file that other processes may replace. A missing file has the zero value. A file that
+// disappears is an error.
 type file[T any] struct {
 	path, format string
-	what         string         // for errors
-	check        func(*T) error // of what was read, and prepares it
+	what         string         // names the file in errors
+	check        func(*T) error // checks and prepares a value after reading
 	clock        Clock
-	mu           sync.Mutex // looks
+	mu           sync.Mutex // held while looking at the file
 	last         atomic.Pointer[seen[T]]
 }
 
-// seen is what a file had, and when.
+// seen is the state of a file at a time.
 type seen[T any] struct {
 	value   *T
 	err     error
-	at      time.Time   // with a monotonic reading
-	info    fs.FileInfo // from before it was read; nil if there was no file
-	settled bool        // a change would have changed info
+	at      time.Time   // of the look; with a monotonic reading
+	info    fs.FileInfo // from before the read; nil: the file did not exist
+	settled bool        // any later change would also change info
 }
 
-// openFile opens the file at path. That there is none is no error.
+// openFile opens the file at path. The file need not exist.
 func openFile[T any](path, what, format string, check func(*T) error) (*file[T], error) {
 	f := &file[T]{path: path, what: what, format: format, check: check, clock: NewClock()}
 	return f, f.read(&seen[T]{}, f.clock.start).err
 }
 
-// get returns what the file has, at most maxUnseen before now. While one caller looks, others get what was seen before.
+// get returns the value of the file, at most maxUnseen old. While one caller looks at the file, others receive the previous
+// value.
 func (f *file[T]) get(now time.Time) (*T, error) {
 	s := f.last.Load()
 	switch age := now.Sub(s.at).Abs(); {
@@ -71,7 +73,7 @@ func (f *file[T]) get(now time.Time) (*T, error) {
 	return s.value, f.wrong(s.err)
 }
 
-// look returns what the file has. What was seen less than recent before now counts, unless the file was replaced.
+// look returns the value of the file. A value less than recent old counts, unless the file was replaced.
 func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +84,7 @@ func (f *file[T]) look(now time.Time, recent time.Duration) (*T, error) {
 	return s.value, f.wrong(s.err)
 }
 
-// replaced reports whether there is another file than was seen. It costs much less than to read the file.
+// replaced reports whether the file at the path is another one. It is much cheaper than reading the file.
 func (f *file[T]) replaced(s *seen[T]) bool {
 	info, err := os.Stat(f.path)
 	return err == nil && !s.has(info)
@@ -124,7 +126,7 @@ func (f *file[T]) read(before *seen[T], now time.Time) *seen[T] {
 	return s
 }
 
-// sealed is the form of the files: content, and a checksum of it without the white space between its tokens.
+// sealed is the format of the files: the content, and its checksum without the white space between tokens.
 type sealed struct {
 	Format  string          `json:"format"`
 	SHA256  modproxy.Digest `json:"sha256"`
@@ -151,7 +153,7 @@ func (f *file[T]) decode(value *T) error {
 	return f.check(value)
 }
 
-// decodeStrictly reads one JSON value, all of whose fields v has.
+// decodeStrictly parses exactly one JSON value. Fields that v does not have are errors.
 func decodeStrictly(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -162,14 +164,14 @@ func decodeStrictly(text []byte, v any) error {
 	return err
 }
 
-// change replaces the file durably by what edit returns, unless that is nil; no other process does so meanwhile.
-// edit does not change what it is given. Its error is change's; others are [modproxy.ErrUnavailable].
+// change durably replaces the file by the result of edit, unless that is nil. A lock keeps other processes from changing it
+// meanwhile. edit must not modify its argument. change returns the error of edit; other errors are [modproxy.ErrUnavailable].
 func (f *file[T]) change(ctx context.Context, edit func(*T) (*T, error)) error {
 	lock, err := openLock(f.path + ".lock")
 	if err != nil {
 		return f.wrong(err)
 	}
-	defer lock.Close() // which unlocks
+	defer lock.Close() // Close unlocks
 	if err = filelock.Lock(ctx, lock); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return f.wrong(err)
 	}
@@ -208,9 +210,9 @@ func (f *file[T]) write(value *T) error {
 	})
 }
 
-// openLock opens a file to lock, and makes it if there is none. It gives away only a file that was made here.
+// openLock opens a file for locking. It creates the file if necessary, and changes the owner only of a file that it created.
 func openLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // follows no link
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // O_EXCL follows no link
 	if errors.Is(err, fs.ErrExist) {
 		return durable.OpenRegular(path, os.O_RDWR|durable.NoFollow)
 	}
@@ -220,7 +222,7 @@ func openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-// MakeDir makes dir, unless it is there, with mode 0700 and its parent's owner. Its error is [modproxy.ErrUnavailable].
+// MakeDir creates dir with mode 0700 and its parent's owner, unless it exists. The error is [modproxy.ErrUnavailable].
 func MakeDir(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Another process revokes a token; the server looks at most once a second, and
-// within five at the latest.
+// TestRevocationCountsElsewhere: the server notices a revocation by another process. It looks at most once a second, and at
+// least every five.
 func TestRevocationCountsElsewhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	text, _ := create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme})
@@ -32,8 +32,7 @@ func TestRevocationCountsElsewhere(t *testing.T) {
 	}
 }
 
-// A token that another process has just made is good, although the file was looked at
-// a moment ago.
+// TestNewTokenCountsAtOnce: a token that another process has just created is valid, even right after a look at the file.
 func TestNewTokenCountsAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	server := open(t, path)
@@ -50,7 +49,7 @@ func TestNewTokenCountsAtOnce(t *testing.T) {
 	}
 }
 
-// Requests that come all at once see the change as well.
+// TestRevocationCountsForAll: concurrent requests notice the change as well.
 func TestRevocationCountsForAll(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	text, _ := create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme})
@@ -126,7 +125,7 @@ func widen(b []byte) []byte {
 	return []byte(strings.Replace(string(b), `"corp/acme"`, `"*"`, 1))
 }
 
-// White space is nothing that a checksum should mind.
+// TestFileMayBeIndented: white space does not affect the checksum.
 func TestFileMayBeIndented(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	text, _ := create(t, open(t, path), auth.Token{Name: "ci@a.b", Scopes: acme})

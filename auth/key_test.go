@@ -42,7 +42,7 @@ func TestRotateKey(t *testing.T) {
 		if err := auth.RotateKey(t.Context(), f.key(), f.now); err != nil {
 			t.Fatal(err)
 		}
-		f.now = f.now.Add(time.Second) // within which the signer sees it
+		f.now = f.now.Add(time.Second) // the signer notices the change within a second
 	}
 	rotate()
 	if _, err := f.signer.Redeem(job, vpcPath, vpc, f.now); err != nil {
@@ -151,7 +151,7 @@ func TestOpenSignerMakesOneKey(t *testing.T) {
 	}
 }
 
-// What jobs may do has changed since their paths were signed.
+// TestSegmentEndsWithItsRules: paths of jobs end when the rules for jobs change.
 func TestSegmentEndsWithItsRules(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{Rules: "old"})
 	job, token := f.signFor(t, f.job, vpcPath, f.now), f.sign(t)
@@ -164,7 +164,7 @@ func TestSegmentEndsWithItsRules(t *testing.T) {
 	}
 }
 
-// A segment is good for what it was signed for, and nothing else is.
+// FuzzRedeem: a segment is valid only for its path, and no other segment is valid.
 func FuzzRedeem(f *testing.F) {
 	s := newSigned(f, auth.SignerConfig{})
 	token, job := s.sign(f), s.signFor(f, s.job, vpcPath, s.now)
@@ -190,7 +190,7 @@ func FuzzRedeem(f *testing.F) {
 	})
 }
 
-// What is read of a damaged file, of tokens or of keys, is nothing.
+// FuzzFiles: a damaged file of tokens or keys has no effect but an error.
 func FuzzFiles(f *testing.F) {
 	s := newSigned(f, auth.SignerConfig{})
 	for _, path := range []string{filepath.Join(s.dir, "tokens.json"), s.key()} {

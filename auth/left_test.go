@@ -10,8 +10,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// The next change removes the temporary files of a process that was killed, and
-// nothing else.
+// TestWhatWasLeftIsRemoved: the next change removes the temporary files of a killed process, and no other files.
 func TestWhatWasLeftIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	tokens, keys := filepath.Join(dir, "tokens.json"), filepath.Join(dir, "keys.json")

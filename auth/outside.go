@@ -7,12 +7,12 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Open reports whether clients may be told that the modules of a registry are outside their scopes. Nil, and where it returns
-// false, such modules do not exist for them. What a client is told does not depend on which modules there are.
+// Open reports whether clients may learn that modules of a registry are outside their scopes. If Open is nil or returns false,
+// such modules do not exist for these clients. The answer to a client does not depend on which modules exist.
 type Open func(host string) bool
 
-// Outside is the error for a module that the scopes of a principal do not cover: [modproxy.ErrDenied], or [modproxy.ErrNotFound] if
-// the client may not be told. Its text is for the log then.
+// Outside is the error for a module that the scopes of a principal do not cover. It is [modproxy.ErrDenied], or
+// [modproxy.ErrNotFound] if Hidden. The text of a hidden one is for the log only.
 type Outside struct {
 	Principal
 	modproxy.Address
@@ -24,7 +24,7 @@ func (open Open) outside(p Principal, m modproxy.Address) error {
 	return &Outside{p, m, open == nil || !open(m.Host)}
 }
 
-const maxNamed = 5 // scopes in a text
+const maxNamed = 5 // scopes in an error text
 
 func (o *Outside) Error() string {
 	var names []string

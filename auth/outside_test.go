@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// listing is a registry that lists one version of everything.
+// listing is a registry that lists one version of every module.
 type listing struct{ asked int }
 
 func (l *listing) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
@@ -34,8 +34,8 @@ func (l *listing) Package(context.Context, modproxy.Ref) (*modproxy.Package, err
 
 var first, _ = modproxy.ParseVersion("1.0.0")
 
-// A client is told of the registries that are open that its scopes do not cover a module, and of others that there is none. The
-// text has the reason in both cases, for the log.
+// TestOutside: in open registries, clients learn that their scopes do not cover a module. In others, the module does not exist
+// for them. The text has the reason in both cases, for the log.
 func TestOutside(t *testing.T) {
 	p := auth.Principal{Kind: auth.ByToken, ID: "abc", Name: "ci", Grant: auth.Grant{Scopes: auth.Scopes{{"open", "mine"}, {"shut", "mine"}}}}
 	ctx := auth.WithPrincipal(t.Context(), p)

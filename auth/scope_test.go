@@ -38,13 +38,13 @@ func TestScopeCovers(t *testing.T) {
 		{"*/acme", "corp", "acme2", false},
 		{"*/*", "corp", "x", true},
 		{"*", "corp:8443", "x", true},
-		{"a.b/c", "aXb", "c", false}, // a dot is a dot
+		{"a.b/c", "aXb", "c", false}, // a dot matches only a dot
 	} {
 		scope, err := auth.ParseScope(c.scope)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, system := range []string{"aws", "google"} { // who may read a module may know which systems it is for
+		for _, system := range []string{"aws", "google"} { // a scope covers all target systems of a module
 			m := module(c.host, c.namespace)
 			m.System = system
 			if got := (auth.Scopes{scope}).Covers(m); got != c.want {
@@ -75,8 +75,8 @@ func TestParseScopeRefuses(t *testing.T) {
 	}
 }
 
-// A pattern that is read is written as what reads the same, and covers a module
-// if, and only if, each of its segments is the module's or a lone star.
+// FuzzScope: the text of a parsed scope parses to the same scope. A scope covers a module if and only if each of its segments
+// equals the module's or is a single star.
 func FuzzScope(f *testing.F) {
 	f.Add("registry.terraform.io/acme", "registry.terraform.io", "acme")
 	f.Add("corp/*", "corp-evil", "x")
@@ -100,7 +100,7 @@ func FuzzScope(f *testing.F) {
 	})
 }
 
-// asked is a registry that counts the questions that reach it.
+// asked is a registry that counts the requests it receives.
 type asked struct{ n int }
 
 func (a *asked) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {

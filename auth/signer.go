@@ -28,17 +28,18 @@ const (
 	maxSkew = time.Minute // between the clocks of processes that share a key
 )
 
-// SignerConfig is how a [Signer] is set up.
+// SignerConfig configures a [Signer].
 type SignerConfig struct {
-	// Life is the length of the periods into which time is cut. A path is good to the end of the period after the one
-	// in which it was signed, and the same within it, for caches. From a minute to 7 days; 0 is an hour.
+	// Life is the length of a signing period. A path is valid until the end of the period after the one in which it was signed.
+	// Within a period it stays the same, so that caches can use it. From 1 minute to 7 days; 0 means 1 hour.
 	Life time.Duration
-	// Tokens are those that paths are signed for. Nil: no path that was signed for a token is good.
+	// Tokens are the tokens for which paths are signed. Nil: no path that was signed for a token is valid.
 	Tokens *Tokens
-	// Rules stands for what principals known [ByIssuer] may do. A path is good under the rules it was signed under.
+	// Rules identifies the rights of principals of kind [ByIssuer]. A path is valid only under the Rules under which it was
+	// signed.
 	Rules string
-	// Groups are those in which principals known [ByIssuer] may be, in an order that is the same under the same Rules. A path
-	// is for one that is in the groups in which it was when the path was signed.
+	// Groups are all groups of principals of kind [ByIssuer]. Their order must be the same under the same Rules. A path
+	// identifies a principal with the groups that it had when the path was signed.
 	Groups []string
 }
 
@@ -50,18 +51,17 @@ func (c SignerConfig) Check() error {
 	return nil
 }
 
-// Signer signs package paths, for clients that show no credential when they fetch a package. It is safe for
-// concurrent use.
+// Signer signs package paths, because clients send no credential when they download a package. It is safe for concurrent use.
 //
-// A signed path is good for the principal and the package that it was signed for, until it expires. For a token it
-// ends with the token, and with the scope that covers the module. A principal known by an issuer cannot be looked
-// up again. While the process runs, turning the wall clock makes a path good for neither longer nor shorter.
+// A signed path is valid for the principal and the package for which it was signed, until it expires. A path for a token also
+// ends with the token, and with the scope that covers the module. A principal of an issuer cannot be looked up again. While the
+// process runs, changes of the wall clock neither lengthen nor shorten the validity of a path.
 type Signer struct {
 	cfg  SignerConfig
 	keys *file[keys]
 }
 
-// OpenSigner opens the key at path, 32 random bytes, and makes it if there is none.
+// OpenSigner opens the key at path, 32 random bytes. It creates the key if it does not exist.
 func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -87,15 +87,15 @@ func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, er
 	return &Signer{cfg, f}, err
 }
 
-// Check returns why no path can be signed or is good; nil if it can.
+// Check returns the reason why paths cannot be signed or checked, or nil if they can.
 func (s *Signer) Check() error {
 	_, err := s.keys.get(time.Now())
 	return err
 }
 
-// Path returns path with the segment that is signed for p before it. path is that of a package which p may read, from
-// the root and in its one spelling. now is from [time.Now]. Errors: [modproxy.ErrUnauthorized] for [Nobody],
-// [modproxy.ErrUnavailable] while the key cannot be used.
+// Path returns path with a segment in front that is signed for p. path is that of a package that p may read, from the root and
+// in its canonical spelling. now is from [time.Now]. The error is [modproxy.ErrUnauthorized] for any kind but [ByToken] and
+// [ByIssuer], and [modproxy.ErrUnavailable] while the key cannot be used.
 func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
 		return "", &Refused{Why: "nothing is signed for " + p.String()}
@@ -118,7 +118,7 @@ func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	return "/" + segmentPrefix + string(signed) + path, nil
 }
 
-// encodeGroups returns a bit for each of the signer's groups, which is set for those in groups.
+// encodeGroups returns one bit for each of the signer's groups. It is set if the group is in groups.
 func (s *Signer) encodeGroups(groups []string) []byte {
 	bits := make([]byte, (len(s.cfg.Groups)+7)/8)
 	for i, name := range s.cfg.Groups {
@@ -129,7 +129,7 @@ func (s *Signer) encodeGroups(groups []string) []byte {
 	return bits
 }
 
-// decodeGroups returns the groups that encodeGroups was given.
+// decodeGroups is the inverse of encodeGroups.
 func (s *Signer) decodeGroups(bits []byte) (groups []string) {
 	for i, name := range s.cfg.Groups {
 		if i/8 < len(bits) && bits[i/8]&(1<<(i%8)) != 0 {
@@ -139,7 +139,7 @@ func (s *Signer) decodeGroups(bits []byte) (groups []string) {
 	return groups
 }
 
-// mac appends the HMAC-SHA-256 of a segment before a path, over parts that can be read in one way only.
+// mac appends the HMAC-SHA-256 of a segment and a path. The parts are joined unambiguously, see appendPart.
 func (s *Signer) mac(to []byte, by *macs, of *segment, path string) []byte {
 	m := by.Get().(*mac)
 	defer by.Put(m)
@@ -160,7 +160,7 @@ func (s *Signer) mac(to []byte, by *macs, of *segment, path string) []byte {
 	return append(to, m.text...)
 }
 
-// macs are for one key; what is made of that takes longer than the rest.
+// macs is a pool of HMACs with one key. Their setup takes longer than the rest.
 type macs struct{ sync.Pool }
 
 type mac struct {
@@ -172,14 +172,15 @@ func (m *macs) use(key []byte) {
 	m.New = func() any { return &mac{hmac.New(sha256.New, key), make([]byte, 0, 512)} }
 }
 
-// appendPart appends so that no other sequence of parts gives the same.
+// appendPart appends part with its length, so that different sequences of parts have different results.
 func appendPart[T string | []byte](to []byte, part T) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(part))), part...)
 }
 
-// Redeem returns the principal, good for this package only, that the segment text before path was signed for. path is
-// that of a package of m, in its one spelling, and now is from [time.Now]. Errors: [modproxy.ErrNotFound], with the
-// principal, if it may no longer read m, else a [*Refused], and [modproxy.ErrUnavailable] while a file cannot be used.
+// Redeem returns the principal for which the segment text in front of path was signed. The principal is valid for this package
+// only. path is that of a package of m, in its canonical spelling, and now is from [time.Now]. If the principal may no longer
+// read m, it is returned with [modproxy.ErrNotFound]. Other errors are a [*Refused], and [modproxy.ErrUnavailable] while a file
+// cannot be used.
 func (s *Signer) Redeem(text, path string, m modproxy.Address, now time.Time) (Principal, error) {
 	given, ok := parseSegment(text)
 	if !ok {
@@ -210,11 +211,12 @@ func (s *Signer) Redeem(text, path string, m modproxy.Address, now time.Time) (P
 	if err == nil && !p.MayRead(m) {
 		err = modproxy.ErrNotFound
 	}
-	p.Admin, p.Refresh = false, false // the path is for fetching a package
+	p.Admin, p.Refresh = false, false // a path only allows the download of a package
 	return p, err
 }
 
-// signed reports whether one of the keys made the MAC: the previous one only of what it may have signed.
+// signed reports whether one of the keys made the MAC. The previous key counts only for paths that it may have signed before
+// its replacement.
 func (s *Signer) signed(keys *keys, given *segment, path string) bool {
 	var sum [sha256.Size]byte
 	by := func(m *macs) bool { return hmac.Equal(given.fixed[macAt:], s.mac(sum[:0], m, given, path)) }
@@ -224,14 +226,14 @@ func (s *Signer) signed(keys *keys, given *segment, path string) bool {
 
 // A segment is s_ and the unpadded URL-safe base64 of
 //
-//	1 byte   the version of the form, 1
+//	1 byte   the version of the format, 1
 //	1 byte   the kind of the principal
-//	4 bytes  when it expires, in seconds since 1970, big-endian
+//	4 bytes  the expiry, in seconds since 1970, big-endian
 //	16 bytes the id of the principal
 //	32 bytes HMAC-SHA-256
-//	a bit for each group of the issuers, set for those that the principal is in, padded to bytes; only for such a principal
+//	1 bit    for each group of the issuers, set if the principal is in it, padded to bytes; only for principals of an issuer
 //
-// No hostname has an underscore, and the proxy has no route that begins with s_.
+// No hostname has an underscore, and no route of the proxy begins with s_.
 const (
 	segmentPrefix  = "s_"
 	segmentVersion = 1
@@ -244,7 +246,7 @@ const (
 
 var segmentCoding = base64.RawURLEncoding.Strict()
 
-// segment is a signed segment, decoded.
+// segment is a decoded segment.
 type segment struct {
 	fixed
 	groups []byte
@@ -272,7 +274,7 @@ func (s *fixed) expiry() time.Time {
 
 func (s *fixed) id() string { return string(s[idAt:macAt]) }
 
-// CutSegment cuts a signed segment, good or not, off the beginning of a path from the root. Without one, rest is path.
+// CutSegment cuts a segment, valid or not, off the beginning of a path from the root. Without a segment, rest is path.
 func CutSegment(path string) (segment, rest string) {
 	if !strings.HasPrefix(path, "/"+segmentPrefix) {
 		return "", path
@@ -281,8 +283,8 @@ func CutSegment(path string) (segment, rest string) {
 	return segment, path[1+len(segment):]
 }
 
-// Redact returns a path, or a text with parts of a request, without segments, good or not, and without what looks like
-// a token or a JSON Web Token anywhere in it, where people have put it by mistake.
+// Redact returns a path, or a text with parts of a request, without segments, valid or not. It also removes anything that looks
+// like a token or a JSON Web Token, which people may have put there by mistake.
 func Redact(text string) string {
 	segment, rest := CutSegment(text)
 	if hasSecretMark(rest) {
@@ -294,17 +296,17 @@ func Redact(text string) string {
 	return rest
 }
 
-// hasSecretMark reports whether text has one of secretMarks, in any case of its letters.
+// hasSecretMark reports whether text contains one of secretMarks, ignoring case.
 func hasSecretMark(text string) bool {
 	if strings.IndexByte(text, '_') < 0 && strings.IndexByte(text, 'j') < 0 && strings.IndexByte(text, 'J') < 0 {
-		return false // of which each mark has one: most texts need no more
+		return false // each mark contains one of these bytes; most texts stop here
 	}
 	text = strings.ToLower(text)
 	return slices.ContainsFunc(secretMarks, func(mark string) bool { return strings.Contains(text, mark) })
 }
 
-// secretPattern matches a token from its id on, most of a segment or of a token, or a JSON Web Token with some
-// of its signature, in any case of its letters. What it matches has one of secretMarks when it is in lower case.
+// secretPattern matches a token from its id to its end, most of a segment or of a token, or a JSON Web Token with part of its
+// signature, ignoring case. Every match in lower case contains one of secretMarks.
 var (
 	secretPattern = regexp.MustCompile(`(` + tokenPrefix + `)[a-z2-7]{16}_[A-Za-z0-9_-]+` +
 		`|(` + segmentPrefix + `|` + tokenPrefix + `)[A-Za-z0-9_-]{50,}` +
@@ -317,10 +319,10 @@ const keyLength = 32
 // keys sign package paths.
 type keys struct {
 	Current  []byte    `json:"current"`            // signs
-	Previous []byte    `json:"previous,omitempty"` // is good for what it signed before it was replaced
+	Previous []byte    `json:"previous,omitempty"` // checks what it signed before its replacement
 	Replaced time.Time `json:"replaced,omitzero"`
 
-	macs [2]macs // by Current and Previous
+	macs [2]macs // for Current and Previous
 }
 
 func (k *keys) check() error {
@@ -338,12 +340,12 @@ func openKeys(path string) (*file[keys], error) {
 
 func newKey() []byte {
 	key := make([]byte, keyLength)
-	rand.Read(key) // never fails
+	rand.Read(key) // rand.Read never fails
 	return key
 }
 
-// RotateKey replaces the key at path, in every process that has it open. What was signed before stays good until it
-// expires, but not after another rotation. now is the wall clock's time. Its error is [modproxy.ErrUnavailable].
+// RotateKey replaces the key at path, in every process that has it open. Earlier signatures stay valid until they expire, but
+// not beyond another rotation. now is the wall clock's time. The error is [modproxy.ErrUnavailable].
 func RotateKey(ctx context.Context, path string, now time.Time) error {
 	f, err := openKeys(path)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	otherPath = "/corp~/v1/modules/other/vpc/aws/1.0.0/vpc-aws-1.0.0.tar.gz"
 )
 
-// slew is by how much the wall clock and the monotonic one may part in a test.
+// slew is the maximum difference between the wall clock and the monotonic clock in a test.
 const slew = time.Millisecond
 
 // signed is a signer, a token, and a moment in the middle of a period.
@@ -122,8 +122,7 @@ func TestSegmentIsNoHostAndNoRoute(t *testing.T) {
 	}
 }
 
-// A client that asks again within the period gets the same path, which is good for
-// another whole period at least.
+// TestSegmentIsStable: within a period a client receives the same path, which stays valid for at least one more whole period.
 func TestSegmentIsStable(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})
 	first := f.sign(t)
@@ -192,7 +191,7 @@ func TestRedeem(t *testing.T) {
 	}
 }
 
-// A path that was signed for a job is for one in the job's groups, and no others can be added to it or taken away.
+// TestSegmentHasGroups: a path that was signed for a job has the job's groups, and tampering cannot add or remove any.
 func TestSegmentHasGroups(t *testing.T) {
 	var all []string
 	for i := range 20 {
@@ -222,14 +221,13 @@ func TestSegmentHasGroups(t *testing.T) {
 			}
 		}
 	}
-	f.token.Groups = all // which a token has not
+	f.token.Groups = all // tokens have no groups
 	if got, err := f.signer.Redeem(f.sign(t), vpcPath, vpc, f.now); err != nil || got.Groups != nil {
 		t.Errorf("a token is in %q, %v", got.Groups, err)
 	}
 }
 
-// A flip in any byte of a segment makes it worthless: version, kind, expiry,
-// principal or MAC.
+// TestTamperedSegment: a changed byte in any part of a segment makes it invalid: version, kind, expiry, principal or MAC.
 func TestTamperedSegment(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})
 	for _, p := range []auth.Principal{f.token, f.job} {
@@ -259,7 +257,7 @@ func TestSegmentEndsWithItsToken(t *testing.T) {
 	if _, err := f.signer.Redeem(segment, vpcPath, vpc, f.now.Add(time.Second)); !strings.Contains(why(err), "revoked") {
 		t.Error(err)
 	}
-	job := auth.Principal{Kind: auth.ByIssuer, ID: f.token.ID} // has no part in the token's end
+	job := auth.Principal{Kind: auth.ByIssuer, ID: f.token.ID} // has the token's id, but does not end with the token
 	if _, err := f.signer.Redeem(f.signFor(t, job, vpcPath, f.now), vpcPath, vpc, f.now); err != nil {
 		t.Error(err)
 	}
@@ -274,9 +272,9 @@ func TestSegmentEndsWithItsToken(t *testing.T) {
 func TestSegmentOutlastsATurnedClock(t *testing.T) {
 	f := newSigned(t, auth.SignerConfig{})
 	job := f.signFor(t, f.job, vpcPath, f.now)
-	later := f.now.Add(2 * time.Hour) // by the monotonic clock; the wall clock was turned back by a day
+	later := f.now.Add(2 * time.Hour) // by the monotonic clock; the wall clock is turned back by a day
 	f.signer.TurnBack(24 * time.Hour)
-	segment := f.signFor(t, f.job, vpcPath, f.now) // still 90 minutes, and not a day
+	segment := f.signFor(t, f.job, vpcPath, f.now) // valid for 90 minutes, not for a day
 	if _, err := f.signer.Redeem(segment, vpcPath, vpc, f.now.Add(time.Hour)); err != nil {
 		t.Errorf("not good for its life: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// anybody asks a registry as one that may read all of it.
+// anybody sends requests to a registry as a principal that may read all of it.
 type anybody struct{ next modproxy.Registry }
 
 func (a anybody) with(ctx context.Context) context.Context {

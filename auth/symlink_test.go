@@ -12,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// The owner of the directory cannot make another user, root above all, lock, make or
-// give away a file that is somewhere else.
+// TestLockFileIsNoLink: the owner of the directory cannot make another user, such as root, lock, create or give away a file
+// elsewhere.
 func TestLockFileIsNoLink(t *testing.T) {
 	for name, make := range map[string]func(victim, lock string) error{
 		"link":          os.Symlink,
@@ -38,8 +38,8 @@ func TestLockFileIsNoLink(t *testing.T) {
 	}
 }
 
-// A file that root makes gets the owner of the directory. One that is there keeps its
-// own: it may be a hard link.
+// TestOnlyWhatIsNewIsGivenAway: a file that root creates gets the owner of the directory. An existing file keeps its owner: it
+// may be a hard link.
 func TestOnlyWhatIsNewIsGivenAway(t *testing.T) {
 	self, owner := os.Geteuid(), os.Geteuid()
 	dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// The text of a token is mp_{id}_{secret} in lower-case base32: a double click selects it, a secret scanner finds it.
+// The text of a token is mp_{id}_{secret} in lower-case base32. A double click selects it, and a secret scanner finds it.
 const (
 	tokenPrefix = "mp_"
 	idLength    = 16 // 80 random bits
@@ -27,14 +27,14 @@ const (
 
 var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Token is what is kept of a token, without its text. The creator chooses name, expiry and rights.
+// Token is the stored part of a token, without its text. The creator chooses name, expiry and rights.
 type Token struct {
 	ID      string    `json:"id"`
-	Name    string    `json:"name"` // for people: 1 to 64 letters, digits, -, _, . and @; no other token that is live has it
+	Name    string    `json:"name"` // 1 to 64 letters, digits, -, _, . and @; unique among live tokens
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never
-	Revoked time.Time `json:"revoked,omitzero"` // zero: not
-	Scopes  []Scope   `json:"scopes,omitempty"` // whose modules may be read
+	Revoked time.Time `json:"revoked,omitzero"` // zero: not revoked
+	Scopes  []Scope   `json:"scopes,omitempty"` // the modules that may be read
 	Admin   bool      `json:"admin,omitempty"`
 	Refresh bool      `json:"refresh,omitempty"`
 }
@@ -46,7 +46,7 @@ func (t Token) Live(now time.Time) bool {
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@"
 
-// check checks what the creator of a token chooses.
+// check checks the fields that the creator of a token chooses.
 func (t Token) check(now time.Time) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: token: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
@@ -80,10 +80,10 @@ func isID(s string) bool {
 	return len(s) == idLength
 }
 
-// newToken makes the text of a token, and what is kept of it.
+// newToken returns the text of a new token, its id and the hash of its secret.
 func newToken() (text, id string, hash modproxy.Digest) {
 	random := make([]byte, idBytes+secretBytes)
-	rand.Read(random) // never fails
+	rand.Read(random) // rand.Read never fails
 	id = base32Lower.EncodeToString(random[:idBytes])
 	secret := base32Lower.EncodeToString(random[idBytes:])
 	return tokenPrefix + id + "_" + secret, id, sha256.Sum256([]byte(secret))
@@ -100,7 +100,7 @@ func parseToken(text string) (id string, hash modproxy.Digest, ok bool) {
 	return id, sha256.Sum256(secret[:]), rest[0] == '_' && isID(id)
 }
 
-// IDOf returns the id, in the form of the ids of tokens, of a principal that parts make unique. It hides them.
+// IDOf returns an id for the principal that parts identify, in the form of token ids. It is a hash and hides the parts.
 func IDOf(parts ...string) string {
 	var text []byte
 	for _, part := range parts {
@@ -110,19 +110,19 @@ func IDOf(parts ...string) string {
 	return base32Lower.EncodeToString(sum[:idBytes])
 }
 
-// maxTokens bounds the tokens of a file. It is a variable for tests.
+// maxTokens limits the tokens in a file. It is a variable for tests.
 var maxTokens = 10_000
 
 const (
 	maxScopes = 100
-	keepDead  = 90 * 24 * time.Hour // for how long a token is listed after its end, and a revoked one is in the file
+	keepDead  = 90 * 24 * time.Hour // how long List shows a token after its end, and the minimum time that a revoked one stays in the file
 )
 
-// errFile is what clients are told while a file cannot be used; Check has why.
+// errFile is the text for clients while a file cannot be used. Check returns the reason.
 var errFile = fmt.Errorf("%w: credentials cannot be checked now; the operator of the proxy is told why", modproxy.ErrUnavailable)
 
-// Tokens are the tokens in a file, which other processes may change at any time. While it is damaged, or is gone
-// after it was there, no token is good. It is safe for concurrent use.
+// Tokens are the tokens in a file that other processes may change at any time. While the file is damaged or has disappeared, no
+// token is valid. Tokens is safe for concurrent use.
 type Tokens struct{ file *file[tokenSet] }
 
 // tokenRecord is a token in the file.
@@ -131,7 +131,7 @@ type tokenRecord struct {
 	Hash modproxy.Digest `json:"sha256"` // of the secret's text
 }
 
-// tokenSet is what the file has.
+// tokenSet is the content of the file.
 type tokenSet struct {
 	Tokens []tokenRecord `json:"tokens"`
 	byID   map[string]*tokenRecord
@@ -149,22 +149,22 @@ func (s *tokenSet) check() error {
 	return nil
 }
 
-// OpenTokens opens the file at path, which need not be there: then there are no tokens until [Tokens.Create]
-// makes one, here or in another process. A file that is damaged is an error.
+// OpenTokens opens the file at path. If the file does not exist, no token is valid until [Tokens.Create] adds one, in this or
+// another process. A damaged file is an error.
 func OpenTokens(path string) (*Tokens, error) {
 	f, err := openFile(path, "tokens", "modproxy tokens 1", (*tokenSet).check)
 	return &Tokens{f}, err
 }
 
-// Verify returns the principal that has the token text. now is from [time.Now]: a wall clock that was turned back makes
-// no token last longer. Errors: a [*Refused], and [modproxy.ErrUnavailable] while the file cannot be used.
+// Verify returns the principal of the token text. now is from [time.Now]: turning back the wall clock does not extend the life
+// of a token. The error is a [*Refused], or [modproxy.ErrUnavailable] while the file cannot be used.
 func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	id, hash, ok := parseToken(text)
 	if !ok {
 		return Principal{}, &Refused{Why: "not the form of a token"}
 	}
 	set, err := t.file.get(now)
-	if err == nil && set.find(id, hash) == nil { // it may have been made just now
+	if err == nil && set.find(id, hash) == nil { // the token may be brand-new
 		set, err = t.file.look(now, lookSoon)
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (t *Tokens) Verify(text string, now time.Time) (Principal, error) {
 	return t.principal(set.find(id, hash), now)
 }
 
-// find returns the token with an id whose secret has the hash, or nil.
+// find returns the token with this id and hash, or nil.
 func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenRecord {
 	r := cmp.Or(s.byID[id], &unknown)
 	if subtle.ConstantTimeCompare(hash[:], r.Hash[:]) != 1 || r == &unknown {
@@ -182,10 +182,10 @@ func (s *tokenSet) find(id string, hash modproxy.Digest) *tokenRecord {
 	return r
 }
 
-// unknown is compared with where there is no token, which takes as long.
+// unknown takes the place of a missing token, so that the comparison takes as long.
 var unknown tokenRecord
 
-// byID returns the principal of a token of which only the id was shown, in a segment that was signed for it.
+// byID returns the principal of a token by its id. The caller has verified a segment that was signed for the token.
 func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
 	set, err := t.file.get(now)
 	if err != nil {
@@ -194,8 +194,8 @@ func (t *Tokens) byID(id string, now time.Time) (Principal, error) {
 	return t.principal(set.byID[id], now)
 }
 
-// principal returns the principal of a live token. r may be nil; if it is not, the client has shown that the token was its own, and
-// is told what became of it.
+// principal returns the principal of a live token. r may be nil. If r is not nil, the client has proved that the token is its
+// own, and the error says what became of the token.
 func (t *Tokens) principal(r *tokenRecord, now time.Time) (Principal, error) {
 	if r == nil {
 		return Principal{}, &Refused{Why: "no such token"}
@@ -214,13 +214,13 @@ const endedLayout = "2006-01-02 15:04 UTC"
 
 func ended(why string) *Refused { return &Refused{Why: why, Told: "the " + why} }
 
-// Check returns why no token is good; nil if some may be.
+// Check returns the reason why all tokens are refused, or nil if tokens can be checked.
 func (t *Tokens) Check() error {
 	_, err := t.file.get(time.Now())
 	return err
 }
 
-// List returns every token by name, with those that have expired or were revoked less than 90 days ago.
+// List returns the tokens sorted by name. It includes those that ended less than 90 days ago.
 func (t *Tokens) List() ([]Token, error) {
 	set, err := t.file.look(time.Now(), 0)
 	if err != nil {
@@ -239,8 +239,8 @@ func (t *Tokens) List() ([]Token, error) {
 	return list, nil
 }
 
-// Create makes a token with the name, expiry and rights of spec, durably. Its text is in nothing but the answer.
-// Errors: [modproxy.ErrInvalid] for what spec asks for, [modproxy.ErrUnavailable] for the file.
+// Create durably adds a token with the name, expiry and rights of spec. The text is returned here and stored nowhere. The error
+// is [modproxy.ErrInvalid] for an invalid spec and [modproxy.ErrUnavailable] for the file.
 func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	if err := spec.check(now); err != nil {
@@ -270,8 +270,8 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 	return text, made, nil
 }
 
-// makeRoom returns records without the revoked or expired one that ended first, if there is no room for another. Expired
-// tokens are removed for nothing else: the clock may be wrong now, and then they are valid.
+// makeRoom returns records, without the revoked or expired one that ended first if the file is full. Expired tokens are removed
+// for no other reason: if the clock is wrong now, they may still be valid.
 func makeRoom(records []tokenRecord, now time.Time) []tokenRecord {
 	if len(records) < maxTokens {
 		return records
@@ -296,9 +296,10 @@ func (r *tokenRecord) ended() time.Time {
 	return r.Expires
 }
 
-// Revoke ends the token with an id, or the live one with a name, for good, with all the package paths that were signed
-// for it. Several live tokens have one name if it was given again while the clock was ahead: Revoke ends all of them, and
-// returns the first. To revoke again does nothing. Errors: [modproxy.ErrNotFound], [modproxy.ErrUnavailable] for the file.
+// Revoke permanently ends the token with an id, or the live one with a name, and all package paths that were signed for it.
+// Several live tokens have the same name if the name was used again while the clock was ahead: Revoke ends all of them and
+// returns the first. Revoking again has no effect. The error is [modproxy.ErrNotFound], or [modproxy.ErrUnavailable] for the
+// file.
 func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, err error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	err = t.file.change(ctx, func(old *tokenSet) (*tokenSet, error) {
@@ -323,11 +324,11 @@ func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, er
 	return revoked, err
 }
 
-// Clock tells the time in spite of steps of the wall clock: turning that back makes nothing last longer. The
-// times that it is given come from [time.Now]. It is safe for concurrent use.
+// Clock measures time independently of steps of the wall clock: turning it back extends nothing. The times passed to its
+// methods come from [time.Now]. It is safe for concurrent use.
 type Clock struct {
-	wall  time.Time // when the clock was made, without a monotonic reading
-	start time.Time // the same moment, with one
+	wall  time.Time // the creation time, without a monotonic reading
+	start time.Time // the same moment, with a monotonic reading
 }
 
 // NewClock returns a clock that starts now.
@@ -336,10 +337,10 @@ func NewClock() Clock {
 	return Clock{wall: now.Round(0), start: now}
 }
 
-// Steady goes on from the clock's start whatever happens to the wall clock.
+// Steady returns the time of the clock's start plus the time that has passed since. Steps of the wall clock have no effect.
 func (c *Clock) Steady(now time.Time) time.Time { return c.wall.Add(now.Sub(c.start)) }
 
-// Latest returns the later of the wall clock's time and the steady one.
+// Latest returns the later of the wall clock's time and the steady time.
 func (c *Clock) Latest(now time.Time) time.Time {
 	if steady := c.Steady(now); steady.After(now) {
 		return steady

@@ -85,7 +85,7 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s: %v, %v (%s)", name, p, err, why(err))
 			continue
 		}
-		if name == "expired" || name == "revoked" { // the secret is right
+		if name == "expired" || name == "revoked" { // their secrets are right
 			if !strings.Contains(err.Error(), "unauthorized: the token ci (") && !strings.Contains(err.Error(), "unauthorized: the token gone (") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -111,7 +111,7 @@ func TestExpiryOutlastsATurnedClock(t *testing.T) {
 	}{
 		{0, 59 * time.Minute, true},
 		{0, time.Hour, false},
-		{24 * time.Hour, 0, false}, // a day passed, and the wall clock shows none of it
+		{24 * time.Hour, 0, false}, // a day has passed that the wall clock does not show
 		{-24 * time.Hour, 0, true},
 		{0, 365 * 24 * time.Hour, false},
 	} {
@@ -216,7 +216,7 @@ func TestTokensAreKeptByManyHands(t *testing.T) {
 	}
 }
 
-// A token that is made while the clock is years ahead removes none that is valid.
+// TestCreateWithTheClockAhead: creating a token while the clock is years ahead removes no valid token.
 func TestCreateWithTheClockAhead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var valid string
@@ -229,14 +229,14 @@ func TestCreateWithTheClockAhead(t *testing.T) {
 			t.Errorf("listed years after its end: %v, %v", list, err)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // which begins at the same time
+	synctest.Test(t, func(t *testing.T) { // begins at the same time as the first
 		if p, err := open(t, path).Verify(valid, time.Now()); err != nil || p.Name != "valid" {
 			t.Errorf("when the clock is right again: %v (%s)", err, why(err))
 		}
 	})
 }
 
-// A name that was given again while the clock was ahead is revoked with all its tokens.
+// TestRevokeWithTheClockAhead: revoking a name that was used again while the clock was ahead revokes all its tokens.
 func TestRevokeWithTheClockAhead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	var texts [2]string
@@ -245,7 +245,7 @@ func TestRevokeWithTheClockAhead(t *testing.T) {
 		time.Sleep(5 * 365 * 24 * time.Hour)
 		texts[1], _ = create(t, open(t, path), auth.Token{Name: "ci", Scopes: acme})
 	})
-	synctest.Test(t, func(t *testing.T) { // which begins at the same time
+	synctest.Test(t, func(t *testing.T) { // begins at the same time as the first
 		tokens := open(t, path)
 		if _, err := tokens.Revoke(t.Context(), "ci"); err != nil {
 			t.Fatal(err)
@@ -258,7 +258,7 @@ func TestRevokeWithTheClockAhead(t *testing.T) {
 	})
 }
 
-// Where there is no room for another token, the one that ended first goes.
+// TestRoomForTokens: if the file is full, the token that ended first is removed.
 func TestRoomForTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := open(t, filepath.Join(t.TempDir(), "tokens.json"))

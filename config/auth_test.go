@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Clients are asked who they are wherever others can come from: by the address that
-// is listened on, or by what stands in front of a loopback address.
+// TestWhoIsAsked: clients need a credential if other machines can connect: by the address on which modproxy listens, or through
+// a reverse proxy in front of a loopback address.
 func TestWhoIsAsked(t *testing.T) {
 	for file, because := range map[string]string{
 		"":                                    "",
@@ -43,7 +43,7 @@ func TestWhoIsAsked(t *testing.T) {
 	}
 }
 
-// That clients are asked, or what anybody may read, lets nobody in who is elsewhere.
+// TestIsLocal: neither authentication nor anonymous scopes change which machines can connect.
 func TestIsLocal(t *testing.T) {
 	for file, want := range map[string]bool{
 		"": true, "auth: {required: true}": true, "anonymous: ['*']": true, "public_url: http://localhost:9090\nanonymous: ['*']": true,
@@ -59,7 +59,7 @@ func TestIsLocal(t *testing.T) {
 	}
 }
 
-// What anybody may read is true, false or scopes, wherever it is said, and prints as what reads the same.
+// TestAnonymousForms: anonymous is true, false or scopes, from every source, and its printed form reads back the same.
 func TestAnonymousForms(t *testing.T) {
 	for name, c := range map[string]struct{ file, variable, flag, want string }{
 		"nothing":               {"", "", "", "false"},

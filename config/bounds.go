@@ -7,25 +7,26 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// What no configuration has. The library's parser takes a time and a stack that grow with the depth and with the keys beside
-// each other. For each value that is missing, it moves all tokens behind it.
+// Limits that no real configuration reaches. The library's parser needs time and stack that grow with the depth, and with the
+// number of keys of a mapping. For each missing value it moves all later tokens.
 const (
 	maxDepth = 50
-	maxKeys  = 200     // beside each other
-	maxMoves = 1 << 32 // values that are missing, times tokens
+	maxKeys  = 200     // of one mapping
+	maxMoves = 1 << 32 // missing values, times tokens
 )
 
-// bounds counts what the parser would take long for, in the tokens of a file.
+// bounds counts the constructs that slow the parser down, in the tokens of a file.
 type bounds struct {
-	brackets, chain int         // open ones; what opens a value otherwise, since a comma or the start of the line
-	keys            map[int]int // in the mappings that are open, by the column of their keys
+	brackets, chain int         // brackets: open ones; chain: other tokens that open a value, since a comma or the start of the line
+	keys            map[int]int // of the open mappings, by the column of their keys
 	missing         int
 }
 
-// tooMuch returns an error for tokens that the library's parser would take too long for, and the one where that shows.
+// tooMuch returns an error for tokens that the library's parser would need too long for, and the token at which a limit is
+// exceeded.
 func tooMuch(tokens token.Tokens) (at *token.Token, err error) {
 	b, line := bounds{keys: map[int]int{}}, 0
-	var key, last *token.Token // the last two that are no comments
+	var key, last *token.Token // the last two tokens that are not comments
 	for _, t := range tokens {
 		if t.Type == token.CommentType {
 			continue
@@ -48,7 +49,7 @@ func tooMuch(tokens token.Tokens) (at *token.Token, err error) {
 	return nil, nil
 }
 
-// close forgets the keys of mappings that end where a line begins in a column.
+// close removes the keys of mappings that end because a line begins in a column.
 func (b *bounds) close(column int) {
 	for c := range b.keys {
 		if c > column && b.brackets == 0 {
@@ -57,7 +58,7 @@ func (b *bounds) close(column int) {
 	}
 }
 
-// add counts t, which comes after last.
+// add counts t, which follows last.
 func (b *bounds) add(last, t *token.Token) error {
 	switch t.Type {
 	case token.SequenceStartType, token.MappingStartType:
@@ -81,7 +82,7 @@ func (b *bounds) add(last, t *token.Token) error {
 	return nil
 }
 
-// columnOf returns where the entry begins whose value follows t. key is what comes before t.
+// columnOf returns the column of the entry whose value follows t. key is the token before t.
 func columnOf(key, t *token.Token) int {
 	if t.Type == token.MappingValueType && key != nil && key.Position.Line == t.Position.Line {
 		return key.Position.Column
@@ -89,7 +90,7 @@ func columnOf(key, t *token.Token) int {
 	return t.Position.Column
 }
 
-// misses reports whether the value that t opens is missing, before next. key is what comes before t.
+// misses reports whether the value that t opens is missing, because next follows. key is the token before t.
 func (b *bounds) misses(key, t, next *token.Token) bool {
 	column, isKey := columnOf(key, t), t.Type == token.MappingValueType
 	switch {
@@ -97,7 +98,7 @@ func (b *bounds) misses(key, t, next *token.Token) bool {
 		return false
 	case b.brackets > 0:
 		return next.Type == token.CollectEntryType || next.Type == token.SequenceEndType || next.Type == token.MappingEndType
-	case isKey && next.Type == token.SequenceEntryType && next.Position.Column == column: // a list begins where its key does
+	case isKey && next.Type == token.SequenceEntryType && next.Position.Column == column: // a list may begin in its key's column
 		return false
 	}
 	return next.Position.Line > t.Position.Line && next.Position.Column <= column

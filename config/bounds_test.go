@@ -10,7 +10,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// What the library takes minutes for is an error that names the file, and what is only long is not.
+// TestFilesThatTakeLong: a file that the library would parse for minutes is an error that names the file. A file that is only
+// long is not.
 func TestFilesThatTakeLong(t *testing.T) {
 	keys := func(format string) string {
 		var b strings.Builder
@@ -19,7 +20,7 @@ func TestFilesThatTakeLong(t *testing.T) {
 		}
 		return b.String()
 	}
-	many, rules := 66_000, 2_000 // values that are missing, times tokens, are more than maxMoves
+	many, rules := 66_000, 2_000 // many missing values, times tokens, exceed maxMoves
 	if rig.Long() {
 		many, rules = 1<<17, 10_000
 	}

@@ -24,14 +24,14 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// checker collects what is wrong with values that are well formed each by itself.
+// checker collects mistakes in values that are each well formed.
 type checker struct {
 	*Config
 	wrong Error
-	paths []string // of wrong, as far as they are known
+	paths []string // the known paths of wrong
 }
 
-// fail adds err, unless it is nil, with the key and the place that set it. A key whose value is malformed was reported before.
+// fail adds err with its key and source, unless err is nil. It skips keys with malformed values, which were reported before.
 func (k *checker) fail(path string, err error) {
 	top, _, _ := strings.Cut(path, ".")
 	top, _, _ = strings.Cut(top, "[")
@@ -47,7 +47,7 @@ func (k *checker) failIf(wrong bool, path, format string, args ...any) {
 	}
 }
 
-// check finds everything that is wrong with c, and normalises its hostnames.
+// check finds all mistakes in c, and normalises its hostnames.
 func (c *Config) check() *checker {
 	k := &checker{Config: c}
 	k.fields()
@@ -102,7 +102,7 @@ func (c *Config) check() *checker {
 	return k
 }
 
-// complete checks c, and then reads the secrets that are in files of their own. Its error is an [Error].
+// complete checks c, and then reads the secrets from their files. The error is an [Error].
 func (c *Config) complete() error {
 	k := c.check()
 	walk("", reflect.ValueOf(c).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
@@ -126,7 +126,7 @@ func (c *Config) complete() error {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// fields holds every field to the rules in its tag check.
+// fields checks every field by the rules in its tag check.
 func (k *checker) fields() {
 	seen := map[string]bool{}
 	walk("", reflect.ValueOf(k.Config).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
@@ -164,10 +164,10 @@ func (k *checker) fields() {
 	})
 }
 
-// maxLine is the longest value that has to fit into a line that clients print, in bytes.
+// maxLine is the maximum length of a value in a line that clients print, in bytes.
 const maxLine = 200
 
-// normalise returns a hostname, or "*", in its normalised spelling.
+// normalise returns the normalised spelling of a hostname or "*".
 func normalise(host string) (string, error) {
 	switch {
 	case host == "*":
@@ -175,16 +175,16 @@ func normalise(host string) (string, error) {
 	case host == "":
 		return "", errors.New("missing")
 	case strings.ContainsAny(host, "@/"):
-		return "", errors.New("want a hostname, not a URL") // which may carry a credential
+		return "", errors.New("want a hostname, not a URL") // the error omits host, which may contain a credential
 	}
 	return hostname.Parse(host)
 }
 
-// authentication finds rules about clients that would not count.
+// authentication finds settings for authentication that would have no effect.
 func (k *checker) authentication() {
 	open := ""
 	if !k.IsSound("anonymous", "listen", "public_url", "tls") {
-		// whether clients show a credential is not known
+		// unknown whether clients need a credential
 	} else if k.Anonymous.All {
 		open = fmt.Sprintf("clients show no credential, by anonymous: true (%s)", k.Source("anonymous"))
 	} else if !k.RequiresToken() {
@@ -206,10 +206,10 @@ func (k *checker) authentication() {
 	}
 }
 
-// reach finds what egress would refuse: its own exceptions, and upstreams that would never answer.
+// reach finds destinations that egress would refuse: invalid exceptions, and upstreams that could never answer.
 func (k *checker) reach() {
 	if i := slices.IndexFunc(k.Egress.Allow, func(s string) bool { return strings.Contains(s, "@") }); i >= 0 {
-		k.failIf(true, fmt.Sprintf("egress.allow[%d]", i), "want a hostname, not a URL") // which may carry a credential
+		k.failIf(true, fmt.Sprintf("egress.allow[%d]", i), "want a hostname, not a URL") // the error omits the value, which may contain a credential
 		return
 	}
 	policy, err := egress.New(egress.Config{Allow: k.Egress.Allow, Ports: k.Egress.Ports})
@@ -231,11 +231,11 @@ func (k *checker) reach() {
 	}
 }
 
-// RequiresToken reports whether clients have to show a credential.
+// RequiresToken reports whether clients need a credential.
 func (c *Config) RequiresToken() bool { return c.RequiresTokenBecause() != "" }
 
-// RequiresTokenBecause returns why clients have to show a credential; empty if they do not have to. On a loopback
-// address they have to if something stands in front that passes on the requests of others.
+// RequiresTokenBecause returns the reason why clients need a credential, or an empty string if they do not. On a loopback
+// address they need one if a reverse proxy passes on requests of other machines.
 func (c *Config) RequiresTokenBecause() string {
 	loopback, err := parseListen(c.Listen)
 	switch {
@@ -255,14 +255,14 @@ func (c *Config) RequiresTokenBecause() string {
 	return ""
 }
 
-// IsLocal reports whether only programs on this machine can connect, for all that the configuration says.
+// IsLocal reports whether, by the configuration, only programs on this machine can connect.
 func (c *Config) IsLocal() bool {
 	alone := *c
 	alone.Anonymous, alone.Auth.Required = Anonymous{}, false
 	return !alone.RequiresToken()
 }
 
-// BaseURL returns the URL under which clients find this proxy, without a slash at its end.
+// BaseURL returns the URL of this proxy for clients, without a slash at its end.
 func (c *Config) BaseURL() (string, error) {
 	if c.PublicURL != "" {
 		return strings.TrimRight(c.PublicURL, "/"), nil
@@ -270,7 +270,7 @@ func (c *Config) BaseURL() (string, error) {
 	return c.LocalURL()
 }
 
-// LocalURL returns the URL under which this machine finds the proxy.
+// LocalURL returns the URL of the proxy for this machine.
 func (c *Config) LocalURL() (string, error) {
 	if _, err := parseListen(c.Listen); err != nil {
 		return "", Error{fmt.Errorf("listen: %w", err)}
@@ -289,7 +289,8 @@ func (c *Config) LocalURL() (string, error) {
 	return scheme + net.JoinHostPort(host, port), nil
 }
 
-// CheckURL returns what keeps s from being an absolute URL to add paths to, without s, which may carry a credential.
+// CheckURL returns an error unless s is an absolute URL to which paths can be added. The error does not contain s, which may
+// contain a credential.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
@@ -310,13 +311,13 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// IsLocalURL reports whether the host of a URL is this machine for everyone who uses it.
+// IsLocalURL reports whether the host of a URL means the user's own machine.
 func IsLocalURL(base string) bool {
 	u, err := url.Parse(base)
 	return err == nil && hostname.IsLocal(u.Hostname())
 }
 
-// parseListen reports whether only this machine can reach an address to listen on.
+// parseListen parses an address to listen on, and reports whether only this machine can reach it.
 func parseListen(s string) (loopback bool, err error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -334,19 +335,19 @@ func parseListen(s string) (loopback bool, err error) {
 	return host == "localhost", err
 }
 
-// listensByAddress reports whether no name is looked up for an address to listen on.
+// listensByAddress reports whether an address to listen on needs no name look-up.
 func listensByAddress(s string) bool {
 	host, _, _ := net.SplitHostPort(s)
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == ""
 }
 
-// HasUpstream reports whether the registry of that name may be asked.
+// HasUpstream reports whether modproxy may contact the registry with that name.
 func (c *Config) HasUpstream(host string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
 }
 
-// UpstreamHosts returns the hosts of the registries that are named.
+// UpstreamHosts returns the hosts of the upstreams, without "*".
 func (c *Config) UpstreamHosts() (hosts []string) {
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
@@ -356,10 +357,10 @@ func (c *Config) UpstreamHosts() (hosts []string) {
 	return hosts
 }
 
-// ContactText returns whom people ask, which may be empty.
+// ContactText returns the contact for people, which may be empty.
 func (c *Config) ContactText() string { return cmp.Or(c.Contact, c.Policy.Contact) }
 
-// Deprecated returns an error that names the keys of c that have another name by now, or nil.
+// Deprecated returns an error that names the deprecated keys in use, with their new names, or nil.
 func (c *Config) Deprecated() error {
 	if c.Policy.Contact == "" {
 		return nil
@@ -367,14 +368,14 @@ func (c *Config) Deprecated() error {
 	return fmt.Errorf("%s: policy.contact is the old name of contact, at the top of the configuration: write that instead", c.Source("policy.contact"))
 }
 
-// IsOpen reports whether clients may be told that the modules of a registry are outside their scopes.
+// IsOpen reports whether clients may learn that the modules of a registry are outside their scopes.
 func (c *Config) IsOpen(host string) bool {
 	return !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool {
 		return u.Host == host && (u.Private || !u.Token.IsZero() || u.TokenFile != "")
 	})
 }
 
-// TofuHost is a registry that another service describes, at tofuDocs.
+// TofuHost is a registry whose modules another service describes, at tofuDocs.
 const (
 	TofuHost = "registry.opentofu.org"
 	tofuDocs = "https://api.opentofu.org"
@@ -388,7 +389,7 @@ func (u Upstream) DocsURL() string {
 	return u.Docs
 }
 
-// DefaultHost returns the registry whose modules may be named without their host, or an empty string.
+// DefaultHost returns the registry of modules that are requested without a host, or an empty string.
 func (c *Config) DefaultHost() string {
 	for _, u := range c.Upstreams {
 		if u.Host != "*" {
@@ -401,8 +402,8 @@ func (c *Config) DefaultHost() string {
 // LedgerDir returns the directory of the ledger in the data directory.
 func (c *Config) LedgerDir() string { return filepath.Join(c.Data, "ledger") }
 
-// TokensFile returns the file of the tokens.
+// TokensFile returns the path of the file with the tokens.
 func (c *Config) TokensFile() string { return filepath.Join(c.Data, "auth", "tokens.json") }
 
-// KeyFile returns the file of the key that package paths are signed with.
+// KeyFile returns the path of the key that signs package paths.
 func (c *Config) KeyFile() string { return filepath.Join(c.Data, "auth", "key") }

@@ -6,7 +6,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// The registry of OpenTofu is described elsewhere, unless something else is said of it.
+// TestDocsURL: another service describes the registry of OpenTofu, unless the configuration says otherwise.
 func TestDocsURL(t *testing.T) {
 	const other = "https://docs.example.com"
 	for u, want := range map[config.Upstream]string{

@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// What is wrong in a file is told with its line and its key. FILE stands for the
-// name of the file.
+// TestFileErrors: an error about a file names the line and the key. FILE in the expected text means the name of the file.
 func TestFileErrors(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"unknown key": {"listen: 127.0.0.1:1\ncahce: {fresh: 5m}",
@@ -53,7 +52,7 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
-// What is well formed and still wrong.
+// TestCheckErrors: values that are well formed but wrong.
 func TestCheckErrors(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"log level":           {"log:\n  level: loud", "FILE:2: log.level: want debug, info, warn or error, not \"loud\"\n"},
@@ -102,8 +101,7 @@ func TestCheckErrors(t *testing.T) {
 	}
 }
 
-// Rules about who may ask that contradict each other, would not count, or would count
-// for everybody.
+// TestAuthErrors: settings for authentication that contradict each other, have no effect, or would apply to everyone.
 func TestAuthErrors(t *testing.T) {
 	const wantAnonymous = "want true, false, or a list of scopes, such as [registry.terraform.io/*]\n"
 	const asked = "auth:\n  required: true\n  issuers:\n  - url: https://idp.example.com\n    audience: here\n"
@@ -178,7 +176,7 @@ func checkErrors(t *testing.T, text string, variables []string, want string) {
 	}
 }
 
-// messages are the mistakes of an [Error], each in a line, with its hints.
+// messages returns the mistakes of an [Error], one per line, with its hints.
 func messages(err error) string {
 	var text strings.Builder
 	var wrong Error
@@ -194,7 +192,7 @@ func messages(err error) string {
 	return text.String()
 }
 
-// writeFile makes a file in a directory of the test.
+// writeFile creates a file in a directory of the test.
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

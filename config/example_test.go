@@ -26,8 +26,7 @@ const exampleHead = `# Configuration of modproxy: every key, with its default. m
 #   modproxy config check                    checks the configuration
 `
 
-// config.example.yaml is derived from the fields of Config, their comments and tags; go
-// test -update writes it.
+// TestExample derives config.example.yaml from the fields of Config, their comments and tags; go test -update writes it.
 func TestExample(t *testing.T) {
 	e := &example{comments: comments(t)}
 	e.WriteString(exampleHead)
@@ -59,7 +58,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// comments returns the comment on each field, by Type.Field, and on each type.
+// comments returns the comment of each field, by Type.Field, and of each type.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -94,7 +93,7 @@ func addComments(t *testing.T, file *ast.File, all map[string]string) {
 		all[spec.Name.Name] = strings.TrimPrefix(strings.Join(strings.Fields(docs[spec.Name.Name]), " "), spec.Name.Name+" ")
 		for _, f := range fields.Fields.List {
 			if group, ok := f.Type.(*ast.Ident); ok && f.Doc == nil && f.Names[0].Name == group.Name {
-				continue // a group, whose type has the comment
+				continue // the group's type has the comment
 			}
 			name, text := f.Names[0].Name, strings.Join(strings.Fields(f.Doc.Text()), " ")
 			if rest, ok := strings.CutPrefix(text, name+" "); ok && strings.HasSuffix(rest, ".") {
@@ -114,7 +113,7 @@ type example struct {
 
 var copula = regexp.MustCompile(`^(is|are) `)
 
-// comment writes the comment on a field, wrapped.
+// comment writes the comment of a field, wrapped.
 func (e *example) comment(indent string, v reflect.Value, f reflect.StructField) {
 	text := copula.ReplaceAllString(cmp.Or(e.comments[v.Type().Name()+"."+f.Name], e.comments[f.Type.Name()]), "")
 	line := indent + "#"
@@ -157,8 +156,8 @@ func (e *example) group(indent, path string, v reflect.Value) {
 	}
 }
 
-// entry writes an entry of a list of groups, or a group in one with another dash, each
-// line behind the indent, which makes it a comment.
+// entry writes an entry of a list of groups, or a group in an entry, which has another dash. Each line begins with indent,
+// which makes it a comment.
 func (e *example) entry(indent, dash string, t reflect.Type) {
 	v := reflect.New(t).Elem()
 	for f := range t.Fields() {
@@ -181,7 +180,7 @@ func (e *example) entry(indent, dash string, t reflect.Type) {
 	}
 }
 
-// What is commented out in config.example.yaml is right when it is not.
+// TestExampleComments: the commented-out lines of config.example.yaml are valid without the comment signs.
 func TestExampleComments(t *testing.T) {
 	text, err := os.ReadFile(exampleFile)
 	if err != nil {
@@ -189,7 +188,7 @@ func TestExampleComments(t *testing.T) {
 	}
 	whole := regexp.MustCompile(`: \[\](\n# )`).ReplaceAllString(string(text), ":$1")
 	whole = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(whole, "$1")
-	whole = strings.Replace(whole, "required: false", "required: true", 1) // else no issuer counts
+	whole = strings.Replace(whole, "required: false", "required: true", 1) // otherwise no issuer has an effect
 	c, err := Read(writeFile(t, "modproxy.yaml", whole), nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The image and docker-compose.yml configure modproxy so that it starts, asks
-// clients for a credential, and itself, for its health, where it listens.
+// TestContainer: the image and docker-compose.yml configure modproxy so that it starts, requires a credential from clients, and
+// checks its health at the address on which it listens.
 func TestContainer(t *testing.T) {
 	dockerfile, err := os.ReadFile("../Dockerfile")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// decodeText is what a file with text makes of the defaults.
+// decodeText decodes text as a file, on top of the defaults.
 func decodeText(text []byte) (*Config, Error) {
 	c := Default()
 	d := &decoder{config: c, name: "modproxy.yaml", lines: true}
@@ -17,8 +17,7 @@ func decodeText(text []byte) (*Config, Error) {
 	return c, append(d.wrong, c.check().wrong...)
 }
 
-// Whatever stands in a file is an error or a configuration, and a configuration
-// that is printed reads back as what it was.
+// FuzzConfig: any file results in an error or a configuration. The printed configuration reads back the same.
 func FuzzConfig(f *testing.F) {
 	example, err := os.ReadFile("../config.example.yaml")
 	if err != nil {
@@ -36,7 +35,7 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) > 16<<10 {
-			return // the library takes long for many entries in no line
+			return // the library needs long for many entries in one line
 		}
 		c, wrong := decodeText(text)
 		if len(wrong) > 0 {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Every key has one variable, which is nothing else, and at most one flag, which is
-// described.
+// TestKeys: every key has one unique variable, and at most one flag, with a description.
 func TestKeys(t *testing.T) {
 	seen := map[string]string{fileVariable: "the file", "MODPROXY_TOKEN": "the token of verbs"}
 	for _, k := range Keys() {
@@ -78,7 +77,7 @@ func TestLocalURL(t *testing.T) {
 	}
 }
 
-// A list from a variable has what is between its commas, whatever YAML would make of it.
+// TestListsFromVariables: a list from a variable has the texts between its commas, regardless of their meaning in YAML.
 func TestListsFromVariables(t *testing.T) {
 	for text, want := range map[string]string{
 		"a.example": "[a.example]", "a.example, 10.0.0.0/8": "[a.example, 10.0.0.0/8]", "[a.example, 'b.example']": "[a.example, b.example]",

@@ -17,10 +17,10 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// maxFile bounds the configuration file and every file with a secret, in bytes.
+// maxFile is the maximum size of the configuration file and of every file with a secret, in bytes.
 const maxFile = 256 << 10
 
-// Error is everything that is wrong with a configuration, one error for each mistake. To try again changes nothing.
+// Error is the list of all mistakes in a configuration. A retry does not help.
 type Error []error
 
 // Error returns the first mistakes, in one line.
@@ -39,19 +39,19 @@ func (e Error) Unwrap() []error { return e }
 // Flag is a flag that was given on the command line, without its dashes.
 type Flag struct{ Name, Value string }
 
-// Default returns the configuration in which nothing is set.
+// Default returns the configuration with all defaults.
 func Default() *Config {
 	c := &Config{sources: map[string]string{}}
 	for _, k := range c.keys() {
 		if k.Default != "" && c.set(k, "", k.Default) != nil {
-			panic(k.Path) // a test reads the defaults
+			panic(k.Path) // a test parses all defaults
 		}
 	}
 	clear(c.sources)
 	return c
 }
 
-// Load is [Read], and checks: hostnames are normalised and secrets read from their files. Its error is an [Error].
+// Load is [Read] with checks. It normalises hostnames and reads secrets from their files. The error is an [Error].
 func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	c, err := Read(file, variables, flags)
 	if err == nil {
@@ -60,8 +60,8 @@ func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	return c, err
 }
 
-// Check is like [Load], but goes on after a mistake: it returns everything that is wrong. The configuration has the default for a
-// key whose value is malformed: see [Config.IsSound].
+// Check is like [Load], but continues after a mistake, and returns all mistakes. In the returned configuration, a key with a
+// malformed value has its default: see [Config.IsSound].
 func Check(file string, variables []string, flags []Flag) (*Config, Error) {
 	c, wrong := read(file, variables, flags, os.Open)
 	if !c.IsSound("") {
@@ -74,13 +74,13 @@ func Check(file string, variables []string, flags []Flag) (*Config, Error) {
 	return c, wrong
 }
 
-// IsSound reports whether nothing was found to be wrong with the values of some keys at the top of the configuration, and the
-// file could be read as a whole. For the empty name it reports the latter only.
+// IsSound reports whether some top-level keys have no mistakes and the file could be read as a whole. Without keys it reports
+// only whether the file could be read.
 func (c *Config) IsSound(keys ...string) bool {
 	return !c.unsound[""] && !slices.ContainsFunc(keys, func(key string) bool { return c.unsound[key] })
 }
 
-// markUnsound notes that something is wrong with the value at path.
+// markUnsound records a mistake in the value at path.
 func (c *Config) markUnsound(path string) {
 	if c.unsound == nil {
 		c.unsound = map[string]bool{}
@@ -91,16 +91,16 @@ func (c *Config) markUnsound(path string) {
 	c.unsound[path] = true
 }
 
-// Read reads the configuration: the defaults, then the file, then variables ("NAME=value", of which those that
-// begin with MODPROXY_ count), then flags. The later wins, key by key. Without a file name the variable
-// MODPROXY_CONFIG names one; without that there is none. An empty variable counts as not set.
+// Read reads the configuration: the defaults, then the file, then variables ("NAME=value", only those that begin with
+// MODPROXY_), then flags. Later values override earlier ones, key by key. Without a file name, the variable MODPROXY_CONFIG
+// names the file; without the variable, no file is read. An empty variable counts as not set.
 //
-// Each value is well formed; whether they fit together is not checked. Its error is an [Error].
+// Read checks that each value is well formed, but not whether the values fit together. The error is an [Error].
 func Read(file string, variables []string, flags []Flag) (*Config, error) {
 	return sound(read(file, variables, flags, os.Open))
 }
 
-// sound returns c, or what is wrong with it.
+// sound returns c, or the mistakes in it.
 func sound(c *Config, wrong Error) (*Config, error) {
 	if len(wrong) > 0 {
 		return nil, wrong
@@ -108,13 +108,13 @@ func sound(c *Config, wrong Error) (*Config, error) {
 	return c, nil
 }
 
-// read is like Read, but returns the configuration with what is wrong.
+// read is like Read, but returns the configuration together with its mistakes.
 func read(file string, variables []string, flags []Flag, open func(string) (*os.File, error)) (*Config, Error) {
 	c := Default()
 	c.open = open
 	c.again = func() (*Config, error) {
 		return sound(read(file, variables, flags, func(name string) (*os.File, error) {
-			return durable.OpenRegular(name, os.O_RDONLY) // nobody writes to a pipe for the second time
+			return durable.OpenRegular(name, os.O_RDONLY) // a pipe would not deliver the file again
 		}))
 	}
 	vars := ownVariables(variables)
@@ -133,7 +133,7 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 		d.decode(text, reflect.ValueOf(c).Elem(), "")
 		wrong = append(wrong, d.wrong...)
 	}
-	known := []string{fileVariable, "MODPROXY_TOKEN"} // the latter is for verbs that ask another proxy
+	known := []string{fileVariable, "MODPROXY_TOKEN"} // MODPROXY_TOKEN is for commands that talk to another proxy
 	keys := c.keys()
 	for _, k := range keys {
 		known = append(known, k.Variable())
@@ -155,8 +155,8 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	return c, wrong
 }
 
-// Reload reads the configuration again and returns it with the keys that differ, or what is wrong now. c stays as it is. What
-// came by a pipe cannot be read again, and is the same.
+// Reload reads the configuration again and returns it with the paths of the changed keys, or the current mistakes. It does not
+// change c. A configuration from a pipe cannot be read again: Reload then returns c.
 func (c *Config) Reload() (next *Config, changed []string, err error) {
 	if c.again == nil {
 		return c, nil, nil
@@ -179,10 +179,10 @@ func (c *Config) Reload() (next *Config, changed []string, err error) {
 
 const fileVariable = "MODPROXY_CONFIG"
 
-// What Kubernetes sets in every container beside a service of the name modproxy.
+// serviceLink matches variables that Kubernetes sets in every container next to a service with the name modproxy.
 var serviceLink = regexp.MustCompile(`^MODPROXY_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)?)$`)
 
-// ownVariables returns the variables that are meant for modproxy and not empty.
+// ownVariables returns the non-empty variables that are meant for modproxy.
 func ownVariables(variables []string) map[string]string {
 	own := map[string]string{}
 	for _, v := range variables {
@@ -194,11 +194,11 @@ func ownVariables(variables []string) map[string]string {
 	return own
 }
 
-// set sets a key to what a variable or flag says. A list is values with commas between them, or YAML, or JSON.
+// set sets a key to the value of a variable or flag. A list is comma-separated values, or YAML, or JSON.
 func (c *Config) set(k Key, name, text string) Error {
 	one := k.value.Kind() != reflect.Slice
 	if k.value.Type() == reflect.TypeFor[Anonymous]() {
-		one = !strings.ContainsAny(text, "/*[") // as scopes have
+		one = !strings.ContainsAny(text, "/*[") // only scopes contain these characters
 	}
 	if one {
 		if err := setText(k.value, text); err != nil {
@@ -221,12 +221,12 @@ func (c *Config) set(k Key, name, text string) Error {
 	d := &decoder{config: c, name: name, lines: strings.Contains(text, "\n")}
 	d.decode([]byte(text), k.value, k.Path)
 	if len(d.wrong) == 0 && !strings.HasPrefix(c.sources[k.Path], name) {
-		d.fail(nil, k.Path, wanted(k.value)) // there is nothing but comments
+		d.fail(nil, k.Path, wanted(k.value)) // the text has only comments
 	}
 	return d.wrong
 }
 
-// fileOf returns the name of the file that the field f of a group is to be read from, or an empty string.
+// fileOf returns the name of the file that contains the field f of a group, or an empty string.
 func fileOf(f reflect.StructField, group reflect.Value) string {
 	if twin := group.FieldByName(f.Name + "File"); twin.IsValid() {
 		return twin.String()
@@ -234,7 +234,7 @@ func fileOf(f reflect.StructField, group reflect.Value) string {
 	return ""
 }
 
-// readFile reads a small file.
+// readFile reads a file of at most maxFile bytes.
 func (c *Config) readFile(name string) ([]byte, error) {
 	f, err := c.open(name)
 	if err != nil {
@@ -248,22 +248,22 @@ func (c *Config) readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// Key is a field of [Config] that is not itself a group of keys. A list is one key, whatever is in it.
+// Key is a field of [Config] that is not a group of keys. A list is one key.
 type Key struct {
-	Path        string // cache.fresh
-	Flag, Usage string // empty unless it has a flag; {dir} in Usage names its value
-	Bool        bool   // the flag alone is true
+	Path        string // for example cache.fresh
+	Flag, Usage string // empty without a flag; {dir} in Usage names its value
+	Bool        bool   // the flag without a value means true
 	Default     string
 
 	value reflect.Value
 }
 
-// Variable returns the name of the environment variable that sets the key.
+// Variable returns the name of the environment variable of the key.
 func (k Key) Variable() string {
 	return "MODPROXY_" + strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_"))
 }
 
-// Keys returns every key, in the order of the fields of [Config].
+// Keys returns all keys, in the order of the fields of [Config].
 func Keys() []Key { return new(Config).keys() }
 
 func (c *Config) keys() (keys []Key) {
@@ -302,13 +302,13 @@ func isGroup(t reflect.Type) bool {
 // isList reports whether t is a list of groups.
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isGroup(t.Elem()) }
 
-// keyName returns what a field is called in the file.
+// keyName returns the name of a field in the file.
 func keyName(f reflect.StructField) string { return f.Tag.Get("yaml") }
 
 func joinKey(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
-// Source returns where the value at path comes from, which may lead into a list (upstreams[0].host): a variable, a
-// flag, the file with a line, or "default". A value that was not set for itself has the source of what it is in.
+// Source returns the source of the value at path: a variable, a flag, the file with a line, or "default". The path may lead
+// into a list (upstreams[0].host). A value that was not set individually has the source of the list or group that contains it.
 func (c *Config) Source(path string) string {
 	for {
 		source, ok := c.sources[path]

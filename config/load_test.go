@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// get is the value of a key as "modproxy config" prints it.
+// get returns the value of a key as "modproxy config" prints it.
 func get(t *testing.T, c *Config, path string) string {
 	t.Helper()
 	for _, k := range c.keys() {
@@ -38,7 +38,7 @@ tls:
 		"MODPROXY_CONFIG=" + file, "MODPROXY_CACHE_FRESH=2m", "MODPROXY_LISTEN=127.0.0.1:2", "MODPROXY_OFFLINE=true",
 		"MODPROXY_TRUSTED_PROXIES=10.0.0.2, 10.1.0.0/16", "MODPROXY_EGRESS_ALLOW=[git.corp.example, '10.0.0.0/8']",
 		"MODPROXY_DATA=", "PATH=/bin", "MODPROXYX=1",
-		// Kubernetes, beside a service called modproxy:
+		// Kubernetes sets these next to a service called modproxy:
 		"MODPROXY_SERVICE_HOST=10.0.0.1", "MODPROXY_SERVICE_PORT=80", "MODPROXY_SERVICE_PORT_HTTP=80", "MODPROXY_PORT=tcp://10.0.0.1:80",
 		"MODPROXY_PORT_80_TCP=tcp://10.0.0.1:80", "MODPROXY_PORT_80_TCP_ADDR=10.0.0.1", "MODPROXY_PORT_80_TCP_PORT=80", "MODPROXY_PORT_80_TCP_PROTO=tcp",
 	}
@@ -93,7 +93,7 @@ func TestLoadLists(t *testing.T) {
 	}
 }
 
-// A later list replaces an earlier one, and so do its sources.
+// TestLoadListReplaced: a later list replaces an earlier one together with its sources.
 func TestLoadListReplaced(t *testing.T) {
 	file := writeFile(t, "modproxy.yaml", "upstreams:\n- host: a.example\n- host: b.example\n  modules: https://b.example/m/\n")
 	c, err := Load(file, []string{`MODPROXY_UPSTREAMS=[{host: c.example}]`}, nil)
@@ -131,7 +131,7 @@ func TestReadSecrets(t *testing.T) {
 	}
 }
 
-// What has changed since is told, and what is wrong, without waiting for a pipe.
+// TestReload: Reload reports changed keys and mistakes, and does not wait for a pipe.
 func TestReload(t *testing.T) {
 	file := writeFile(t, "modproxy.yaml", "cache: {fresh: 1m}\nupstreams: [{host: a.example, token: x}]\n")
 	c, err := Load(file, []string{"MODPROXY_OFFLINE=true"}, nil)
@@ -167,11 +167,11 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Check reports everything at once, and nothing that only follows from another mistake.
+// TestCheckAll: Check reports all mistakes at once, but none that only follows from another one.
 func TestCheckAll(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
-		want []string // what each mistake contains, in their order
+		want []string // a part of each mistake, in their order
 	}{
 		"nothing":                  {"listen: 127.0.0.1:1", nil},
 		"malformed and unfit":      {"shutdown: 5\nlog: {level: loud}", []string{"shutdown", "log.level"}},

@@ -12,10 +12,10 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// maxPolicy bounds a file of rules, in bytes. One with 10,000 rules has 2 MiB or so.
+// maxPolicy is the maximum size of a file of rules, in bytes. 10,000 rules have about 2 MiB.
 const maxPolicy = 4 * MiB
 
-// Rules are rules and reserved namespaces, and where each of them stands, for people: "policy.yaml:12".
+// Rules are rules and reserved namespaces, with the place of each for people: "policy.yaml:12".
 type Rules struct {
 	Rules      []PolicyRule
 	Places     []string
@@ -23,13 +23,13 @@ type Rules struct {
 	ReservedAt []string
 }
 
-// policyFile is what one of the files of a policy has.
+// policyFile is the content of one file of the policy.
 type policyFile struct {
 	Reserved []string     `yaml:"reserved"`
 	Rules    []PolicyRule `yaml:"rules"`
 }
 
-// PolicyPaths returns the files that AllRules reads, and the one that c was read from.
+// PolicyPaths returns the files that AllRules reads, and the file that c was read from.
 func (c *Config) PolicyPaths() []string {
 	paths := slices.Clone(c.Policy.Files)
 	if c.file != "" {
@@ -41,7 +41,7 @@ func (c *Config) PolicyPaths() []string {
 // File returns the name of the file that c was read from, or an empty string.
 func (c *Config) File() string { return c.file }
 
-// AllRules returns the rules of c and of its files. Its error is an [Error]; then what is in order is returned, too.
+// AllRules returns the rules of c and of its files. The error is an [Error]; the valid rules are returned with it.
 func (c *Config) AllRules() (all Rules, err error) {
 	all = c.rules("policy.", c.Policy.Rules, c.Policy.Reserved)
 	var wrong Error
@@ -61,7 +61,7 @@ func (c *Config) AllRules() (all Rules, err error) {
 	return all, nil
 }
 
-// WithRules returns c with the rules and reserved namespaces of files, and none of its own.
+// WithRules returns c with the rules and reserved namespaces of files only.
 func (c *Config) WithRules(files ...string) *Config {
 	other := *c
 	other.Policy.Files, other.Policy.Rules, other.Policy.Reserved = files, nil, nil
@@ -70,7 +70,7 @@ func (c *Config) WithRules(files ...string) *Config {
 	return &other
 }
 
-// ReadRules reads one of the files of a policy. Its error is an [Error].
+// ReadRules reads one file of a policy. The error is an [Error].
 func ReadRules(name string) (Rules, error) {
 	all, wrong := readRules(name, "policy")
 	if len(wrong) > 0 {
@@ -79,10 +79,10 @@ func ReadRules(name string) (Rules, error) {
 	return all, nil
 }
 
-// readRules reads a file of a policy. at stands before what is wrong with the file as a whole.
+// readRules reads a file of a policy. at is the prefix of errors about the whole file.
 func readRules(name, at string) (Rules, Error) {
 	text, err := durable.ReadRegular(name, int64(maxPolicy))
-	if err == nil && len(bytes.TrimSpace(text)) == 0 { // it is just being written, or its content is lost
+	if err == nil && len(bytes.TrimSpace(text)) == 0 { // it is being written, or its content is lost
 		err = fmt.Errorf("%s: nothing in it", name)
 	}
 	if err != nil {
@@ -92,13 +92,13 @@ func readRules(name, at string) (Rules, Error) {
 	var file policyFile
 	d := &decoder{config: holder, name: name, lines: true}
 	d.decode(text, reflect.ValueOf(&file).Elem(), "")
-	holder.unsound = nil // one mistake in a rule hides none in another
+	holder.unsound = nil // a mistake in one rule must not hide one in another
 	k := &checker{Config: holder}
 	k.rules("", file.Rules)
 	return holder.rules("", file.Rules, file.Reserved), append(d.wrong, k.wrong...)
 }
 
-// rules returns rules and reserved namespaces, whose keys have a prefix, with their places.
+// rules returns rules and reserved namespaces with their places. prefix is that of their keys.
 func (c *Config) rules(prefix string, rules []PolicyRule, reserved []string) Rules {
 	all := Rules{Rules: slices.Clone(rules), Reserved: slices.Clone(reserved)}
 	for i := range rules {
@@ -110,7 +110,7 @@ func (c *Config) rules(prefix string, rules []PolicyRule, reserved []string) Rul
 	return all
 }
 
-// policy checks what can be checked of the policy without its files.
+// policy checks the part of the policy that is not in its files.
 func (k *checker) policy() {
 	k.word("policy.default", k.Policy.Default, "allow", "deny")
 	k.word("policy.mode", k.Policy.Mode, "enforce", "audit")
@@ -119,7 +119,7 @@ func (k *checker) policy() {
 	k.rules("policy.", k.Policy.Rules)
 }
 
-// rules checks each rule by itself. The keys have a prefix.
+// rules checks each rule individually. prefix is that of its keys.
 func (k *checker) rules(prefix string, rules []PolicyRule) {
 	for i, rule := range rules {
 		if rule.Approval != "" {
@@ -128,7 +128,7 @@ func (k *checker) rules(prefix string, rules []PolicyRule) {
 	}
 }
 
-// word checks that the value of a key is one of a few words.
+// word checks that the value of a key is one of words.
 func (k *checker) word(path, value string, words ...string) {
 	if slices.Contains(words, value) {
 		return

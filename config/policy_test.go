@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// What is wrong in a file of rules is told with its line, its key, and what was meant.
+// TestRulesErrors: an error about a file of rules names the line, the key and a similar word.
 func TestRulesErrors(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"unknown key": {"rulse: []\nreserved: []", "FILE:1: unknown key \"rulse\"\nhint: did you mean rules?\n"},
@@ -49,7 +49,7 @@ func TestRulesErrors(t *testing.T) {
 	}
 }
 
-// Every rule has a place, wherever it stands, and a mistake in one file does not hide those in another.
+// TestAllRules: every rule has a place, and a mistake in one file does not hide those in another.
 func TestAllRules(t *testing.T) {
 	one := writeFile(t, "one.yaml", "# ours\nrules:\n- deny: a/b/c/d\nreserved: [acme]\n")
 	two := writeFile(t, "two.yaml", "rules: [{deny: a/b/c/e}]\r\n")
@@ -91,7 +91,7 @@ func TestAllRules(t *testing.T) {
 	}
 }
 
-// Whatever stands at the name of a file of rules, it is refused at once.
+// TestRulesHostile: a hostile file in place of a file of rules is refused at once.
 func TestRulesHostile(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -132,7 +132,8 @@ func manyRules(n int) []byte {
 	return []byte(b.String())
 }
 
-// A file holds ten thousand rules, twice, and the time that they take grows with their number only.
+// TestManyRules: a file can contain ten thousand rules, and even twice as many. The time grows only in proportion to their
+// number.
 func TestManyRules(t *testing.T) {
 	text := manyRules(20_000)
 	if len(text) > int(maxPolicy) {
@@ -160,7 +161,7 @@ func BenchmarkReadRules(b *testing.B) {
 	}
 }
 
-// Of the signers of a provider the first that stand for it count.
+// TestSigners: the first entry that matches a provider applies.
 func TestSigners(t *testing.T) {
 	const first, other = "C874011F0AB405110D02105534365D9472D7468F", "0123456789ABCDEF0123456789ABCDEF01234567"
 	name := filepath.Join(t.TempDir(), "modproxy.yaml")

@@ -18,10 +18,10 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Print writes c as a file that can be read again, but for its secrets, with the source of each key beside it.
+// Print writes c as a file that can be read again, except for its secrets, with the source next to each key.
 func (c *Config) Print(w io.Writer) error {
 	var out strings.Builder
-	groups := "" // of the last key
+	groups := "" // the group of the last key
 	for _, k := range c.keys() {
 		indent, name := "", k.Path
 		if group, rest, ok := strings.Cut(k.Path, "."); ok {
@@ -46,7 +46,7 @@ func (c *Config) Print(w io.Writer) error {
 	return err
 }
 
-// Described is a key for programs.
+// Described is the value and the source of a key, for programs.
 type Described struct {
 	Value  any    `json:"value"`
 	Source string `json:"source"`
@@ -65,7 +65,7 @@ func (c *Config) Describe() (map[string]Described, error) {
 	return all, nil
 }
 
-// yamlText returns v as YAML, of the entries of a list what is set, but no secrets that are read from a file.
+// yamlText returns v as YAML. It omits unset keys in entries of lists, and secrets that are read from a file.
 func yamlText(v reflect.Value) string {
 	options := []yaml.EncodeOption{yaml.Flow(true)}
 	if isList(v.Type()) && v.Len() > 0 {
@@ -103,14 +103,14 @@ func marshal(v reflect.Value, options ...yaml.EncodeOption) string {
 		}),
 	)...)
 	if err != nil {
-		panic(err) // no value of a Config has one
+		panic(err) // every value of a Config can be encoded
 	}
 	return string(text)
 }
 
 var plain = regexp.MustCompile(`^[\pL\d_./:*@=+ -]+$`)
 
-// quote returns s as YAML on one line. The library leaves some texts bare that read differently in a list.
+// quote returns s as YAML on one line. The library leaves some texts unquoted that a list would read differently.
 func quote(s string) []byte {
 	if text, err := yaml.Marshal(s); err == nil && string(text) == s+"\n" && plain.MatchString(s) {
 		return []byte(s)
@@ -118,7 +118,7 @@ func quote(s string) []byte {
 	return []byte(strconv.Quote(s))
 }
 
-// typed returns s, which may be a normalised hostname, as it would be typed: nobody may type punycode.
+// typed returns s, which may be a normalised hostname, as people type it: not in punycode.
 func typed(s string) string {
 	if shown := hostname.Display(s); shown != s {
 		if again, err := hostname.Parse(shown); err == nil && again == s {

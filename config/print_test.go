@@ -18,14 +18,13 @@ import (
 
 var update = flag.Bool("update", false, "write what is printed to testdata/golden")
 
-// Two secrets that must never be seen.
+// Two secrets that must never be shown.
 const (
 	inFile    = "s3cr3t-in-a-file"
 	inTheOpen = "s3cr3t-in-the-open"
 )
 
-// secretConfig writes a configuration with every kind of value, secrets among them,
-// to modproxy.yaml in the current directory, which is one of the test's own.
+// secretConfig writes a configuration with every kind of value, including secrets, to modproxy.yaml in a new current directory.
 func secretConfig(t *testing.T) (file string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -74,7 +73,7 @@ cache: {memory: 1536KiB, max_stale: 36h15m}
 	return "modproxy.yaml"
 }
 
-// TestGolden holds what "modproxy config" prints; go test -update writes it.
+// TestGolden compares the output of "modproxy config"; go test -update writes it.
 func TestGolden(t *testing.T) {
 	dir, err := filepath.Abs(filepath.Join("testdata", "golden"))
 	if err != nil {
@@ -123,7 +122,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// What is printed can be read again.
+// TestConfigPrintedIsConfig: a printed configuration can be read again.
 func TestConfigPrintedIsConfig(t *testing.T) {
 	file := secretConfig(t)
 	c, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
@@ -148,8 +147,7 @@ func TestConfigPrintedIsConfig(t *testing.T) {
 	}
 }
 
-// However a configuration with secrets is printed, and whatever is wrong with it,
-// they are not shown.
+// TestNoSecretShown: no output and no error shows the secrets of a configuration.
 func TestNoSecretShown(t *testing.T) {
 	file := secretConfig(t)
 	c, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
@@ -202,7 +200,7 @@ func TestNoSecretShown(t *testing.T) {
 
 func loadError(_ *Config, err error) error { return err }
 
-// Every secret can be in a file of its own, and that file is read.
+// TestSecretTwins: every secret can be in a file of its own, and that file is read.
 func TestSecretTwins(t *testing.T) {
 	file := secretConfig(t)
 	c, err := Load(file, []string{"MODPROXY_EGRESS_PORTS=[8443]"}, nil)
@@ -236,7 +234,7 @@ func TestSecretTwins(t *testing.T) {
 	}
 }
 
-// Every text is printed so that it is read again as it was, alone and in lists.
+// TestPrintText: every printed text reads back the same, alone and in lists.
 func TestPrintText(t *testing.T) {
 	for _, s := range []string{
 		"8", "true", "~", "null", "0123", "1e3", "a, b", "a]", "[a", "{a}", "a: b", "a #b", "#a", "'a", `"a`, `a\b`, "a\nb", "a\n", "\na", "\ta", " a", "a ", "*a", "&a", "!a", "- a", "-", "?", "|", ">", "%a", "@a", "`a", "a\u2028b", "a\u0085b", "\ufeffa", "2020-01-01", "=", "<<", "a\x00b", "a\x1bb", "a\r\nb",

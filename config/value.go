@@ -27,7 +27,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// setText sets v, which is no group and no list, to what text says.
+// setText sets v, which is not a group or a list, to the value of text.
 func setText(v reflect.Value, text string) (err error) {
 	switch p := v.Addr().Interface().(type) {
 	case *string:
@@ -63,7 +63,7 @@ func setText(v reflect.Value, text string) (err error) {
 	return err
 }
 
-// wanted returns an error that says what a value of v's type looks like.
+// wanted returns an error that describes the values of v's type.
 func wanted(v reflect.Value) error {
 	switch v.Interface().(type) {
 	case Anonymous:
@@ -88,7 +88,7 @@ func wanted(v reflect.Value) error {
 	return errors.New("want text; put it in quotes if it looks like something else")
 }
 
-// ByteSize is a number of bytes. It is written as a whole number and a unit: B, KiB, MiB, GiB or TiB.
+// ByteSize is a number of bytes. Its text is a whole number and a unit: B, KiB, MiB, GiB or TiB.
 type ByteSize int64
 
 // MiB is 1048576 bytes.
@@ -101,7 +101,7 @@ var (
 	zeroUnits   = regexp.MustCompile(`(h)0m0s$|(m)0s$`)
 )
 
-// ParseByteSize reads what [ByteSize.String] prints.
+// ParseByteSize parses the text of [ByteSize.String].
 func ParseByteSize(s string) (ByteSize, error) {
 	digits := strings.TrimRight(s, "BKMGTi")
 	n, err := strconv.ParseUint(digits, 10, 63)
@@ -116,7 +116,7 @@ func ParseByteSize(s string) (ByteSize, error) {
 	return size, nil
 }
 
-// MarshalText returns the size as String does.
+// MarshalText returns the text of String.
 func (b ByteSize) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
 
 // String returns the size in the largest unit that needs no fraction.
@@ -142,7 +142,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// FormatDuration returns d without the zero units that [time.Duration.String] ends in.
+// FormatDuration returns d without the trailing zero units of [time.Duration.String].
 func FormatDuration(d time.Duration) string { return zeroUnits.ReplaceAllString(d.String(), "$1$2") }
 
 // ParseScope is [auth.ParseScope] for a host as people write it.
@@ -157,7 +157,7 @@ func ParseScope(s string) (auth.Scope, error) {
 	return auth.ParseScope(s)
 }
 
-// parseNetwork reads a network or a single address.
+// parseNetwork parses a network or a single address.
 func parseNetwork(s string) (netip.Prefix, error) {
 	if prefix, err := netip.ParsePrefix(s); err == nil {
 		return prefix.Masked(), nil
@@ -169,16 +169,16 @@ func parseNetwork(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(ip, ip.BitLen()), nil
 }
 
-// decoder sets the values of a configuration from YAML. The library's own decoder does not do: it takes 8.5 for
-// 8 and 010 for the text 8, expands aliases, stops at the first error, and shows values, which may be secrets.
+// decoder sets the values of a configuration from YAML. The library's own decoder is unsuitable: it converts 8.5 to 8 and 010
+// to the text 8, expands aliases, stops at the first error, and shows values, which may be secret.
 type decoder struct {
 	config *Config
 	name   string // of the file or the variable
-	lines  bool   // sources have a line
+	lines  bool   // sources have a line number
 	wrong  Error
 }
 
-// decode sets v, the value at path, to what text says. Empty text changes nothing.
+// decode sets v, the value at path, to the value of text. Empty text changes nothing.
 func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	tokens := lexer.Tokenize(string(text))
 	if at, err := tooMuch(tokens); err != nil {
@@ -194,7 +194,7 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 		}
 		message := at.GetMessage()
 		if !strings.HasPrefix(message, "mapping key ") {
-			message, _, _ = strings.Cut(message, `"`) // what is quoted may be a secret
+			message, _, _ = strings.Cut(message, `"`) // the quoted text may be secret
 		}
 		d.fail(at.GetToken(), "", errors.New("not YAML: "+strings.TrimRight(message, ": ")))
 		return
@@ -208,7 +208,7 @@ func (d *decoder) decode(text []byte, v reflect.Value, path string) {
 	}
 }
 
-// source returns where t is.
+// source returns the place of t.
 func (d *decoder) source(t *token.Token) string {
 	if t == nil || !d.lines {
 		return d.name
@@ -216,7 +216,7 @@ func (d *decoder) source(t *token.Token) string {
 	return d.name + ":" + strconv.Itoa(t.Position.Line)
 }
 
-// fail notes that the value at path is malformed. Path is empty if that is all of the text.
+// fail records that the value at path is malformed. An empty path means the whole text.
 func (d *decoder) fail(t *token.Token, path string, err error) {
 	d.config.markUnsound(path)
 	if path != "" {
@@ -225,7 +225,7 @@ func (d *decoder) fail(t *token.Token, path string, err error) {
 	d.wrong = append(d.wrong, fmt.Errorf("%s: %w", d.source(t), err))
 }
 
-// set sets v, the value at path, to what n says. A key with nothing after it keeps its value.
+// set sets v, the value at path, to the value of n. A key without a value keeps its earlier value.
 func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 	err := wanted(v)
 	switch n := n.(type) {
@@ -239,7 +239,7 @@ func (d *decoder) set(n ast.Node, v reflect.Value, path string) {
 			return
 		}
 	case *ast.SequenceNode:
-		if a, ok := v.Addr().Interface().(*Anonymous); ok && len(n.Values) > 0 { // an empty list may be meant as either
+		if a, ok := v.Addr().Interface().(*Anonymous); ok && len(n.Values) > 0 { // an empty list is ambiguous
 			*a = Anonymous{}
 			d.setList(n, reflect.ValueOf(&a.Scopes).Elem(), path)
 			return
@@ -278,7 +278,7 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 	for f := range v.Type().Fields() {
 		fields[keyName(f)] = v.FieldByIndex(f.Index)
 	}
-	delete(fields, "") // what is no key
+	delete(fields, "") // fields without a key
 	for entries := n.MapRange(); entries.Next(); {
 		key, name := entries.Key(), entries.Key().GetToken().Value
 		field, known := fields[name]
@@ -287,7 +287,7 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 			d.set(&ast.MergeKeyNode{BaseNode: &ast.BaseNode{}, Token: key.GetToken()}, v, path)
 		case known:
 			d.set(entries.Value(), field, joinKey(path, name))
-		default: // say which was meant: one nearby, or one of that name elsewhere
+		default: // suggest a similar key here, or the same key in another group
 			remedy, elsewhere := "config.example.yaml has every key", func(k Key) bool { return strings.HasSuffix(k.Path, "."+name) }
 			if near := hint.Nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
 				remedy = fmt.Sprintf("did you mean %s?", joinKey(path, near))
@@ -301,7 +301,7 @@ func (d *decoder) setGroup(n ast.MapNode, v reflect.Value, path string) {
 	}
 }
 
-// setList replaces a list and forgets where what was in it came from.
+// setList replaces a list, and removes the sources of its earlier entries.
 func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
 	if _, again := d.config.sources[path]; again {
 		maps.DeleteFunc(d.config.sources, func(other, _ string) bool { return strings.HasPrefix(other, path+"[") })
@@ -318,7 +318,7 @@ func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
 	}
 }
 
-// Platform is one in the words of lock files: linux_amd64.
+// Platform is a platform in the notation of lock files: linux_amd64.
 type Platform struct{ modproxy.Platform }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// body is the body of an answer within the bounds of its request. Its first error stays.
+// body is the body of a response, within the limits of its request. Its first error is permanent.
 type body struct {
-	resp   *http.Response // with the body as it is sent
-	r      io.Reader
-	read   atomic.Bool // Read was called
-	unzip  bool        // before the first byte is read
+	resp   *http.Response // with the body as sent
+	r      io.Reader      // reads from the network
+	read   atomic.Bool    // Read was called
+	unzip  bool           // decompress; becomes false with the first Read
 	max    int64
 	err    error
 	ctx    context.Context
@@ -43,8 +43,8 @@ func (c *Client) newBody(ctx context.Context, cancel context.CancelCauseFunc, re
 	return b
 }
 
-// windowOf returns the time in which the body of an answer to r has to bring minRate. Documents are small, and those that
-// want them do not wait for long; git may take its time.
+// windowOf returns the time window in which the body of a response to r must bring minRate. Documents are small, and their
+// clients do not wait long; archives and git get the full window.
 func (c *Client) windowOf(r Request) time.Duration {
 	if r.Archive || r.body != nil {
 		return c.window
@@ -64,7 +64,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if b.unzip {
 		b.unzip = false
 		z, err := gzip.NewReader(b.r)
-		if err != nil { // io.EOF if there is nothing to undo
+		if err != nil { // io.EOF if the body is empty
 			return 0, b.fail(err)
 		}
 		b.r = b.bounded(z)
@@ -73,10 +73,10 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, b.fail(err)
 }
 
-// fail remembers err, as it is told to the reader.
+// fail stores err as the reader receives it.
 func (b *body) fail(err error) error {
 	if err == io.EOF && b.ctx.Err() != nil {
-		// A server that sees the connection go may well write a proper end.
+		// A server that notices the cancelled connection may still write a regular end.
 		err = context.Cause(b.ctx)
 	}
 	if errors.As(err, new(*http.MaxBytesError)) {
@@ -99,12 +99,12 @@ func (b *body) Close() error {
 }
 
 const (
-	maxDropped = 2 << 10                // bytes of a body that is not wanted
-	dropTime   = 100 * time.Millisecond // for these
+	maxDropped = 2 << 10                // bytes to read of an unwanted body
+	dropTime   = 100 * time.Millisecond // time limit for reading them
 )
 
-// drop ends an answer whose body is not wanted. It reads what is left of a short body: by HTTP/1.1, a connection can be
-// used again only after the end of the body.
+// drop ends a response with an unwanted body. It reads the rest of a short body: with HTTP/1.1, a connection can be reused only
+// after the end of the body.
 func drop(resp *http.Response) {
 	defer resp.Body.Close()
 	if resp.ContentLength > maxDropped {
@@ -115,19 +115,19 @@ func drop(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, maxDropped)
 }
 
-// pace reads from a network and gives up when too little comes; it is not read again after that. What counts is the
-// time spent waiting for bytes: a reader that takes its time costs nothing.
+// pace reads from a network and fails if too few bytes arrive. After a failure it must not be read again. Only the time spent
+// waiting for bytes counts: a slow reader does not cause a failure.
 type pace struct {
-	r      io.Reader
+	r      io.Reader     // reads from the network
 	need   int64         // bytes in each window
 	window time.Duration // of waiting
-	abort  func()        // makes a Read of r that is under way return
+	abort  func()        // makes a running Read of r return
 
-	got  int64         // in this window
-	left time.Duration // of this window
+	got  int64         // bytes in this window
+	left time.Duration // waiting time left in this window
 }
 
-// newPace wants rate bytes per second, on average over a window, but one at least.
+// newPace requires rate bytes per second, on average over a window, but at least one byte in each.
 func newPace(r io.Reader, rate int64, window time.Duration, abort func()) *pace {
 	need := max(int64(float64(rate)*window.Seconds()), 1)
 	return &pace{r: r, need: need, window: window, left: window, abort: abort}
@@ -135,7 +135,7 @@ func newPace(r io.Reader, rate int64, window time.Duration, abort func()) *pace 
 
 func (p *pace) Read(b []byte) (int, error) {
 	patience := p.left
-	if p.got >= p.need { // this window has enough, and the next may bring nothing
+	if p.got >= p.need { // this window has enough bytes, and the next one has not begun
 		patience += p.window
 	}
 	start, timer := time.Now(), time.AfterFunc(patience, p.abort)
@@ -151,7 +151,7 @@ func (p *pace) Read(b []byte) (int, error) {
 		p.got, p.left = 0, p.window
 	}
 	switch {
-	case !slow, !aborted && err == io.EOF: // late but whole is good; after an abort an end proves nothing
+	case !slow, !aborted && err == io.EOF: // a late but complete body is valid; after an abort, an EOF proves nothing
 	case n == 0 && time.Since(start) >= p.window/2:
 		err = fmt.Errorf("%w in %v", ErrStalled, p.window)
 	default:

@@ -64,7 +64,7 @@ func TestBodiesAreBoundedAndWhole(t *testing.T) {
 	c := client(t, up())
 	for _, tt := range []struct {
 		path          string
-		plain, stored error // what is wrong with it as a document, and as an archive
+		plain, stored error // the errors for a document and for an archive
 	}{
 		{"/full", nil, nil}, {"/chunked", nil, nil}, {"/identity", nil, nil}, {"/missing", nil, nil},
 		{"/over", egress.ErrTooLarge, egress.ErrTooLarge}, {"/endless", egress.ErrTooLarge, egress.ErrTooLarge},

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	maxAddrs = 16                     // of one name are tried
-	stagger  = 250 * time.Millisecond // until the next address is tried as well (RFC 8305, section 5)
+	maxAddrs = 16                     // addresses of one name that are tried
+	stagger  = 250 * time.Millisecond // before the next address is tried in parallel (RFC 8305, section 5)
 )
 
-// Check returns [ErrRefused] if u is sure to be refused for its form, scheme, port or address. It uses no network.
+// Check returns [ErrRefused] if u is certain to be refused for its form, scheme, port or address. It does not use the network.
 func (c *Client) Check(_ context.Context, u *url.URL) error {
 	t, err := targetOf(u)
 	if err != nil {
@@ -25,9 +25,10 @@ func (c *Client) Check(_ context.Context, u *url.URL) error {
 	return c.policy.check(t)
 }
 
-// Resolve returns an address of host that may be connected to on port, without looking the name up again.
+// Resolve returns an address of host to which the policy allows connections on port. The caller need not look the name up
+// again.
 //
-// Errors: [ErrRefused] if there is no such address, those of the resolver.
+// The error is [ErrRefused] if no address is allowed, or that of the resolver.
 func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error) {
 	t, err := parseHostport(net.JoinHostPort(host, fmt.Sprint(port)))
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *Client) Resolve(ctx context.Context, host string, port int) (netip.Addr
 	return addrs[0], nil
 }
 
-// connect connects to t, through a proxy if there is one for it.
+// connect connects to t, through a proxy if the environment has one for t.
 func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 	p, err := c.proxy(t.url())
 	if err != nil {
@@ -68,7 +69,7 @@ func (c *Client) connect(ctx context.Context, t target) (net.Conn, error) {
 	return conn, err
 }
 
-// dialer returns a dialer for t that judges each address as it connects. The policy rests on that alone.
+// dialer returns a dialer for t that checks each address at the time of connecting. The policy depends on this check alone.
 func (p *policy) dialer(t target) *net.Dialer {
 	return &net.Dialer{ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
@@ -79,7 +80,7 @@ func (p *policy) dialer(t target) *net.Dialer {
 	}}
 }
 
-// addresses returns the addresses that t may be connected to at. If there are none the error says why.
+// addresses returns the addresses at which the policy allows connections for t. If it has none, the error says why.
 func (c *Client) addresses(ctx context.Context, t target) ([]netip.AddrPort, error) {
 	if err := c.policy.check(t); err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.AddrPort, err
 	return addrs[:min(len(addrs), maxAddrs)], err
 }
 
-// lookup returns the addresses of t that the policy allows, and why it refuses the last of the others.
+// lookup returns the addresses of t that the policy allows, and the reason for the last refused one.
 func (c *Client) lookup(ctx context.Context, t target) (allowed []netip.AddrPort, refused, err error) {
 	all := []netip.Addr{t.ip}
 	if !t.ip.IsValid() {
@@ -107,7 +108,8 @@ func (c *Client) lookup(ctx context.Context, t target) (allowed []netip.AddrPort
 	return allowed, refused, err
 }
 
-// race dials the addresses, each when one before failed or takes long, for the first connection or the first error.
+// race dials the addresses in turn. It starts the next one when a dial fails or takes longer than stagger. It returns the first
+// connection, or the first error if all fail.
 func race(
 	ctx context.Context, addrs []netip.AddrPort, dial func(context.Context, netip.AddrPort) (net.Conn, error),
 ) (net.Conn, error) {

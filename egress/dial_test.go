@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// rebinding answers with one address at first and with another next.
+// rebinding resolves to one address at first and to another one afterwards.
 type rebinding struct {
 	addrs []string
 	asked atomic.Int64

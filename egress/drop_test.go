@@ -7,8 +7,8 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// Answers whose bodies are not wanted do not cost their connection: those of redirects, of attempts that failed, and
-// those that the caller closes unread. A body that is long, or does not come, is not waited for.
+// TestUnwantedBodiesKeepTheConnection: unwanted bodies do not cost their connection: those of redirects, of failed attempts,
+// and those that the caller closes unread. Long or stalling bodies are not waited for.
 func TestUnwantedBodiesKeepTheConnection(t *testing.T) {
 	failed := map[string]bool{}
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -34,13 +34,13 @@ func TestUnwantedBodiesKeepTheConnection(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		path  string
-		conns int64 // at most, for four requests, one after the other
+		conns int64 // the maximum for four sequential requests
 	}{
 		{"/redirect", 1}, {"/broken", 1}, {"/absent", 1}, {"/long", 8}, {"/stalls", 8},
 	} {
 		for _, archive := range []bool{false, true} {
 			n := int64(0)
-			for range 20 { // a busy machine may not read a short body in the time that it is waited for
+			for range 20 { // a busy machine may need longer than dropTime for a short body
 				s := serve(t, "https", "127.0.0.1", handler)
 				c := client(t, up())
 				for range 4 {

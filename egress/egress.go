@@ -1,11 +1,14 @@
-// Package egress makes every connection that leaves modproxy.
+// Package egress makes every outgoing connection of modproxy, within one policy.
 //
-// Invariant: no byte is sent to an address that the policy does not allow. The address is judged when it is
-// connected to; what a name resolved to before, what a URL looked like and what a redirect promised do not
-// count. git, which connects by itself, is given a [Session] that holds it to the same policy.
+//	c, err := egress.New(egress.Config{Allow: allow})
+//	resp, err := c.Get(ctx, egress.Request{URL: url, Redirects: 3})
 //
-// The policy allows globally reachable addresses, on port 443 and the ports of [Config.Ports], with TLS.
-// [Config.Allow] excepts what else is needed, and nothing more: an internal address, another port or plain http.
+// What always holds: no byte is sent to an address that the policy does not allow. The address is checked at the time of
+// connecting. Earlier look-ups, the form of a URL and the target of a redirect do not count. git, which connects by itself,
+// goes through a [Session], which applies the same policy.
+//
+// The policy allows globally reachable addresses, on port 443 and the ports of [Config.Ports], with TLS. [Config.Allow] lists
+// exceptions for internal addresses, other ports and plain http. policy.go names the specifications of the address ranges.
 package egress
 
 import (
@@ -23,84 +26,86 @@ import (
 	"time"
 )
 
-// Errors of this package, beside those of packages net, crypto/tls and context.
+// Errors of this package, in addition to those of packages net, crypto/tls and context.
 var (
-	// ErrRefused: the policy does not allow the destination, or never follows such a URL. Trying again does not help.
+	// ErrRefused means that the policy does not allow the destination, or that such a URL is never followed. A retry does not
+	// help.
 	ErrRefused = errors.New("destination not allowed")
-	// ErrTooLarge: a body, or all that a session received, is larger than allowed.
+	// ErrTooLarge means that a body, or all data received by a session, exceeds its limit.
 	ErrTooLarge = errors.New("larger than allowed")
-	// ErrTooSlow: a body came in below the least rate.
+	// ErrTooSlow means that a body arrived below the minimum rate.
 	ErrTooSlow = errors.New("too slow")
-	// ErrStalled is an [ErrTooSlow]: nothing came of a body for a while. Another attempt may do better.
+	// ErrStalled is an [ErrTooSlow]: no bytes of a body arrived for a while. A retry may help.
 	ErrStalled = fmt.Errorf("%w: nothing came", ErrTooSlow)
-	// ErrAnswer: not what was asked for: too many redirects, part of a body, a coding, a body of unknown end.
+	// ErrAnswer means an unusable response: too many redirects, a partial body, an unexpected content coding, a body of unknown
+	// end.
 	ErrAnswer = errors.New("not the answer that was asked for")
 )
 
-// Config is how a [Client] is set up. The zero value is safe.
+// Config configures a [Client]. The zero value is safe.
 //
-// HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment of [New] say
-// which URLs are reached through a proxy, by http, https, socks5 or socks5h.
+// HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment of [New] determine which URLs are reached through a proxy,
+// over http, https, socks5 or socks5h.
 type Config struct {
 	// Allow lists exceptions: a hostname ("git.example.com"), an address ("10.0.0.5", "fd00::5"), either with a port
-	// ("10.0.0.5:8443", "[fd00::5]:8443"), or a CIDR ("10.0.0.0/8"). An exception without a port is for every port. A
-	// hostname is excepted with whatever it resolves to, but only when it is asked for by that name.
+	// ("10.0.0.5:8443", "[fd00::5]:8443"), or a CIDR ("10.0.0.0/8"). An exception without a port applies to every port. A
+	// hostname is excepted with all addresses that it resolves to, but only for requests with that name.
 	Allow []string
-	// Ports may be connected to beside 443.
+	// Ports are allowed in addition to 443.
 	Ports []int
-	// Listening are the addresses that this process listens on. They are refused even if Allow has them. An
-	// unspecified one (0.0.0.0, ::) stands for every address of this machine.
+	// Listening are the addresses on which this process listens. They are refused even if Allow contains them. An unspecified
+	// address (0.0.0.0, ::) means every address of this machine.
 	Listening []netip.AddrPort
-	// ProxyNames has a proxy by http or https asked for names, which it looks up. Without it such a proxy is
-	// asked for an address that the policy allows, or for a hostname that is in Allow. A proxy by socks5 is
-	// asked for addresses only, one by socks5h for names.
+	// ProxyNames sends hostnames to an http or https proxy, which looks them up. Without it, the proxy receives an address that
+	// the policy allows, or a hostname that Allow contains. A socks5 proxy always receives addresses, a socks5h proxy
+	// hostnames.
 	ProxyNames bool
-	// CAFile names a PEM file of root certificates to trust beside the system's.
+	// CAFile is the name of a PEM file with root certificates to trust in addition to the system's.
 	CAFile string
 	// NoHedging makes Hedges report false.
 	NoHedging bool
-	// UserAgent is sent with every request; "modproxy" if empty.
+	// UserAgent is sent with every request. Empty: "modproxy".
 	UserAgent string
-	// Resolver looks names up; the system's if nil.
+	// Resolver looks up hostnames. Nil: the system's resolver.
 	Resolver Resolver
 }
 
-// Resolver looks up the addresses of a host. [net.Resolver] is one. Network is always "ip".
+// Resolver looks up the addresses of a host. [net.Resolver] implements it. Network is always "ip".
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 const (
 	maxHeaderBytes = 64 << 10
-	connsPerHost   = 64 // and port
-	idlePerHost    = 16 // connections, as many as there are packages or questions at a time for one host
+	connsPerHost   = 64 // per host and port
+	idlePerHost    = 16 // idle connections per host: as many as concurrent packages or requests for one host
 	connectTimeout = 10 * time.Second
 	tlsTimeout     = 10 * time.Second
-	headerTimeout  = 30 * time.Second // from the request to the end of the answer's header
-	streamBytes    = 1 << 20          // of a body by HTTP/2 are received before they are read
-	pingAfter      = 5 * time.Second  // of silence a connection by HTTP/2 is tried, and given up after as long
-	idleTimeout    = 2 * time.Minute  // for a tunnelled connection on which nothing moves
+	headerTimeout  = 30 * time.Second // from the request to the end of the response's header
+	streamBytes    = 1 << 20          // of an HTTP/2 body that are received before they are read
+	pingAfter      = 5 * time.Second  // silence before an HTTP/2 connection is pinged, and then until it is closed
+	idleTimeout    = 2 * time.Minute  // for a tunnelled connection without traffic
 	minRate        = 1024             // bytes per second of a body, on average over rateWindow
-	rateWindow     = 30 * time.Second // spent waiting for the body; a third of it for documents
+	rateWindow     = 30 * time.Second // of waiting for the body; a third of it for documents
 )
 
-// Client connects to where the policy allows, and nowhere else. It is safe for concurrent use.
+// Client connects only to destinations that the policy allows. It is safe for concurrent use.
 type Client struct {
 	cfg    Config // with its defaults
 	policy *policy
 	tls    *tls.Config
-	proxy  func(*url.URL) (*url.URL, error) // which a URL is reached through, or nil
+	proxy  func(*url.URL) (*url.URL, error) // returns the proxy for a URL, or nil
 
-	secure, single *http.Transport // by https to where the request goes: by HTTP/2 if that is offered, and by HTTP/1.1
-	fresh          *http.Transport // by https and HTTP/1.1, each request on a new connection
-	plain          *http.Transport // by http
-	forward        *http.Transport // of http, to the proxy that is sent the whole URL
-	hosts          hosts           // that are asked by https
+	secure, single *http.Transport // https to the destination: with HTTP/2 if offered, and with HTTP/1.1 only
+	fresh          *http.Transport // https with HTTP/1.1, a new connection for each request
+	plain          *http.Transport // http to the destination
+	forward        *http.Transport // http to a proxy that receives the whole URL
+	hosts          hosts           // https destinations
 
-	idle, window time.Duration // idleTimeout and rateWindow, but for tests
+	idle, window time.Duration // idleTimeout and rateWindow; tests shorten them
 }
 
-// New returns a Client. Its errors say which setting is wrong.
+// New returns a Client. Its error names the wrong setting.
 func New(cfg Config) (*Client, error) {
 	cfg.UserAgent = cmp.Or(cfg.UserAgent, "modproxy")
 	cfg.Resolver = cmp.Or[Resolver](cfg.Resolver, net.DefaultResolver)
@@ -120,15 +125,15 @@ func New(cfg Config) (*Client, error) {
 	c.secure, c.single, c.fresh, c.plain = c.transport(false), c.transport(false), c.transport(false), c.transport(true)
 	c.secure.Protocols.SetHTTP2(true)
 	c.fresh.DisableKeepAlives = true
-	// It connects to the proxy only, which the operator chose.
+	// forward connects to the proxy only, which the operator chose.
 	c.forward = c.transport(true)
 	c.forward.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	c.forward.Proxy = func(r *http.Request) (*url.URL, error) { return c.proxy(r.URL) }
 	return c, nil
 }
 
-// transport returns a transport that connects under the policy, which holds for as long as c is used: a connection is
-// kept for others that go to the same host and port. It speaks HTTP/1.1 only.
+// transport returns an HTTP/1.1 transport that connects under the policy. It reuses connections for requests to the same host
+// and port, because the policy does not change during the life of c.
 func (c *Client) transport(plain bool) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -150,7 +155,7 @@ func (c *Client) transport(plain bool) *http.Transport {
 		MaxIdleConns:           128,
 		MaxIdleConnsPerHost:    idlePerHost,
 		IdleConnTimeout:        90 * time.Second,
-		DisableCompression:     true, // body undoes it, within its bound
+		DisableCompression:     true, // body decompresses, within its limit
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: streamBytes,
 			SendPingTimeout:           pingAfter,
@@ -160,7 +165,7 @@ func (c *Client) transport(plain bool) *http.Transport {
 	}
 }
 
-// rootCertificates returns the system's and those of file; nil if file is empty.
+// rootCertificates returns the system's certificates and those of file. If file is empty, it returns nil.
 func rootCertificates(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
@@ -176,12 +181,12 @@ func rootCertificates(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Hedges reports whether callers may hedge: send a request a second time, beside the first, when its answer is late.
-// Every hedge in the program depends on it.
+// Hedges reports whether callers may hedge: send a request a second time, in parallel, if its response is late. Every hedge in
+// the program depends on it.
 func (c *Client) Hedges() bool { return !c.cfg.NoHedging }
 
-// Transport returns c as an [http.RoundTripper]. It sends GET requests without a body and without credentials, once
-// each, and returns a redirect as an answer; the body has at most maxBytes. Its errors are those of [Client.Get].
+// Transport returns c as an [http.RoundTripper]. It sends only GET requests without a body and without credentials, each once,
+// and returns redirects as responses. The body has at most maxBytes. Its errors are those of [Client.Get].
 func (c *Client) Transport(maxBytes int64) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet || r.Body != nil && r.Body != http.NoBody {
@@ -195,7 +200,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Close closes idle connections. It ends no request and no session.
+// Close closes idle connections. Requests and sessions continue.
 func (c *Client) Close() error {
 	c.secure.CloseIdleConnections()
 	c.single.CloseIdleConnections()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Both are any bytes, and only what is there is replaced.
+// FuzzReplaceFold: both texts may be any bytes, and only occurrences are replaced.
 func FuzzReplaceFold(f *testing.F) {
 	f.Add("text with SECRET-\xff in it", "secret-\xff")
 	f.Add("aaaaaaaaaaaaaaaa", "AAAAAA")

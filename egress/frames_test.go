@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// frame is one of HTTP/2 (https://www.rfc-editor.org/rfc/rfc9113#section-4.1).
+// frame returns a frame of HTTP/2 (https://www.rfc-editor.org/rfc/rfc9113#section-4.1).
 func frame(kind, flags byte, stream uint32, payload ...byte) []byte {
 	header := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
 	return append(binary.BigEndian.AppendUint32(append(header, flags), stream), payload...)
@@ -25,8 +25,8 @@ const (
 	endHeaders = 4
 )
 
-// Servers that offer HTTP/2 and mean harm do not hold a request up for longer than a slow one does, nor have it
-// connect again and again. Then they are asked by HTTP/1.1.
+// TestHostileHTTP2: servers with a malicious HTTP/2 implementation delay a request no longer than slow ones, and do not cause
+// endless connections. Afterwards they are requested with HTTP/1.1.
 func TestHostileHTTP2(t *testing.T) {
 	flood := func(conn net.Conn, frames []byte) {
 		for {
@@ -39,7 +39,7 @@ func TestHostileHTTP2(t *testing.T) {
 	if _, err := fetch(t.Context(), client(t, up()), egress.Request{URL: serve(t, "https", "127.0.0.1", proto).at("https", "up.test", "/")}); err != nil {
 		t.Fatal(err)
 	}
-	timeout := max(300*time.Millisecond, 10*time.Since(began)) // an honest answer meets it
+	timeout := max(300*time.Millisecond, 10*time.Since(began)) // enough for an honest server
 	settings := frame(settingsFrame, 0, 0)
 	ok := append(settings, frame(headersFrame, endHeaders, 1, 0x88)...) // :status: 200
 	for name, bad := range map[string]func(net.Conn){
@@ -89,20 +89,20 @@ func TestHostileHTTP2(t *testing.T) {
 			if err == nil && string(body) != "HTTP/1.1" || ctx.Err() != nil {
 				t.Errorf("%q, %v", body, err)
 			}
-			if name == "endless" { // it answers by HTTP/2
+			if name == "endless" { // this one answers with HTTP/2
 				return
 			}
 			if body, err = fetch(ctx, c, r); err != nil || string(body) != "HTTP/1.1" {
 				t.Errorf("the next: %q, %v", body, err)
 			}
-			if n := s.conns.Load(); n > 30 { // some of which were being made when enough were
+			if n := s.conns.Load(); n > 30 { // some were still being made at the limit
 				t.Errorf("%d connections for two requests", n)
 			}
 		})
 	}
 }
 
-// A connection that the server ends between requests, or while some go on, fails none of them.
+// TestGoAway: no request fails if the server ends a connection between requests, or while some are in progress.
 func TestGoAway(t *testing.T) {
 	s := serve(t, "h2", "127.0.0.1", nil)
 	var held atomic.Int64

@@ -19,19 +19,19 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// Get asks for r.URL and follows redirects, each a request of its own under the same policy. The answer may have any
-// status; its Request.URL is the URL of the last hop. The caller closes the body, which ctx governs until then.
+// Get requests r.URL and follows redirects. Each redirect is a separate request under the same policy. The response may have
+// any status; its Request.URL is the URL of the last hop. The caller closes the body. The end of ctx ends the body, too.
 //
-// The body ends with [ErrTooLarge], [ErrTooSlow] or [io.ErrUnexpectedEOF] rather
-// than early. Unless r.Archive is set, gzip is undone; its size is then unknown.
+// A body ends with [ErrTooLarge], [ErrTooSlow] or [io.ErrUnexpectedEOF] rather than early. Unless r.Archive is set, gzip is
+// decompressed; the size is then unknown.
 //
-// Errors carry the URL without user information and query, and are, by
-// [errors.Is], [ErrRefused], [ErrAnswer], the error of ctx, or of the network.
+// Errors contain the URL without user information and query. By [errors.Is], they are [ErrRefused], [ErrAnswer], the error of
+// ctx, or that of the network.
 func (c *Client) Get(ctx context.Context, r Request) (*http.Response, error) {
 	return c.do(ctx, r)
 }
 
-// do asks what r says and bounds the answer.
+// do sends r and limits the body of the response.
 func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
 	r, err := r.checked()
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Client) do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// follow asks hop by hop until there is an answer.
+// follow sends requests, hop by hop, until a response is not a redirect.
 func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Response, err error) {
 	told := r.secrets()
 	defer func() {
@@ -85,9 +85,9 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 	}
 }
 
-var redirects = []int{301, 302, 303, 307, 308} // the statuses
+var redirects = []int{301, 302, 303, 307, 308} // status codes
 
-// ask sends one request, more than once if need be.
+// ask sends the request of one hop, with retries.
 func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response, error) {
 	req, err := retryablehttp.NewRequestWithContext(ctx, r.method(), u.String(), r.body)
 	if err != nil {
@@ -110,11 +110,11 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	resp, err := retrying.Do(req)
 	if err != nil {
 		if withURL := (*url.Error)(nil); errors.As(err, &withURL) {
-			err = withURL.Err // the query of the URL may be secret
+			err = withURL.Err // without the query of the URL, which may be secret
 		}
 		return nil, err
 	}
-	// The server may put anything behind the number, also what it was told.
+	// The server chooses the text after the status code, and may repeat a secret of the request there.
 	resp.Status = strings.TrimSpace(fmt.Sprint(resp.StatusCode, " ", http.StatusText(resp.StatusCode)))
 	if h.location != "" {
 		resp.Header.Set("Location", h.location)
@@ -122,7 +122,7 @@ func (c *Client) ask(ctx context.Context, r Request, u *url.URL) (*http.Response
 	return resp, nil
 }
 
-// acceptable returns [ErrAnswer] for a success that is not what r asked for. Other answers are the caller's to judge.
+// acceptable returns [ErrAnswer] for a successful response that does not fit r. The caller judges other responses.
 func acceptable(resp *http.Response, r Request) error {
 	if resp.StatusCode/100 != 2 {
 		return nil
@@ -140,7 +140,7 @@ func acceptable(resp *http.Response, r Request) error {
 	return nil
 }
 
-// isGzip reports whether the body of resp is compressed. Its error is [ErrAnswer] for a coding that r did not ask for.
+// isGzip reports whether the body of resp is compressed. If r did not request the coding, the error is [ErrAnswer].
 func isGzip(resp *http.Response, r Request) (bool, error) {
 	switch coding := resp.Header.Get("Content-Encoding"); coding {
 	case "", "identity":
@@ -157,17 +157,17 @@ func isGzip(resp *http.Response, r Request) (bool, error) {
 }
 
 const (
-	retryMin   = 100 * time.Millisecond // before the second attempt; longer each time
+	retryMin   = 100 * time.Millisecond // before the second attempt; grows with each attempt
 	retryMax   = 200 * time.Millisecond
-	maxWaiting = 5 * time.Second // for what a server says in Retry-After
+	maxWaiting = 5 * time.Second // the longest Retry-After to wait for
 )
 
-// hop is one request, and the attempts at it.
+// hop is the request of one hop with its attempts.
 type hop struct {
 	client   *Client
 	how      sending
 	budget   *Budget
-	attempts int    // that are left
+	attempts int    // attempts left
 	location string // of a redirect
 }
 
@@ -186,7 +186,7 @@ func (h *hop) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// again decides whether there is another attempt. It drops the body of an answer that is not returned.
+// again decides whether to make another attempt. It drops the body of a response that is not returned.
 func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	if h.attempts <= 0 || h.budget.Spent() || ctx.Err() != nil {
 		return false, nil
@@ -205,7 +205,7 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 	return true, nil
 }
 
-// MayPass reports whether the next attempt may do better than err, an error of this package.
+// MayPass reports whether a retry may succeed after err, an error of this package.
 func MayPass(err error) bool {
 	var dns *net.DNSError
 	switch {
@@ -220,7 +220,7 @@ func MayPass(err error) bool {
 	return true
 }
 
-// backoff returns how long to wait: what the server says, else longer each time.
+// backoff returns the time to wait: that of Retry-After, or else one that grows with each attempt.
 func backoff(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
 	if wait, told := retryAfter(resp); told {
 		return wait
@@ -228,7 +228,7 @@ func backoff(least, most time.Duration, attempt int, resp *http.Response) time.D
 	return retryablehttp.LinearJitterBackoff(least, most, attempt, resp)
 }
 
-// retryAfter returns what an answer that means a wait says about it.
+// retryAfter returns the waiting time that a response with status 429 or 503 requests.
 func retryAfter(resp *http.Response) (wait time.Duration, told bool) {
 	if resp == nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0, false
@@ -236,7 +236,7 @@ func retryAfter(resp *http.Response) (wait time.Duration, told bool) {
 	return ParseRetryAfter(resp.Header.Get("Retry-After"))
 }
 
-// ParseRetryAfter reads the value of a Retry-After header, seconds or a date
+// ParseRetryAfter parses the value of a Retry-After header, seconds or a date
 // (https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3).
 func ParseRetryAfter(value string) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -248,44 +248,46 @@ func ParseRetryAfter(value string) (time.Duration, bool) {
 	return 0, false
 }
 
-// Request is one question to a server, which [Client.Get] or [Client.Post] asks.
+// Request is a request to a server, for [Client.Get] or [Client.Post].
 type Request struct {
 	URL string
-	// Header is sent to every hop, with User-Agent and Accept-Encoding and nothing else. It must not have credentials.
+	// Header is sent to every hop, together with User-Agent and Accept-Encoding. It must not contain credentials.
 	Header http.Header
-	// Credentials are each sent to its origin only.
+	// Credentials are each sent to their own origin only.
 	Credentials []Credential
-	// Redirects is how many are followed, at most 20. With 0 a redirect is an answer; one too many is [ErrAnswer].
+	// Redirects is the number of redirects to follow, at most 20. With 0 a redirect is the response. One too many is
+	// [ErrAnswer].
 	Redirects int
-	// Budget, unless nil, bounds what is sent for all the requests that have it together; beyond it is [ErrAnswer].
+	// Budget, unless nil, limits the total of sent requests of all Requests that share it. Exceeding it is [ErrAnswer].
 	Budget *Budget
-	// NoHedging has no request sent a second time because its answer is late: the caller does that.
+	// NoHedging prevents hedging of this request: the caller hedges itself.
 	NoHedging bool
-	// Attempts is how often each hop is tried while there is no answer, or a 5xx (not 501); 0 is 1, at most 10.
-	// A short Retry-After is waited for; an answer with a longer one is returned.
+	// Attempts is the number of attempts for each hop, at most 10; 0 means 1. Another attempt follows after a failure without a
+	// response, and after a 5xx other than 501. A short Retry-After is waited for; a response with a longer one is returned.
 	Attempts int
-	// MaxBytes bounds the body, as sent and as decoded; 0 is 1 MiB. Reading more is [ErrTooLarge].
+	// MaxBytes limits the body, both as sent and as decoded; 0 means 1 MiB. A longer body is [ErrTooLarge].
 	MaxBytes int64
-	// Archive asks for the bytes as stored: without a coding, with an end that can be told from a broken connection,
-	// on a connection of its own.
+	// Archive requests the bytes as stored: without a content coding, with an end that differs from a broken connection, on a
+	// connection of its own.
 	Archive bool
 
-	body any // of [Client.Post], a []byte; nil of [Client.Get]
+	body any // of [Client.Post], a []byte; nil for [Client.Get]
 }
 
-// Credential is what one origin, and no other, is shown.
+// Credential is sent to one origin only.
 type Credential struct {
-	Origin        string // as [Origin] writes it: https://host or https://host:port
+	Origin        string // as [Origin] returns it: https://host or https://host:port
 	Authorization Secret // the whole value of the Authorization header
 }
 
-// Budget is how often servers may be asked, with redirects, further attempts and hedges. It is for one goroutine at a time.
+// Budget is the number of requests that may be sent, including redirects, retries and hedges. It is not safe for concurrent
+// use.
 type Budget struct{ most, left int }
 
-// NewBudget returns a Budget for so many.
+// NewBudget returns a Budget for most requests.
 func NewBudget(most int) *Budget { return &Budget{most, most} }
 
-// Spent reports whether nothing is left.
+// Spent reports whether the budget is used up.
 func (b *Budget) Spent() bool { return b != nil && b.left == 0 }
 
 func (b *Budget) take() error {
@@ -298,11 +300,12 @@ func (b *Budget) take() error {
 	return nil
 }
 
-// reserved are the fields that callers must not set: credentials, what tells of other servers, what is set here.
+// reserved are the fields that callers must not set: credentials, fields that reveal other servers, and fields set by this
+// package.
 var reserved = []string{"Authorization", "Proxy-Authorization", "Cookie", "Referer", "Host",
 	"Accept-Encoding", "Connection"}
 
-// checked returns r with its defaults. Only a mistake of the caller is an error.
+// checked returns r with its defaults. The error is always a mistake of the caller.
 func (r Request) checked() (Request, error) {
 	for name := range r.Header {
 		if slices.Contains(reserved, http.CanonicalHeaderKey(name)) {
@@ -323,7 +326,7 @@ func (r Request) checked() (Request, error) {
 	return r, nil
 }
 
-// header returns what is sent to u.
+// header returns the header for a request to u.
 func (r Request) header(u *url.URL, userAgent string) http.Header {
 	h := http.Header{}
 	maps.Copy(h, r.Header)
@@ -331,7 +334,7 @@ func (r Request) header(u *url.URL, userAgent string) http.Header {
 		h.Set("User-Agent", userAgent)
 	}
 	if r.body != nil {
-		h["Idempotency-Key"] = nil // tells package net/http, and is not sent
+		h["Idempotency-Key"] = nil // tells package net/http that the request is idempotent; nil is not sent
 	}
 	h.Set("Accept-Encoding", "gzip")
 	if r.Archive {

@@ -45,7 +45,7 @@ func TestRedirectsAreFollowedWithinThePolicy(t *testing.T) {
 		w.WriteHeader(http.StatusFound)
 	})
 	cfg := up()
-	cfg.Ports = append(cfg.Ports, secret.port) // so that it is the address which is refused
+	cfg.Ports = append(cfg.Ports, secret.port) // so that the address is refused, not the port
 	c := client(t, cfg)
 	for _, tt := range []struct {
 		path string
@@ -103,7 +103,7 @@ func TestBudgetIsForAllRequestsTogether(t *testing.T) {
 	}{
 		{"/end", 1, 200, nil},
 		{"/moved", 2, 200, nil},
-		{"/broken", 2, 502, nil}, // what came last, in place of a third attempt
+		{"/broken", 2, 502, nil}, // the last response, instead of a third attempt
 		{"/end", 0, 0, egress.ErrAnswer},
 	} {
 		before := s.requests.Load()

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// gitEnv is an environment in which git knows nothing but what settings say.
+// gitEnv returns an environment in which git has only the configuration in settings.
 func gitEnv(t *testing.T, settings ...string) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
@@ -37,8 +37,8 @@ func git(t *testing.T, dir string, env []string, args ...string) (string, error)
 	return string(out), err
 }
 
-// gitServer serves a repository of one commit, with a file of size random-looking
-// bytes, at /repo.git, and redirects from /moved/ and /stolen/.
+// gitServer serves a repository of one commit at /repo.git, with a file of size random-looking bytes. It redirects from /moved/
+// and /stolen/.
 func gitServer(t *testing.T, scheme string, stolen string) *server {
 	t.Helper()
 	root := t.TempDir()

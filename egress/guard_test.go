@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The check at the moment of connecting holds by itself, whatever was checked before.
+// TestDialerRefusesByItself: the check at the time of connecting does not rely on earlier checks.
 func TestDialerRefusesByItself(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -55,7 +55,7 @@ func TestAnEndAfterTheContextIsNoEnd(t *testing.T) {
 	}
 }
 
-// waiting is a resolver that has no answer.
+// waiting is a resolver that never answers.
 type waiting chan struct{}
 
 func (w waiting) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error) {

@@ -13,19 +13,19 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// hedging is up with hedging.
+// hedging returns the configuration of up, with hedging.
 func hedging() egress.Config {
 	cfg := up()
 	cfg.NoHedging = false
 	return cfg
 }
 
-// hanging is a server of which the first requests for each path hang: where, its first letter says.
+// hanging is a server that hangs for the first requests of each path. The beginning of the path determines where.
 type hanging struct {
-	first int // so many requests
+	first int // the number of requests per path that hang
 
 	mu   sync.Mutex
-	seen map[string][]string // the connections of the requests for a path
+	seen map[string][]string // the client addresses of the requests for a path
 }
 
 func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := len(h.seen[r.URL.Path])
 	h.seen[r.URL.Path] = append(h.seen[r.URL.Path], r.RemoteAddr)
 	h.mu.Unlock()
-	if strings.HasPrefix(r.URL.Path, "/redirect") { // each time: a busy machine is late with it, too
+	if strings.HasPrefix(r.URL.Path, "/redirect") { // never hangs: on a busy machine it is late anyway
 		http.Redirect(w, r, strings.Replace(r.URL.Path, "/redirect", "/nothing-behind", 1), http.StatusFound)
 		return
 	}
@@ -52,7 +52,7 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, r.Method+" "+string(body))
 }
 
-// requests returns how many requests there were for a path, and on how many connections.
+// requests returns the number of requests for a path, and of their connections.
 func (h *hanging) requests(path string) (n, conns int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,8 +63,8 @@ func (h *hanging) requests(path string) (n, conns int) {
 	return len(h.seen[path]), len(different)
 }
 
-// What hangs is sent once more, on another connection: before the header and behind it, by each protocol, archives and
-// questions with a body, and behind a redirect.
+// TestHedges: a hanging request is sent once more, on another connection: before and after the header, with each protocol, for
+// archives, for requests with a body, and after a redirect.
 func TestHedges(t *testing.T) {
 	for _, scheme := range []string{"h2", "https", "http"} {
 		h := &hanging{first: 1, seen: map[string][]string{}}
@@ -74,7 +74,7 @@ func TestHedges(t *testing.T) {
 		for _, path := range []string{"/nothing", "/header", "/redirect"} {
 			for _, kind := range []string{"document", "archive", "post"} {
 				if path == "/redirect" && kind == "post" {
-					continue // which follows none
+					continue // Post follows no redirects
 				}
 				group.Go(func() {
 					path := path + "-" + kind
@@ -103,8 +103,8 @@ func TestHedges(t *testing.T) {
 	}
 }
 
-// Nothing is sent a second time that must not be: where the client does not hedge, the request is not to be hedged, or
-// its budget is spent. It is answered as ever.
+// TestNoHedges: without hedging in the client, with NoHedging in the request, or with a spent budget, a request is sent only
+// once.
 func TestNoHedges(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg     egress.Config
@@ -120,7 +120,7 @@ func TestNoHedges(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
-				time.AfterFunc(4*time.Second, cancel) // in which there would be another request
+				time.AfterFunc(4*time.Second, cancel) // long enough for a hedge
 				h.ServeHTTP(w, r)
 			})
 			c.request.URL = s.at("https", "up.test", "/nothing")

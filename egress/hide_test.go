@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// What a server was told it may say again, also where its words are quoted.
+// TestServersWordsAreNotQuoted: a server may repeat secrets of a request, also in texts that errors quote.
 func TestServersWordsAreNotQuoted(t *testing.T) {
 	basic := base64.StdEncoding.EncodeToString([]byte("u:SECRET-password"))
 	for name, answer := range map[string]string{
@@ -46,7 +46,7 @@ func TestServersWordsAreNotQuoted(t *testing.T) {
 	}
 }
 
-// A server chooses what stands in a redirect, and so what is hidden: any bytes.
+// TestWhatIsHiddenMayBeAnyBytes: a server chooses the text of a redirect, and so the hidden text: any bytes.
 func TestWhatIsHiddenMayBeAnyBytes(t *testing.T) {
 	for _, value := range []string{"%ff%ff%ff%ff%ff%ff", "SECRET%ff%fe", "%00%00%00%00%00%00", "(?i)[[[[",
 		"%EF%BF%BD%EF%BF%BD", "SECRET\u212a\u017f"} {

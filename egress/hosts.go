@@ -18,38 +18,38 @@ import (
 )
 
 const (
-	// requestsPerHost bounds the requests that one host has under way by https, on however few connections. Servers
-	// take 100 on one connection, or more, but for odd ones.
+	// requestsPerHost limits the requests in progress to one host over https, regardless of the number of connections. Nearly
+	// all servers allow 100 or more on one connection.
 	requestsPerHost = connsPerHost
-	requestsWaiting = 4096        // for one host
-	firstWait       = time.Second // for the connection that another request makes
-	oldFor          = time.Hour   // for which a host is asked by HTTP/1.1 that does not speak HTTP/2
-	maxConnections  = 8           // that end before the answer to one request
-	maxHosts        = 1024        // that are remembered, beside those that are asked
+	requestsWaiting = 4096        // per host
+	firstWait       = time.Second // for a connection that another request is making
+	oldFor          = time.Hour   // how long a host with broken HTTP/2 is requested with HTTP/1.1
+	maxConnections  = 8           // that may end before the response to one request
+	maxHosts        = 1024        // remembered hosts, in addition to those in use
 )
 
-// hosts are those that are asked by https. They are safe for concurrent use.
+// hosts are the hosts requested over https. They are safe for concurrent use.
 type hosts struct {
 	mu sync.Mutex
 	of map[string]*host // by host and port
 }
 
-// host is asked by https. Requests that would all make a connection to it wait for the one that the first of them
-// makes: all of them may share it.
+// host is the state of one host requested over https. Requests that would all open a connection to the host wait for the first
+// one's connection, because they can probably share it.
 type host struct {
-	turns  *fair.Turns // of the requests under way
+	turns  *fair.Turns // of the requests in progress
 	hedged hedge.Budget
-	users  int // guarded by hosts.mu: requests under way and those that wait
+	users  int // guarded by hosts.mu: requests in progress and waiting
 
 	mu     sync.Mutex
-	first  chan struct{} // closed when the connection that is being made is there, or has failed; nil if none is
-	alone  bool          // does not offer HTTP/2: no request shares a connection with others
-	offers bool          // HTTP/2
-	spoke  bool          // has answered by HTTP/2
-	old    time.Time     // until then it is asked by HTTP/1.1, although it offers HTTP/2
+	first  chan struct{} // closed when the connection in progress is made or has failed; nil: none is in progress
+	alone  bool          // does not offer HTTP/2: requests do not share connections
+	offers bool          // offers HTTP/2
+	spoke  bool          // has answered with HTTP/2
+	old    time.Time     // until then it is requested with HTTP/1.1, although it offers HTTP/2
 }
 
-// enter waits for a turn to ask where t is. leave gives it back.
+// enter waits for a slot for a request to t. The caller calls leave to release it.
 func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), err error) {
 	hs.mu.Lock()
 	h = hs.get(t)
@@ -68,7 +68,7 @@ func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), er
 	return h, sync.OnceFunc(func() { turn.Give(); gone() }), nil
 }
 
-// get returns the host where t is. It is called with mu held.
+// get returns the host of t. The caller holds mu.
 func (hs *hosts) get(t target) *host {
 	name := t.hostport()
 	h := hs.of[name]
@@ -82,15 +82,15 @@ func (hs *hosts) get(t target) *host {
 	return h
 }
 
-// at returns the host where t is.
+// at returns the host of t.
 func (hs *hosts) at(t target) *host {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	return hs.get(t)
 }
 
-// knock waits for the first connection while another request makes it, but not for long: another one may come sooner.
-// Otherwise r makes it: in is called when it is there, or r has failed.
+// knock waits for the first connection if another request is making it, but not for long: another connection may be ready
+// sooner. Otherwise r makes it, and the caller calls in when the connection is made or r has failed.
 func (h *host) knock(ctx context.Context) (in func(), err error) {
 	h.mu.Lock()
 	first := h.first
@@ -117,7 +117,7 @@ func (h *host) open() {
 	h.first = nil
 }
 
-// known reports whether HTTP/2 has failed, and whether it was not offered.
+// known reports whether HTTP/2 has failed recently (old), and whether it is not offered (alone).
 func (h *host) known() (old, alone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *host) learn(shared bool) {
 	h.alone, h.offers = !shared, shared
 }
 
-// overtaken tells that a request by the protocol that h offers hung, and was answered by HTTP/1.1 meanwhile.
+// overtaken records that a request with the protocol that h offers hung, and that a hedge with HTTP/1.1 was answered first.
 func (h *host) overtaken() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -139,8 +139,8 @@ func (h *host) overtaken() {
 	}
 }
 
-// fails reports whether err, the outcome of a request by HTTP/2, says that HTTP/2 fails: it has never succeeded.
-// That a request was given up says nothing.
+// fails records err, the outcome of a request with HTTP/2. It reports whether HTTP/2 seems broken: it has never succeeded. A
+// cancelled request proves nothing.
 func (h *host) fails(err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,9 +152,9 @@ func (h *host) fails(err error) bool {
 	return true
 }
 
-// sendSecure sends one request by https, by HTTP/2 where that is offered. Archives come by HTTP/1.1: what is large
-// neither waits on a connection that is shared, nor holds others up there, and takes all that TCP gives it. A hedge has a
-// connection of its own: the first may hang with its connection.
+// sendSecure sends one request over https, with HTTP/2 if the host offers it. Archives use HTTP/1.1: a large body then neither
+// waits on a shared connection nor delays others there, and gets the full rate of TCP. A hedge has a connection of its own,
+// because the first request's connection may hang.
 func (c *Client) sendSecure(r *http.Request, t target, how sending, sent func()) (*http.Response, error) {
 	h, leave, err := c.hosts.enter(r.Context(), t)
 	if err != nil {
@@ -178,8 +178,8 @@ func (c *Client) sendSecure(r *http.Request, t target, how sending, sent func())
 	return resp, nil
 }
 
-// askShared sends one request by the protocol that h offers. When it is the first by HTTP/2 and fails, it is sent by
-// HTTP/1.1, unless that would have it wait twice.
+// askShared sends one request with the protocol that h offers. If it is the first with HTTP/2 and fails, it is sent again with
+// HTTP/1.1, unless it has timed out: that would be a second long wait.
 func (c *Client) askShared(r *http.Request, h *host, alone bool) (resp *http.Response, err error) {
 	in := func() {}
 	if !alone {
@@ -189,9 +189,9 @@ func (c *Client) askShared(r *http.Request, h *host, alone bool) (resp *http.Res
 		defer in()
 	}
 	shared, connections := false, 0
-	ctx, cancel := context.WithCancelCause(r.Context()) // it ends with r's, which governs the body
+	ctx, cancel := context.WithCancelCause(r.Context()) // ends with r's context, which also governs the body
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		if connections++; connections > maxConnections { // package net/http has no such bound
+		if connections++; connections > maxConnections { // package net/http has no such limit
 			cancel(errAway)
 		}
 		conn, _ := got.Conn.(*tls.Conn)
@@ -206,7 +206,7 @@ func (c *Client) askShared(r *http.Request, h *host, alone bool) (resp *http.Res
 	if err != nil && context.Cause(ctx) == errAway {
 		err = errAway
 	}
-	if err = broken(err); err != nil && r.Context().Err() != nil || !h.fails(err) { // the caller's end is no failure
+	if err = broken(err); err != nil && r.Context().Err() != nil || !h.fails(err) { // a cancelled request is not a failure of the host
 		return resp, err
 	}
 	if isLate(err) {
@@ -226,8 +226,8 @@ func isLate(err error) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// broken returns err, of a request by HTTP/2 or its body, as what it is to callers: the end of a connection is
-// [io.ErrUnexpectedEOF], if the server has ended a part of it, too.
+// broken returns err, of an HTTP/2 request or its body, in the form that callers expect: the end of a connection or of a stream
+// is [io.ErrUnexpectedEOF].
 func broken(err error) error {
 	var conn *net.OpError
 	switch {
@@ -240,10 +240,10 @@ func broken(err error) error {
 
 var errAway = fmt.Errorf("%d connections ended before the answer", maxConnections)
 
-// leaving is the body of an answer. The turn of its request ends with it.
+// leaving is the body of a response. Its end releases the slot of the request.
 type leaving struct {
 	io.ReadCloser
-	shared bool // by HTTP/2
+	shared bool // over HTTP/2
 	leave  func()
 }
 

@@ -21,7 +21,7 @@ import (
 // proto answers with the protocol of the request.
 func proto(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Proto) }
 
-// askAll asks for u n times, width at a time, and returns the answers that there were, each once.
+// askAll requests u n times, width at a time, and returns the number of each response.
 func askAll(t *testing.T, c *egress.Client, r egress.Request, n, width int) map[string]int {
 	t.Helper()
 	answers := map[string]int{}
@@ -44,8 +44,8 @@ func askAll(t *testing.T, c *egress.Client, r egress.Request, n, width int) map[
 	return answers
 }
 
-// Requests to one host share a connection where it speaks HTTP/2, also the first ones, and use those that are there
-// again where it does not. What is stored comes on connections of its own.
+// TestConnectionsAreKeptAndShared: requests to one host, including the first ones, share a connection with HTTP/2, and reuse
+// idle connections without it. Archives have connections of their own.
 func TestConnectionsAreKeptAndShared(t *testing.T) {
 	for _, tt := range []struct {
 		scheme  string
@@ -72,7 +72,7 @@ func TestConnectionsAreKeptAndShared(t *testing.T) {
 	}
 }
 
-// A body is sent again when the first try by HTTP/2 fails.
+// TestPostByHTTP2: a body is sent again if the first attempt with HTTP/2 fails.
 func TestPostByHTTP2(t *testing.T) {
 	echo := func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(w, io.MultiReader(strings.NewReader(r.Proto+" "), r.Body))
@@ -90,7 +90,8 @@ func TestPostByHTTP2(t *testing.T) {
 	}
 }
 
-// One host has 64 requests under way at a time, on however few connections. A turn ends with the body, read or not.
+// TestBoundOnRequests: one host has at most 64 requests in progress, on any number of connections. A slot ends with the body,
+// read or not.
 func TestBoundOnRequests(t *testing.T) {
 	var mu sync.Mutex
 	var now, most int
@@ -140,7 +141,8 @@ func TestBoundOnRequests(t *testing.T) {
 	}
 }
 
-// A connection is for one name: that two lead to the same address now says nothing about the policy for the other.
+// TestConnectionsAreNotSharedBetweenNames: a connection is for one name. If two names have one address now, that proves nothing
+// about the policy for the other name.
 func TestConnectionsAreNotSharedBetweenNames(t *testing.T) {
 	s := serve(t, "h2", "127.0.0.1", proto)
 	c := client(t, up("two.test"))
@@ -158,7 +160,7 @@ func TestConnectionsAreNotSharedBetweenNames(t *testing.T) {
 	}
 }
 
-// The bounds on a body hold by HTTP/2.
+// TestBodiesByHTTP2: the limits on a body apply with HTTP/2.
 func TestBodiesByHTTP2(t *testing.T) {
 	s := serve(t, "h2", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -195,8 +197,8 @@ func TestBodiesByHTTP2(t *testing.T) {
 	}
 }
 
-// frames starts a server that offers HTTP/2 and then does what bad does, after the client's preface and settings; by
-// HTTP/1.1 it answers as good. The result is its URL.
+// frames starts a server that offers HTTP/2 and calls bad after the client's preface and settings. With HTTP/1.1 it answers
+// with good.
 func frames(t *testing.T, bad func(net.Conn), good http.HandlerFunc) *server {
 	t.Helper()
 	return serve(t, "h2", "127.0.0.1", good, func(s *http.Server) {
@@ -211,7 +213,7 @@ func frames(t *testing.T, bad func(net.Conn), good http.HandlerFunc) *server {
 	})
 }
 
-// A connection is shared through the proxy of a site, too.
+// TestHTTP2ThroughProxies: connections are shared through a site's proxy, too.
 func TestHTTP2ThroughProxies(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		s, p := serve(t, "h2", "127.0.0.1", proto), newSite(t, scheme)
@@ -224,7 +226,7 @@ func TestHTTP2ThroughProxies(t *testing.T) {
 	}
 }
 
-// That its caller ends a request says nothing about the HTTP/2 of a host.
+// TestEndedByCaller: a request that its caller cancels proves nothing about the host's HTTP/2.
 func TestEndedByCaller(t *testing.T) {
 	var asked atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())

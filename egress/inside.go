@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// localAddress matches the address of this machine in the text of an error about a connection:
-// "read tcp 10.1.2.3:4567->192.0.2.1:443: connection reset by peer".
+// localAddress matches the address of this machine in the text of a connection error: "read tcp 10.1.2.3:4567->192.0.2.1:443:
+// connection reset by peer".
 var localAddress = regexp.MustCompile(`\b((?:tcp|udp)[46]?) \S+->`)
 
-// outward returns err with a text for clients: it has no address of the resolver and none of this machine. The error has a method
-// Inside, which returns the text of the network's error with these addresses, for the log.
+// outward returns err with a text for clients, without the addresses of the resolver and of this machine. The error's method
+// Inside returns the text of the network's error with these addresses, for the log.
 func outward(err error) error {
 	if err == nil {
 		return nil
@@ -35,7 +35,7 @@ func outward(err error) error {
 	return &insider{hidden{text, err}, inside}
 }
 
-// insider is an error whose text leaves out addresses.
+// insider is an error whose text omits addresses.
 type insider struct {
 	hidden
 	inside string
@@ -44,7 +44,7 @@ type insider struct {
 // Inside returns the text of the network's error, for operators.
 func (i *insider) Inside() string { return i.inside }
 
-// LookupReason returns why a name cannot be looked up, without the addresses of the resolver and of this machine.
+// LookupReason returns the reason why a look-up failed, without the addresses of the resolver and of this machine.
 func LookupReason(err *net.DNSError) string {
 	if i := strings.LastIndex(err.Err, ": "); i >= 0 && connection.MatchString(err.Err) {
 		return err.Err[i+len(": "):]
@@ -52,5 +52,5 @@ func LookupReason(err *net.DNSError) string {
 	return err.Err
 }
 
-// connection matches what the text of an error about a connection begins with: "read udp 10.1.2.3:4567->10.1.2.1:53: ".
+// connection matches the beginning of a connection error's text: "read udp 10.1.2.3:4567->10.1.2.1:53: ".
 var connection = regexp.MustCompile(`\b(?:tcp|udp)[46]? \S+: `)

@@ -21,7 +21,7 @@ func (f failing) LookupNetIP(context.Context, string, string) ([]netip.Addr, err
 	return nil, f.err
 }
 
-// operators returns the text of err for operators, or nothing.
+// operators returns the text of err for operators, or an empty string.
 func operators(err error) string {
 	if inside, ok := errors.AsType[interface {
 		error
@@ -32,7 +32,7 @@ func operators(err error) string {
 	return ""
 }
 
-// The text of an error, which clients see, does not name the resolver. What operators read does.
+// TestErrorsDoNotNameTheResolver: error texts for clients do not name the resolver. Those for operators do.
 func TestErrorsDoNotNameTheResolver(t *testing.T) {
 	const server = "10.255.255.53:53"
 	for name, one := range map[string]struct {
@@ -77,7 +77,7 @@ func TestErrorsDoNotNameTheResolver(t *testing.T) {
 	}
 }
 
-// Nor does it name the address of this machine from which a connection was made.
+// TestErrorsDoNotNameThisMachine: error texts for clients do not name this machine's address of a connection.
 func TestErrorsDoNotNameThisMachine(t *testing.T) {
 	received := make(chan struct{})
 	s := serve(t, "http", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func TestErrorsDoNotNameThisMachine(t *testing.T) {
 		if err != nil {
 			panic(err)
 		}
-		conn.(*net.TCPConn).SetLinger(0) // the end is a reset
+		conn.(*net.TCPConn).SetLinger(0) // makes Close send a reset
 		conn.Close()
 	})
 	c := client(t, up())

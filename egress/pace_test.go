@@ -39,7 +39,7 @@ func TestPace(t *testing.T) {
 		{"small and slow, but whole", 1, 20 * time.Second, 1, false, 20 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // an abort looks like a proper end here
+			synctest.Test(t, func(t *testing.T) { // an abort looks like a regular end here
 				r, w := io.Pipe()
 				var writer sync.WaitGroup
 				writer.Go(func() { drip(w, tt.size, tt.interval, tt.times) })

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// policy decides where connections may go.
+// policy decides which destinations are allowed.
 type policy struct {
 	ports      []uint16
 	exceptions []exception
 	own        sync.Map // the netip.AddrPort of each listener of this process
 }
 
-// exception is a hostname, or an address or CIDR. Port 0 is every port.
+// exception is a hostname, or an address or CIDR. Port 0 means every port.
 type exception struct {
 	name   string
 	prefix netip.Prefix
@@ -44,7 +44,7 @@ func newPolicy(cfg Config) (*policy, error) {
 	return p, nil
 }
 
-// parseException reads one entry of [Config.Allow].
+// parseException parses one entry of [Config.Allow].
 func parseException(s string) (exception, error) {
 	if prefix, err := netip.ParsePrefix(s); err == nil && !prefix.Addr().Is4In6() {
 		return exception{prefix: prefix.Masked()}, nil
@@ -59,7 +59,7 @@ func parseException(s string) (exception, error) {
 	return exception{name: t.host, port: t.port}, err
 }
 
-// excepts reports whether t's name is excepted, or ip if it is valid.
+// excepts reports whether an exception covers the name of t, or ip if it is valid.
 func (p *policy) excepts(t target, ip netip.Addr) bool {
 	return slices.ContainsFunc(p.exceptions, func(e exception) bool {
 		return (e.port == 0 || e.port == t.port) && (e.name == t.host || e.prefix.Contains(ip))
@@ -68,20 +68,20 @@ func (p *policy) excepts(t target, ip netip.Addr) bool {
 
 func (p *policy) exceptsName(t target) bool { return p.excepts(t, netip.Addr{}) }
 
-// check returns an error if t is refused whatever t.host resolves to.
+// check returns an error if t is refused for every address that t.host may resolve to.
 func (p *policy) check(t target) error {
 	if t.ip.IsValid() {
 		return p.admit(t, t.ip)
 	}
 	if p.exceptsName(t) || slices.ContainsFunc(p.exceptions, func(e exception) bool {
-		return e.name == "" && (e.port == 0 || e.port == t.port) // it may resolve to that
+		return e.name == "" && (e.port == 0 || e.port == t.port) // the name may resolve to an address in the exception
 	}) {
 		return nil
 	}
 	return p.ordinary(t)
 }
 
-// admit returns an error unless a connection for t may be made to ip.
+// admit returns an error unless the policy allows a connection for t to ip.
 func (p *policy) admit(t target, ip netip.Addr) error {
 	ip = ip.Unmap()
 	where := t.hostport()
@@ -91,7 +91,7 @@ func (p *policy) admit(t target, ip netip.Addr) error {
 	switch {
 	case p.isOwn(netip.AddrPortFrom(ip, t.port)):
 		return fmt.Errorf("%w: %s is where modproxy itself listens", ErrRefused, where)
-	case ip.IsUnspecified(): // the kernel takes it for this machine
+	case ip.IsUnspecified(): // the kernel connects to this machine
 		return fmt.Errorf("%w: %s is not the address of a host", ErrRefused, where)
 	case p.excepts(t, ip):
 		return nil
@@ -105,7 +105,7 @@ func (p *policy) admit(t target, ip netip.Addr) error {
 	return nil
 }
 
-// ordinary returns an error if t needs an exception whatever its address is.
+// ordinary returns an error if t needs an exception regardless of its address.
 func (p *policy) ordinary(t target) error {
 	if t.plain {
 		return fmt.Errorf("%w: http to %s would not be encrypted (operator: egress.allow can except it)", ErrRefused, t.hostport())
@@ -141,9 +141,9 @@ func isLocal(ip netip.Addr) bool {
 
 // blocks are the ranges that the IANA special-purpose address registries
 // (https://www.iana.org/assignments/iana-ipv4-special-registry/ and
-// https://www.iana.org/assignments/iana-ipv6-special-registry/) do not list as globally reachable, multicast,
-// and every range of IPv6 that carries an IPv4 address: where such a packet ends is decided by a translator.
-// The globally reachable parts of 192.0.0.0/24 and 2001::/23 serve protocols that are not used here.
+// https://www.iana.org/assignments/iana-ipv6-special-registry/) do not list as globally reachable, multicast, and every IPv6
+// range that contains IPv4 addresses: a translator decides where such a packet ends. The globally reachable parts of
+// 192.0.0.0/24 and 2001::/23 serve protocols that modproxy does not use.
 var blocks = []struct {
 	prefix netip.Prefix
 	what   string
@@ -180,10 +180,10 @@ var blocks = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast (RFC 4291)"},
 }
 
-// globalUnicast6 is all that IANA hands out of IPv6 (https://www.iana.org/assignments/ipv6-address-space/).
+// globalUnicast6 is the range from which IANA allocates IPv6 addresses (https://www.iana.org/assignments/ipv6-address-space/).
 var globalUnicast6 = netip.MustParsePrefix("2000::/3")
 
-// special returns why ip, which is unmapped, is not an address on the internet; empty if it is one.
+// special returns the reason why an unmapped ip is not a globally reachable address, or an empty string.
 func special(ip netip.Addr) string {
 	if ip.Zone() != "" {
 		return "of one link only"

@@ -57,7 +57,7 @@ func TestExceptions(t *testing.T) {
 	for _, tt := range []struct {
 		allow, host string
 		port        int
-		want        string // the address, or empty if refused
+		want        string // the address; empty if refused
 	}{
 		{"", "git.test", 443, ""},
 		{"git.test", "git.test", 443, "10.1.1.1:443"},
@@ -75,7 +75,7 @@ func TestExceptions(t *testing.T) {
 		{"10.2.0.0/16", "10.2.0.9", 80, "10.2.0.9:80"},
 		{"10.2.0.0/16", "::ffff:10.2.0.9", 80, "10.2.0.9:80"},
 		{"10.2.0.0/16", "git.test", 80, ""},
-		{"10.2.0.0/16", "web.test", 22, ""}, // some address might be, this one is not
+		{"10.2.0.0/16", "web.test", 22, ""}, // another address of the name might be allowed, this one is not
 		{"10.2.0.9:80", "in.test", 80, "10.2.0.9:80"},
 		{"10.2.0.9:80", "in.test", 443, ""},
 		{"[fd00::5]:80", "fd00::5", 80, "[fd00::5]:80"},
@@ -83,7 +83,7 @@ func TestExceptions(t *testing.T) {
 		{"0.0.0.0/0", "0.0.0.0", 443, ""},
 		{"::/0", "::", 443, ""},
 		{"0.0.0.0/0", "fd00::5", 443, ""},
-		{"git.test", "mixed.test", 443, "93.184.215.14:443"}, // the internal one is left out
+		{"git.test", "mixed.test", 443, "93.184.215.14:443"}, // the internal address is left out
 	} {
 		cfg := egress.Config{Resolver: resolver}
 		if tt.allow != "" {
@@ -125,7 +125,7 @@ func TestOwnListenersAreRefused(t *testing.T) {
 		for _, host := range []string{"127.0.0.1", "me.test", "[::ffff:127.0.0.1]"} {
 			_, err := c.Get(t.Context(), egress.Request{URL: target.at("https", host, "/")})
 			if !errors.Is(err, egress.ErrRefused) {
-				// ::1 is another address than 127.0.0.1, and nothing listens there.
+				// ::1 is another address than 127.0.0.1, and no listener exists there.
 				if !(listen == "127.0.0.1" && host == "me.test" && err != nil) {
 					t.Errorf("listening on %s: %s: got %v, want ErrRefused", listen, host, err)
 				}
@@ -139,14 +139,14 @@ func TestOwnListenersAreRefused(t *testing.T) {
 	}
 }
 
-// anyAddr resolves every name to what it is.
+// anyAddr resolves every name to itself.
 type anyAddr netip.Addr
 
 func (a anyAddr) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.Addr(a)}, nil
 }
 
-// What is not an address is not one on the internet either.
+// TestNoAddressIsRefused: an invalid address is not globally reachable.
 func TestNoAddressIsRefused(t *testing.T) {
 	c := client(t, egress.Config{Resolver: anyAddr{}})
 	if got, err := c.Resolve(t.Context(), "zero.test", 443); !errors.Is(err, egress.ErrRefused) {

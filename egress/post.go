@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// Post asks r.URL with a body, which is small and of a question that changes nothing: like one of [Client.Get] it
-// may be asked more than once, also by package net/http when a connection that was kept turns out to be closed. A
-// redirect is an answer, whatever r.Redirects is. Everything else is as Get has it.
+// Post requests r.URL with a small body. The request must not change anything: like [Client.Get], it may be sent more than
+// once, also by package net/http if a reused connection turns out to be closed. A redirect is the response, regardless of
+// r.Redirects. Otherwise Post is like Get.
 func (c *Client) Post(ctx context.Context, r Request, body []byte) (*http.Response, error) {
 	r.Redirects, r.body = 0, body
 	return c.do(ctx, r)

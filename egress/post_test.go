@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// A Post is held to what a Get is held to, and its body arrives at each attempt.
+// TestPost: a Post has the same limits as a Get, and its body arrives in each attempt.
 func TestPost(t *testing.T) {
 	secret := canary(t)
 	var fails, asked int
@@ -76,7 +76,7 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// A server closes connections that were kept when it wants to: the question is asked again.
+// TestPostOverClosedConnection: if the server has closed an idle connection, the request is sent again.
 func TestPostOverClosedConnection(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	c := client(t, up())

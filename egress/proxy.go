@@ -22,13 +22,12 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// lookupBeforeProxy bounds a lookup that only serves to check what a proxy is asked
-// for: it is lost time where names of the internet cannot be looked up.
+// lookupBeforeProxy limits a look-up that only checks a name before a proxy receives it. At sites that cannot look up names of
+// the internet, this time is lost.
 const lookupBeforeProxy = 3 * time.Second
 
-// proxyOfEnvironment returns what HTTPS_PROXY, HTTP_PROXY and NO_PROXY say now, and
-// ALL_PROXY in place of the first two. It refuses a setting that cannot be followed,
-// because requests would go past the proxy; the error shows nothing of the setting.
+// proxyOfEnvironment returns the current settings of HTTPS_PROXY, HTTP_PROXY and NO_PROXY, and of ALL_PROXY in place of the
+// first two. An unusable setting is an error, because requests would bypass the proxy. The error does not show the setting.
 func proxyOfEnvironment() (func(*url.URL) (*url.URL, error), error) {
 	cfg := httpproxy.FromEnvironment()
 	all := cmp.Or(os.Getenv("ALL_PROXY"), os.Getenv("all_proxy"))
@@ -40,7 +39,7 @@ func proxyOfEnvironment() (func(*url.URL) (*url.URL, error), error) {
 			continue
 		}
 		u, err := url.Parse(*setting)
-		if err != nil || u.Scheme == "" || u.Host == "" { // host:port is a proxy by http
+		if err != nil || u.Scheme == "" || u.Host == "" { // host:port means an http proxy
 			u, err = url.Parse("http://" + *setting)
 		}
 		if err != nil || strings.Trim(u.Path, "/") != "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" ||
@@ -57,14 +56,14 @@ var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080
 
 func isSOCKS(p *url.URL) bool { return strings.HasPrefix(p.Scheme, "socks5") }
 
-// byName reports whether p is asked for t's name, and so for what the name is there.
+// byName reports whether proxy p receives the name of t instead of an address.
 func (c *Client) byName(p *url.URL, t target) bool {
 	return p.Scheme == "socks5h" || !isSOCKS(p) && (c.cfg.ProxyNames || c.policy.exceptsName(t))
 }
 
-// admitThrough returns an error unless a proxy may be asked for t by its name. An address must be one that may
-// be connected to directly. A name that can be looked up here must have no other addresses. A name that cannot
-// be, as behind many proxies, is left to the proxy and its rules, unless it needs an exception for an address.
+// admitThrough returns an error unless a proxy may receive the name of t. An address must be one that may be connected to
+// directly. A name that can be looked up here must have allowed addresses only. Behind many proxies names cannot be looked up.
+// Such a name is left to the proxy and its rules, unless it needs an exception for an address.
 func (c *Client) admitThrough(ctx context.Context, t target) error {
 	if err := c.policy.check(t); err != nil || t.ip.IsValid() || c.policy.exceptsName(t) {
 		return err
@@ -78,8 +77,8 @@ func (c *Client) admitThrough(ctx context.Context, t target) error {
 	return refused
 }
 
-// connectThrough connects to t through the proxy p. Unless p may be asked for names, the name is looked up
-// here, and p is asked for an address that the policy allows: what p thinks of the name does not count.
+// connectThrough connects to t through the proxy p. Unless p may receive names, connectThrough looks the name up and passes p
+// an address that the policy allows, so that p's own look-up of the name does not count.
 func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout+tlsTimeout)
 	defer cancel()
@@ -113,7 +112,7 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 	return conn, err
 }
 
-// askSOCKS asks the SOCKS proxy p for a connection to hostport.
+// askSOCKS requests a connection to hostport from the SOCKS proxy p.
 func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error) {
 	dialer, err := proxy.FromURL(p, &net.Dialer{})
 	if err != nil {
@@ -122,7 +121,7 @@ func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error
 	return dialer.(proxy.ContextDialer).DialContext(ctx, "tcp", hostport)
 }
 
-// askHTTP asks the proxy p, by http or https, for a tunnel to hostport.
+// askHTTP requests a tunnel to hostport from the http or https proxy p.
 func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ net.Conn, err error) {
 	addr := net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), proxyPorts[p.Scheme]))
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -162,7 +161,7 @@ func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ ne
 	return bufferedConn{conn, buffered}, ctx.Err()
 }
 
-// connectError is the answer of a proxy that does not connect.
+// connectError is the response of a proxy that refuses to connect.
 type connectError string
 
 func (e connectError) Error() string { return string(e) }

@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/egress/egresstest"
 )
 
-// site is the proxy of a site: it alone knows where the names of the internet are,
-// which is on 127.0.0.1.
+// site is the proxy of a site. Only it can look up names of the internet, which all are on 127.0.0.1.
 type site struct {
 	*egresstest.Proxy
 	address string
@@ -44,8 +43,8 @@ func newSite(t *testing.T, scheme string) *site {
 
 func (s *site) took() string { return strings.Join(s.Took(), ", ") }
 
-// A proxy by http is asked for the addresses that the policy allows, and for names only
-// if the operator has named them or said so.
+// TestProxyOfTheEnvironment: an http proxy receives addresses that the policy allows. It receives names only if the operator
+// has excepted them or set ProxyNames.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	plain := serve(t, "http", "127.0.0.1", hello)
@@ -67,7 +66,7 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 				},
 			})
 			for _, tt := range []struct {
-				url, address, name string // what it is asked for without and with ProxyNames; "" for nothing
+				url, address, name string // its requests without and with ProxyNames; empty: no request
 			}{
 				{s.at("https", "unknown.test", "/"), "", "CONNECT unknown.test" + port}, // only the proxy can resolve it
 				{s.at("https", "public.test", "/"), "CONNECT 93.184.215.14" + port, "CONNECT public.test" + port},
@@ -76,13 +75,13 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 				{s.at("https", "range.test", "/"), "CONNECT 127.0.0.2" + port, "CONNECT range.test" + port}, // excepted by address
 				{plain.at("http", "plain.test", "/"), "GET plain.test" + plainPort, "GET plain.test" + plainPort},
 				{plain.at("http", "range.test", "/"), "CONNECT 127.0.0.2" + plainPort, "GET range.test" + plainPort},
-				{s.at("https", "mixed.test", "/"), "CONNECT 93.184.215.14" + port, ""}, // there it might be the other
+				{s.at("https", "mixed.test", "/"), "CONNECT 93.184.215.14" + port, ""}, // the proxy might use the other address
 				{s.at("https", "rebind.test", "/"), "", ""},
 				{s.at("https", "169.254.169.254", "/"), "", ""},
 				{s.at("https", "10.0.0.1", "/"), "", ""},
 				{s.at("https", "[::1]", "/"), "", ""},
 				{s.at("http", "unknown.test", "/"), "", ""},
-				{plain.at("https", "public.test", "/"), "", ""}, // the port
+				{plain.at("https", "public.test", "/"), "", ""}, // the port is not allowed
 			} {
 				want := tt.address
 				if byName {
@@ -103,8 +102,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// The proxies of some sites know names only, and some sites look up none: the error
-// says what to set.
+// TestProxyThatWantsNames: the proxies of some sites accept names only, and some sites cannot look up names. The error names
+// the setting to change.
 func TestProxyThatWantsNames(t *testing.T) {
 	p := newSite(t, "http")
 	p.Dial = func(string) (net.Conn, error) { return nil, errors.New("not by its address") }
@@ -118,7 +117,7 @@ func TestProxyThatWantsNames(t *testing.T) {
 	}
 }
 
-// A request may end while a proxy by https is asked: the race detector looks on.
+// TestProxyThatDoesNotAnswer: a request may end during the request to an https proxy. The race detector checks this.
 func TestProxyThatDoesNotAnswer(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -136,8 +135,8 @@ func TestProxyThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// A name that leads elsewhere when the proxy of the site looks it up leads nowhere: the
-// proxy is asked for the address that was judged, by requests and by sessions.
+// TestProxyIsNotAskedForNames: if a name has another address for the site's proxy, the proxy still receives the checked
+// address, from requests and from sessions.
 func TestProxyIsNotAskedForNames(t *testing.T) {
 	good := serve(t, "https", "127.0.0.1", hello)
 	inside := canary(t)
@@ -173,8 +172,7 @@ func TestProxyIsNotAskedForNames(t *testing.T) {
 	}
 }
 
-// A proxy by SOCKS is asked for the address that the policy was asked about, or by
-// socks5h for the name, under the same policy.
+// TestSOCKSProxy: a socks5 proxy receives the checked address, and a socks5h proxy the name, under the same policy.
 func TestSOCKSProxy(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	plain := serve(t, "http", "127.0.0.1", hello)
@@ -192,7 +190,7 @@ func TestSOCKSProxy(t *testing.T) {
 				"public.test": {"93.184.215.14"}, "six.test": {"2606:2800:21f:cb07::1"},
 			},
 		})
-		// what it is asked for with socks5, and with socks5h; "" for nothing
+		// here and there are the proxy's requests with socks5 and with socks5h; empty: no request
 		for _, tt := range []struct{ url, here, there string }{
 			{s.at("https", "public.test", "/"), "93.184.215.14" + port, "public.test" + port},
 			{s.at("https", "six.test", "/"), "[2606:2800:21f:cb07::1]" + port, "six.test" + port},
@@ -200,7 +198,7 @@ func TestSOCKSProxy(t *testing.T) {
 			{s.at("https", "inside.test", "/"), "10.0.0.1" + port, "inside.test" + port},
 			{plain.at("http", "plain.test", "/"), "10.0.0.2:" + strconv.Itoa(plain.port),
 				plain.at("", "plain.test", "")[len("://"):]},
-			{s.at("https", "mixed.test", "/"), "93.184.215.14" + port, ""}, // there it might be the other
+			{s.at("https", "mixed.test", "/"), "93.184.215.14" + port, ""}, // the proxy might use the other address
 			{s.at("https", "unknown.test", "/"), "", "unknown.test" + port},
 			{s.at("https", "loop.test", "/"), "", ""},
 			{s.at("https", "metadata.test", "/"), "", ""},
@@ -217,12 +215,12 @@ func TestSOCKSProxy(t *testing.T) {
 				want = "SOCKS " + want
 			}
 			_, err := fetch(t.Context(), c, egress.Request{URL: tt.url})
-			// the certificate is for names
+			// the certificate is for names only
 			if asked := p.took(); asked != want || (err == nil) != (want != "" &&
 				tt.url != s.at("https", "93.184.215.14", "/")) {
 				t.Errorf("%s: %s: the proxy was asked for %q, want %q; %v", scheme, tt.url, asked, want, err)
 			}
-			c.Close() // what is open already is not asked for
+			c.Close() // open connections would be reused
 			session := open(t, c, 1<<20)
 			if resp, err := through(t, session).Get(tt.url); err == nil {
 				resp.Body.Close()
@@ -240,7 +238,7 @@ func TestSOCKSProxy(t *testing.T) {
 	}
 }
 
-// What is said for one kind of URL goes before what is said for all.
+// TestAllProxyIsForTheRest: the setting for one scheme takes precedence over that for all.
 func TestAllProxyIsForTheRest(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", hello)
 	all, https := newSite(t, "socks5h"), newSite(t, "http")
@@ -259,7 +257,7 @@ func TestAllProxyIsForTheRest(t *testing.T) {
 	}
 }
 
-// A setting that cannot be followed is refused at once: nothing goes past the proxy.
+// TestBadProxySettings: an unusable setting is refused at once, so that no request bypasses the proxy.
 func TestBadProxySettings(t *testing.T) {
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "ALL_PROXY"} {
 		for _, setting := range []string{
@@ -308,7 +306,7 @@ func open(t *testing.T, c *egress.Client, maxBytes int64) *egress.Session {
 	return session
 }
 
-// through is a client that uses a session as its proxy, as git does.
+// through returns a client that uses a session as its proxy, like git.
 func through(t *testing.T, s *egress.Session) *http.Client {
 	t.Helper()
 	return throughURL(t, s.URL())

@@ -12,7 +12,7 @@ import (
 )
 
 func TestRetries(t *testing.T) {
-	var fails int // how often before the answer
+	var fails int // failures before the response
 	var status int
 	var after string
 	s := serve(t, "https", "127.0.0.1", nil)
@@ -24,7 +24,7 @@ func TestRetries(t *testing.T) {
 			return
 		}
 		if status == 0 {
-			panic(http.ErrAbortHandler) // no answer
+			panic(http.ErrAbortHandler) // no response
 		}
 		if after != "" {
 			w.Header().Set("Retry-After", after)
@@ -51,7 +51,7 @@ func TestRetries(t *testing.T) {
 		{1, 503, "", 2, 200, 2},
 		{1, 503, soon, 2, 200, 2},
 		{1, 503, "3600", 3, 503, 1},
-		{1, 503, "4", 3, 503, 1}, // longer than the caller has
+		{1, 503, "4", 3, 503, 1}, // longer than the caller's deadline
 		{1, 0, "", 2, 200, 2},
 		{1, 0, "", 1, 0, 1},
 	} {
@@ -74,7 +74,7 @@ func TestRetries(t *testing.T) {
 			}
 		}
 		cancel()
-		c.Close() // else package net/http asks again by itself, over a new connection
+		c.Close() // otherwise package net/http sends the request again itself, on a new connection
 		if got != tt.want || count != tt.count {
 			t.Errorf("%s, %d attempts: got %d (%v) after %d requests, want %d after %d", name, tt.attempts, got, err, count,
 				tt.want, tt.count)
@@ -111,7 +111,7 @@ func TestRefusalsAndLongWaitsAreNotTriedAgain(t *testing.T) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	// The caller has all the time in the world.
+	// The caller has no deadline.
 	resp, err := client(t, up()).Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/"), Attempts: 5})
 	if err != nil {
 		t.Fatal(err)

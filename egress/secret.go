@@ -9,15 +9,15 @@ import (
 
 // Secret is a text that is never shown: printed, logged or encoded, it reads "[redacted]". Only Reveal returns it.
 type Secret struct {
-	text *string // a pointer, because fmt looks into unexported fields
+	text *string // a pointer, because fmt reads unexported fields
 }
 
 const redacted = "[redacted]"
 
-// NewSecret hides text. The zero Secret hides the empty text.
+// NewSecret returns a Secret with text. The zero Secret has an empty text.
 func NewSecret(text string) Secret { return Secret{&text} }
 
-// Reveal returns the text itself: for the wire, never for a person.
+// Reveal returns the text. Use it only for sending, never for output.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -37,13 +37,13 @@ func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 // MarshalText returns "[redacted]".
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalText hides text.
+// UnmarshalText stores text.
 func (s *Secret) UnmarshalText(text []byte) error {
 	*s = NewSecret(string(text))
 	return nil
 }
 
-// secrets returns the texts by which a server that was sent r might betray it: in a redirect, or where it is quoted.
+// secrets returns the texts that a server could reveal after receiving r: in a redirect, or quoted in an error.
 func (r Request) secrets() []string {
 	var all []string
 	for _, c := range r.Credentials {
@@ -57,7 +57,7 @@ func (r Request) secrets() []string {
 	return all
 }
 
-// secretsOf returns the values in the query of u, as they stand there and decoded.
+// secretsOf returns the values in the query of u, both encoded and decoded.
 func secretsOf(u *url.URL) []string {
 	var all []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
@@ -70,9 +70,9 @@ func secretsOf(u *url.URL) []string {
 	return all
 }
 
-const leastSecret = 6 // the length of the shortest text that is hidden: shorter ones are in every other word
+const leastSecret = 6 // bytes; shorter texts are not hidden, because they occur in ordinary words
 
-// hide returns err without the secrets in its text, whatever their case: hostnames are shown in lower case.
+// hide returns err without the secrets in its text. It ignores case, because hostnames appear in lower case.
 func hide(err error, secrets []string) error {
 	text := err.Error()
 	for _, secret := range secrets {
@@ -86,7 +86,7 @@ func hide(err error, secrets []string) error {
 	return &hidden{text, err}
 }
 
-// hidden is an error with another text.
+// hidden is an error with a replaced text.
 type hidden struct {
 	text string
 	err  error
@@ -95,7 +95,7 @@ type hidden struct {
 func (h *hidden) Error() string { return h.text }
 func (h *hidden) Unwrap() error { return h.err }
 
-// replaceFold replaces old by new, whatever the case of its ASCII letters. Both may be any bytes: servers choose them.
+// replaceFold replaces old by new, ignoring the case of ASCII letters. Both may be any bytes: servers choose them.
 func replaceFold(text, old, new string) string {
 	folded, old := foldASCII(text), foldASCII(old)
 	for {
@@ -107,7 +107,7 @@ func replaceFold(text, old, new string) string {
 	}
 }
 
-// foldASCII returns s in lower case, byte by byte: its length stays.
+// foldASCII returns s with ASCII letters in lower case, byte by byte, so that its length stays the same.
 func foldASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -12,19 +12,19 @@ import (
 	"github.com/modproxy/modproxy/internal/hedge"
 )
 
-// errFailed is about an answer that is not returned while another one may come.
+// errFailed marks a response with a temporary status, so that hedge.Do prefers another response.
 var errFailed = errors.New("the answer has a status that may pass")
 
-// sending says how a request is sent.
+// sending is how a request is sent.
 type sending struct {
 	archive bool
-	window  time.Duration // for the first bytes of the content; 0 does not wait for them
-	hedge   bool          // this is not the first send of the request
-	// more reports whether the request may be hedged, and counts it; nil never hedges. It is not called concurrently.
+	window  time.Duration // for the first bytes of the content; 0: do not wait for them
+	hedge   bool          // a second send of the request
+	// more reports whether the request may be hedged, and counts the hedge; nil never hedges. Calls are not concurrent.
 	more func() bool
 }
 
-// roundTrip sends one request under the policy, and hedges it. Nothing else sends requests.
+// roundTrip sends one request under the policy, with hedging. All requests go through it.
 func (c *Client) roundTrip(r *http.Request, how sending) (*http.Response, error) {
 	t, err := targetOf(r.URL)
 	if err != nil {
@@ -72,21 +72,21 @@ func (c *Client) roundTrip(r *http.Request, how sending) (*http.Response, error)
 	return got.Response, err
 }
 
-// answer is that to one send of a request.
+// answer is the response to one send of a request.
 type answer struct {
 	*http.Response
 	hedge bool
 }
 
-// mayPass reports whether an answer with that status may be another one soon.
+// mayPass reports whether the status of a response may be temporary.
 func mayPass(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
 }
 
-// sendOnce sends r, over the transport that is right for it, and waits for the beginning of the answer. It calls late when
-// that takes long, without the time in which r waits for a turn.
+// sendOnce sends r over the appropriate transport and waits for the beginning of the response. It calls late if that takes
+// long; the time that r waits for a slot does not count.
 func (c *Client) sendOnce(r *http.Request, t target, how sending, late func()) (resp *http.Response, err error) {
-	ctx, cancel := context.WithCancelCause(r.Context()) // it ends with r's, which governs the body
+	ctx, cancel := context.WithCancelCause(r.Context()) // ends with r's context, which also governs the body
 	defer func() {
 		if err != nil {
 			cancel(nil)
@@ -106,7 +106,7 @@ func (c *Client) sendOnce(r *http.Request, t target, how sending, late func()) (
 	return resp, begin(resp, how.window, cancel)
 }
 
-// sendTo sends r. It calls sent when r has a turn.
+// sendTo sends r. It calls sent when r has a slot.
 func (c *Client) sendTo(r *http.Request, t target, how sending, sent func()) (*http.Response, error) {
 	if !t.plain {
 		return c.sendSecure(r, t, how, sent)
@@ -116,7 +116,7 @@ func (c *Client) sendTo(r *http.Request, t target, how sending, sent func()) (*h
 	if err != nil {
 		return nil, err
 	}
-	// A proxy by http takes the URL of a request that is not encrypted, name and all.
+	// An http proxy receives the whole URL of an unencrypted request, including the name.
 	if p != nil && !isSOCKS(p) && c.byName(p, t) {
 		if err := c.admitThrough(r.Context(), t); err != nil {
 			return nil, err
@@ -126,8 +126,8 @@ func (c *Client) sendTo(r *http.Request, t target, how sending, sent func()) (*h
 	return c.plain.RoundTrip(r)
 }
 
-// begin waits for the first bytes of the content of an answer, or its end: a server may send the header and hang. With an
-// error, the body is closed.
+// begin waits for the first bytes of a response's content, or its end, because a server may send the header and hang. On error,
+// the body is closed.
 func begin(resp *http.Response, window time.Duration, cancel context.CancelCauseFunc) error {
 	if window == 0 || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		return nil
@@ -149,11 +149,11 @@ func begin(resp *http.Response, window time.Duration, cancel context.CancelCause
 	return err
 }
 
-// begun is a body of which the first bytes were read.
+// begun is a body whose first bytes have been read.
 type begun struct {
 	io.ReadCloser
 	first []byte
-	err   error // behind them
+	err   error // after the first bytes
 }
 
 func (b *begun) Read(p []byte) (int, error) {

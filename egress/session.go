@@ -20,9 +20,9 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// Session is a forward proxy on a loopback port, for one use by a program that connects by itself, say one git
-// fetch. It holds the program to the policy of its [Client], and serves only requests with its credential. It
-// is safe for concurrent use.
+// Session is a forward proxy on a loopback port, for one run of a program that connects by itself, such as one git fetch. It
+// applies the policy of its [Client] to the program, and serves only requests with its credential. It is safe for concurrent
+// use.
 type Session struct {
 	client   *Client
 	addr     netip.AddrPort
@@ -31,7 +31,7 @@ type Session struct {
 	max      int64
 	received atomic.Int64
 
-	ctx    context.Context // ends with the session, and so do its connections
+	ctx    context.Context // ends with the session and ends its connections
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -39,11 +39,11 @@ type Session struct {
 	reason error
 }
 
-const sessionConns = 64 // at once
+const sessionConns = 64 // concurrent connections
 
 var noLog = log.New(io.Discard, "", 0)
 
-// Session starts a session, which may receive maxBytes, through the environment's proxies. The caller closes it.
+// Session starts a session that may receive maxBytes. It uses the environment's proxies. The caller closes it.
 func (c *Client) Session(maxBytes int64) (*Session, error) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Client) Session(maxBytes int64) (*Session, error) {
 	return s, nil
 }
 
-// Close ends the session, cuts its connections and waits for their ends.
+// Close ends the session, closes its connections and waits for their ends.
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.cancel()
@@ -75,26 +75,27 @@ func (s *Session) Close() error {
 	return err
 }
 
-// URL returns http://user:password@127.0.0.1:port, for git's http.proxy, together with
-// http.proxyAuthMethod=basic. It is secret: it belongs into the environment (GIT_CONFIG_COUNT), never into an
-// argument. That environment must not have NO_PROXY, which goes around the session.
+// URL returns http://user:password@127.0.0.1:port, for git's http.proxy, together with http.proxyAuthMethod=basic. It is
+// secret: pass it in the environment (GIT_CONFIG_COUNT), never in an argument. That environment must not contain NO_PROXY,
+// which bypasses the session.
 func (s *Session) URL() string {
 	u := url.URL{Scheme: "http", User: url.UserPassword("modproxy", s.password), Host: s.addr.String()}
 	return u.String()
 }
 
-// Refused returns the first reason for which a connection was not made, or was cut: [ErrRefused], [ErrTooLarge],
-// [ErrTooSlow] or an error of the network; nil if there was none. A refusal takes precedence over what came before it.
+// Refused returns the first reason why a connection was not made, or was closed: [ErrRefused], [ErrTooLarge], [ErrTooSlow] or
+// an error of the network. Without a failure it is nil. An ErrRefused takes precedence over earlier errors of other
+// kinds.
 func (s *Session) Refused() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reason
 }
 
-// Received returns the number of bytes that came in so far, TLS included.
+// Received returns the number of bytes received so far, including TLS.
 func (s *Session) Received() int64 { return s.received.Load() }
 
-// fail notes why something went wrong, unless the session has ended.
+// fail records the reason for a failure, unless the session has ended.
 func (s *Session) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *Session) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// connect serves CONNECT: what is sent through is the program's, and TLS.
+// connect serves CONNECT: the program itself encrypts the traffic.
 func (s *Session) connect(w http.ResponseWriter, r *http.Request) error {
 	to, err := parseHostport(r.RequestURI)
 	if err != nil {
@@ -190,9 +191,9 @@ func (s *Session) forward(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// relay copies between client and server until both have ended, the session ends, its bound is reached or nothing has
-// moved for too long. An error ends both directions, because what follows could not be whole, and so does an end that
-// the other side cannot be told of alone: the client never can, and would wait.
+// relay copies between client and server until both have ended, the session ends, its limit is reached or the connection was
+// idle for too long. An error ends both directions, because the rest could not be complete. An end also ends both directions if
+// the other side cannot receive it alone: the client never can, and would wait.
 func (s *Session) relay(client, server net.Conn) {
 	hangUp := func() {
 		client.Close()
@@ -221,7 +222,7 @@ func (s *Session) relay(client, server net.Conn) {
 	<-sent
 }
 
-// idle calls hangUp when it was not reset for too long.
+// idle calls hangUp if it is not reset for too long.
 func (s *Session) idle(hangUp func()) *time.Timer {
 	patience := s.client.idle
 	return time.AfterFunc(patience, func() {
@@ -230,7 +231,7 @@ func (s *Session) idle(hangUp func()) *time.Timer {
 	})
 }
 
-// counted counts what the session receives from r, and resets idle. At the session's bound it ends all connections.
+// counted counts the bytes that the session receives from r, and resets idle. At the session's limit it ends all connections.
 func (s *Session) counted(r io.Reader, idle *time.Timer) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := r.Read(p)

@@ -137,7 +137,7 @@ func TestIdleAndClosedSessionsAreCut(t *testing.T) {
 		hang(r)
 	})
 	there := false
-	for idle := 50 * time.Millisecond; !there; idle *= 2 { // a busy machine may take longer to connect
+	for idle := 50 * time.Millisecond; !there; idle *= 2 { // a busy machine may need longer to connect
 		hasty := client(t, up())
 		hasty.SetTimes(time.Minute, time.Minute, idle)
 		session := open(t, hasty, 1<<20)
@@ -214,7 +214,8 @@ func TestSessionRefusesWhatIsNoTarget(t *testing.T) {
 	}
 }
 
-// What ends without saying so in TLS is cut at once, not when the session has been idle.
+// TestSessionEndsWithTheServer: a connection that ends without a TLS close message is closed at once, not after the idle
+// timeout.
 func TestSessionEndsWithTheServer(t *testing.T) {
 	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// target is where a connection is to go.
+// target is the destination of a connection.
 type target struct {
-	host  string     // a hostname in lower case, or an address in its canonical form
+	host  string     // a hostname in lower case, or an address in canonical form
 	ip    netip.Addr // valid if host is an address
 	port  uint16
 	plain bool // without TLS
@@ -20,8 +20,8 @@ type target struct {
 
 const maxURL, maxHost = 8 << 10, 253 // bytes
 
-// resolve returns the URL that ref stands for, relative to base unless that is nil, in its one spelling. Its
-// error is [ErrRefused] and shows nothing of a ref that cannot be parsed.
+// resolve returns the URL of ref in its canonical spelling. A relative ref is relative to base, unless base is nil. The error
+// is [ErrRefused]. It does not show a ref that cannot be parsed.
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	if len(ref) > maxURL {
 		return nil, fmt.Errorf("%w: a URL of %d bytes, longer than %d", ErrRefused, len(ref), maxURL)
@@ -43,7 +43,7 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 	return u, nil
 }
 
-// targetOf reads where u leads.
+// targetOf returns the destination of u.
 func targetOf(u *url.URL) (target, error) {
 	host := u.Hostname()
 	switch {
@@ -70,7 +70,7 @@ func targetOf(u *url.URL) (target, error) {
 
 var defaultPort = map[bool]uint16{true: 80, false: 443} // by target.plain
 
-// parseHostport reads "host:port" or "[address]:port".
+// parseHostport parses "host:port" or "[address]:port".
 func parseHostport(s string) (target, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -92,16 +92,17 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-const label = `[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?` // of a host's name
+const label = `[0-9A-Za-z_]([0-9A-Za-z_-]{0,61}[0-9A-Za-z_])?` // of a hostname
 
 var (
 	hostname = regexp.MustCompile(`^` + label + `(\.` + label + `)*$`)
-	// number is the end of what is read as an address (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+	// number matches the end of a host that some programs parse as an address
+	// (https://url.spec.whatwg.org/#ends-in-a-number-checker).
 	number = regexp.MustCompile(`(^|\.)([0-9]+|0[Xx][0-9A-Fa-f]*)$`)
 )
 
-// parseHost reads a hostname in ASCII or an address: four decimal numbers for IPv4, no zone for IPv6. It refuses
-// what other programs read as an address (0x7f.1, 2130706433, 127.1, 0177.0.0.1), and a name that ends with a dot.
+// parseHost parses an ASCII hostname or an address: four decimal numbers for IPv4, no zone for IPv6. It refuses forms that
+// other programs parse as an address (0x7f.1, 2130706433, 127.1, 0177.0.0.1), and names that end with a dot.
 func parseHost(s string) (target, error) {
 	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
 		ip = ip.Unmap()
@@ -113,12 +114,12 @@ func parseHost(s string) (target, error) {
 	return target{host: strings.ToLower(s)}, nil
 }
 
-// hostport returns what is dialled: the port is always there.
+// hostport returns the address to dial. It always has a port.
 func (t target) hostport() string {
 	return net.JoinHostPort(t.host, strconv.Itoa(int(t.port)))
 }
 
-// url returns the URL of t's root, without the scheme's own port.
+// url returns the root URL of t. It omits the scheme's default port.
 func (t target) url() *url.URL {
 	u := &url.URL{Scheme: "https", Host: t.hostport()}
 	if t.plain {
@@ -130,7 +131,8 @@ func (t target) url() *url.URL {
 	return u
 }
 
-// Origin returns scheme://host, or with a port that is not the scheme's own; empty for a URL that is never followed.
+// Origin returns scheme://host, with a port unless it is the scheme's default. For a URL that is never followed it returns an
+// empty string.
 func Origin(u *url.URL) string {
 	if t, err := targetOf(u); err == nil {
 		return t.url().String()

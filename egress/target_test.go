@@ -50,7 +50,7 @@ func TestOtherSchemesAndPortsAreRefused(t *testing.T) {
 		"git::https://a.test/x",
 		"https:a.test", "//a.test/x", "a.test", "https://93.184.215.14:22/", "https://93.184.215.14:0/",
 		"https://93.184.215.14:0443/", "https://93.184.215.14:65979/", "https://93.184.215.14:/", "http://93.184.215.14:443/",
-		"https://\u212Aelvin.test/", "https://kelvin.t\u0130st/", // in lower case a letter of ASCII
+		"https://\u212Aelvin.test/", "https://kelvin.t\u0130st/", // in lower case they become ASCII letters
 		"https://a.test/" + strings.Repeat("x", 9000), "https://a.test/\x7f", "https://[93.184.215.14]/", "https://::1/",
 	} {
 		if _, err := c.Get(t.Context(), egress.Request{URL: raw}); !errors.Is(err, egress.ErrRefused) {
@@ -92,7 +92,7 @@ func TestOriginAndRedact(t *testing.T) {
 	}
 }
 
-// What passes Check is in one spelling only, and no address is internal.
+// FuzzCheck: a URL that passes Check has one spelling of its origin, and its address is not internal.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{
 		"https://example.test/", "https://127.1/", "https://[::ffff:7f00:1]/", "https://u@h/", "https://a.test:8443/x?y#z",
@@ -135,7 +135,7 @@ func FuzzAllow(f *testing.F) {
 		if err != nil || strings.Contains(s, "/") {
 			return
 		}
-		// Whatever one exception is for, it is not for these two at once.
+		// One exception never covers both of these addresses.
 		a := c.Check(t.Context(), &url.URL{Scheme: "https", Host: "10.1.2.3"})
 		b := c.Check(t.Context(), &url.URL{Scheme: "https", Host: "[fd00::7]"})
 		if a == nil && b == nil {

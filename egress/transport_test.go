@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// A library that asks by a RoundTripper is held to the policy as well.
+// TestTransport: the policy applies to libraries that use a RoundTripper, too.
 func TestTransport(t *testing.T) {
 	secret := canary(t)
 	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {

@@ -25,8 +25,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// authority is the CA of the tests: a key pair for *.test and loopback, and the file
-// with the root certificate.
+// authority is the CA of the tests: a key pair for *.test and loopback, and the text of the file with the root certificate.
 var authority = sync.OnceValues(func() (tls.Certificate, []byte) {
 	must := func(err error) {
 		if err != nil {
@@ -69,7 +68,7 @@ type server struct {
 	requests atomic.Int64
 }
 
-// serve starts a server at host ("127.0.0.1"); scheme is "http", "https", or "h2" for one by https that offers HTTP/2.
+// serve starts a server at host ("127.0.0.1"). scheme is "http", "https", or "h2" for https with HTTP/2.
 func serve(t *testing.T, scheme, host string, h http.HandlerFunc, set ...func(*http.Server)) *server {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -104,18 +103,18 @@ func serve(t *testing.T, scheme, host string, h http.HandlerFunc, set ...func(*h
 	return s
 }
 
-// hang answers nothing until the client has gone, and nothing then: an answer may be read while the client closes.
+// hang never answers. It returns after the client has gone, by a panic, because a client that closes may still read an answer.
 func hang(r *http.Request) {
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 
-// at is a URL of s under another name.
+// at returns a URL of s under another hostname.
 func (s *server) at(scheme, host, path string) string {
 	return scheme + "://" + host + ":" + strconv.Itoa(s.port) + path
 }
 
-// canary is a server that must not be touched.
+// canary returns a server that must receive no connection.
 func canary(t *testing.T) *server {
 	t.Helper()
 	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("secret")) })
@@ -127,7 +126,7 @@ func canary(t *testing.T) *server {
 	return s
 }
 
-// names is a resolver. A name that it does not have does not exist.
+// names is a resolver. Other names do not exist.
 type names map[string][]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -141,7 +140,7 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return addrs, nil
 }
 
-// client is a Client for cfg with the CA of the tests and no proxy but cfg's.
+// client returns a Client for cfg with the CA of the tests.
 func client(t *testing.T, cfg egress.Config) *egress.Client {
 	t.Helper()
 	cfg.CAFile = caFile(t)
@@ -153,7 +152,7 @@ func client(t *testing.T, cfg egress.Config) *egress.Client {
 	return c
 }
 
-// up is the configuration by which up.test, and nothing else, can be reached. It does not hedge: tests count requests.
+// up returns the configuration by which only up.test can be reached. It does not hedge, because tests count requests.
 func up(more ...string) egress.Config {
 	return egress.Config{Allow: append(more, "up.test"), NoHedging: true,
 		Resolver: names{"up.test": {"127.0.0.1"}, "evil.test": {"127.0.0.1"}, "two.test": {"127.0.0.1"}}}

@@ -12,13 +12,13 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-// numbered is the record of the i-th version of many modules.
+// numbered returns the record of the i-th version of many modules.
 func numbered(i int) ledger.Record {
 	m := modproxy.Address{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: fmt.Sprintf("module-%d", i/10), System: "aws"}
 	return ledgertest.NewRecord(m, fmt.Sprintf("1.%d.0", i%10), fmt.Sprint(i))
 }
 
-// addAll adds n records from so many goroutines.
+// addAll adds n records from several goroutines at once.
 func addAll(t testing.TB, l *ledger.Log, n, goroutines int) {
 	t.Helper()
 	var next atomic.Int64
@@ -39,7 +39,7 @@ func addAll(t testing.TB, l *ledger.Log, n, goroutines int) {
 	}
 }
 
-// filled is a directory with a log of n records, which was not flushed.
+// filled returns a directory with a log of n records, written without flushing.
 func filled(t testing.TB, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// What 100,000 decisions cost: about many modules, and about one.
+// BenchmarkDecisions measures 100,000 decisions: about many modules, and about one.
 func BenchmarkDecisions(b *testing.B) {
 	const decisions = 100_000
 	for name, modules := range map[string]int{"modules": 10_000, "module": 1} {

@@ -14,29 +14,30 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// book is what a log durably says, in short: enough to decide about new entries, and to find the texts of the others.
+// book is the index of the durable part of a log in memory: enough to decide about new entries and to find the texts of the
+// others.
 type book struct {
-	hashes stored        // of the tree, in tlog's order; only ever appended to
-	ends   []int64       // of the header, and of each frame, in the log
-	pins   map[id]uint32 // where in latest a version is
+	hashes stored        // of the tree, in the order of tlog; append-only
+	ends   []int64       // offsets in the log: the end of the header, then of each frame
+	pins   map[id]uint32 // the index in latest of each version
 	latest []pin
-	last   map[uint64]uint32          // where in latest, and one more, the last version of a module is, by its moduleHash
-	before map[id][][sha256.Size]byte // the sums that versions had before, of the few that another was accepted for
-	others map[id][]id                // by the address in lower case, the versions that have records in other spellings
-	drifts map[id][]id                // by the version
+	last   map[uint64]uint32          // by moduleHash: the index in latest, plus one, of the last version of a module
+	before map[id][][sha256.Size]byte // the superseded sums of the few versions with an accepted record
+	others map[id][]id                // by the lower-case address: the versions with records in other spellings
+	drifts map[id][]id                // by version
 
-	decisions []int64 // the numbers of their texts; only ever appended to
+	decisions []int64 // the numbers of the decisions' texts; append-only
 	bundles   map[id]bool
-	subdirs   []string // those of pins, of which most are the same
+	subdirs   []string // the distinct subdirs of pins; most pins share one
 	subdirAt  map[string]uint32
 }
 
-// id is the SHA-256 of a version, or of what distinguishes two observations.
+// id is the SHA-256 of a version, or of the fields that distinguish two observations.
 type id [sha256.Size]byte
 
 func versionID(v modproxy.Ref) id { return sha256.Sum256([]byte(v.String())) }
 
-// ids returns the id of a version and the one that all spellings of it have in common, which is that of the spelling in lower case.
+// ids returns the id of a version, and the id of its lower-case spelling, which all spellings share.
 func ids(v modproxy.Ref) (version, address id) {
 	version = versionID(v)
 	if lower := v.Folded(); lower != v {
@@ -45,45 +46,46 @@ func ids(v modproxy.Ref) (version, address id) {
 	return version, version
 }
 
-// pin is the record that counts. Without pointers, the collector of garbage does not look at the pins of very many versions.
+// pin is the record that counts for a version. It has no pointers, so that the garbage collector skips the pins of many
+// versions.
 type pin struct {
 	sum    [sha256.Size]byte
-	number uint32 // memory ends long before there are as many
-	subdir uint32 // where in book.subdirs it is
-	before uint32 // where in latest, and one more, the version of the module is that was recorded before; zero: none
+	number uint32 // memory runs out before this overflows
+	subdir uint32 // index in book.subdirs
+	before uint32 // index in latest, plus one, of the module's version that was recorded before; zero: the first
 }
 
 var moduleSeed = maphash.MakeSeed()
 
-// moduleHash returns the key of a module in book.last. Another module may have the same.
+// moduleHash returns the key of a module in book.last. Two modules may have the same key.
 func moduleHash(m modproxy.Address) uint64 { return maphash.Comparable(moduleSeed, m) }
 
 type kind int
 
 const (
-	sight kind = iota // the first of a version
+	sight kind = iota // the first record of a version
 	acceptance
 	drift
 	decision
 	imported
 )
 
-// entry is one text and what it means.
+// entry is the parsed text of one log record.
 type entry struct {
 	kind    kind
 	text    []byte
-	version id // or bundle
-	address id // of all spellings of the version
+	version id // or of a bundle
+	address id // shared by all spellings of the version
 	module  uint64
 	sum     [sha256.Size]byte
 	subdir  string
-	drift   id    // of a drift
-	end     int64 // of its frame in the log
-	done    bool  // it was decided and, if it is new, written
-	err     error // the result, once it is done
+	drift   id    // only of a drift: identifies the observation
+	end     int64 // offset of the end of its frame in the log
+	done    bool  // decided and, if it is new, written
+	err     error // the result; valid once done is true
 }
 
-// about returns what no two entries that are written at once may be about.
+// about returns the subject of e. Two entries of one write never have the same subject.
 func (e *entry) about() id {
 	if e.address != (id{}) {
 		return e.address
@@ -91,7 +93,7 @@ func (e *entry) about() id {
 	return e.version
 }
 
-// newBook returns a book with room for n entries: growing leaves as much behind as what has grown.
+// newBook returns a book with capacity for n entries: growing step by step leaves as much garbage as the final size.
 func newBook(n int64) *book {
 	b := &book{
 		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]uint32, n), latest: make([]pin, 0, n),
@@ -103,7 +105,7 @@ func newBook(n int64) *book {
 
 func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
 
-// end returns where the log ends.
+// end returns the offset of the end of the log.
 func (b *book) end() int64 { return b.ends[b.size()] }
 
 // parseEntry reads the text of an entry.
@@ -133,8 +135,8 @@ func parseEntry(text []byte) (*entry, error) {
 	return e, err
 }
 
-// decide reports whether there is nothing to do for e, or why it is refused. The first record of a version is compared with what
-// counts for its address in any spelling.
+// decide reports whether e is already recorded (known), and returns an error if e must be refused. The first record of a
+// version is compared with the record that counts for its address in any spelling.
 func (b *book) decide(e *entry) (known bool, err error) {
 	if e.kind == sight {
 		if p, _, recorded := b.counting(e.address); recorded {
@@ -145,7 +147,7 @@ func (b *book) decide(e *entry) (known bool, err error) {
 	return b.decideAlone(e)
 }
 
-// decideAlone is decide as if there were one spelling of each address, as ledgers of earlier versions of modproxy are.
+// decideAlone is decide without regard to other spellings. Ledgers of earlier versions of modproxy were written so.
 func (b *book) decideAlone(e *entry) (known bool, err error) {
 	p, ok := b.pinned(e.version)
 	switch {
@@ -170,7 +172,7 @@ func (b *book) decideAlone(e *entry) (known bool, err error) {
 	return false, nil
 }
 
-// differs returns an error unless e says what p says. A directory that is not recorded is any.
+// differs returns an error unless p and e have the same content. An unrecorded directory matches any directory.
 func (b *book) differs(p pin, e *entry) error {
 	subdir := b.subdirs[p.subdir]
 	switch {
@@ -182,7 +184,7 @@ func (b *book) differs(p pin, e *entry) error {
 	return nil
 }
 
-// enter enters what was decided and written.
+// enter adds an entry that was decided and written.
 func (b *book) enter(e *entry) {
 	switch e.kind {
 	case decision:
@@ -197,7 +199,7 @@ func (b *book) enter(e *entry) {
 	b.ends = append(b.ends, e.end)
 }
 
-// pinned returns the record of a version that counts.
+// pinned returns the record that counts for a version.
 func (b *book) pinned(version id) (p pin, ok bool) {
 	at, ok := b.pins[version]
 	if ok {
@@ -206,12 +208,12 @@ func (b *book) pinned(version id) (p pin, ok bool) {
 	return p, ok
 }
 
-// pin makes the record that is entered next the one that counts.
+// pin makes the record that enter adds next the one that counts.
 func (b *book) pin(e *entry) {
 	subdir, known := b.subdirAt[e.subdir]
 	if !known {
 		subdir = uint32(len(b.subdirs))
-		name := strings.Clone(e.subdir) // it is a part of a text
+		name := strings.Clone(e.subdir) // e.subdir shares memory with the whole text
 		b.subdirs, b.subdirAt[name] = append(b.subdirs, name), subdir
 	}
 	if _, known := b.pins[e.version]; !known && e.version != e.address {
@@ -230,7 +232,7 @@ func (b *book) pin(e *entry) {
 	b.last[e.module] = uint32(len(b.latest))
 }
 
-// of returns the numbers of the records that count of the versions of a module, and perhaps of others.
+// of returns the record numbers of a module's versions. On a hash collision it includes those of another module.
 func (b *book) of(module uint64) (numbers []uint32) {
 	for at := b.last[module]; at != 0; at = b.latest[at-1].before {
 		numbers = append(numbers, b.latest[at-1].number)
@@ -238,12 +240,12 @@ func (b *book) of(module uint64) (numbers []uint32) {
 	return numbers
 }
 
-// replay enters an entry of a log that is read. The error is errBroken for one that decide would not have let in.
+// replay adds an entry while a log is read. The error is errBroken for an entry that decideAlone does not allow.
 func (b *book) replay(text []byte, end int64) error {
 	e, err := parseEntry(text)
 	if err == nil {
 		var known bool
-		if known, err = b.decideAlone(e); known { // what counts is decided when it is looked up
+		if known, err = b.decideAlone(e); known { // other spellings are compared at look-up
 			err = errors.New("a record that repeats another")
 		}
 	}
@@ -256,10 +258,10 @@ func (b *book) replay(text []byte, end int64) error {
 	return nil
 }
 
-// stored is the hashes of a tree. Reading them does not fail.
+// stored contains the hashes of a tree. Reading them does not fail.
 type stored []tlog.Hash
 
-// grow returns s with the hashes that e as record n adds. It may write behind the end of s, and nowhere else.
+// grow returns s with the hashes that e adds as record n. It may write behind the end of s, but not before.
 func (s stored) grow(n int64, e *entry) stored {
 	more, _ := tlog.StoredHashes(n, e.text, s)
 	return append(s, more...)
@@ -271,7 +273,7 @@ func (s stored) root(n int64) tlog.Tree {
 	return tlog.Tree{N: n, Hash: h}
 }
 
-// ReadHashes implements [tlog.HashReader] for what is in the tree.
+// ReadHashes implements [tlog.HashReader] for hashes in the tree.
 func (s stored) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	list := make([]tlog.Hash, len(indexes))
 	for i, at := range indexes {

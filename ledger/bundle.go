@@ -18,23 +18,23 @@ import (
 const (
 	importPrefix = "bundle "
 
-	// BundlePrefix is what the manifest of a bundle begins with, see package bundle. No head of a tree does.
+	// BundlePrefix begins the manifest of a bundle, see package bundle. The head of a tree never begins with it.
 	BundlePrefix = "modproxy bundle "
 )
 
 var importLines = []string{"chain", "sequence", "tree", "hash", "signer", "time"}
 
-// Bundle is a bundle of another ledger that was imported to its end.
+// Bundle is a bundle of another ledger that was imported completely.
 type Bundle struct {
 	ID       modproxy.Digest
-	Chain    modproxy.Digest // the ID of the first of its chain
+	Chain    modproxy.Digest // the ID of the first bundle of its chain
 	Sequence int64           // counted from 1
 	Tree     tlog.Tree       // of the other ledger; not empty
 	Signer   string          // the name and the number of the other ledger's key
-	Time     time.Time       // when it was imported; not zero
+	Time     time.Time       // of the import; not zero
 }
 
-// FormatBundle returns an import as it is in the log. A sumdb client takes none of its lines for one of go.sum:
+// FormatBundle returns the text of an import in the log. A sumdb client takes none of its lines for a line of go.sum:
 //
 //	bundle e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 //	chain 01ba4719c80b6fe911b091a7c05124b64eeece964e09c058ef8f9805daca546b
@@ -69,13 +69,13 @@ func ParseBundle(text []byte) (b Bundle, err error) {
 	})
 }
 
-// AddBundle keeps that a bundle was imported. Of one that is known the first import stays.
+// AddBundle records the import of a bundle. If the bundle is already recorded, the first import stays.
 func (l *Log) AddBundle(ctx context.Context, b Bundle) error {
 	text, err := FormatBundle(b)
 	return l.append(ctx, text, err)
 }
 
-// Bundles yields every bundle that was imported, as All does.
+// Bundles yields every imported bundle, like All.
 func (l *Log) Bundles(ctx context.Context) iter.Seq2[Bundle, error] {
 	return each(ctx, l, imported, ParseBundle)
 }
@@ -91,8 +91,8 @@ func (l *Log) SignBundle(text []byte) ([]byte, error) {
 // Verifier returns the verifiers of the log's own key.
 func (l *Log) Verifier() note.Verifiers { return l.signer.verifier }
 
-// Number returns the number and the text of the record of a version, in this spelling, if it counts. Its error is [fs.ErrNotExist] when
-// there is none.
+// Number returns the number and the text of the record of a version in this spelling, if it counts. Otherwise the error is
+// [fs.ErrNotExist].
 func (l *Log) Number(v modproxy.Ref) (number int64, text []byte, err error) {
 	l.mu.RLock()
 	p, own, _ := l.book.current(ids(v))
@@ -104,7 +104,7 @@ func (l *Log) Number(v modproxy.Ref) (number int64, text []byte, err error) {
 	return int64(p.number), text, err
 }
 
-// Root returns the tree of the first n entries. The error is [modproxy.ErrInvalid] when there are fewer.
+// Root returns the tree of the first n entries. If the log has fewer, the error is [modproxy.ErrInvalid].
 func (l *Log) Root(n int64) (tlog.Tree, error) {
 	hashes, err := l.upTo(n)
 	if err != nil {
@@ -113,7 +113,7 @@ func (l *Log) Root(n int64) (tlog.Tree, error) {
 	return hashes.root(n), nil
 }
 
-// Prove returns a proof that an entry is in the tree of the first n.
+// Prove returns a proof that an entry is in the tree of the first n entries.
 func (l *Log) Prove(number, n int64) (tlog.RecordProof, error) {
 	hashes, err := l.upTo(n)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *Log) Prove(number, n int64) (tlog.RecordProof, error) {
 	return tlog.ProveRecord(n, number, hashes)
 }
 
-// ProveTree returns a proof that the tree of the first old entries is the beginning of the tree of the first n.
+// ProveTree returns a proof that the tree of the first old entries is the beginning of the tree of the first n entries.
 func (l *Log) ProveTree(old, n int64) (tlog.TreeProof, error) {
 	hashes, err := l.upTo(n)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l *Log) ProveTree(old, n int64) (tlog.TreeProof, error) {
 	return tlog.ProveTree(n, old, hashes)
 }
 
-// upTo returns the hashes of the tree, which has n entries or more.
+// upTo returns the hashes of the tree. If it has fewer than n entries, the error is [modproxy.ErrInvalid].
 func (l *Log) upTo(n int64) (stored, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -32,7 +32,7 @@ func bundles(t *testing.T, l *ledger.Log) (list []ledger.Bundle) {
 	return list
 }
 
-// An import is written down once, survives, and is no record of a version.
+// TestBundles: an import is recorded once, survives a restart, and is not the record of a version.
 func TestBundles(t *testing.T) {
 	dir := t.TempDir()
 	writeSome(t, dir)
@@ -71,7 +71,7 @@ func count(t *testing.T, l *ledger.Log) (n int) {
 	return n
 }
 
-// The key that signs heads of trees signs manifests of bundles, and neither can be taken for the other.
+// TestSignBundle: one key signs heads of trees and manifests of bundles, and neither passes for the other.
 func TestSignBundle(t *testing.T) {
 	l := some(t)
 	head := "go.sum database tree\n1\nLPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=\n"
@@ -91,7 +91,7 @@ func TestSignBundle(t *testing.T) {
 	if _, err := tlog.ParseTree([]byte(n.Text)); err == nil {
 		t.Error("a manifest is the head of a tree")
 	}
-	// A proof is about the tree as it was, whatever is added later.
+	// A proof is about the tree at that time, even after later additions.
 	tree, err := l.Root(l.Tree().N)
 	if err != nil || tree != l.Tree() {
 		t.Fatalf("Root: %v, %v", tree, err)

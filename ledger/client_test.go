@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/lock"
 )
 
-// wantMisbehaviour wants a client to find a proof that the ledger was changed.
+// wantMisbehaviour expects that a client finds a proof that the ledger was changed.
 func wantMisbehaviour(t *testing.T, c *lock.RemoteLedger, r ledger.Record) {
 	t.Helper()
 	if _, err := c.Lookup(t.Context(), r.Ref); err == nil || !strings.Contains(err.Error(), "proof of misbehavior") {
@@ -23,7 +23,7 @@ func wantMisbehaviour(t *testing.T, c *lock.RemoteLedger, r ledger.Record) {
 	}
 }
 
-// forged answers a lookup with another sum than the tree has.
+// forged returns other sums in look-ups than the tree has.
 type forged struct{ sumdb.ServerOps }
 
 func (f forged) ReadRecords(ctx context.Context, id, n int64) ([][]byte, error) {
@@ -43,7 +43,7 @@ func TestClientRefusesForgedRecord(t *testing.T) {
 	}
 }
 
-// The operator, who has the key, writes the log anew with another sum.
+// The operator, with the key, rewrites the log with another sum.
 func TestClientSeesRewrittenHistory(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
@@ -57,14 +57,14 @@ func TestClientSeesRewrittenHistory(t *testing.T) {
 	l = mustOpen(t, dir)
 	replace(l.ServerOps())
 	wantMisbehaviour(t, c, record("3.0.0", "a"))
-	// A client that has seen nothing before has no proof.
+	// A client without earlier state has no proof.
 	c, _ = ledgertest.Serve(t, l.ServerOps(), l.VerifierKey())
 	if _, err := c.Lookup(t.Context(), vpc.At("3.0.0")); err != nil {
 		t.Error(err)
 	}
 }
 
-// An older copy of the whole directory is put back, and goes its own way.
+// An older copy of the whole directory replaces the log and diverges from it.
 func TestClientSeesFork(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
@@ -118,7 +118,7 @@ func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
 	mustAdd(t, l, record("1.0.0", "a"))
-	f, err := os.OpenFile(dir+"/log", os.O_WRONLY|os.O_APPEND, 0) // what is being written
+	f, err := os.OpenFile(dir+"/log", os.O_WRONLY|os.O_APPEND, 0) // a write in progress
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +149,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// While a log is open, what is in its directory is replaced by what could be opened,
-// or by what could not.
+// While a log is open, files in its directory are replaced by valid and by invalid ones.
 func TestVerify(t *testing.T) {
 	replace := func(t *testing.T, dir, name string, content []byte) {
 		if err := os.Remove(dir + "/" + name); err != nil {

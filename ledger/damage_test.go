@@ -26,7 +26,7 @@ func TestFlippedBits(t *testing.T) {
 	for _, name := range []string{"log", "head", "key"} {
 		whole := read(t, dir, name)
 		for i := 0; i < len(whole); i += step {
-			for _, mask := range [][]byte{{0x01, 0x20}, {0x01}, {0x20}}[min(i, 1000)%3] { // another character, another case
+			for _, mask := range [][]byte{{0x01, 0x20}, {0x01}, {0x20}}[min(i, 1000)%3] { // another character, or another case
 				flipped := bytes.Clone(whole)
 				flipped[i] ^= mask
 				write(t, flipped, dir, name)
@@ -42,7 +42,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// What was acknowledged is not given up, not even the last byte of it.
+// TestCutShort: acknowledged records are never given up, not even their last byte.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	writeSome(t, dir)
@@ -63,8 +63,8 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// unacknowledged is a directory as a crash leaves it between log and head, the
-// part of the log that was acknowledged, and all of it.
+// unacknowledged returns a directory after a crash between the log and the head, the acknowledged part of the log, and the
+// whole log.
 func unacknowledged(t *testing.T) (dir string, log, whole []byte) {
 	t.Helper()
 	dir = t.TempDir()
@@ -107,17 +107,17 @@ func TestTornTail(t *testing.T) {
 			t.Fatalf("%d bytes of %d: %d records after one more, want 7", len(content), len(whole), n)
 		}
 	}
-	if n := mustOpen(t, dir).Tree().N; n != 7 { // nothing torn: it stays
+	if n := mustOpen(t, dir).Tree().N; n != 7 { // nothing is torn: the last record stays
 		t.Errorf("%d records, want 7", n)
 	}
 }
 
-// What a crash left needs no room on a disk that is full: it was not acknowledged.
+// TestTailOnFullDisk: on a full disk, a log with an unacknowledged record still opens, without that record.
 func TestTailOnFullDisk(t *testing.T) {
 	dir, log, whole := unacknowledged(t)
 	for name, c := range map[string]struct {
 		log []byte
-		n   int64 // records that are left
+		n   int64 // records that remain
 	}{
 		"log.":  {whole, 6},
 		"head.": {whole, 6},
@@ -153,7 +153,8 @@ func TestTailOnFullDisk(t *testing.T) {
 	}
 }
 
-// A head that may be on the disk by now is about the whole log.
+// TestTailOnFullDirectory: a new head may be on the disk although its flush failed, so the log must keep all records that it
+// covers.
 func TestTailOnFullDirectory(t *testing.T) {
 	dir, _, _ := unacknowledged(t)
 	head := false
@@ -221,7 +222,7 @@ func TestRollback(t *testing.T) {
 	wantDamaged(t, "with an older log", dir)
 }
 
-// Not even with the key can a log be made that the rules do not allow.
+// TestRules: even a log that is signed with the right key must obey the rules.
 func TestRules(t *testing.T) {
 	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
 	accepted.Reason = "why"
@@ -254,7 +255,7 @@ func TestRules(t *testing.T) {
 	wantDamaged(t, "no record", dir)
 }
 
-// A log without its head is no log that is being made, however short it is.
+// TestNotNew: a log that lost its head is not taken for a new log, even if it is empty.
 func TestNotNew(t *testing.T) {
 	empty := t.TempDir()
 	mustOpen(t, empty).Close()
@@ -268,7 +269,7 @@ func TestNotNew(t *testing.T) {
 	dir := t.TempDir()
 	writeSome(t, dir)
 	write(t, read(t, dir, "log")[:len("modproxy ledger 1\n")], dir, "log")
-	for _, name := range []string{"head", "key"} { // the head before the key
+	for _, name := range []string{"head", "key"} { // the head first: its loss must be noticed while the key exists
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +282,7 @@ func TestNotNew(t *testing.T) {
 	}
 }
 
-// What a later version has written is not damaged: no backup helps.
+// TestLaterVersion: a log of a later version is not reported as damaged, because a backup would not help.
 func TestLaterVersion(t *testing.T) {
 	dir := t.TempDir()
 	writeSome(t, dir)
@@ -303,7 +304,7 @@ func TestLaterVersion(t *testing.T) {
 	}
 }
 
-// A crash while a log is made leaves nothing that hinders making it.
+// TestCreationInterrupted: a crash during creation does not prevent the next creation.
 func TestCreationInterrupted(t *testing.T) {
 	whole := t.TempDir()
 	mustOpen(t, whole).Close()

@@ -22,7 +22,7 @@ var (
 	actions       = []modproxy.Action{modproxy.Approve, modproxy.Reject, modproxy.Block, modproxy.Unblock, modproxy.Deprecate}
 )
 
-// FormatDecision returns a decision as it is in the log. A sumdb client takes none of its lines for one of go.sum. Lines
+// FormatDecision returns the text of a decision in the log. A sumdb client takes none of its lines for a line of go.sum. Lines
 // with an empty value are left out:
 //
 //	decision registry.example.com/acme/vpc/aws block
@@ -49,7 +49,7 @@ func FormatDecision(d modproxy.Decision) ([]byte, error) {
 
 var globs = regexp.MustCompile(`^[0-9a-z.:*-]{1,300}(/[0-9a-z_*-]{1,300}){2,3}$`)
 
-// decisionPath returns the path in the key of the module that d is about, or its glob.
+// decisionPath returns the key path of the module of d, or its glob.
 func decisionPath(d modproxy.Decision) (string, error) {
 	if glob := d.Address.String(); d.IsGlob() {
 		if !globs.MatchString(glob) || strings.Contains(glob, "**") {
@@ -57,7 +57,7 @@ func decisionPath(d modproxy.Decision) (string, error) {
 		}
 		return glob, nil
 	}
-	key, err := Key(d.At("0.0.0")) // every version has the same path
+	key, err := Key(d.At("0.0.0")) // the path does not depend on the version
 	return key.Path, err
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-// Whenever the power is cut, what was acknowledged is there.
+// TestPowerCut: acknowledged records survive a power cut at any moment.
 func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
 	m := newMedium(dir)
@@ -60,7 +60,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// What a crash left behind the head may not be on the disk yet.
+// TestPowerCutAfterCrash: records behind the head may not be on the disk yet after a crash.
 func TestPowerCutAfterCrash(t *testing.T) {
 	dir, acknowledged, _ := unacknowledged(t)
 	m := newMedium(dir)
@@ -90,10 +90,9 @@ func TestPowerCutAfterCrash(t *testing.T) {
 	mustAdd(t, l, record("9.2.0", "a"))
 }
 
-// The entries that wait for a flush are written with the next one, all of them, but
-// one of each version.
+// TestGroupCommit: one flush writes all entries that wait for it, except further ones of the same version.
 func TestGroupCommit(t *testing.T) {
-	begun, block, flushes := make(chan bool), make(chan bool), -1 // not while it is opened
+	begun, block, flushes := make(chan bool), make(chan bool), -1 // -1: flushes while the log is opened do not count
 	l, err := ledger.OpenSync(t.TempDir(), func(*os.File) error {
 		if flushes < 0 {
 			return nil
@@ -123,7 +122,7 @@ func TestGroupCommit(t *testing.T) {
 		runtime.Gosched()
 	}
 	close(block)
-	changed := 0 // one of three, or two, whichever came first
+	changed := 0 // per version: one of its three additions if the two equal ones come first, else two
 	for range 3*versions + 1 {
 		switch err := <-results; {
 		case errors.Is(err, modproxy.ErrChanged):
@@ -135,14 +134,14 @@ func TestGroupCommit(t *testing.T) {
 	if changed < versions || changed > 2*versions || l.Tree().N != versions+1 {
 		t.Errorf("%d changed, %d records; want %d to %d, and %d", changed, l.Tree().N, versions, 2*versions, versions+1)
 	}
-	if flushes != 2*3 { // log, head and directory, twice
+	if flushes != 2*3 { // two flushes each of the log, the head and the directory
 		t.Errorf("%d flushes, want 6", flushes)
 	}
 }
 
-// An entry whose caller has gone is written with those that wait, and they are decided about after it.
+// TestCallerGone: an entry whose caller has left is written with the waiting entries, and counts before later ones.
 func TestCallerGone(t *testing.T) {
-	begun, block, flushes := make(chan bool), make(chan bool), -1 // not while it is opened
+	begun, block, flushes := make(chan bool), make(chan bool), -1 // -1: flushes while the log is opened do not count
 	l, err := ledger.OpenSync(t.TempDir(), func(*os.File) error {
 		if flushes >= 0 {
 			if flushes++; flushes == 1 {
@@ -182,8 +181,8 @@ func TestCallerGone(t *testing.T) {
 	}
 }
 
-// After a flush that failed nothing is added, what was is still told, and the
-// next start finds out what is there.
+// TestFlushFails: after a failed flush the log refuses additions but serves its records, and the next start reads what the disk
+// has.
 func TestFlushFails(t *testing.T) {
 	for failAt := 1; ; failAt++ {
 		dir := t.TempDir()
@@ -230,9 +229,9 @@ func TestFlushFails(t *testing.T) {
 	}
 }
 
-// After a flush that failed the next one does not fail: what could not be written
-// counts as written. So what the next start finds is in memory only, and what is
-// acknowledged from then on must be on the disk all the same.
+// TestFlushFailsOnce: after a failed flush, the next flush succeeds, because the kernel takes the lost pages for written. The
+// records that the next start reads may therefore be in memory only. Records that it acknowledges must be on the disk
+// nevertheless.
 func TestFlushFailsOnce(t *testing.T) {
 	versions := func(l *ledger.Log, from, n int) (added []string) {
 		for i := from; i < from+n; i++ {
@@ -287,14 +286,14 @@ func reopen(t *testing.T, l *ledger.Log, dir string) *ledger.Log {
 	return mustOpen(t, copyUnlocked(t, dir))
 }
 
-// A storage that was full for a while is no reason to restart.
+// TestWriteFails: after a full disk, the log accepts additions again without a restart.
 func TestWriteFails(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
 	mustAdd(t, l, record("1.0.0", "a"))
 	log := read(t, dir, "log")
 	head := read(t, dir, "head")
-	if err := errors.Join(os.Remove(dir+"/head"), os.Mkdir(dir+"/head", 0o700)); err != nil { // no head can be written
+	if err := errors.Join(os.Remove(dir+"/head"), os.Mkdir(dir+"/head", 0o700)); err != nil { // a directory in its place: no head can be written
 		t.Fatal(err)
 	}
 	if err := l.Add(t.Context(), record("1.1.0", "a")); !errors.Is(err, modproxy.ErrUnavailable) {

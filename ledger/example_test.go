@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// The first sum of a version counts, until an operator accepts another one.
+// The first sum of a version counts until an operator accepts another one.
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -44,7 +44,7 @@ func Example() {
 	// 2 records
 }
 
-// A decision of an operator is a leaf, too.
+// A decision of an operator is a leaf of the log as well.
 func ExampleFormatDecision() {
 	decided := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	for _, d := range []modproxy.Decision{
@@ -79,7 +79,7 @@ func ExampleFormatDecision() {
 	// link https://example.com/advisory
 }
 
-// The record of a version is a leaf of a transparency log, as Go's checksum database has them.
+// The record of a version is a leaf of a transparency log, in the format of Go's checksum database.
 func ExampleFormatRecord() {
 	text, err := ledger.FormatRecord(ledger.Record{
 		Ref:    modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3"),

@@ -8,13 +8,12 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// OpenSync is Open with something else for (*os.File).Sync.
+// OpenSync is Open with a replacement for (*os.File).Sync.
 func OpenSync(dir string, sync func(*os.File) error) (*Log, error) {
 	return open(dir, durable.Disk{Sync: sync})
 }
 
-// ReadFrames reads what is behind the header of a log: the texts, and where what
-// could be read ends.
+// ReadFrames reads the frames of a log. It returns the texts, and the offset of the end of the last readable frame.
 func ReadFrames(log []byte) (texts [][]byte, end int64, err error) {
 	f := readFrames(bytes.NewReader(log), 0)
 	for {
@@ -29,17 +28,17 @@ func ReadFrames(log []byte) (texts [][]byte, end int64, err error) {
 	}
 }
 
-// AppendFrame writes what ReadFrames reads.
+// AppendFrame writes a frame that ReadFrames reads.
 func AppendFrame(b []byte, number int64, text []byte) []byte { return appendFrame(b, number, text) }
 
-// Waiting counts the entries that wait for the flush under way.
+// Waiting returns the number of entries that wait for the flush in progress.
 func Waiting(l *Log) int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.waiting)
 }
 
-// AddUnchecked adds a record as modproxy did when it compared no other spellings.
+// AddUnchecked adds a record without comparing other spellings, as earlier versions of modproxy did.
 func AddUnchecked(l *Log, r Record) error {
 	text, err := FormatRecord(r)
 	if err != nil {

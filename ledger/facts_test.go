@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// What a provider consists of is in its records, and a record that would compare equal with everything is refused.
+// TestFacts: the record of a provider contains its facts, and a record that would compare equal with everything is refused.
 func TestFacts(t *testing.T) {
 	linux := modproxy.Platform{OS: "linux", Arch: "amd64"}
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy")

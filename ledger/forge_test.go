@@ -30,8 +30,7 @@ func mustAdd(t testing.TB, l ledger.Ledger, records ...ledger.Record) {
 	}
 }
 
-// writeSome makes a log with a record of every kind, and the first sight of
-// 9.0.0 as the last.
+// writeSome creates a log with a record of every kind. The last record is the first one of version 9.0.0.
 func writeSome(t testing.TB, dir string) {
 	t.Helper()
 	l := mustOpen(t, dir)
@@ -78,8 +77,7 @@ func copyDir(t testing.TB, from string) string {
 	return to
 }
 
-// forge writes a log of texts, and its head, in the form that the package
-// documents, signed with the key in the directory.
+// forge writes a log of texts and its head in the documented format, signed with the key in the directory.
 func forge(t testing.TB, dir string, texts ...[]byte) {
 	t.Helper()
 	var hashes []tlog.Hash
@@ -115,7 +113,7 @@ func forge(t testing.TB, dir string, texts ...[]byte) {
 	write(t, head, dir, "head")
 }
 
-// textOf returns the text of a record or a drift.
+// textOf returns the text of a record, a drift or a decision.
 func textOf(t testing.TB, entry any) []byte {
 	t.Helper()
 	var text []byte
@@ -136,8 +134,7 @@ func textOf(t testing.TB, entry any) []byte {
 	return text
 }
 
-// wantDamaged wants the directory to be refused, to say what to do, and to be as
-// it was afterwards.
+// wantDamaged expects that the directory is refused with a remedy, and stays unchanged.
 func wantDamaged(t *testing.T, what, dir string) {
 	t.Helper()
 	before := files(t, dir)

@@ -15,8 +15,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// A log is a header line and frames, without anything between them. A frame is a line with the number of the record, its
-// length in bytes and its hash as a leaf of the tree, then its text, then an empty line. All of it can be read by people.
+// A log is a header line and frames, with nothing between them. A frame is a line with the number of the record, its length in
+// bytes and its hash as a leaf of the tree, then its text, then an empty line. People can read all of it.
 
 const (
 	logHeader    = "modproxy ledger 1\n"
@@ -24,7 +24,7 @@ const (
 	minFrame     = 64  // bytes: the hash alone has 44 of them
 )
 
-// newer is the first line of a log or an export of a version that is not known here.
+// newer matches the first line of a log or an export in a later, unknown format version.
 var newer = regexp.MustCompile(`^modproxy ledger (export )?([2-9]|[1-9][0-9]+)\b`)
 
 var (
@@ -37,11 +37,11 @@ func appendFrame(b []byte, number int64, text []byte) []byte {
 	return append(append(b, text...), '\n')
 }
 
-// frames reads a log behind its header.
+// frames reads the frames of a log, after its header.
 type frames struct {
 	r     *bufio.Reader
 	next  int64 // the number of the next record
-	end   int64 // of what was read
+	end   int64 // offset of the end of the last whole frame
 	frame []byte
 }
 
@@ -49,8 +49,8 @@ func readFrames(r io.Reader, begin int64) *frames {
 	return &frames{r: bufio.NewReaderSize(r, 256<<10), end: begin}
 }
 
-// read reads one frame; the text is good until the next call. The error is io.EOF at the end of the log, errBroken for
-// anything that is not a whole frame, or the reader's.
+// read reads one frame; the text is valid until the next call. The error is io.EOF at the end of the log, errBroken for
+// anything but a whole frame, or the reader's.
 func (f *frames) read() (text []byte, err error) {
 	first, err := f.r.ReadSlice('\n')
 	switch {
@@ -82,7 +82,7 @@ func (f *frames) read() (text []byte, err error) {
 	return text, nil
 }
 
-// readHeader reads what a log begins with. Errors are those of readLog.
+// readHeader reads the header of a log. Errors are those of readLog.
 func readHeader(r io.Reader) error {
 	header := make([]byte, len(logHeader))
 	if _, err := io.ReadFull(r, header); err != nil && !isEnd(err) {
@@ -97,8 +97,8 @@ func readHeader(r io.Reader) error {
 	return nil
 }
 
-// readLog reads the records that a head is about, of which there are not more than most. The error is errBroken for any other
-// log, errNewer, or the reader's.
+// readLog reads the records that a head covers. It allocates for at most most records in advance. The error is errBroken if the
+// log does not match the head, errNewer, or the reader's.
 func readLog(r io.Reader, tree tlog.Tree, most int64) (*book, *frames, error) {
 	if err := readHeader(r); err != nil {
 		return nil, nil, err
@@ -122,5 +122,5 @@ func readLog(r io.Reader, tree tlog.Tree, most int64) (*book, *frames, error) {
 	return b, f, nil
 }
 
-// isEnd reports whether err says that a file is at its end.
+// isEnd reports whether err means the end of a file.
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

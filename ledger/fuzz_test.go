@@ -16,10 +16,10 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-// served is what sumdb.Server lets a client ask for.
+// served matches the look-ups that sumdb.Server allows.
 var served = regexp.MustCompile(`^[^@]+@v[0-9]+\.[0-9]+\.[0-9]+(-[^@]*)?(\+incompatible)?$`)
 
-// checkKey wants a key that the client and the server of sumdb take.
+// checkKey expects a key that the client and the server of sumdb accept.
 func checkKey(t *testing.T, k module.Version) {
 	t.Helper()
 	path, err := module.EscapePath(k.Path)
@@ -43,7 +43,7 @@ func checkKey(t *testing.T, k module.Version) {
 
 func TestKey(t *testing.T) {
 	m := func(s string) modproxy.Address {
-		p := append(strings.Split(s, "/"), "") // a provider has three
+		p := append(strings.Split(s, "/"), "") // a provider's address has three segments
 		return modproxy.Address{Host: p[0], Namespace: p[1], Name: p[2], System: p[3]}
 	}
 	for _, c := range [][4]string{
@@ -72,7 +72,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// Two versions never share a key, and a key says whose it is.
+// FuzzKey: two versions never share a key, and ParseKey returns the version of a key.
 func FuzzKey(f *testing.F) {
 	f.Add("a.b", "n", "m", "s", "1.2.3", "a.b:1", "n", "m", "s", "1.2.3")
 	f.Add("localhost", "n", "m", "s", "1.2.3", "xx--.localhost", "n", "m", "s", "1.2.3")

@@ -12,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What Go's rules for module paths and versions have no room for is marked with bytes that cannot be in a hostname, a name
-// or a version. These rules do not change: keys are in every record.
+// Go's rules for module paths and versions exclude some addresses and versions. Keys mark these with bytes that cannot occur in
+// a hostname, a name or a version. The marks must not change: keys are in every record.
 const (
 	oddHost    = "xx--." // before a hostname; IDNA reserves such labels
 	portMark   = "_"     // before a port, as an element of its own
@@ -28,8 +28,8 @@ var (
 	numbers = regexp.MustCompile(`^[0-9]+(\.[0-9]+){0,2}`)                // at the beginning of a version
 )
 
-// Key returns the Go module path and version under which a version of a module is in a ledger:
-// host/namespace/name/system, or host/namespace/type for a provider, and v1.2.3. No two versions have the same key, and [ParseKey] is the inverse.
+// Key returns the Go module path and version that identify a version in a ledger: host/namespace/name/system, or
+// host/namespace/type for a provider, and v1.2.3. No two versions have the same key, and [ParseKey] is the inverse.
 //
 //	registry.example.com:8443         registry.example.com/_8443/…   a port is an element of its own
 //	localhost, con.example, gopkg.in  xx--.localhost/…               a host that Go's rules refuse
@@ -38,7 +38,7 @@ var (
 //	1.2.3+b5                          v1.2.3-_+b5                    build metadata without a pre-release
 //	1.2.3.4                           v1.2.3-_.4                     more than three numbers
 //
-// The version must be canonical, and the host as package hostname normalises it; else the error is [modproxy.ErrInvalid].
+// The version must be canonical, and the host as package hostname normalises it. Otherwise the error is [modproxy.ErrInvalid].
 func Key(v modproxy.Ref) (module.Version, error) {
 	full := v.FullVersion()
 	version, err := modproxy.CanonicalVersion(full)
@@ -75,7 +75,7 @@ func Key(v modproxy.Ref) (module.Version, error) {
 func ParseKey(k module.Version) (v modproxy.Ref, err error) {
 	parts := strings.Split(k.Path, "/")
 	v.Host = strings.TrimPrefix(parts[0], oddHost)
-	if len(parts) > 1 && strings.HasPrefix(parts[1], portMark) { // no name begins so
+	if len(parts) > 1 && strings.HasPrefix(parts[1], portMark) { // no namespace begins with portMark
 		v.Host += ":" + strings.TrimPrefix(parts[1], portMark)
 		parts = parts[1:]
 	}
@@ -92,11 +92,11 @@ func ParseKey(k module.Version) (v modproxy.Ref, err error) {
 	return v, nil
 }
 
-// isDevice reports whether s is the name of a device of Windows, which no Go module path may contain. A key is made for every
-// record that is read: most names are told apart by their length.
+// isDevice reports whether s is the name of a Windows device. Go module paths may not contain one. isDevice runs for every
+// record, so it excludes most names by their length.
 func isDevice(s string) bool { return (len(s) == 3 || len(s) == 4) && devices.MatchString(s) }
 
-// isMajor reports whether s is a major version as at the end of a Go module path.
+// isMajor reports whether s has the form of a major version at the end of a Go module path.
 func isMajor(s string) bool { return strings.HasPrefix(s, "v") && majors.MatchString(s) }
 
 func isPort(s string) bool {

@@ -22,47 +22,48 @@ import (
 
 // The files of a log, in its directory.
 const (
-	logName  = "log"  // the records; only ever appended to
-	headName = "head" // the signed head of the tree of all that was acknowledged
-	keyName  = "key"  // what heads are signed with
+	logName  = "log"  // the records; append-only
+	headName = "head" // the signed head of the tree of all acknowledged records
+	keyName  = "key"  // signs the heads
 	lockName = "lock" // held by the process that has the log open
 )
 
-// Log is a ledger in a directory. It is safe for concurrent use. One process has it open, others may read it.
+// Log is a ledger in a directory. It is safe for concurrent use. At most one process has it open for writing; others may read
+// it.
 //
-// A record is flushed to the log, then a signed head that covers it replaces the one before, then the record is
-// acknowledged. A log without what its head covers is damaged. What it has behind that stays if it is whole.
+// Adding a record has three steps: flush the record to the log, replace the signed head by one that covers the record,
+// acknowledge. A log that lacks records that its head covers is damaged. Whole records behind the head stay.
 type Log struct {
 	dir     string
 	disk    durable.Disk
 	signer  *signer
-	lock    *os.File // nil when it was opened for reading
+	lock    *os.File // nil if opened for reading
 	file    *os.File
-	writing chan struct{} // has an element while something is appended
+	writing chan struct{} // has an element while an append is in progress
 
-	mu      sync.RWMutex // guards what follows; all but waiting is only written with writing held as well
+	mu      sync.RWMutex // guards the fields below; all but waiting change only while writing is held, too
 	book    *book
 	head    []byte
-	tree    tlog.Tree // what head says
-	failed  error     // why nothing is appended any more
-	waiting []*entry  // to be written at once by the next of their callers
+	tree    tlog.Tree // the tree of head
+	failed  error     // why appending stopped; nil: it works
+	waiting []*entry  // the next of their callers writes all of them
 }
 
-// Tree returns the size of the log and its hash, as the signed head says them.
+// Tree returns the size and the hash of the log, as in the signed head.
 func (l *Log) Tree() tlog.Tree {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.tree
 }
 
-// HasRecords reports whether there is a record of any version. Decisions are none.
+// HasRecords reports whether any version has a record. Decisions are not records.
 func (l *Log) HasRecords() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.book.pins) > 0
 }
 
-// VerifierKey returns what a sumdb client needs to check the log: its name, a number and a public key.
+// VerifierKey returns the name, the number and the public key of the log. A sumdb client needs it to verify the log.
 func (l *Log) VerifierKey() string { return l.signer.public }
 
 // Name returns the name in the verifier key.
@@ -173,7 +174,7 @@ func each[T any](ctx context.Context, l *Log, wanted kind, parse func([]byte) (T
 	}
 }
 
-// text returns the text of an entered record, as it was when it was entered.
+// text returns the text of a record. It verifies that the text is unchanged since it was added.
 func (l *Log) text(number int64) ([]byte, error) {
 	l.mu.RLock()
 	begin, end, want := l.book.ends[number], l.book.ends[number+1], l.book.hashes[tlog.StoredHashIndex(0, number)]
@@ -189,14 +190,14 @@ func (l *Log) text(number int64) ([]byte, error) {
 	return text, nil
 }
 
-// Failed returns why the log takes nothing more; nil when it does.
+// Failed returns the reason why the log accepts no additions, or nil if it does.
 func (l *Log) Failed() error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.failed
 }
 
-// fail makes the log take nothing more.
+// fail makes the log refuse all further additions.
 func (l *Log) fail(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +205,7 @@ func (l *Log) fail(err error) error {
 	return err
 }
 
-// Close closes the log. It waits for what is being written.
+// Close closes the log. It waits for a write in progress.
 func (l *Log) Close() error {
 	l.writing <- struct{}{}
 	defer func() { <-l.writing }()
@@ -223,7 +224,7 @@ func (l *Log) Close() error {
 
 func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
 
-// damaged returns an error that says what is wrong with the directory, and what to do.
+// damaged returns an ErrDamaged that names the damage and the remedy.
 func (l *Log) damaged(format string, args ...any) error {
 	return fmt.Errorf("%s: %w: "+format+": put a backup of the whole directory back, "+
 		"or move it away and import an export (modproxy ledger import) into a new one",
@@ -237,7 +238,7 @@ func (l *Log) Add(ctx context.Context, r Record) error { return l.addRecord(ctx,
 func (l *Log) Accept(ctx context.Context, r Record) error {
 	all, err := l.recorded(ctx, r.Ref)
 	if err == nil && len(all) == 0 {
-		return l.addRecord(ctx, r, true) // which says that there is none
+		return l.addRecord(ctx, r, true) // returns the error for a missing record
 	}
 	for _, v := range all {
 		if err == nil {
@@ -262,8 +263,8 @@ func (l *Log) AddDrift(ctx context.Context, d Drift) error {
 	return l.append(ctx, text, err)
 }
 
-// append writes the text of an entry, unless it could not be formatted. The first caller of those that
-// wait while others write then writes the entries of all of them.
+// append writes the text of an entry, unless err is not nil. While another caller writes, callers wait; the first of them then
+// writes the entries of all of them.
 func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	if err != nil {
 		return err
@@ -282,17 +283,17 @@ func (l *Log) append(ctx context.Context, text []byte, err error) error {
 	select {
 	case l.writing <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err() // e may be written with the next one
+		return ctx.Err() // e stays queued and may be written with the next entry
 	}
 	defer func() { <-l.writing }()
-	for !e.done { // another entry of the same version may be first
+	for !e.done { // writeWaiting may take another entry of the same version first
 		l.writeWaiting()
 	}
 	return e.err
 }
 
-// writeWaiting decides about the first waiting entry of each address, and about every decision, and writes those that are
-// new, with one flush.
+// writeWaiting decides about the first waiting entry of each address, and about every decision. It writes the new ones with one
+// flush.
 func (l *Log) writeWaiting() {
 	var now []*entry
 	taken := map[id]bool{}
@@ -318,7 +319,7 @@ func (l *Log) writeWaiting() {
 	}
 }
 
-// extend writes entries, durably, and enters them into the book.
+// extend writes entries durably and adds them to the book.
 func (l *Log) extend(entries []*entry) error {
 	var text []byte
 	hashes, n := l.book.hashes, l.book.size()
@@ -336,11 +337,11 @@ func (l *Log) extend(entries []*entry) error {
 	})
 }
 
-// put writes what r gives behind the end of the log, publishes the head of the tree of n records that the log has then,
-// and calls enter with mu held. The caller has writing.
+// put appends the bytes of r to the log, publishes the head of the resulting tree of n records, and calls enter with mu held.
+// The caller holds writing.
 //
-// What could not be written is taken back, and can be tried again. After a flush that failed it is not known what is on
-// the disk: nothing is written any more, and the next Open reads what is there.
+// After a failed write, put removes the written part, and the caller may retry. After a failed flush the content of the disk is
+// unknown: the log refuses further additions, and the next Open reads what the disk has.
 func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 	if err := l.Failed(); err != nil {
 		return err
@@ -374,7 +375,7 @@ func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 	return nil
 }
 
-// publish replaces a file of the log, durably.
+// publish replaces a file of the log durably.
 func (l *Log) publish(name string, content io.Reader) error {
 	return l.disk.WriteFile(l.path(name), func(f *os.File) error {
 		_, err := io.Copy(f, content)

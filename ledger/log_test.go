@@ -8,7 +8,7 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-// mustOpen opens a log that flushes nothing: only a power cut would tell.
+// mustOpen opens a log that never flushes: only a power cut would show the difference.
 func mustOpen(t testing.TB, dir string) *ledger.Log {
 	t.Helper()
 	l, err := ledger.OpenSync(dir, func(*os.File) error { return nil })

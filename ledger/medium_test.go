@@ -9,20 +9,19 @@ import (
 	"testing"
 )
 
-// medium is what of a directory is on the disk and not in memory only: of a file
-// what it was when it was last flushed, and those names that were there when the
-// directory was.
+// medium simulates the disk below a directory. It has each file as of its last flush, and the names as of the last flush of the
+// directory.
 type medium struct {
 	dir string
 
 	mu      sync.Mutex
 	content map[uint64][]byte // by inode
 	names   map[string]uint64
-	lost    map[uint64][]byte // what was to be flushed when that failed: the cache has it, and takes it for written
-	lose    *os.File          // it, open: no other file gets its inode
+	lost    map[uint64][]byte // by inode: the content at the failed flush; the page cache takes it for written
+	lose    *os.File          // keeps the file of the failed flush open, so that no other file gets its inode
 	flushes int
-	failAt  int               // the flush that fails; 0 for none
-	cut     func(when string) // what the power could be cut in between
+	failAt  int               // the number of the flush that fails; 0: none
+	cut     func(when string) // called before and after each flush: a moment for a power cut
 }
 
 func inode(info fs.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
@@ -67,14 +66,14 @@ func (m *medium) sync(f *os.File) error {
 	return nil
 }
 
-// write brings to the disk what the cache has of a file and does not take for written.
+// write copies the cached content of a file to the disk, except content that the cache takes for written.
 func (m *medium) write(f *os.File, inode uint64) error {
 	cached, err := os.ReadFile(f.Name())
 	disk, lost := m.content[inode], m.lost[inode]
 	m.content[inode] = cached
 	for i := range min(len(cached), len(lost)) {
 		if cached[i] != lost[i] {
-			continue // it was written once more
+			continue // written again after the failed flush
 		}
 		if cached[i] = 0; i < len(disk) {
 			cached[i] = disk[i]
@@ -87,7 +86,7 @@ func newMedium(dir string) *medium {
 	return &medium{dir: dir, content: map[uint64][]byte{}, names: map[string]uint64{}, lost: map[uint64][]byte{}, cut: func(string) {}}
 }
 
-// after is the directory as it is after a power cut.
+// after returns a directory as after a power cut.
 func (m *medium) after(t *testing.T) string {
 	dir := t.TempDir()
 	for name, inode := range m.names {

@@ -19,22 +19,22 @@ import (
 	"github.com/modproxy/modproxy/internal/filelock"
 )
 
-// Open opens the log in a directory, and makes both where there is nothing. The caller closes it.
+// Open opens the log in a directory. It creates both if they do not exist. The caller closes the log.
 //
-// Records that a crash left behind what was acknowledged are kept if they are whole; the rest is cut off. Anything else that
-// is not as it was written is [ErrDamaged]: a byte of the records, of the signed head or of the key; a log that is shorter
-// than its head says; a head that another key has signed; one of the three without the others. A directory that another
-// process has open is [modproxy.ErrUnavailable]; a log that a newer modproxy has written is [modproxy.ErrInvalid].
+// After a crash, whole records behind the acknowledged ones are retained, and the rest is cut off. Any other difference from
+// what was written is [ErrDamaged]: a changed byte of the records, the signed head or the key; a log that is shorter than its
+// head states; a head that another key has signed; one of the three files without the others. If another process has the
+// directory open, the error is [modproxy.ErrUnavailable]. If a newer modproxy has written the log, it is [modproxy.ErrInvalid].
 func Open(dir string) (*Log, error) { return open(dir, durable.Disk{}) }
 
-// OpenReadOnly opens the log in a directory for reading, with what a process that has it open had acknowledged at the
-// time. Methods that would add something return [modproxy.ErrUnavailable]. The caller closes it. The error is [ErrNotCreated]
-// if there is nothing, or nothing but what a creation that was interrupted left.
+// OpenReadOnly opens the log in a directory for reading. It reads what a writing process has acknowledged so far. Methods that
+// add something return [modproxy.ErrUnavailable]. The caller closes the log. If the directory has no log, or only the files of
+// an interrupted creation, the error is [ErrNotCreated].
 func OpenReadOnly(dir string) (*Log, error) {
 	l := readOnly(dir)
 	if err := l.load(); err != nil {
 		if isNew, errNew := l.isNew(); errNew == nil && isNew {
-			err = fmt.Errorf("%s: %w", dir, ErrNotCreated) // no damage, whatever load says
+			err = fmt.Errorf("%s: %w", dir, ErrNotCreated) // not damage, although load reports it
 		}
 		return nil, errors.Join(err, l.Close())
 	}
@@ -67,7 +67,7 @@ func open(dir string, disk durable.Disk) (*Log, error) {
 	return l, nil
 }
 
-// isNew reports whether there is nothing, or nothing but what a creation that was interrupted left.
+// isNew reports whether the directory has no log, or only the files of an interrupted creation.
 func (l *Log) isNew() (bool, error) {
 	there := func(name string) bool {
 		_, err := os.Lstat(l.path(name))
@@ -84,8 +84,8 @@ func (l *Log) isNew() (bool, error) {
 	return err == nil && bad == nil && tree.N == 0, err
 }
 
-// createIfNew makes the files where l is new. The head is first and the log last: without either, a log that has lost them is not
-// taken for a new one, and load refuses what is missing.
+// createIfNew creates the files if l is new. It writes the head first and the log last. So a log that lost either file does not
+// look new, and load reports the missing file.
 func (l *Log) createIfNew() error {
 	if isNew, err := l.isNew(); err != nil || !isNew {
 		return err
@@ -106,7 +106,7 @@ func (l *Log) createIfNew() error {
 	return err
 }
 
-// read reads a small file that must be there.
+// read reads a small file that must exist.
 func (l *Log) read(name string) ([]byte, error) {
 	content, err := durable.ReadRegular(l.path(name), 64<<10)
 	return content, l.missing(name, err)
@@ -119,7 +119,7 @@ func (l *Log) missing(name string, err error) error {
 	return err
 }
 
-// load reads everything.
+// load reads the files and builds the book.
 func (l *Log) load() error {
 	if err := l.openFiles(); err != nil {
 		return err
@@ -141,8 +141,8 @@ func (l *Log) load() error {
 	return l.loadRest(f)
 }
 
-// openFiles opens the log, and reads the key and the head. The head is first: the log, which another process may write, has what
-// any earlier head says.
+// openFiles opens the log, and reads the key and the head. It reads the head before it opens the log: another process may be
+// appending, and the log always has the records of any earlier head.
 func (l *Log) openFiles() error {
 	text, err := l.read(keyName)
 	if err != nil {
@@ -167,8 +167,9 @@ func (l *Log) openFiles() error {
 	return nil
 }
 
-// loadRest reads the whole records behind those that the head covers, cuts off what follows, and publishes them in a
-// new file: after a flush that failed, what is read may be in memory only, and another flush finds nothing to do.
+// loadRest reads the whole records behind those that the head covers, cuts off the rest, and publishes all records in a new
+// file. A new file is necessary because after a failed flush the records may be in memory only, and another flush would write
+// nothing.
 func (l *Log) loadRest(f *frames) error {
 	signed := f.end
 	text, err := f.read()
@@ -195,7 +196,7 @@ func (l *Log) loadRest(f *frames) error {
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		if there, bad := l.read(headName); bad == nil && bytes.Equal(there, l.head) {
-			err = os.Truncate(l.path(logName), signed) // give up what was not acknowledged
+			err = os.Truncate(l.path(logName), signed) // give up the records that were not acknowledged
 		}
 	}
 	if err != nil {
@@ -204,12 +205,12 @@ func (l *Log) loadRest(f *frames) error {
 	return errors.Join(l.file.Close(), l.load())
 }
 
-// Verify reads the directory again. It returns [ErrDamaged] when what was acknowledged is not there any more.
+// Verify reads the directory again. If acknowledged records are missing or changed, the error is [ErrDamaged].
 func (l *Log) Verify() error {
 	if l.unchanged() {
 		return nil
 	}
-	was := l.Tree() // and what it is that is there
+	was := l.Tree() // read before the directory, which may grow meanwhile
 	now, err := OpenReadOnly(l.dir)
 	if errors.Is(err, ErrNotCreated) {
 		return l.damaged("its files are gone")
@@ -232,8 +233,8 @@ func (l *Log) Verify() error {
 	return nil
 }
 
-// unchanged reports whether the directory has what the log has in memory, as far as that can be told without another copy of it:
-// each record has the same hash.
+// unchanged reports whether the directory has the same records as memory: it compares the hash of each record. It needs no
+// second book in memory. If it returns false, a full comparison must decide.
 func (l *Log) unchanged() bool {
 	was := l.Tree()
 	now := readOnly(l.dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// Below a link to nothing no directory can be made.
+// TestOpenBelowDanglingLink: a directory cannot be created below a dangling symbolic link.
 func TestOpenBelowDanglingLink(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink("absent/target", link); err != nil {

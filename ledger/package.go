@@ -11,14 +11,15 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Package returns Next's answer, if it is what the ledger has. A version that the ledger does not have is added, and is
-// durable before Package returns. If Next has another commit of the recorded repository, or finds nothing any more, Package
-// returns what the recorded source has, if that is what the ledger has.
+// Package returns Next's answer if it matches the ledger. If the version has no record, Package adds one, which is durable
+// before Package returns. If Next offers another commit of the recorded repository, or no longer finds the version, Package
+// opens the recorded source and returns its content if that matches the ledger.
 //
-// The package of a provider may still come, and is compared when it has arrived.
+// The package of a provider may still be downloading. It is compared when the download is complete.
 //
-// Errors are those of Next; ErrChanged for content that is not what is recorded; ErrUnavailable when the ledger fails, and for the
-// package of a provider for one platform whose release is not recorded; ErrDenied for a release that Signers does not take.
+// Errors are those of Next; ErrChanged for content that differs from the record; ErrUnavailable if the ledger fails, and for a
+// provider's package for one platform whose release is not recorded; ErrDenied for a release signed by other keys than Signers
+// names.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		return r.ofProvider(ctx, v)
@@ -30,17 +31,17 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 			return p, nil
 		}
 		offered, err = p.Source, asked("package", v, err)
-		p.Close() // it is not used
+		p.Close() // the recorded source replaces it
 	}
 	rec, absent := r.recordedAs(ctx, v)
 	if absent != nil {
 		return nil, err
 	}
-	own := rec.Ref == v // else another spelling was recorded, which the registry may have alone
+	own := rec.Ref == v // false: another spelling was recorded, and Next may have only that one
 	rec.Ref = v
 	moved := errors.Is(err, modproxy.ErrChanged) && rec.Source.Commit != "" &&
 		offered.URL == rec.Source.URL && offered.Commit != "" && offered.Commit != rec.Source.Commit
-	if !moved && !(own && errors.Is(err, modproxy.ErrNotFound)) { // if it is not found, it was withdrawn, or its tag was deleted
+	if !moved && !(own && errors.Is(err, modproxy.ErrNotFound)) { // ErrNotFound: the version was withdrawn, or its tag was deleted
 		return nil, err
 	}
 	p, errRecorded := r.Next.PackageAt(ctx, rec)
@@ -67,8 +68,8 @@ func (r *Registry) recorded(ctx context.Context, v modproxy.Ref) (Record, error)
 	return rec, err
 }
 
-// recordedAs returns the record that counts for v, which may be of another spelling. Its error is [fs.ErrNotExist] if there is none,
-// or none with a source that could be asked.
+// recordedAs returns the record that counts for v, which may be of another spelling. Without a record, or without a source that
+// can be fetched, the error is [fs.ErrNotExist].
 func (r *Registry) recordedAs(ctx context.Context, v modproxy.Ref) (Record, error) {
 	rec, err := r.Ledger.Lookup(ctx, v)
 	if err == nil && (rec.Source.URL == "" || v.IsModuleVariant() && rec.Source.Commit == "") {
@@ -77,23 +78,23 @@ func (r *Registry) recordedAs(ctx context.Context, v modproxy.Ref) (Record, erro
 	return rec, err
 }
 
-// notRecorded returns the error for a version about which the registry has said err, and for which the recorded source gave
-// another error. If that source is unavailable, it is not known that the version is gone.
+// notRecorded returns the error for a version for which the registry returned err and the recorded source returned errRecorded.
+// If the recorded source is unavailable, the result is not ErrNotFound: the version may still exist there.
 func notRecorded(err, errRecorded error) error {
 	if named := (*modproxy.Error)(nil); errors.As(errRecorded, &named) {
-		errRecorded = named.Err // the question is known
+		errRecorded = named.Err // err already names the operation and the version
 	}
 	if errors.Is(err, modproxy.ErrNotFound) && errors.Is(errRecorded, modproxy.ErrUnavailable) {
 		return fmt.Errorf("%w; the registry does not have it any more: %v", errRecorded, err)
 	}
-	return fmt.Errorf("%w; the recorded source does not have it: %v", err, errRecorded) // %v: err is what is wrong
+	return fmt.Errorf("%w; the recorded source does not have it: %v", err, errRecorded) // errRecorded is not wrapped: err is the cause
 }
 
-// Compare returns an error unless a version, which is offered as something, is that. It is recorded where there is no
-// record, with the keys that have signed it if it is the first release of a provider. A release that has all packages which are
-// recorded of it, and was signed by a key that may do that, is recorded in the place of what was.
+// Compare returns an error unless the offered content matches the record of its version. Without a record, it adds one; for the
+// first release of a provider it also records the keys that signed it. A later release of a provider replaces the recorded one
+// if it contains all recorded packages and is signed by an allowed key.
 //
-// Errors are those of Package that are not of Next.
+// Errors are those of Package, except Next's.
 func (r *Registry) Compare(ctx context.Context, offered Record) error {
 	v := offered.Ref
 	if err := r.checkArchive(ctx, v, offered.Sum); err != nil {
@@ -110,7 +111,7 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 			r.observe(Event{Kind: Recorded, Ref: v, Record: rec})
 			return nil
 		}
-		if errors.Is(err, modproxy.ErrChanged) { // another one was added meanwhile
+		if errors.Is(err, modproxy.ErrChanged) { // a concurrent call added another record
 			rec, err = r.Ledger.Lookup(ctx, v)
 		}
 	}
@@ -127,11 +128,11 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 	return r.drifted(ctx, rec, offered)
 }
 
-// spell records a version that is recorded with the same content in another spelling.
+// spell adds a record for another spelling of a version that is recorded with the same content.
 func (r *Registry) spell(ctx context.Context, rec, offered Record) error {
 	err := r.Ledger.Add(ctx, offered)
 	switch {
-	case errors.Is(err, modproxy.ErrChanged): // other content was accepted meanwhile
+	case errors.Is(err, modproxy.ErrChanged): // an operator accepted other content meanwhile
 		return r.drifted(ctx, rec, offered)
 	case err != nil:
 		return r.failed(ctx, offered.Ref, err)
@@ -140,7 +141,7 @@ func (r *Registry) spell(ctx context.Context, rec, offered Record) error {
 	return nil
 }
 
-// failed tells that the ledger did not do something for v, and returns the error.
+// failed reports to Observe that the ledger failed for v, and returns the error.
 func (r *Registry) failed(ctx context.Context, v modproxy.Ref, err error) error {
 	if ctx.Err() == nil {
 		r.observe(Event{Kind: Failed, Ref: v, Err: err})
@@ -148,7 +149,7 @@ func (r *Registry) failed(ctx context.Context, v modproxy.Ref, err error) error 
 	return fmt.Errorf("ledger: %w", err)
 }
 
-// drifted keeps the observation that what is offered is not what rec says, and returns the error that people read.
+// drifted records the observation that the offered content differs from rec, and returns the error for users.
 func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	d := Drift{
 		Ref: rec.Ref, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
@@ -185,7 +186,7 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// sighted returns the record of a version that is p now.
+// sighted returns the record of a version with the content of p, as of now.
 func sighted(v modproxy.Ref, p *modproxy.Package) Record {
 	return Record{Ref: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), Facts: p.Facts}
 }

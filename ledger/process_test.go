@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-// The process is killed while it adds.
+// TestKilled kills a process that is adding records.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv("LEDGER_TEST_KILLED"); dir != "" {
 		l, err := ledger.Open(dir)
@@ -55,7 +55,7 @@ func TestKilled(t *testing.T) {
 				cmd.Process.Kill()
 			}
 		}
-		cmd.Wait() // it was killed
+		cmd.Wait() // the error is that of the kill
 		l := mustOpen(t, dir)
 		if n := int(l.Tree().N); n <= added || n > added+2 || lines < 10 {
 			t.Errorf("round %d: %d records after %d were acknowledged", round, n, added+1)

@@ -13,14 +13,14 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Signers are the keys that may sign releases, as an operator has said.
+// Signers names the keys that may sign releases, as the operator configured them.
 type Signers interface {
-	// Signers returns the keys that may sign the releases of a provider. ok is false where the ledger says that.
+	// Signers returns the keys that may sign the releases of a provider. If ok is false, the keys in the ledger count.
 	Signers(m modproxy.Address) (keys modproxy.Keys, ok bool)
 }
 
-// ofProvider is Package for a provider. Where an archive is not the one of its release, its registry has published another
-// release as the same version, most likely: that is asked for to be observed.
+// ofProvider is Package for a provider. If an archive does not match its release, the registry has probably published another
+// release under the same version. ofProvider then requests the release as well, to record that observation.
 func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Next.Package(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
@@ -31,14 +31,14 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 	}
 	if p.Arrival != nil {
 		p.Arrival = &arrival{next: p.Arrival, registry: r, of: v, p: p}
-		err = r.checkArchive(ctx, v, modproxy.NewSum(p.Digest)) // before anybody reads of it
+		err = r.checkArchive(ctx, v, modproxy.NewSum(p.Digest)) // before any caller reads the content
 	} else {
 		err = r.Compare(ctx, sighted(v, p))
 	}
 	if err == nil {
 		return p, nil
 	}
-	p.Close() // it is not used
+	p.Close() // err replaces it
 	if v.IsArchive() && errors.Is(err, modproxy.ErrChanged) {
 		release := v.Base()
 		if p, errRelease := r.Next.Package(ctx, release); errRelease == nil {
@@ -52,8 +52,8 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 	return nil, asked("package", v, err)
 }
 
-// withdrawn returns what the recorded source of v has, which its registry says by err that it does not have. An archive that
-// was never fetched is looked for beside the others of its release.
+// withdrawn returns the package from the recorded source of v after the registry returned err, an ErrNotFound. For an archive
+// that was never downloaded, it uses the address of the recorded release.
 func (r *Registry) withdrawn(ctx context.Context, v modproxy.Ref, err error) (*modproxy.Package, error) {
 	rec, absent := r.recorded(ctx, v)
 	if platform, isArchive := v.Platform(); isArchive && errors.Is(absent, fs.ErrNotExist) {
@@ -71,7 +71,8 @@ func (r *Registry) withdrawn(ctx context.Context, v modproxy.Ref, err error) (*m
 	return p, nil
 }
 
-// beside returns what would be the record of the archive of a release for a platform if it is where the checksums are.
+// beside returns a record for the archive of a release for one platform, on the assumption that it is in the checksums'
+// directory.
 func beside(release Record, v modproxy.Ref, platform modproxy.Platform) (Record, error) {
 	digest, ok := release.Zips.Of(platform)
 	directory, ok2 := strings.CutSuffix(release.Source.URL, path.Base(release.Source.URL))
@@ -82,7 +83,7 @@ func beside(release Record, v modproxy.Ref, platform modproxy.Platform) (Record,
 	return Record{Ref: v, Sum: modproxy.NewSum(digest), Source: modproxy.Source{URL: directory + name}}, nil
 }
 
-// arrival compares a package when it is there.
+// arrival compares a package with the ledger when its download is complete.
 type arrival struct {
 	next     modproxy.Arrival
 	registry *Registry
@@ -107,8 +108,8 @@ func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 // Open implements [modproxy.Arrival].
 func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) { return a.next.Open(ctx) }
 
-// checkArchive returns an error if v is the package of a provider for one platform, and its release has another there. The
-// record of the release must be there: its registry is asked for that first.
+// checkArchive returns an error if v is a provider's package for one platform and its recorded release has another package for
+// that platform. The record of the release must exist: without it, the error is ErrUnavailable.
 func (r *Registry) checkArchive(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) error {
 	platform, isArchive := v.Platform()
 	if !isArchive {
@@ -124,7 +125,7 @@ func (r *Registry) checkArchive(ctx context.Context, v modproxy.Ref, sum modprox
 	return CheckArchive(rec, platform, sum)
 }
 
-// CheckArchive returns an error if the release of a provider, as it was recorded, has another package for a platform.
+// CheckArchive returns an error if the recorded release of a provider has another package for a platform, or no package.
 func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) error {
 	if was, ok := rec.Zips.Of(platform); !ok {
 		return fmt.Errorf("%w: its release has no package for %s, as it was recorded %s", modproxy.ErrChanged, platform, stamp(rec.Time))
@@ -135,8 +136,8 @@ func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) erro
 	return nil
 }
 
-// checkSigner returns an error if a release was not signed by a key that may sign it. Where no key is known, those that have
-// signed it may from now on.
+// checkSigner returns an error if a release is not signed by an allowed key. If no key of the provider is recorded, checkSigner
+// records those that signed this release.
 func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	m, keys := offered.Address, offered.Keys
 	if offered.IsArchive() || !m.IsProvider() || offered.Variant.Kind == modproxy.KeysVariant {
@@ -148,11 +149,11 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	rec, err := r.Ledger.Lookup(ctx, m.SigningKeys())
 	if errors.Is(err, fs.ErrNotExist) {
 		if keys == "" {
-			return nil // upstream, or who imports a bundle, has looked whether it may be
+			return nil // upstream, or the importer of the bundle, has checked whether an unsigned release is allowed
 		}
 		rec = keys.Record(m)
 		rec.Source, rec.Time = offered.Source, offered.Time
-		if err = r.Ledger.Add(ctx, rec); errors.Is(err, modproxy.ErrChanged) { // others were added meanwhile
+		if err = r.Ledger.Add(ctx, rec); errors.Is(err, modproxy.ErrChanged) { // a concurrent call added other keys
 			rec, err = r.Ledger.Lookup(ctx, m.SigningKeys())
 		}
 	}
@@ -170,8 +171,8 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	return r.drifted(ctx, rec, other)
 }
 
-// CheckPinned returns an error if signers, which may be nil, says that others sign the releases of the provider. ok is false where
-// the ledger says who does.
+// CheckPinned returns an error if signers names other keys for the provider than those that signed the offered release. If ok
+// is false, signers names no keys, and those in the ledger count. signers may be nil.
 func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
 	if signers == nil {
 		return false, nil
@@ -191,18 +192,18 @@ func nameKeys(keys modproxy.Keys) string {
 	return "the key " + strings.Join(keys.All(), " or ")
 }
 
-// renewWithin is how often a release is taken again whose packages are the same, but not what was signed: nothing is removed
-// from the ledger, and some registries may answer with something else every time.
+// renewWithin is the minimum time between two accepted releases with the same packages and other signed documents. Nothing is
+// removed from the ledger, and some registries may answer differently every time.
 const renewWithin = time.Hour
 
-// renew records that what a provider was recorded with has become what is offered. A release may gain packages, and an archive
-// becomes what its release says. Anything else has changed.
+// renew replaces the record of a provider by the offered one. A release may gain packages, and an archive may become what its
+// release names. Any other difference is drift.
 func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	isArchive := rec.IsArchive()
 	switch {
 	case rec.Variant.Kind == modproxy.KeysVariant:
 		return r.drifted(ctx, rec, offered)
-	case isArchive: // see checkArchive
+	case isArchive: // checkArchive has compared it with the release
 		offered.Reason = "its release was accepted, and says so"
 	case !offered.Zips.Extends(rec.Zips):
 		return r.drifted(ctx, rec, offered)
@@ -224,7 +225,7 @@ func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	return nil
 }
 
-// platforms names those for which z has another archive than other, or one that other has not.
+// platforms names the platforms for which z has another archive than other, or for which other has none.
 func platforms(z, other modproxy.Zips) string {
 	all, _ := z.All()
 	was, _ := other.All()

@@ -25,9 +25,9 @@ const (
 	newKey = "89ABCDEF0123456789ABCDEF0123456789ABCDEF"
 )
 
-// providers has what a provider registry has now.
+// providers contains the current packages of a provider registry.
 type providers struct {
-	commitless // without a registry: not asked
+	commitless // without a registry: those methods must not be called
 	packages   map[modproxy.Ref]modproxy.Package
 	closed     int
 }
@@ -50,7 +50,7 @@ func (providerBody) Verify(context.Context) error { return nil }
 
 func (b providerBody) Close() error { b.u.closed++; return nil }
 
-// release has a version released with archives for platforms, signed by a key unless that is empty.
+// release publishes a version with archives for platforms, signed by key; an empty key means unsigned.
 func (u *providers) release(t *testing.T, version, sum, key string, archives map[modproxy.Platform]modproxy.Digest) {
 	t.Helper()
 	p := modproxy.Package{Sum: ledgertest.Sum(sum), Facts: modproxy.Facts{Zips: modproxy.NewZips(archives)}}
@@ -109,7 +109,7 @@ func drifts(t *testing.T, book ledger.Ledger) (list []ledger.Drift) {
 	return list
 }
 
-// A release is what its archives are: it may gain some, and keeps those that were recorded.
+// TestReleasesAreCompared: a release may gain archives, and must keep the recorded ones.
 func TestReleasesAreCompared(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
@@ -135,7 +135,7 @@ func TestReleasesAreCompared(t *testing.T) {
 	}
 	wants(t, reg, one.ForPlatform(mac), nil)
 	u.release(t, "1.0.0", "again", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
-	wants(t, reg, one, modproxy.ErrUnavailable, "within 1h") // one may answer with something else every time
+	wants(t, reg, one, modproxy.ErrUnavailable, "within 1h") // a registry may answer differently every time
 
 	for sum, archives := range map[string]map[modproxy.Platform]modproxy.Digest{
 		"changed": {linux: {3}, mac: {2}}, "narrower": {mac: {2}},
@@ -152,7 +152,7 @@ func TestReleasesAreCompared(t *testing.T) {
 	}
 }
 
-// That an archive is another one is told of its release, which says it.
+// TestArchivesAreCompared: drift of an archive is recorded as drift of its release, if the release differs.
 func TestArchivesAreCompared(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
@@ -166,7 +166,7 @@ func TestArchivesAreCompared(t *testing.T) {
 	u.packages[one.ForPlatform(mac)] = other
 	wants(t, reg, one.ForPlatform(linux), modproxy.ErrChanged, "linux_amd64", string(modproxy.NewSum([32]byte{9})))
 	if list := drifts(t, book); len(list) != 0 {
-		t.Errorf("drifts %+v", list) // the release does not say so
+		t.Errorf("drifts %+v", list) // the release itself is unchanged
 	}
 	u.release(t, "1.0.0", "second", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {8}, mac: {9}})
 	wants(t, reg, one.ForPlatform(mac), modproxy.ErrChanged, "modproxy ledger drift")
@@ -192,7 +192,8 @@ func TestArchivesAreCompared(t *testing.T) {
 	}
 }
 
-// What still comes is compared twice: by its digest before anybody reads of it, and when it is there.
+// TestArrivalsAreCompared: a package in download is compared twice: its digest before anything is read, and its content at the
+// end.
 func TestArrivalsAreCompared(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
@@ -242,7 +243,7 @@ type comes struct {
 func (c comes) Arrived(context.Context) (modproxy.Facts, error) { return c.facts, c.err }
 func (c comes) Open(context.Context) (modproxy.Body, error)     { return nil, modproxy.ErrInvalid }
 
-// The first release of a provider says who may sign the others.
+// TestSignersAreCompared: the keys of a provider's first release must sign all others.
 func TestSignersAreCompared(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
@@ -254,7 +255,7 @@ func TestSignersAreCompared(t *testing.T) {
 	if rec := recordOf(t, book, toy.SigningKeys()); rec.Keys != oldKey {
 		t.Errorf("recorded %+v", rec)
 	}
-	wants(t, reg, toy.At("0.9.0"), nil) // it was recorded before
+	wants(t, reg, toy.At("0.9.0"), nil) // recorded before the keys were
 	u.release(t, "0.9.1", "unsigned too", "", archives)
 	wants(t, reg, toy.At("0.9.1"), modproxy.ErrChanged, "not signed", "the key "+oldKey)
 
@@ -278,7 +279,7 @@ func TestSignersAreCompared(t *testing.T) {
 	wants(t, reg, toy.At("1.0.0"), nil)
 }
 
-// What the configuration says of keys counts, whatever is recorded.
+// TestSignersOfConfiguration: configured keys count, regardless of the recorded ones.
 func TestSignersOfConfiguration(t *testing.T) {
 	book := mustOpen(t, t.TempDir())
 	u, reg := newProviders(book)
@@ -286,7 +287,7 @@ func TestSignersOfConfiguration(t *testing.T) {
 	u.release(t, "1.0.0", "first", oldKey, archives)
 	wants(t, reg, toy.At("1.0.0"), nil)
 	reg.Signers = signers{newKey}
-	wants(t, reg, toy.At("1.0.0"), nil) // it is recorded
+	wants(t, reg, toy.At("1.0.0"), nil) // already recorded
 	u.release(t, "1.1.0", "second", oldKey, archives)
 	wants(t, reg, toy.At("1.1.0"), modproxy.ErrDenied, "providers.keys", "the key "+oldKey, "the key "+newKey)
 	u.release(t, "1.2.0", "third", newKey, archives)
@@ -299,7 +300,8 @@ type signers struct{ modproxy.Keys }
 
 func (s signers) Signers(modproxy.Address) (modproxy.Keys, bool) { return s.Keys, true }
 
-// What is signed may be published anew now and then, with the same packages.
+// TestReleasesArePublishedAnew: a registry may republish the signed documents of a release once in renewWithin, with the same
+// packages.
 func TestReleasesArePublishedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := ledgertest.NewMemory()

@@ -9,38 +9,40 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Recheck asks upstream, again and again, whether versions are still at the commit that is recorded, so that a moved tag
-// is known before a package has to be fetched again. It asks about one version after the other, evenly over Every. One
-// that is at another commit is fetched and compared, which keeps an observation if the content is another. Nothing is
-// asked about what the gate refuses.
+// Recheck periodically asks upstream whether versions are still at their recorded commits, so that a moved tag is known before
+// a package must be downloaded again. It checks one version after the other, evenly spread over Every. If a version is at
+// another commit, Recheck downloads and compares it; other content is recorded as an observation. Versions that the gate denies
+// are not checked.
 type Recheck struct {
 	Registry     *Registry
 	Gate         Gate
-	Every        time.Duration // for all versions; zero: never
-	FetchTimeout time.Duration // of one fetch
+	Every        time.Duration // for a full round over all versions; zero disables rechecking
+	FetchTimeout time.Duration // of one download
 	Turns        Turns
 }
 
-// Turns bounds how much is fetched at once.
+// Turns limits concurrent downloads.
 type Turns interface {
-	// Turn waits for a turn to fetch for a module, until ctx ends. The fetch uses held, and the caller calls done after it.
+	// Turn waits for a download slot for a module, until ctx ends. The caller downloads with the context held, and calls done
+	// afterwards.
 	Turn(ctx context.Context, m modproxy.Address) (held context.Context, done func(), err error)
 }
 
-// Gate says what may be asked about.
+// Gate decides which versions may be checked.
 type Gate interface {
-	// Check returns an error if upstream may not be asked about a version: [modproxy.ErrDenied] if the version is refused.
+	// Check returns an error if upstream may not be asked about a version: [modproxy.ErrDenied] if the policy denies the
+	// version.
 	Check(ctx context.Context, v modproxy.Ref) error
 }
 
-const commitTimeout = time.Minute // of one question for a commit
+const commitTimeout = time.Minute // of one request for a commit
 
 // Run rechecks until ctx ends.
 func (r *Recheck) Run(ctx context.Context) {
 	if r.Every <= 0 || r.Registry.Next == nil {
 		return
 	}
-	seen := map[modproxy.Ref]string{} // the commit at which a version was found last; empty for the recorded one
+	seen := map[modproxy.Ref]string{} // the last other commit of each version; empty: the recorded one
 	for ctx.Err() == nil {
 		records := r.records(ctx)
 		pause := r.Every / time.Duration(len(records)+1)
@@ -54,7 +56,7 @@ func (r *Recheck) Run(ctx context.Context) {
 	}
 }
 
-// records returns the records that count and have a commit.
+// records returns the last record of each version that has a commit.
 func (r *Recheck) records(ctx context.Context) map[modproxy.Ref]Record {
 	records := map[modproxy.Ref]Record{}
 	for rec, err := range r.Registry.Ledger.All(ctx) {
@@ -70,7 +72,8 @@ func (r *Recheck) records(ctx context.Context) map[modproxy.Ref]Record {
 	return records
 }
 
-// recheck compares one version with its record. It returns the other commit whose content is known now; seen was that.
+// recheck compares one version with its record. It returns the other commit that was compared, or an empty string if the
+// version is at its recorded commit. seen is the previous result: that commit is not compared again.
 func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	asking, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
@@ -97,7 +100,7 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 		return seen
 	}
 	defer done()
-	if r.Gate.Check(ctx, rec.Ref) != nil { // by now
+	if r.Gate.Check(ctx, rec.Ref) != nil { // the policy may have changed while Turn waited
 		return seen
 	}
 	fetching, cancel := context.WithTimeout(held, r.FetchTimeout)
@@ -106,13 +109,13 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	if err == nil {
 		err = errors.Join(r.Registry.Compare(fetching, sighted(rec.Ref, p)), p.Close())
 	}
-	if err != nil && held.Err() != nil { // too little came while others waited
+	if err != nil && held.Err() != nil { // Turns stopped the download: it was too slow while others waited
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(held))
 	}
 	if ctx.Err() == nil {
 		r.Registry.observe(Event{Kind: Moved, Ref: rec.Ref, Record: rec, Commit: commit, Err: err})
 	}
-	if ctx.Err() != nil || errors.Is(err, modproxy.ErrUnavailable) { // it is not known what it has
+	if ctx.Err() != nil || errors.Is(err, modproxy.ErrUnavailable) { // the content at that commit is unknown
 		return seen
 	}
 	return commit

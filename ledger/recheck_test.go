@@ -19,15 +19,15 @@ import (
 // mover is an upstream whose tags move.
 type mover struct {
 	commitless
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	commits map[string]string
 	asked   map[string]int
 	fetched []string
-	turns   int // that are taken
+	turns   int // slots in use
 	err     error
 	sum     string
-	refused string // a version
-	refuses string // a version that is refused as soon as it waits for a turn
+	refused string // a version that Check denies
+	refuses string // a version that Check denies once it waits for a slot
 }
 
 func (u *mover) Commit(_ context.Context, v modproxy.Ref) (string, error) {
@@ -86,20 +86,19 @@ func (u *mover) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, e
 	}, nil
 }
 
-// A version is asked about once in Every, and fetched once for each commit that is
-// not the recorded one.
+// TestRecheck: each version is checked once in Every, and downloaded once for each commit other than the recorded one.
 func TestRecheck(t *testing.T) {
 	book := ledgertest.NewMemory()
 	for _, version := range []string{"1.0.0", "2.0.0", "3.0.0", "4.0.0"} {
 		r := ledgertest.NewRecord(vpc, version, "same")
 		r.Source = modproxy.Source{URL: "https://git.example.com/vpc.git", Commit: "c0ffee"}
 		if version == "4.0.0" {
-			r.Source.Commit = "" // an archive
+			r.Source.Commit = "" // from an archive
 		}
 		mustAdd(t, book, r)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		u := &mover{asked: map[string]int{}, commits: map[string]string{"1.0.0": "c0ffee", "2.0.0": "c0ffee"}} // 3.0.0: only a fetch could tell
+		u := &mover{asked: map[string]int{}, commits: map[string]string{"1.0.0": "c0ffee", "2.0.0": "c0ffee"}} // 3.0.0: only a download can tell the commit
 		var events []ledger.Kind
 		reg := &ledger.Registry{Next: u, Ledger: book, Observe: func(e ledger.Event) {
 			u.mu.Lock()
@@ -125,7 +124,7 @@ func TestRecheck(t *testing.T) {
 				t.Errorf("%s: fetched %q, want %q", what, u.fetched, fetched)
 			}
 		}
-		u.mu.Lock() // the test looks while nothing goes on
+		u.mu.Lock() // unlocked only in wait: outside, nothing else runs
 		wait(2)
 		if u.asked["1.0.0"] != 2 || u.asked["2.0.0"] != 2 || u.asked["3.0.0"] != 2 || u.asked["4.0.0"] != 0 {
 			t.Errorf("asked %v", u.asked)
@@ -156,7 +155,7 @@ func TestRecheck(t *testing.T) {
 		wait(2)
 		want("1.0.0 is refused while it waits for a turn")
 		u.commits["1.0.0"], u.refused, u.refuses = "0ddba11", "", ""
-		u.commits["2.0.0"], u.err = "0ddba11", modproxy.ErrUnavailable // which says nothing about it
+		u.commits["2.0.0"], u.err = "0ddba11", modproxy.ErrUnavailable // an error that tells nothing about the content
 		wait(4)
 		want("2.0.0 cannot be fetched", "2.0.0", "2.0.0")
 		u.err = nil
@@ -170,7 +169,7 @@ func TestRecheck(t *testing.T) {
 		u.mu.Unlock()
 		cancel()
 		<-done
-		(&ledger.Recheck{}).Run(t.Context()) // which returns
+		(&ledger.Recheck{}).Run(t.Context()) // must return at once
 	})
 	n := 0
 	book.Fail(nil)

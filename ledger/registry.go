@@ -9,47 +9,48 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Upstream is a registry that knows git commits, and can fetch a version from where it came from before.
+// Upstream is a registry that knows git commits and can open a version from its recorded source.
 type Upstream interface {
 	modproxy.Registry
-	// PackageAt opens what the recorded source of a version has, at the recorded commit if there is one, whatever the
-	// registry says by now. It may not be what is recorded. Errors are those of Package.
+	// PackageAt opens the recorded source of a version, at the recorded commit if there is one, regardless of the registry's
+	// current answer. The content may differ from the record. Errors are those of Package.
 	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
-	// Commit returns the git commit of a version now, empty where only a fetch could tell. Errors are those of Location.
+	// Commit returns the current git commit of a version. It is empty if only a download can tell. Errors are those of
+	// Location.
 	Commit(ctx context.Context, v modproxy.Ref) (string, error)
 }
 
-// Registry compares the packages of another registry with a ledger: what a version contained when it was first seen is
-// what it contains. It is safe for concurrent use.
+// Registry compares the packages of another registry with a ledger: a version must contain what it contained when it was first
+// recorded. It is safe for concurrent use.
 type Registry struct {
 	Next   Upstream
 	Ledger Ledger
-	// Signers says who may sign the releases of some providers. Nil, and of all others: those that have signed the first
-	// one that was seen, and those that were accepted since.
+	// Signers names the keys that may sign the releases of some providers. For all others, and if it is nil, these keys count:
+	// those that signed the first recorded release, and those that were accepted since.
 	Signers Signers
-	// Observe, if not nil, is told what happens. It is called from the goroutine that asks, and does not hold it up.
+	// Observe, if not nil, receives events. It is called synchronously and must return quickly.
 	Observe func(Event)
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
 
-// Kind says what an [Event] tells. It is fit for the name of a metric's label.
+// Kind is the kind of an [Event]. It can be the value of a metric's label.
 type Kind string
 
 const (
-	Recorded Kind = "recorded" // a version was seen for the first time; Record
-	Renewed  Kind = "renewed"  // a release of a provider has more packages than was recorded, or the same in other documents; Record
-	Drifted  Kind = "drifted"  // other content was offered, and refused; Record, Drift, Err
-	Failed   Kind = "failed"   // the ledger did not answer, or did not take something; Err
-	Moved    Kind = "moved"    // a recheck found a version at another commit; Record, Commit, Err unless the content is the same
-	Unasked  Kind = "unasked"  // a recheck could not ask about a version; Err
+	Recorded Kind = "recorded" // the first record of a version was added; has Record
+	Renewed  Kind = "renewed"  // a release of a provider has additional packages, or the same in other signed documents; has Record
+	Drifted  Kind = "drifted"  // other content was offered and refused; has Record, Drift, Err
+	Failed   Kind = "failed"   // the ledger failed to read or to add; has Err
+	Moved    Kind = "moved"    // a recheck found a version at another commit; has Record, Commit, and Err unless the content is the same
+	Unasked  Kind = "unasked"  // a recheck could not check a version; has Err
 )
 
-// Event is something that happened in a [Registry] or a [Recheck]. Fields that its Kind does not mention are zero.
+// Event reports something that happened in a [Registry] or a [Recheck]. Fields that its Kind does not mention are zero.
 type Event struct {
 	Kind         Kind
-	modproxy.Ref        // zero when it is about the whole ledger
-	Record       Record // what counts
+	modproxy.Ref        // zero if the event is about the whole ledger
+	Record       Record // the record that counts
 	Drift        Drift
 	Commit       string
 	Err          error
@@ -66,9 +67,8 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns Next's answer, if its Subdir is the one that the ledger has. If not, the error is
-// [modproxy.ErrChanged]: clients would load another module of the same package. If Next does not find the version any more,
-// Location returns the recorded source.
+// Location returns Next's answer if its Subdir matches the record. Otherwise clients would load another module of the same
+// package, and the error is [modproxy.ErrChanged]. If Next no longer finds the version, Location returns the recorded source.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if v.IsProvider() {
@@ -87,10 +87,10 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 		err = r.drifted(ctx, rec, Record{Ref: v, Sum: rec.Sum, Subdir: subdir, Source: rec.Source})
 		return modproxy.Location{}, asked("location", v, err)
 	}
-	return l, nil // when the ledger does not answer, Package returns the error
+	return l, nil // if the ledger failed, Package returns the error
 }
 
-// asked adds the question to err, and makes it one of the errors that a registry has.
+// asked adds the operation and the version to err. An err that is not an error of a registry becomes ErrUnavailable.
 func asked(op string, v modproxy.Ref, err error) error {
 	known := func(is error) bool { return errors.Is(err, is) }
 	if !slices.ContainsFunc([]error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrDenied, modproxy.ErrUnavailable}, known) {

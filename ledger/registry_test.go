@@ -43,15 +43,15 @@ func (commitless) PackageAt(context.Context, modproxy.Record) (*modproxy.Package
 
 func (commitless) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
-// upstream answers every question for a package with the sum that it has now.
+// upstream returns a package with the current sum for every request.
 type upstream struct {
-	commitless     // without a registry: not asked
+	commitless     // without a registry: those methods must not be called
 	mu             sync.Mutex
 	sum            modproxy.Sum
 	subdir         string
 	err            error
 	opened, closed int
-	source         modproxy.Source // zero: made from sum
+	source         modproxy.Source // zero: derived from sum
 	at             func(commit string) (*modproxy.Package, error)
 }
 
@@ -105,7 +105,7 @@ func (u *upstream) answers(seed string) modproxy.Sum {
 	return u.sum
 }
 
-// ask wants a package, or the error, and that every package was closed.
+// ask expects a package or the error, and that every package was closed.
 func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 	t.Helper()
 	p, err := reg.Package(t.Context(), vpc.At("1.0.0"))
@@ -137,7 +137,7 @@ func (u *upstream) Location(context.Context, modproxy.Ref) (modproxy.Location, e
 	return modproxy.Location{Getter: "git", URL: "https://git.example.com/x.git", Subdir: u.subdir}, nil
 }
 
-// Another directory of the same package is another module.
+// TestSubdirIsCompared: another directory of the same package is another module.
 func TestSubdirIsCompared(t *testing.T) {
 	u, book := &upstream{}, mustOpen(t, t.TempDir())
 	drifted := 0
@@ -209,7 +209,7 @@ func TestPackageIsCompared(t *testing.T) {
 	if len(drifts) != 1 || drifts[0].Recorded != first || drifts[0].Offered != second || drifts[0].Source.Commit != "c0ffee" {
 		t.Errorf("drifts %+v", drifts)
 	}
-	u.answers("first") // and back
+	u.answers("first") // back to the recorded content
 	ask(t, reg, u, nil)
 	rec.Sum, rec.Reason = second, "it was announced"
 	if err := book.Accept(t.Context(), rec); err != nil {
@@ -230,7 +230,7 @@ func TestPackageIsCompared(t *testing.T) {
 	}
 }
 
-// A ledger that does not answer does not let anything through.
+// TestPackageWithoutLedger: if the ledger fails, no package passes.
 func TestPackageWithoutLedger(t *testing.T) {
 	u, book := &upstream{}, ledgertest.NewMemory()
 	failed := 0
@@ -250,7 +250,7 @@ func TestPackageWithoutLedger(t *testing.T) {
 	ask(t, reg, u, modproxy.ErrUnavailable)
 	book.Fail(nil)
 	u.mu.Lock()
-	u.sum = "h1:" // no sum
+	u.sum = "h1:" // not a valid sum
 	u.mu.Unlock()
 	reg.Next = sumless{u}
 	if _, err := reg.Package(t.Context(), vpc.At("2.0.0")); !errors.Is(err, modproxy.ErrInvalid) {
@@ -282,8 +282,8 @@ func TestNextFails(t *testing.T) {
 	}
 }
 
-// Many ask for a version that upstream answers with something else every time:
-// one content is served, the one that was recorded first.
+// TestFirstSightAtOnce: many clients request a version while upstream returns other content every time. All receive the content
+// that was recorded first.
 func TestFirstSightAtOnce(t *testing.T) {
 	u, book := &upstream{}, mustOpen(t, t.TempDir())
 	reg := &ledger.Registry{Next: u, Ledger: book}
@@ -312,8 +312,8 @@ func TestFirstSightAtOnce(t *testing.T) {
 	}
 }
 
-// What has moved is fetched at the commit that is recorded, from the same repository
-// only, and must be what is recorded.
+// TestRecordedCommit: if a tag has moved, the recorded commit is fetched, from the same repository only, and must match the
+// record.
 func TestRecordedCommit(t *testing.T) {
 	const repo = "https://git.example.com/vpc.git"
 	u := &upstream{source: modproxy.Source{URL: repo, Commit: "c0ffee"}}
@@ -358,7 +358,7 @@ func TestRecordedCommit(t *testing.T) {
 	u.at, asked = at, ""
 	u.source.URL = "https://git.example.com/another.git"
 	ask(t, reg, u, modproxy.ErrChanged)
-	u.source = modproxy.Source{URL: repo} // an archive, say
+	u.source = modproxy.Source{URL: repo} // no commit, as from an archive
 	ask(t, reg, u, modproxy.ErrChanged)
 	if asked != "" {
 		t.Errorf("what is elsewhere was fetched at %q", asked)

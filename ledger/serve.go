@@ -10,9 +10,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-const maxTileHeight = 10 // of one request; the standard client asks for tiles of height 8
+const maxTileHeight = 10 // of one request; the standard client requests tiles of height 8
 
-// ServerOps returns the log as sumdb.NewServer serves it, by [Key]. The error is [fs.ErrNotExist] for what is absent.
+// ServerOps returns the operations with which sumdb.NewServer serves the log, by [Key]. The error for missing data is
+// [fs.ErrNotExist].
 func (l *Log) ServerOps() sumdb.ServerOps { return ops{l} }
 
 type ops struct{ log *Log }
@@ -28,7 +29,7 @@ func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
 	o.log.mu.RLock()
 	defer o.log.mu.RUnlock()
 	p, own, _ := o.log.book.current(ids(v))
-	if err != nil || !own { // the client would not find its module in the record of another spelling
+	if err != nil || !own { // a record of another spelling does not have the client's module path
 		return 0, absent("lookup", m.String())
 	}
 	return int64(p.number), nil
@@ -52,7 +53,7 @@ func (o ops) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
 	o.log.mu.RLock()
 	size, hashes := o.log.tree.N, o.log.book.hashes
 	o.log.mu.RUnlock()
-	// A hash is there when all the records below it are.
+	// A hash exists once all the records below it exist.
 	if t.H < 1 || t.H > maxTileHeight || t.L < 0 || t.L > 63/t.H || t.N < 0 || t.N > size ||
 		t.W < 1 || t.W > 1<<t.H || t.N<<t.H+int64(t.W) > size>>(t.H*t.L) {
 		return nil, absent("read", t.Path())
@@ -60,7 +61,7 @@ func (o ops) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
 	return tlog.ReadTileData(t, hashes)
 }
 
-// absent returns an error that sumdb.Server understands: it does not unwrap.
+// absent returns an unwrapped *fs.PathError: sumdb.Server uses os.IsNotExist, which does not unwrap errors.
 func absent(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }

@@ -23,7 +23,7 @@ type signer struct {
 	verifier note.Verifiers
 }
 
-// parseSigner reads what note.GenerateKey gives, and a newline.
+// parseSigner parses the private key of note.GenerateKey, followed by a newline.
 func parseSigner(text []byte) (*signer, error) {
 	private := strings.TrimSuffix(string(text), "\n")
 	s, err := note.NewSigner(private)
@@ -35,20 +35,20 @@ func parseSigner(text []byte) (*signer, error) {
 	if again != string(text) {
 		return nil, errKey
 	}
-	// Behind the number of the algorithm is the seed of an Ed25519 key, as note.NewSigner has checked.
+	// note.NewSigner has checked that the algorithm's byte precedes the seed of an Ed25519 key.
 	public, _ := note.NewEd25519VerifierKey(s.Name(), ed25519.NewKeyFromSeed(raw[1:]).Public().(ed25519.PublicKey))
 	v, err := Verifiers(public)
 	return &signer{s, public, v}, err
 }
 
-// head returns the tree of the first n records, and its signed head. The same tree has the same head.
+// head returns the tree of the first n records and its signed head. The same tree always has the same head.
 func (s *signer) head(hashes stored, n int64) (tlog.Tree, []byte, error) {
 	tree := hashes.root(n)
 	head, err := note.Sign(&note.Note{Text: string(tlog.FormatTree(tree))}, s)
 	return tree, head, err
 }
 
-// openHead reads a head that one of known signed.
+// openHead parses a head and verifies that one of known signed it.
 func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
 	n, err := note.Open(text, known)
 	if err != nil {
@@ -62,7 +62,7 @@ func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
 	return tlog.ParseTree([]byte(n.Text))
 }
 
-// Verifiers returns the verifiers of verifier keys, which may be repeated. The error is [modproxy.ErrInvalid].
+// Verifiers returns the verifiers of verifier keys. Keys may occur repeatedly. The error is [modproxy.ErrInvalid].
 func Verifiers(keys ...string) (note.Verifiers, error) {
 	var list []note.Verifier
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {

@@ -7,9 +7,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Some registries fold the case of addresses, and others do not. A ledger has a record of each spelling that was requested, and all
-// spellings of an address have the content of one of these records: the one that was accepted last, or else the first one. Ledgers of
-// earlier versions of modproxy may have records that say something else; these do not count, and are listed as drift.
+// Some registries fold the case of addresses, and others do not. A ledger has a record of each spelling that was requested. All
+// spellings of an address have the content of one of these records: the one that was accepted last, or else the first one.
+// Ledgers of earlier versions of modproxy may have records with other content; these do not count, and are listed as drift.
 
 // spellings returns the versions of an address that have records.
 func (b *book) spellings(address id) (all []id) {
@@ -19,7 +19,7 @@ func (b *book) spellings(address id) (all []id) {
 	return append(all, b.others[address]...)
 }
 
-// counting returns the record that counts for an address, and the version that it is about.
+// counting returns the record that counts for an address, and the version of that record.
 func (b *book) counting(address id) (p pin, version id, ok bool) {
 	if len(b.others[address]) == 0 {
 		p, ok = b.pinned(address)
@@ -35,7 +35,8 @@ func (b *book) counting(address id) (p pin, version id, ok bool) {
 	return p, version, ok
 }
 
-// current returns the record that counts for a version: its own if that says what counts for the address, else another one's.
+// current returns the record that counts for a version. own reports whether it is the version's own record: it is if that
+// record agrees with the one that counts for the address.
 func (b *book) current(version, address id) (p pin, own, ok bool) {
 	p, _, ok = b.counting(address)
 	if mine, has := b.pinned(version); has && b.agree(mine, p) {
@@ -44,21 +45,21 @@ func (b *book) current(version, address id) (p pin, own, ok bool) {
 	return p, false, ok
 }
 
-// agree reports whether two records say the same. A directory that is not recorded is any.
+// agree reports whether two records have the same content. An unrecorded directory matches any directory.
 func (b *book) agree(p, q pin) bool {
 	is, other := b.subdirs[p.subdir], b.subdirs[q.subdir]
 	return p.sum == q.sum && (is == "" || other == "" || is == other)
 }
 
-// contradicts reports whether the record with that number is one that counts for its version, and not for its address, although it was
-// added later than what counts there.
+// contradicts reports whether a record is the last of its version, contradicts the record that counts for its address, and was
+// added after it.
 func (b *book) contradicts(number int64, version, address id) bool {
 	p, ok := b.pinned(version)
 	counts, _, _ := b.counting(address)
 	return ok && int64(p.number) == number && p.number > counts.number && !b.agree(p, counts)
 }
 
-// contradiction returns the record with that text as drift, if it contradicts what counts for its address.
+// contradiction returns a record as drift if it contradicts the record that counts for its address.
 func (l *Log) contradiction(number int64, text []byte) (d Drift, is bool, err error) {
 	l.mu.RLock()
 	one := len(l.book.others) == 0
@@ -85,7 +86,7 @@ func (l *Log) contradiction(number int64, text []byte) (d Drift, is bool, err er
 	return d, is, nil
 }
 
-// recorded returns the spellings of v that have records, v itself first.
+// recorded returns the spellings of v that have records, beginning with v itself.
 func (l *Log) recorded(ctx context.Context, v modproxy.Ref) (all []modproxy.Ref, err error) {
 	var numbers []int64
 	l.mu.RLock()

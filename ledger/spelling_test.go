@@ -18,8 +18,8 @@ func spelled(namespace, seed string) ledger.Record {
 	return ledgertest.NewRecord(m, "1.2.3", seed)
 }
 
-// A ledger of an earlier version may have several contents of one address. It is opened, the first record counts for all, and those that
-// contradict it are drift until something is accepted.
+// TestContradictions: a ledger of an earlier version may have several contents of one address. It opens. The first record
+// counts for all spellings, and those that contradict it are drift until an operator accepts one.
 func TestContradictions(t *testing.T) {
 	for accepted, seed := range map[string]string{"the first one": "a", "another one": "b", "a new one": "c"} {
 		dir := t.TempDir()
@@ -51,7 +51,7 @@ func TestContradictions(t *testing.T) {
 			t.Errorf("drift: %+v", found)
 		}
 
-		// An export has all of it, and so has what imports that.
+		// An export contains all of these records, and so does a ledger that imports it.
 		var export bytes.Buffer
 		if err := l.Export(&export); err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// What an earlier version accepted for one spelling counts for all, and is no drift.
+// TestAcceptedInOneSpelling: an acceptance that an earlier version recorded for one spelling counts for all, and is not drift.
 func TestAcceptedInOneSpelling(t *testing.T) {
 	l := mustOpen(t, t.TempDir())
 	accepted := spelled("team", "b")
@@ -105,7 +105,8 @@ func TestAcceptedInOneSpelling(t *testing.T) {
 	}
 }
 
-// Other content is refused in every spelling, and the message names the one that is recorded. The same content is recorded.
+// TestRegistrySpellings: other content is refused in every spelling, and the message names the recorded one. Equal content is
+// recorded.
 func TestRegistrySpellings(t *testing.T) {
 	u, l := &upstream{sum: ledgertest.Sum("a")}, mustOpen(t, t.TempDir())
 	var events []ledger.Kind

@@ -19,7 +19,7 @@ import (
 const (
 	driftPrefix = "drift "
 
-	// Bounds of what is written down, in bytes.
+	// Limits of recorded values, in bytes.
 	maxText   = 32 << 10
 	maxURL    = 16 << 10
 	maxCommit = 128
@@ -27,14 +27,14 @@ const (
 	maxSubdir = 1024
 )
 
-// The names of the lines that follow the first, in their order.
+// The names of the lines after the first, in their order.
 var (
 	recordLines = []string{"time", "source", "commit", "subdir", "reason", "zips", "keys", "hashes", "others"}
 	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit", "zips", "keys", "hashes", "others"}
 )
 
-// FormatRecord returns a record as it is in the log, and as a sumdb client is shown it. The client looks at the first
-// line, which is one of go.sum; others begin with a word that is no module path, and are left out if they are empty:
+// FormatRecord returns the text of a record in the log. The text is also what a sumdb client receives. The client looks at the
+// first line, which is a line of go.sum. Other lines begin with a word that is not a module path. Empty values are left out:
 //
 //	registry.example.com/acme/vpc/aws v1.2.3 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
 //	time 2026-03-04T05:06:07Z
@@ -43,7 +43,8 @@ var (
 //	subdir modules/vpc
 //	reason the maintainers moved the tag and said so
 //
-// The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are [modproxy.ErrInvalid]. A source with user information or a query is one: nothing can be removed from a log.
+// The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are
+// [modproxy.ErrInvalid]. A source with user information or a query is such an error: a log cannot forget a secret.
 func FormatRecord(r Record) ([]byte, error) {
 	key, err := Key(r.Ref)
 	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.Ref, r.Facts)); err != nil {
@@ -57,7 +58,7 @@ func FormatRecord(r Record) ([]byte, error) {
 		string(r.Zips), string(r.Keys), string(r.Hashes), string(r.Others))
 }
 
-// FormatDrift returns an observation as it is in the log. A sumdb client takes none of its lines for one of go.sum:
+// FormatDrift returns the text of an observation in the log. A sumdb client takes none of its lines for a line of go.sum:
 //
 //	drift registry.example.com/acme/vpc/aws v1.2.3
 //	recorded h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
@@ -103,7 +104,7 @@ func ParseDrift(text []byte) (Drift, error) {
 	})
 }
 
-// whole returns value, unless there was an error or its text is another.
+// whole returns value, unless err is not nil or format does not reproduce text.
 func whole[T any](text []byte, format func(T) ([]byte, error), err error, value T) (T, error) {
 	if again, errFormat := format(value); err != nil || errFormat != nil || !bytes.Equal(again, text) {
 		return *new(T), fmt.Errorf("%w: record %.200q", modproxy.ErrInvalid, text)
@@ -111,7 +112,7 @@ func whole[T any](text []byte, format func(T) ([]byte, error), err error, value 
 	return value, nil
 }
 
-// kindOf returns what a text is, but for an acceptance, which is a sight too.
+// kindOf returns the kind of a text. An acceptance counts as sight.
 func kindOf(text []byte) kind {
 	switch {
 	case bytes.HasPrefix(text, []byte(driftPrefix)):
@@ -124,7 +125,7 @@ func kindOf(text []byte) kind {
 	return sight
 }
 
-// formatText returns a first line, and a line of a name, a blank and a value for each value that is not empty.
+// formatText returns the first line, followed by a line "name value" for each value that is not empty.
 func formatText(first string, names []string, values ...string) ([]byte, error) {
 	text := append(append(make([]byte, 0, 512), first...), '\n')
 	for i, value := range values {
@@ -138,8 +139,8 @@ func formatText(first string, names []string, values ...string) ([]byte, error) 
 	return text, nil
 }
 
-// parseText returns the words of the first line of a text, and the values of the lines with these names, empty where
-// there is none. It passes over what it does not know: see whole.
+// parseText returns the words of the first line of a text, and the values of the named lines. The value of a missing line is
+// empty. It ignores unknown lines; whole refuses them.
 func parseText(text []byte, names []string) (first [3]string, values []string) {
 	line, rest, _ := strings.Cut(string(text), "\n")
 	copy(first[:], strings.SplitN(line, " ", 3))
@@ -153,18 +154,18 @@ func parseText(text []byte, names []string) (first [3]string, values []string) {
 }
 
 func parseTime(s string) time.Time {
-	t, _ := time.Parse(time.RFC3339Nano, s) // the zero time is not valid
+	t, _ := time.Parse(time.RFC3339Nano, s) // whole refuses the zero time
 	return t.UTC()
 }
 
-// isLine reports whether s can stand on a line of its own wherever it is shown.
+// isLine reports whether s is safe to show on a line of its own.
 func isLine(s string) bool {
 	unfit := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 	return utf8.ValidString(s) && strings.IndexFunc(s, unfit) < 0 && strings.TrimSpace(s) == s
 }
 
-// check returns an error for what cannot be written down. It does not show a URL that it refuses, which may contain a
-// secret. A subdir is what a [modproxy.Location] may have.
+// check returns an error for values that cannot be recorded. Its errors do not show a refused URL, which may contain a secret.
+// A subdir has the rules of that of a [modproxy.Location].
 func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source) error {
 	if _, err := sum.Hash(); err != nil {
 		return err
@@ -189,8 +190,8 @@ func parseFacts(value []string) modproxy.Facts {
 	return modproxy.Facts{Zips: modproxy.Zips(value[0]), Keys: modproxy.Keys(value[1]), Hashes: modproxy.Hashes(value[2]), Others: modproxy.Digests(value[3])}
 }
 
-// checkFacts returns an error for facts that v cannot have, or has to have: a release without its archives, or keys without
-// one, would compare equal with everything.
+// checkFacts returns an error for facts that v must not have, and for missing ones. A release without archives, or a record of
+// keys without keys, would compare equal with everything.
 func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
 	isZip := v.IsArchive()
 	_, errZips := f.Zips.All()

@@ -22,7 +22,7 @@ const (
 	maxHead      = 16 << 10 // bytes
 )
 
-// Export writes the log, as of now, and the head that proves its records and their order. It does not hold up others.
+// Export writes the current log, and the head that proves its records and their order. It does not block additions.
 func (l *Log) Export(w io.Writer) error {
 	l.mu.RLock()
 	head, size := l.head, l.tree.N
@@ -43,18 +43,18 @@ func (l *Log) Export(w io.Writer) error {
 	return b.Flush()
 }
 
-// Import brings the log to where an export is, and returns how many records that added: all of them to an empty log,
-// which then is the same tree; those that are missing to a log that is a beginning of the export; none to a log of which
-// the export is a beginning. An export that has another record where the log has one is a fork; it is refused with
-// [modproxy.ErrChanged]. Nothing is added unless everything is in order.
+// Import extends the log to the state of an export, and returns the number of added records. An empty log receives all records,
+// and then has the same tree. If the log is a beginning of the export, Import adds the missing records. If the export is a
+// beginning of the log, Import adds nothing. If an export and the log have different records at the same position, they have
+// forked, and the error is [modproxy.ErrChanged]. Import adds nothing unless the whole export is valid.
 //
-// The head of the export must be signed by one of trust. Errors are [modproxy.ErrDenied] when it is not, and
-// [modproxy.ErrInvalid] for anything but an unchanged export.
+// A verifier in trust must have signed the head of the export; otherwise the error is [modproxy.ErrDenied]. For anything but an
+// unchanged export it is [modproxy.ErrInvalid].
 func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (added int64, err error) {
 	if err := l.Failed(); err != nil {
 		return 0, err
 	}
-	spool, err := os.CreateTemp(l.dir, "import.*.tmp") // the next Open removes what is left
+	spool, err := os.CreateTemp(l.dir, "import.*.tmp") // after a crash, the next Open removes it
 	if err != nil {
 		return 0, fmt.Errorf("import: %w: %w", modproxy.ErrUnavailable, err)
 	}
@@ -80,7 +80,7 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 	if other.size() <= n {
 		return 0, nil
 	}
-	// The spool and the log are the same bytes as far as both go.
+	// The spool and the log are identical as far as both extend.
 	end := l.book.end()
 	err = l.put(io.NewSectionReader(spool, end, other.end()-end), other.hashes, other.size(), func() { l.book = other })
 	if err != nil {

@@ -129,8 +129,8 @@ func TestImportRefuses(t *testing.T) {
 	wantImport(t, to, whole, trust(t, from), 1)
 }
 
-// What is signed and in its place is not imported either, if it is not one of the
-// texts that a ledger writes: it could not be read, and never be taken out again.
+// TestImportForeignTexts: an export with a valid signature is refused if a text is not in the format of a ledger. The log could
+// not read such a text and could never remove it.
 func TestImportForeignTexts(t *testing.T) {
 	first, drift := textOf(t, record("1.0.0", "a")), textOf(t, ledger.Drift{
 		Ref: vpc.At("1.0.0"), Recorded: record("1.0.0", "a").Sum, Offered: record("1.0.0", "b").Sum, Time: record("1.0.0", "a").Time,
@@ -165,7 +165,7 @@ func TestImportForeignTexts(t *testing.T) {
 	}
 }
 
-// Adding goes on while an export is read.
+// TestImportMeanwhile: additions continue while an export is read.
 func TestImportMeanwhile(t *testing.T) {
 	from, to := mustOpen(t, t.TempDir()), mustOpen(t, t.TempDir())
 	for i := range 100 {
@@ -174,7 +174,7 @@ func TestImportMeanwhile(t *testing.T) {
 	content := export(t, from)
 	r := readerFunc(func(p []byte) (int, error) {
 		if to.Tree().N == 0 {
-			mustAdd(t, to, record("1.0.0", "a")) // the first of the export
+			mustAdd(t, to, record("1.0.0", "a")) // the first record of the export
 		}
 		n := copy(p, content[:min(100, len(content))])
 		content = content[n:]

@@ -2,7 +2,7 @@ package oidc
 
 import "github.com/modproxy/modproxy/auth"
 
-// ParseKeys is how many keys of a set sign.
+// ParseKeys returns the number of signing keys in a set.
 func ParseKeys(document []byte) (int, error) {
 	keys, err := parseKeys(document)
 	for i := range keys {
@@ -15,5 +15,5 @@ func ParseKeys(document []byte) (int, error) {
 
 var ParseDiscovery = parseDiscovery
 
-// LoginAt returns where people log in by a discovery document.
+// LoginAt returns the login by a discovery document.
 func LoginAt(l Login, document []byte) (*auth.Login, error) { return l.at(document) }

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/auth/oidc"
 )
 
-// What an issuer publishes is an error, or a few public keys or none.
+// FuzzDocuments: any document of an issuer results in an error, or in at most a few public keys.
 func FuzzDocuments(f *testing.F) {
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{published("a", rsaKey), published("b", ecKey)}}
 	f.Add(must(json.Marshal(set)))

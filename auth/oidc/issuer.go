@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Issuer signs tokens that are accepted here.
+// Issuer signs tokens that this proxy accepts.
 type Issuer struct {
 	// URL is the issuer as its tokens name it, with https.
 	URL string `yaml:"url" example:"https://gitlab.example.com" check:"unique"`
@@ -23,45 +23,45 @@ type Issuer struct {
 	Audience string `yaml:"audience" example:"https://modules.example.com"`
 	// Algorithms are the accepted signature algorithms. Empty: RS256 and ES256.
 	Algorithms []string `yaml:"algorithms"`
-	// GroupsClaim is the claim that holds the values of groups.
+	// GroupsClaim is the claim that contains the values of groups.
 	GroupsClaim string `yaml:"groups_claim"`
-	// Groups are what the issuer's tokens may do. A token in several groups may do what all of them may. A token
-	// in no group may read nothing.
+	// Groups are groups of tokens, with the rights of each. A token in several groups has the rights of all of them. A token in no
+	// group may read nothing.
 	Groups []Group `yaml:"groups"`
-	// Login has people log in at the issuer by "terraform login" and "tofu login". One issuer at most has it.
+	// Login lets people log in at the issuer with "terraform login" and "tofu login". At most one issuer can have it.
 	Login Login `yaml:"login" json:"-"`
 }
 
-// Group is the tokens that have one of Values and all of Match. At least one of the two is set.
+// Group contains the tokens that have one of Values and all of Match. At least one of the two must be set.
 type Group struct {
-	// Name is for the log.
+	// Name is the name of the group in logs and in the groups of policy rules.
 	Name string `yaml:"name" example:"infrastructure"`
-	// Values are values of the groups claim, of which a token of the group has one.
+	// Values are values of the groups claim. A token of the group has at least one of them.
 	Values []string `yaml:"values"`
-	// Match are claims with the value that each must have.
+	// Match are claims with their required values: CLAIM=VALUE.
 	Match []string `yaml:"match" example:"[namespace_path=acme, ref_protected=true]"`
-	// Scopes are whose modules may be read: {host}/{namespace}, either of which may be * as a whole; * for every
-	// module.
+	// Scopes are the modules that the group may read: {host}/{namespace}, where either part may be * as a whole; * for
+	// every module.
 	Scopes []auth.Scope `yaml:"scopes" example:"[registry.terraform.io/*, registry.acme.example/acme]"`
 	// Admin allows operating the proxy and reading its metrics. It does not make any module readable.
 	Admin bool `yaml:"admin"`
-	// Refresh allows "modproxy refresh" for the modules of the scopes, as a job that publishes them needs it.
+	// Refresh allows "modproxy refresh" for the modules of the scopes, for example for a job that publishes them.
 	Refresh bool `yaml:"refresh"`
 }
 
-// algorithms are those that may be configured: all have a public key.
+// algorithms are the configurable ones: all use a public key.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Check returns what is wrong with the issuer. Its error is [modproxy.ErrInvalid].
+// Check returns an error if the issuer is misconfigured: [modproxy.ErrInvalid].
 func (i *Issuer) Check() error {
 	err := checkURL(i.URL)
 	switch {
 	case err != nil:
 	case strings.Contains(i.URL, "?"):
 		err = errors.New("want a URL without a query")
-	case i.Audience == "": // a token for another service would count here
+	case i.Audience == "": // without it, tokens for other services would be accepted
 		err = errors.New("it needs an audience: the name of this proxy in its tokens")
 	}
 	for _, name := range i.Algorithms {
@@ -84,7 +84,7 @@ func (i *Issuer) Check() error {
 	return nil
 }
 
-// wrong returns what is wrong with the group, or an empty string. claim is the name of the groups claim.
+// wrong describes a mistake in the group, or returns an empty string. claim is the name of the groups claim.
 func (g *Group) wrong(claim string) string {
 	seen := map[string]bool{}
 	for _, pair := range g.Match {
@@ -102,7 +102,7 @@ func (g *Group) wrong(claim string) string {
 		return "it needs a name"
 	case len(g.Scopes) == 0 && !g.Admin:
 		return "it allows nothing: want scopes or admin: true"
-	case len(g.Values) == 0 && len(g.Match) == 0: // tokens of a public CI system are for everybody
+	case len(g.Values) == 0 && len(g.Match) == 0: // public CI systems issue tokens to everyone
 		return "it would have every token of the issuer: want values or match"
 	case len(g.Values) > 0 && claim == "":
 		return "want the name of the claim that has the values"
@@ -112,7 +112,7 @@ func (g *Group) wrong(claim string) string {
 	return ""
 }
 
-// checkURL wants an https URL that names a host and no user.
+// checkURL returns an error unless s is an https URL with a host and without a user.
 func checkURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Opaque != "" || strings.Contains(s, "#") {
@@ -121,7 +121,7 @@ func checkURL(s string) error {
 	return nil
 }
 
-// claims are what a token says, each as JSON.
+// claims are the claims of a token, each as JSON.
 type claims map[string]json.RawMessage
 
 // registered are the claims of RFC 7519, section 4.1, and others that the verifier knows.
@@ -129,9 +129,9 @@ var registered = []string{
 	"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "nonce", "at_hash", "_claim_names", "_claim_sources",
 }
 
-// check checks what the verifier does not.
+// check checks the claims that the verifier of package oidc does not check.
 func (c claims) check(now time.Time) error {
-	for name := range c { // encoding/json takes whatever folds to a name for the field that it knows
+	for name := range c { // encoding/json matches field names regardless of case
 		if slices.ContainsFunc(registered, func(own string) bool { return name != own && strings.EqualFold(name, own) }) {
 			return fmt.Errorf("claim %.40q in another spelling than its own", name)
 		}
@@ -139,7 +139,7 @@ func (c claims) check(now time.Time) error {
 	if sub, ok := scalar(c["sub"]); !ok || sub == "" {
 		return errors.New("it names no subject")
 	}
-	var nbf float64 // stays 0 for null
+	var nbf float64 // remains 0 for null
 	if raw, ok := c["nbf"]; ok && json.Unmarshal(raw, &nbf) != nil {
 		return errors.New("nbf is not a number")
 	}
@@ -162,7 +162,7 @@ func scalar(raw json.RawMessage) (string, bool) {
 	return s, err == nil
 }
 
-// values returns those of a claim that is one value or a list of them.
+// values returns the values of a claim that is a single value or a list.
 func (c claims) values(name string) []string {
 	list := []json.RawMessage{c[name]}
 	if raw := c[name]; len(raw) > 0 && raw[0] == '[' && json.Unmarshal(raw, &list) != nil {
@@ -177,7 +177,7 @@ func (c claims) values(name string) []string {
 	return values
 }
 
-// grant returns what claims count for, and the groups that it comes from.
+// grant returns the rights that claims have by the groups of the issuer, and the names of these groups.
 func (i *Issuer) grant(c claims) (groups []string, grant auth.Grant) {
 	has := c.values(i.GroupsClaim)
 	for _, g := range i.Groups {

@@ -41,7 +41,7 @@ func must[T any](v T, err error) T {
 // provider is an identity provider on the loopback interface.
 type provider struct {
 	*httptest.Server
-	asked atomic.Int32 // for its keys
+	asked atomic.Int32 // requests for its keys
 	mu    sync.Mutex
 	serve map[string]func(http.ResponseWriter, *http.Request) // by path
 }
@@ -87,7 +87,7 @@ func published(kid string, key crypto.Signer) jose.JSONWebKey {
 	return jose.JSONWebKey{KeyID: kid, Key: key.Public(), Use: "sig"}
 }
 
-// issuer is how the provider is configured.
+// issuer returns the configuration of the provider.
 func (p *provider) issuer() oidc.Issuer {
 	return oidc.Issuer{
 		URL: p.URL, Audience: "modproxy", GroupsClaim: "groups",
@@ -108,7 +108,7 @@ func (p *provider) verifier(t testing.TB, issuers ...oidc.Issuer) *oidc.Verifier
 	return v
 }
 
-// claims are those of a token that is good at now, changed.
+// claims returns the claims of a token that is valid at now, with changes.
 func (p *provider) claims(now time.Time, change map[string]any) map[string]any {
 	c := map[string]any{
 		"iss": p.URL, "aud": "modproxy", "sub": "repo:acme/infra", "repository": "acme/infra",
@@ -132,7 +132,7 @@ func sign(t testing.TB, alg, kid string, key any, claims any) string {
 	return must(signed.CompactSerialize())
 }
 
-// raw is a token with a header and a signature as they are.
+// raw returns a token with an unchecked header and signature.
 func raw(header, claims any, signature []byte) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part(must(json.Marshal(header))) + "." + part(must(json.Marshal(claims))) + "." + part(signature)

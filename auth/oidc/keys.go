@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	maxAge      = time.Hour - remember // keys that are older do not count: one may have been withdrawn
-	refreshAge  = 30 * time.Minute     // keys that are older are fetched again
-	retryStale  = time.Minute          // between attempts to do so
-	retryKey    = 10 * time.Second     // between attempts to find a key that is not known
-	fetchTime   = 10 * time.Second     // for one attempt
+	maxAge      = time.Hour - remember // older keys are not used: one may have been withdrawn
+	refreshAge  = 30 * time.Minute     // older keys are fetched again
+	retryStale  = time.Minute          // between attempts to refresh old keys
+	retryKey    = 10 * time.Second     // between attempts to find an unknown key
+	fetchTime   = 10 * time.Second     // timeout of one attempt
 	MaxDocument = 1 << 20              // bytes
 	maxKeys     = 50
 )
@@ -36,30 +36,31 @@ var (
 	errNoKey = errors.New("the issuer has no key that it can be signed with")
 )
 
-// issuer is an Issuer and what it publishes.
+// issuer is an Issuer with the keys and endpoints that it publishes.
 type issuer struct {
 	Issuer
 	transport http.RoundTripper
 	observe   func(issuer string, err error)
 
 	mu     sync.Mutex
-	keys   []jose.JSONWebKey // replaced as a whole; empty if the issuer publishes none that signs
-	login  *auth.Login       // nil if it is not known; not changed
-	got    time.Time         // when they were fetched
-	tried  time.Time         // when that was last attempted
-	failed bool              // how the last attempt ended
-	done   chan struct{}     // closed when the attempt that runs ends; nil if none runs
+	keys   []jose.JSONWebKey // replaced as a whole; empty if the issuer publishes no signing keys
+	login  *auth.Login       // nil: unknown; immutable
+	got    time.Time         // when keys and login were fetched
+	tried  time.Time         // when the last attempt began
+	failed bool              // whether the last attempt failed
+	done   chan struct{}     // closed at the end of the running attempt; nil: no attempt is running
 }
 
-// attempt is the key set of an issuer at a moment, for one token.
+// attempt is the verification of one token with an issuer's keys at a time.
 type attempt struct {
 	issuer *issuer
 	now    time.Time
-	err    error // how it ended
-	signed bool  // one of the keys has signed the token
+	err    error // of VerifySignature
+	signed bool  // one of the keys signed the token
 }
 
-// VerifySignature returns the payload of a token that one of the keys signed. The verifier has allowed its algorithm.
+// VerifySignature returns the payload of a token that one of the keys signed. The verifier has checked that its algorithm is
+// allowed.
 func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []byte, err error) {
 	defer func() { a.err, a.signed = err, err == nil }()
 	jws, err := jose.ParseSignedCompact(text, algorithms)
@@ -81,7 +82,7 @@ func (a *attempt) VerifySignature(ctx context.Context, text string) (payload []b
 	}
 }
 
-// signedBy returns the payload that one of keys signed; errNoKey if none may have.
+// signedBy returns the payload that one of keys signed. If no key matches the token's header, the error is errNoKey.
 func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error) {
 	header := jws.Signatures[0].Header
 	err := errNoKey
@@ -100,8 +101,8 @@ func signedBy(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, error
 	return nil, err
 }
 
-// get returns the keys that count, and whether the last attempt to fetch them failed. It starts one if they are old or lack what a
-// token names, and waits for it if the key is missing or none count.
+// get returns the current keys, and whether the last attempt to fetch them failed. If the keys are old, or missing says that a
+// token names an unknown key, get starts an attempt. It waits for the attempt if missing is true or the keys have expired.
 func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose.JSONWebKey, failed bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -128,7 +129,8 @@ func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose
 	return i.keys, i.failed, err
 }
 
-// start starts an attempt to fetch what the issuer publishes, if none runs and the last was as long ago as pause. i.mu is held.
+// start starts an attempt to fetch keys and login, unless one is running or the last began less than pause ago. The caller
+// holds i.mu.
 func (i *issuer) start(now time.Time, pause time.Duration) {
 	if i.done == nil && now.Sub(i.tried) >= pause {
 		i.tried, i.done = now, make(chan struct{})
@@ -136,7 +138,7 @@ func (i *issuer) start(now time.Time, pause time.Duration) {
 	}
 }
 
-// fetch is an attempt. It outlives the request that started it, for the others that wait.
+// fetch is one attempt. It outlives the request that started it, because other requests may wait for it.
 func (i *issuer) fetch(now time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
 	defer cancel()
@@ -153,8 +155,9 @@ func (i *issuer) fetch(now time.Time) {
 	}
 }
 
-// ask asks the issuer where its keys are, and for them. With keys, which may be empty and are not nil then, an error says why no token
-// is valid, or why people cannot log in. A panic about what the issuer answered is an error.
+// ask fetches the discovery document and then the keys. Without keys, err says why. With keys, which are then not nil but may
+// be empty, an error says why no token is valid or why people cannot log in. A panic while reading the answers becomes an
+// error.
 func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, login *auth.Login, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -185,7 +188,7 @@ func (i *issuer) ask(ctx context.Context) (keys []jose.JSONWebKey, login *auth.L
 	return keys, login, err
 }
 
-// document returns a document of the issuer. It follows no redirect.
+// document returns a document of the issuer. It follows no redirects.
 func (i *issuer) document(ctx context.Context, where string) (document []byte, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
@@ -197,7 +200,7 @@ func (i *issuer) document(ctx context.Context, where string) (document []byte, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, answer.Body.Close()) }()
-	shown := (&url.URL{Scheme: request.URL.Scheme, Host: request.URL.Host, Path: request.URL.Path}).String() // without its query
+	shown := (&url.URL{Scheme: request.URL.Scheme, Host: request.URL.Host, Path: request.URL.Path}).String() // without the query
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: answered with status %d", shown, answer.StatusCode)
 	}
@@ -208,7 +211,7 @@ func (i *issuer) document(ctx context.Context, where string) (document []byte, e
 	return document, err
 }
 
-// parseDiscovery returns the URL of an issuer's keys in its discovery document.
+// parseDiscovery returns the URL of the keys in a discovery document, which must be that of issuer.
 func parseDiscovery(document []byte, issuer string) (string, error) {
 	var d struct {
 		Issuer string `json:"issuer"`
@@ -226,7 +229,8 @@ func parseDiscovery(document []byte, issuer string) (string, error) {
 	return d.Keys, nil
 }
 
-// parseKeys returns the keys of a JSON Web Key Set that sign, without the others (RFC 7517, section 5). Without an error they are not nil.
+// parseKeys returns the signing keys of a JSON Web Key Set and ignores other keys (RFC 7517, section 5). Without an error, the
+// result is not nil.
 func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -250,7 +254,7 @@ func parseKeys(document []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// signs reports whether a key is public, of a good kind and size, and for signatures.
+// signs reports whether a key is a public signing key of a supported type and size.
 func signs(key *jose.JSONWebKey) bool {
 	good := (key.Use == "" || key.Use == "sig") && key.Valid()
 	switch public := key.Key.(type) {

@@ -21,8 +21,7 @@ import (
 	"github.com/modproxy/modproxy/auth/oidc"
 )
 
-// Tokens with unknown keys make the issuer be asked at most every ten
-// seconds, however many come.
+// TestUnknownKeysDoNotHammerTheIssuer: tokens with unknown keys cause at most one request to the issuer every ten seconds.
 func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	v := p.verifier(t)
@@ -76,7 +75,7 @@ func TestIssuerDown(t *testing.T) {
 			t.Errorf("%v after: %v", after, err)
 		}
 	}
-	for _, after := range []time.Duration{time.Hour, time.Hour + time.Second, 48 * time.Hour} { // a withdrawn key cannot be told from others
+	for _, after := range []time.Duration{time.Hour, time.Hour + time.Second, 48 * time.Hour} { // one of the keys may have been withdrawn
 		if err := good(now.Add(after)); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("%v after: %v", after, err)
 		}
@@ -90,7 +89,7 @@ func TestIssuerDown(t *testing.T) {
 	}
 }
 
-// A key that the issuer took back does not count for more than an hour.
+// TestWithdrawnKey: a withdrawn key is accepted for at most an hour.
 func TestWithdrawnKey(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey), published("rsa", rsaKey))
 	v := p.verifier(t)
@@ -112,7 +111,7 @@ func TestWithdrawnKey(t *testing.T) {
 	}
 }
 
-// An issuer that publishes no key, or none that signs, has withdrawn all.
+// TestAllKeysWithdrawn: an issuer that publishes no signing key has withdrawn all keys.
 func TestAllKeysWithdrawn(t *testing.T) {
 	encrypts := published("ec", ecKey)
 	encrypts.Use = "enc"
@@ -140,7 +139,7 @@ func TestAllKeysWithdrawn(t *testing.T) {
 	}
 }
 
-// The wait for an issuer that does not answer ends with the request.
+// TestSlowIssuer: the wait for an issuer that does not answer ends with the request.
 func TestSlowIssuer(t *testing.T) {
 	p := newProvider(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -161,7 +160,7 @@ func TestSlowIssuer(t *testing.T) {
 		t.Error(err)
 	}
 	close(release)
-	if _, err := v.Verify(t.Context(), token, now); err != nil { // joins the fetch that the first began
+	if _, err := v.Verify(t.Context(), token, now); err != nil { // joins the fetch that the first call began
 		t.Error(err, why(err))
 	}
 }
@@ -239,8 +238,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A panic while an issuer is asked is an attempt that failed. The error does not have
-// the value of the panic, and requests that wait are answered.
+// TestPanic: a panic during a request to an issuer counts as a failed attempt. The error does not contain the value of the
+// panic, and waiting requests receive an answer.
 func TestPanic(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	told := make(chan error, 2)

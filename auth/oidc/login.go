@@ -12,29 +12,29 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Login has clients send people to the issuer, who come back with an access token of it. That has to be a JSON Web Token
-// for the issuer's audience: it is shown here, and nothing is done for it by this proxy before.
+// Login makes clients send people to the issuer, which returns them with an access token. The access token must be a JSON Web
+// Token for the issuer's audience. Clients then send it to this proxy, which takes no part in the login itself.
 type Login struct {
-	// Client is the id of a public client of the issuer: one with no secret, with PKCE, and with the redirect URIs
+	// Client is the id of a public client of the issuer: a client without a secret, with PKCE, and with the redirect URIs
 	// http://localhost:PORT/login.
 	Client string `yaml:"client" example:"modproxy"`
-	// Scopes are what clients ask for, so that the issuer makes an access token for the audience.
+	// Scopes are the OAuth scopes that clients request, so that the issuer issues an access token for the audience.
 	Scopes []string `yaml:"scopes" example:"[openid]"`
-	// Parameters are what is added to the URL that people open, for issuers that want to be told the audience there.
+	// Parameters are added to the URL that people open, for issuers that expect the audience there.
 	Parameters []string `yaml:"parameters" example:"[audience=https://modules.example.com]"`
-	// Ports are the first and the last port of these redirect URIs: 10000 and 10010 if they are not set.
+	// Ports are the first and the last port of the redirect URIs. If they are not set: 10000 and 10010.
 	Ports []int `yaml:"ports" example:"[10000, 10010]"`
 }
 
-const maxURL = 2048 // of an endpoint, in bytes: it is in every answer to a client that asks what is here
+const maxURL = 2048 // of an endpoint, in bytes; every service discovery document contains it
 
 // parametersOfClients are those that clients add to the URL themselves (interactiveGetTokenByCode in command/login.go).
 var parametersOfClients = []string{"client_id", "code_challenge", "code_challenge_method", "redirect_uri", "response_type", "scope", "state"}
 
-// IsSet reports whether people log in there.
+// IsSet reports whether login is configured.
 func (l *Login) IsSet() bool { return l.Client != "" }
 
-// wrong returns what is wrong with the login, or an empty string.
+// wrong describes a mistake in the login, or returns an empty string.
 func (l *Login) wrong() string {
 	if l.Client == "" {
 		if len(l.Scopes)+len(l.Ports)+len(l.Parameters) > 0 {
@@ -56,15 +56,15 @@ func (l *Login) wrong() string {
 			return fmt.Sprintf("parameter %.80q: want NAME=VALUE, and no name of these: %s", parameter, strings.Join(parametersOfClients, ", "))
 		}
 	}
-	// Clients take a port at random, but never the last (listenerForCallback in command/login.go), and none below 1024.
+	// Clients choose a port at random, but never the last one (listenerForCallback in command/login.go), and none below 1024.
 	if p := l.Ports; len(p) > 0 && (len(p) != 2 || p[0] < 1024 || p[0] >= p[1] || p[1] > 65535) {
 		return "ports: want the first and a greater last, from 1024 to 65535, as in [10000, 10010]"
 	}
 	return ""
 }
 
-// at returns where people log in by an issuer's discovery document (openid-connect-discovery-1_0, section 3; RFC 8414,
-// section 2), in which the issuer is checked; nil if l is not set.
+// at returns the login by an issuer's discovery document (openid-connect-discovery-1_0, section 3; RFC 8414, section 2). The
+// caller has checked the issuer in it. If l is not set, at returns nil.
 func (l *Login) at(document []byte) (*auth.Login, error) {
 	if !l.IsSet() {
 		return nil, nil
@@ -77,7 +77,7 @@ func (l *Login) at(document []byte) (*auth.Login, error) {
 	if err := json.Unmarshal(document, &d); err != nil {
 		return nil, err
 	}
-	if len(d.Challenges) > 0 && !slices.Contains(d.Challenges, "S256") { // which clients use; some that do, too, do not say so
+	if len(d.Challenges) > 0 && !slices.Contains(d.Challenges, "S256") { // clients use S256; some issuers support it without listing it
 		return nil, fmt.Errorf("the issuer does not support PKCE with S256, but %.100q", d.Challenges)
 	}
 	for _, endpoint := range []struct{ name, url string }{{"authorization_endpoint", d.Authorize}, {"token_endpoint", d.Token}} {
@@ -97,7 +97,7 @@ func (l *Login) at(document []byte) (*auth.Login, error) {
 	return login, nil
 }
 
-// withParameters returns a URL, which checkURL has passed, with the parameters added to its query.
+// withParameters returns a URL with the parameters added to its query. The URL has passed checkURL.
 func (l *Login) withParameters(where string) string {
 	for _, parameter := range l.Parameters {
 		name, value, _ := strings.Cut(parameter, "=")
@@ -110,7 +110,7 @@ func (l *Login) withParameters(where string) string {
 	return where
 }
 
-// Login implements [auth.Verifier]. While it is not known, it has the issuer asked for it, at most once a minute.
+// Login implements [auth.Verifier]. If the login is not known or old, it starts a request to the issuer, at most once a minute.
 func (v *Verifier) Login(now time.Time) *auth.Login {
 	if v.login == nil {
 		return nil

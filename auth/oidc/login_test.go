@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/auth/oidc"
 )
 
-// login returns a verifier of p where people log in as l says, and what it tells of its attempts.
+// login returns a verifier of p with the login l, and a channel with the result of each attempt.
 func (p *provider) login(t *testing.T, l oidc.Login) (*oidc.Verifier, <-chan error) {
 	t.Helper()
 	told := make(chan error, 10)
@@ -29,7 +29,7 @@ func (p *provider) login(t *testing.T, l oidc.Login) (*oidc.Verifier, <-chan err
 	return v, told
 }
 
-// discovery makes the provider's document, changed.
+// discovery sets the provider's discovery document, with changes.
 func (p *provider) discovery(change map[string]any) {
 	document := map[string]any{
 		"issuer": p.URL, "jwks_uri": p.URL + "/keys",
@@ -41,7 +41,7 @@ func (p *provider) discovery(change map[string]any) {
 	p.answer("/.well-known/openid-configuration", document)
 }
 
-// Where people log in is asked for beside the requests that want to know it, with the keys.
+// TestLogin: the login is fetched in the background, together with the keys.
 func TestLogin(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	p.discovery(map[string]any{"code_challenge_methods_supported": []string{"plain", "S256"}})
@@ -64,7 +64,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%v; the keys were asked for %d times", err, p.asked.Load())
 	}
 
-	// It stays while the issuer cannot be asked, and changes when that has changed.
+	// The login stays while the issuer is unavailable, and follows changes afterwards.
 	p.handle("/.well-known/openid-configuration", http.NotFound)
 	now = now.Add(2 * time.Hour)
 	if v.Login(now) == nil || <-told == nil || v.Login(now) == nil {
@@ -78,7 +78,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// An issuer that cannot be asked, or has nothing that clients can use, is asked again after a minute. Its tokens count.
+// TestNoLogin: an issuer that is unavailable or unusable for clients is asked again after a minute. Its tokens are valid
+// meanwhile.
 func TestNoLogin(t *testing.T) {
 	for name, change := range map[string]map[string]any{
 		"no authorization_endpoint":      {"authorization_endpoint": nil},
@@ -116,7 +117,7 @@ func TestNoLogin(t *testing.T) {
 	}
 }
 
-// Nobody is asked where no issuer has a login.
+// TestLoginNowhere: without a configured login, Login sends no request.
 func TestLoginNowhere(t *testing.T) {
 	p := newProvider(t)
 	v := p.verifier(t)
@@ -125,7 +126,8 @@ func TestLoginNowhere(t *testing.T) {
 	}
 }
 
-// Who logged in and has a token that is not good is told why, if the issuer did sign it; and nothing else.
+// TestLoginRefused: where login is configured, clients with an invalid token learn the reason only if the issuer signed the
+// token.
 func TestLoginRefused(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	v, _ := p.login(t, oidc.Login{Client: "cli"})

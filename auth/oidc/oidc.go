@@ -1,13 +1,19 @@
-// Package oidc identifies people and jobs by the JSON Web Tokens that their identity provider or CI system
-// signed for them.
+// Package oidc identifies people and jobs by JSON Web Tokens of identity providers and CI systems.
 //
-// Invariant: a token counts only if one of the configured issuers signed it, with a public key of its own that
-// it publishes now and an algorithm that was allowed beforehand, for this proxy as its audience, and while it
-// lasts. What it counts for is written in this proxy's configuration: a claim gives no right by itself.
+//	v, err := oidc.New(oidc.Config{Issuers: issuers, Transport: transport})
+//	a := &auth.Authenticator{JWT: v}
 //
-// The issuer is asked for its keys once an hour, and when a token names a key that is not known, at most every
-// ten seconds. While it cannot be asked, the keys that are known go on counting. Where people log in at it, it is asked for
-// with the keys, and before there is a token.
+// What always holds:
+//
+//   - A token is valid only if a configured issuer signed it with a key that the issuer currently publishes, with a configured
+//     algorithm, for this proxy as its audience, and only until it expires.
+//   - The rights of a token come from this proxy's configuration: a claim grants no right by itself.
+//   - The issuer's keys are fetched when they are older than 30 minutes, and when a token names an unknown key, at most every
+//     ten seconds.
+//   - While the issuer is unavailable, known keys are used for up to an hour.
+//
+// The login endpoints are fetched together with the keys, and already before the first token. [Issuer], [Group] and [Login]
+// specify the configuration.
 package oidc
 
 import (
@@ -32,38 +38,38 @@ import (
 const (
 	maxToken = 16 << 10    // bytes
 	skew     = time.Minute // between the issuer's clock and ours
-	remember = time.Minute // for how long a token that was good is
-	maxKnown = 8192        // tokens that are remembered
+	remember = time.Minute // how long a verified token is cached
+	maxKnown = 8192        // cached tokens
 )
 
-// Config is how a [Verifier] is set up.
+// Config configures a [Verifier].
 type Config struct {
 	Issuers []Issuer
-	// Transport asks issuers for their keys: by GET, over https, and no redirect is followed. Not nil.
+	// Transport sends requests to issuers: GET over https, without following redirects. It must not be nil.
 	Transport http.RoundTripper
-	// Observe, if not nil, is told of an attempt to fetch the keys of an issuer, and why it failed or nobody can log in
-	// there, or nil.
+	// Observe, if not nil, is called after each attempt to fetch the keys of an issuer. err says why it failed, or why people
+	// cannot log in there; else it is nil.
 	Observe func(issuer string, err error)
 }
 
 // Verifier identifies clients by their tokens. It is safe for concurrent use.
 type Verifier struct {
 	issuers map[string]*issuer
-	login   *issuer // where people log in; may be nil
+	login   *issuer // the issuer with a login; may be nil
 	rules   string
 	clock   auth.Clock
-	known   *lru.Cache[[sha256.Size]byte, good] // tokens that were good, by their hash
+	known   *lru.Cache[[sha256.Size]byte, good] // verified tokens, by their hash
 }
 
-// good is what a token was good for.
+// good is the result of a successful verification.
 type good struct {
 	principal auth.Principal
-	at        time.Time // with a monotonic reading
+	at        time.Time // of the verification; with a monotonic reading
 }
 
-// New makes a Verifier. No issuer is asked before there is a token of it, or Login is asked. The error is [modproxy.ErrInvalid].
+// New returns a Verifier. It sends no requests; the first call of Verify or Login does. The error is [modproxy.ErrInvalid].
 func New(cfg Config) (*Verifier, error) {
-	known, _ := lru.New[[sha256.Size]byte, good](maxKnown) // fails for no size but 0
+	known, _ := lru.New[[sha256.Size]byte, good](maxKnown) // fails only for size 0
 	rules, err := json.Marshal(cfg.Issuers)
 	if err != nil {
 		return nil, err
@@ -87,12 +93,12 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Rules stands for all that the issuers' tokens may do: it changes with the configuration.
+// Rules returns a hash of the issuers' configuration. It changes when the rights of their tokens may have changed.
 func (v *Verifier) Rules() string { return v.rules }
 
-// Verify returns the principal that has the token text. One that was good is not looked at again for a minute, or until
-// it expires. Errors: an [*auth.Refused], and [modproxy.ErrUnavailable] when the issuer's keys cannot be
-// had. ctx ends the wait for them, not the fetch, which others may wait for.
+// Verify returns the principal of the token text. A valid token is cached for a minute, at most until it expires. The error is
+// an [*auth.Refused], or [modproxy.ErrUnavailable] if the issuer's keys are not available. ctx limits the wait for the keys,
+// but does not cancel the request to the issuer, because other calls may wait for it.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {
 	latest, hash := v.clock.Latest(now), sha256.Sum256([]byte(text))
 	if g, ok := v.known.Get(hash); ok && now.Sub(g.at).Abs() < remember && latest.Before(g.principal.Until) {
@@ -117,7 +123,7 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 		switch {
 		case isExpired && !expired.Expiry.IsZero() && keys.signed && i.opens(text):
 			refused.Told = fmt.Sprintf("the token of %s has expired on %s", i.URL, expired.Expiry.UTC().Format("2006-01-02 15:04 UTC"))
-		case keys.signed && i.Login.IsSet(): // everybody is told of the issuer, and has this token from it
+		case keys.signed && i.Login.IsSet(): // with login, the issuer's name is public, and the client has its token
 			refused.Told = fmt.Sprintf("the token of %s is not good here: %.300s", i.URL, strings.TrimPrefix(err.Error(), "oidc: "))
 		}
 		return auth.Principal{}, refused
@@ -126,7 +132,7 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 	return p, nil
 }
 
-// verify checks all that makes a token good, by keys, at latest: now in spite of a wall clock that was turned back.
+// verify checks a token with keys. latest is the current time, which does not go back with the wall clock.
 func (i *issuer) verify(ctx context.Context, text string, keys *attempt, latest time.Time) (auth.Principal, error) {
 	verifier := gooidc.NewVerifier(i.URL, keys, &gooidc.Config{
 		ClientID: i.Audience, SupportedSigningAlgs: i.Algorithms,
@@ -135,7 +141,7 @@ func (i *issuer) verify(ctx context.Context, text string, keys *attempt, latest 
 	token, err := verifier.Verify(ctx, text)
 	switch {
 	case keys.err != nil:
-		return auth.Principal{}, keys.err // the verifier's has it as text
+		return auth.Principal{}, keys.err // the verifier's error contains it as text only
 	case err != nil:
 		return auth.Principal{}, err
 	}
@@ -153,7 +159,8 @@ func (i *issuer) verify(ctx context.Context, text string, keys *attempt, latest 
 	}, nil
 }
 
-// opens reports whether a token that the issuer has signed would open something if it were good: whoever has it is no stranger.
+// opens reports whether a token, whose signature was verified, would grant any right if it were valid: then its owner is not a
+// stranger.
 func (i *issuer) opens(text string) bool {
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
 	if err != nil {
@@ -167,7 +174,8 @@ func (i *issuer) opens(text string) bool {
 	return len(groups) > 0 || len(grant.Scopes) > 0 || grant.Admin
 }
 
-// issuerOf returns the issuer that a token names, unverified. A token has one spelling: base64 without a bit to spare.
+// issuerOf returns the issuer that a token names, unverified. It accepts only canonical base64, so that a token has one
+// spelling.
 func issuerOf(text string) (string, error) {
 	if len(text) > maxToken {
 		return "", errors.New("too long")
@@ -192,7 +200,7 @@ func issuerOf(text string) (string, error) {
 	return named.Issuer, nil
 }
 
-// shown returns a subject for people and logs.
+// shown returns a subject in a form that is safe for people and logs.
 func shown(subject string) string {
 	if len(subject) > 200 {
 		subject = strings.ToValidUTF8(subject[:200], "") + "…"

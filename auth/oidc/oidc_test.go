@@ -146,7 +146,7 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// What was good is remembered for a minute, and not beyond its end.
+// TestVerifiedIsForgotten: a verified token is cached for a minute, and not beyond its expiry.
 func TestVerifiedIsForgotten(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	v := p.verifier(t)
@@ -162,7 +162,7 @@ func TestVerifiedIsForgotten(t *testing.T) {
 	if err := later(59 * time.Second); err != nil {
 		t.Error(err)
 	}
-	if err := later(140 * time.Second); err != nil { // within the skew, and verified anew
+	if err := later(140 * time.Second); err != nil { // within the skew, and verified again
 		t.Error(err)
 	}
 	if err := later(160 * time.Second); !errors.Is(err, modproxy.ErrUnauthorized) {
@@ -198,7 +198,7 @@ func TestIssuersAreToldApart(t *testing.T) {
 	}
 }
 
-// Whoever would be let in with a token that has expired is told so.
+// TestVerifyExpired: a client with an expired token that would otherwise be accepted learns that it has expired.
 func TestVerifyExpired(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	now := time.Now()
@@ -257,7 +257,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What is let in is what was signed, in the one spelling that it has.
+// FuzzVerify: only the signed token is accepted, in its one spelling.
 func FuzzVerify(f *testing.F) {
 	p := newProvider(f, published("ec", ecKey))
 	v := p.verifier(f)
@@ -290,14 +290,14 @@ func BenchmarkVerify(b *testing.B) {
 	b.Run("cold", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := p.verifier(b).Verify(b.Context(), token, now); err != nil { // asks for the keys, too
+			if _, err := p.verifier(b).Verify(b.Context(), token, now); err != nil { // fetches the keys, too
 				b.Fatal(err)
 			}
 		}
 	})
 }
 
-// A subject is on one line of a log, and in one direction.
+// TestSubjectIsEscaped: a subject stays on one line of a log, in one text direction.
 func TestSubjectIsEscaped(t *testing.T) {
 	p := newProvider(t, published("ec", ecKey))
 	now := time.Now()

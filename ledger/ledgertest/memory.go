@@ -1,5 +1,9 @@
-// Package ledgertest has what tests need of package ledger: the suite that every
-// ledger passes, and a ledger in memory.
+// Package ledgertest provides a test suite for ledgers and a ledger in memory.
+//
+//	ledgertest.Run(t, open)      // the suite that every ledger passes
+//	l := ledgertest.NewMemory()  // a ledger for tests of other packages
+//
+// The suite specifies the behaviour of [ledger.Ledger].
 package ledgertest
 
 import (
@@ -20,14 +24,14 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// Memory is a ledger in memory. It looks through everything every time.
+// Memory is a ledger in memory. Every method scans all records.
 type Memory struct {
 	signer, verifier string
 
 	mu      sync.Mutex
 	fail    error
 	texts   [][]byte
-	records []ledger.Record // in the order of texts; with the zero Record for a drift
+	records []ledger.Record // parallel to texts; the zero Record for drifts and decisions
 	drifts  []ledger.Drift
 
 	decisions []modproxy.Decision
@@ -37,19 +41,19 @@ type Memory struct {
 func NewMemory() *Memory {
 	s, v, err := note.GenerateKey(rand.Reader, "memory")
 	if err != nil {
-		panic(err) // there is no randomness
+		panic(err) // no randomness is available
 	}
 	return &Memory{signer: s, verifier: v}
 }
 
-// Fail makes every method of [ledger.Ledger] fail from now on; nil ends that.
+// Fail makes every method of [ledger.Ledger] return err until Fail(nil).
 func (l *Memory) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = err
 }
 
-// VerifierKey returns what a client needs.
+// VerifierKey returns the key with which a client verifies the ledger.
 func (l *Memory) VerifierKey() string { return l.verifier }
 
 // Lookup implements [ledger.Ledger].
@@ -69,7 +73,7 @@ func (l *Memory) Lookup(_ context.Context, v modproxy.Ref) (ledger.Record, error
 	return l.records[i], nil
 }
 
-// find returns where the record is that counts for a version: its own one, or that of another spelling of its address.
+// find returns the index of the record that counts for a version: its own, or that of another spelling of its address.
 func (l *Memory) find(v modproxy.Ref) (int, error) {
 	for i, r := range slices.Backward(l.records) {
 		if r.Ref == v {
@@ -254,7 +258,7 @@ func sequence[T any](l *Memory, list func() []T) iter.Seq2[T, error] {
 	}
 }
 
-// ServerOps returns the ledger as sumdb.NewServer serves it.
+// ServerOps returns the operations with which sumdb.NewServer serves the ledger.
 func (l *Memory) ServerOps() sumdb.ServerOps { return memoryOps{l} }
 
 type memoryOps struct{ l *Memory }

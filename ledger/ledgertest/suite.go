@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// Handle is what the suite tests.
+// Handle is a ledger under test.
 type Handle interface {
 	ledger.Ledger
 	ServerOps() sumdb.ServerOps
@@ -30,12 +30,12 @@ var (
 	when = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
 )
 
-// Sum returns a well-formed sum; different seeds have different ones.
+// Sum returns a well-formed sum. Different seeds have different sums.
 func Sum(seed string) modproxy.Sum {
 	return modproxy.NewSum(sha256.Sum256([]byte(seed)))
 }
 
-// NewRecord returns the first record of a version, with every field set.
+// NewRecord returns the first record of a version, with a subdirectory and a source.
 func NewRecord(m modproxy.Address, version, seed string) ledger.Record {
 	return ledger.Record{
 		Ref: m.At(version), Sum: Sum(seed), Subdir: "modules/ü", Time: when,
@@ -60,7 +60,7 @@ func NewDecision(m modproxy.Address, action modproxy.Action, versions string) mo
 	return modproxy.Decision{Address: m, Action: action, Versions: versions, By: "operator alice", Time: when, Reason: "a bucket that everybody can read"}
 }
 
-// Open opens the log in dir, until the test ends.
+// Open opens the log in dir and closes it at the end of the test.
 func Open(t testing.TB, dir string) *ledger.Log {
 	t.Helper()
 	l, err := ledger.Open(dir)
@@ -71,7 +71,7 @@ func Open(t testing.TB, dir string) *ledger.Log {
 	return l
 }
 
-// Run tests a ledger. open gives n handles on one storage that is empty.
+// Run tests a ledger. open returns n handles on one empty storage.
 func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	for name, test := range map[string]func(t *testing.T, a, b Handle){
 		"absent":          testAbsent,
@@ -188,7 +188,7 @@ func testFirstWins(t *testing.T, a, b Handle) {
 	wantRecords(t, a, first)
 }
 
-// The directory counts as the sum does, where it is recorded.
+// testSubdir: a recorded directory counts as the sum does.
 func testSubdir(t *testing.T, a, b Handle) {
 	first := NewRecord(vpc, "1.2.3", "a")
 	must(t, a.Add(t.Context(), first))
@@ -200,7 +200,7 @@ func testSubdir(t *testing.T, a, b Handle) {
 	wantErr(t, "Add of the root", b.Add(t.Context(), whole), modproxy.ErrChanged)
 	d := ledger.Drift{Ref: vpc.At("1.2.3"), Recorded: first.Sum, Offered: first.Sum, Subdir: other.Subdir, Time: when}
 	must(t, b.AddDrift(t.Context(), d))
-	must(t, a.AddDrift(t.Context(), d)) // known
+	must(t, a.AddDrift(t.Context(), d)) // already recorded
 	d.Subdir = "."
 	must(t, a.AddDrift(t.Context(), d))
 	if n := len(list(t, b.Drifts(t.Context()))); n != 2 {
@@ -210,7 +210,7 @@ func testSubdir(t *testing.T, a, b Handle) {
 	wantRecord(t, a, accepted(other, "they moved it"))
 	wantErr(t, "Add of the first one", a.Add(t.Context(), first), modproxy.ErrChanged)
 
-	// A record of before, which has none, is held to its sum alone.
+	// A record of an earlier version has no directory: only its sum is compared.
 	old := NewRecord(vpc, "2.0.0", "b")
 	old.Subdir = ""
 	must(t, a.Add(t.Context(), old))

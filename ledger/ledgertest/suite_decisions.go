@@ -23,12 +23,12 @@ func wantDecisions(t *testing.T, l Handle, from, next int64, want ...modproxy.De
 	}
 }
 
-// Decisions are kept in their order, as often as they are made, and are no records: neither for those who read the ledger
-// nor for those to whom it is served.
+// testDecisions: decisions are stored in their order, repetitions included. They are not records, neither for readers of the
+// ledger nor for sumdb clients.
 func testDecisions(t *testing.T, a, b Handle) {
 	wantDecisions(t, a, 0, 0)
 	block := NewDecision(vpc, modproxy.Block, "1.2.3")
-	must(t, a.Decide(t.Context(), block)) // there need not be a record
+	must(t, a.Decide(t.Context(), block)) // no record is necessary
 	_, err := b.Lookup(t.Context(), vpc.At("1.2.3"))
 	wantErr(t, "Lookup of what was decided about", err, fs.ErrNotExist)
 	_, err = serve(t, a).Lookup(t.Context(), vpc.At("1.2.3"))
@@ -39,11 +39,11 @@ func testDecisions(t *testing.T, a, b Handle) {
 	var records []ledger.Record
 	want := []modproxy.Decision{block}
 	c := serve(t, a)
-	for i := range 130 { // across tiles
+	for i := range 130 { // more than one tile
 		r := NewRecord(vpc, fmt.Sprintf("1.2.%d", i), fmt.Sprint(i))
 		must(t, b.Add(t.Context(), r))
 		d := NewDecision(vpc, modproxy.Approve, r.Version)
-		// A reason is a line of its own, whatever it looks like.
+		// A reason cannot pass for a line of go.sum.
 		d.Until, d.Reason = when.AddDate(1, 0, 0), vpc.String()+" v"+r.Version+" "+string(Sum("other"))
 		must(t, a.Decide(t.Context(), d))
 		records, want = append(records, r), append(want, d)
@@ -51,7 +51,7 @@ func testDecisions(t *testing.T, a, b Handle) {
 	for _, i := range []int{0, 3, 64, 127, 129} {
 		wantLine(t, c, records[i])
 	}
-	must(t, b.Decide(t.Context(), block)) // as before
+	must(t, b.Decide(t.Context(), block)) // an exact repetition
 	want = append(want, block)
 	wantDecisions(t, a, 0, 132, want...)
 	wantDecisions(t, b, 130, 132, want[130:]...)
@@ -114,7 +114,7 @@ func testDecideInvalid(t *testing.T, a, b Handle) {
 	wantDecisions(t, b, 0, 0)
 }
 
-// Many decide about the same module at once, and nothing is lost.
+// testDecideAtOnce: concurrent decisions about one module are all stored.
 func testDecideAtOnce(t *testing.T, a, b Handle) {
 	const goroutines, each = 8, 16
 	var wg sync.WaitGroup

@@ -65,7 +65,7 @@ func testInvalid(t *testing.T, a, b Handle) {
 	wantRecords(t, b, NewRecord(vpc, "1.2.3", "a"))
 }
 
-// Many add the same versions at once, each with its own sum for one of them.
+// testAtOnce: concurrent callers add the same versions, each with another sum for one of them.
 func testAtOnce(t *testing.T, a, b Handle) {
 	const goroutines, versions = 8, 16
 	won := make([]int, goroutines)
@@ -113,8 +113,7 @@ func testAtOnce(t *testing.T, a, b Handle) {
 	}
 }
 
-// Serve serves a ledger with a key. It returns a client of it, and a function that
-// serves another in its place.
+// Serve serves a ledger with a key. It returns a client of the ledger, and a function that replaces the served ledger.
 func Serve(t *testing.T, ops sumdb.ServerOps, key string) (c *lock.RemoteLedger, replace func(sumdb.ServerOps)) {
 	t.Helper()
 	var handler atomic.Pointer[sumdb.Server]
@@ -157,7 +156,7 @@ func testServed(t *testing.T, a, b Handle) {
 	wantLine(t, serve(t, a), second)
 }
 
-// The client holds keys to the rules of Go modules.
+// testServedOdd: the client checks keys by the rules of Go modules.
 func testServedOdd(t *testing.T, a, _ Handle) {
 	c := serve(t, a)
 	for _, host := range []string{
@@ -176,7 +175,7 @@ func testServedOdd(t *testing.T, a, _ Handle) {
 				"9223372036854775807.0.0", "1.2.3-~1", "1.2.3-rc-.--", "1.2.3+~",
 			} {
 				if version != "1.2.3+b5" && m != (modproxy.Address{Host: "localhost:1", Namespace: "aux", Name: "CON", System: "com1"}) {
-					continue // every module once, and every version
+					continue // not the full product: each module once, and each version once
 				}
 				r := NewRecord(m, version, host+m.String()+version)
 				must(t, a.Add(t.Context(), r))
@@ -186,7 +185,7 @@ func testServedOdd(t *testing.T, a, _ Handle) {
 	}
 }
 
-// What a client has seen stays true while the ledger grows across tiles.
+// testServedGrows: earlier answers stay valid while the ledger grows across tiles.
 func testServedGrows(t *testing.T, a, b Handle) {
 	c := serve(t, a)
 	var records []ledger.Record
@@ -210,7 +209,7 @@ func testServedBounded(t *testing.T, a, _ Handle) {
 		must(t, a.Add(t.Context(), NewRecord(vpc, fmt.Sprintf("1.0.%d", i), "a")))
 	}
 	ops, ctx := a.ServerOps(), context.Background()
-	// sumdb.Server asks with os.IsNotExist, which does not unwrap.
+	// sumdb.Server uses os.IsNotExist, which does not unwrap errors.
 	if _, err := ops.Lookup(ctx, module.Version{Path: "registry.example.com/acme/vpc/aws", Version: "v9.9.9"}); !os.IsNotExist(err) {
 		t.Errorf("Lookup = %v, want fs.ErrNotExist", err)
 	}

@@ -20,7 +20,7 @@ var (
 	title = modproxy.Address{Host: vpc.Host, Namespace: "Acme", Name: "vpc", System: "aws"}
 )
 
-// All spellings of an address have one content, whichever was recorded first and whichever is accepted.
+// testSpellings: all spellings of an address have one content, regardless of the spelling that was recorded or accepted.
 func testSpellings(t *testing.T, a, b Handle) {
 	first := NewRecord(title, "1.2.3", "a")
 	must(t, a.Add(t.Context(), first))
@@ -42,7 +42,7 @@ func testSpellings(t *testing.T, a, b Handle) {
 		t.Errorf("served as another spelling: %v", err)
 	}
 
-	// The same content is recorded in each spelling.
+	// Equal content is recorded in each spelling.
 	lower := NewRecord(vpc, "1.2.3", "a")
 	lower.Subdir = ""
 	must(t, b.Add(t.Context(), lower))
@@ -51,7 +51,7 @@ func testSpellings(t *testing.T, a, b Handle) {
 	wantRecord(t, a, first)
 	wantRecords(t, a, first, lower)
 
-	// What is accepted in one spelling, even one without a record, is accepted in all.
+	// An acceptance in one spelling, even one without a record, counts in all.
 	other := accepted(NewRecord(upper, "1.2.3", "c"), "the tag was moved")
 	must(t, a.Accept(t.Context(), other))
 	for _, m := range []modproxy.Address{title, vpc} {
@@ -69,7 +69,7 @@ func testSpellings(t *testing.T, a, b Handle) {
 	}
 }
 
-// Of spellings that are added at the same time with different contents one counts for all.
+// testSpellAtOnce: if spellings with different contents are added concurrently, one content counts for all.
 func testSpellAtOnce(t *testing.T, a, b Handle) {
 	for round := range 20 {
 		version := fmt.Sprintf("1.%d.0", round)
