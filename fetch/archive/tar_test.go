@@ -275,7 +275,7 @@ func TestHostileGzip(t *testing.T) {
 	}
 }
 
-// The output of bzip2 for the beginning of a tar archive with the file a, and for an archive with the file b.
+// The output of bzip2 for a tar archive with the file a but without its end, and for an archive with the file b.
 const (
 	bzip2One = "QlpoOTFBWSZTWexlHv4AACtbkMmAQABthAAA4AAeAAQAAAggAFREA0AxHoMSNBGNRpo+lKvHAOPHwhTq1TZFgUu0SyBMNCIlzWYypzORF9gBWDi7kinChIdjKPfw"
 	bzip2Two = "QlpoOTFBWSZTWSoAjEIAADXbkOmAQAB9hAAA8AAeAAQAAAggAFRWgNABoPUG0onpAyGgH2PLiYtIAWHUWarrFATQ3Wkgm0F5XYp7BD0hmsvb6AIEXxdyRThQkCoAjEI="
