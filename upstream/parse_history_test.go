@@ -25,7 +25,7 @@ func TestDates(t *testing.T) {
 		// If one version has several dates, the latest counts, in any order.
 		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "v1.0", "published-at": "2021-02-06T06:26:08Z"}}]}`: "1.0.0 2021-02-06T06:26:08Z",
 		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0", "published-at": "2021-02-06T06:26:08Z"}}, ` + good + `]}`:  "1.0.0 2021-02-06T06:26:08Z",
-		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}]}`:            "1.0.0+x 2021-02-06T06:26:08Z", // which is not 1.0.0
+		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}]}`:            "1.0.0+x 2021-02-06T06:26:08Z", // differs from 1.0.0
 		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "1.0.0"}}]}`:                                        "1.0.0 2020-02-06T06:26:08Z",
 		// An invalid entry does not affect others.
 		`{"data": 1, "included": [` + strings.Join([]string{
