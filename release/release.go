@@ -1,4 +1,4 @@
-// Package release reads, verifies and stores one version of a provider, for all its platforms.
+// Package release reads and verifies one version of a provider, for all its platforms.
 //
 // A release begins with the answers of a registry and of the servers that it names:
 //

@@ -1,4 +1,4 @@
-// Package clean removes or escapes dangerous characters in untrusted text that programs print.
+// Package clean removes or escapes dangerous characters in untrusted text.
 //
 // [Line] and [Prose] are for documents: they remove characters. [Text] is for lines and lists that a program prints: it
 // escapes characters. [Deep], [JSON] and [Writer] apply Text to values, documents and whole outputs.

@@ -1,4 +1,4 @@
-// Package durable makes changes of files survive a power cut, and opens files in untrusted directories.
+// Package durable makes file changes survive power cuts, and opens untrusted files safely.
 //
 //	var disk durable.Disk
 //	err := disk.WriteFile(name, func(f *os.File) error { … })

@@ -1,4 +1,4 @@
-// Package spool is a file that several readers can read while one goroutine writes it.
+// Package spool provides a file that readers can read while one goroutine writes it.
 //
 //	f, err := spool.New(dir)
 //	go func() { _, err := io.Copy(f, body); f.End(err) }()
