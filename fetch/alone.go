@@ -12,13 +12,13 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// alone knows the hosts that want to be left alone, because an answer of theirs has said so to whoever asked.
+// alone records which hosts answered with Retry-After, for all fetches.
 type alone struct{ wishes memory.Cache[string, wish] }
 
-// wish is to be asked again at a time.
+// wish is the pause that a host asked for.
 type wish struct{ began, until time.Time }
 
-// note notes what err, of a fetch, says about the host that answered.
+// note records the Retry-After in err, the result of a fetch, for the host that answered.
 func (a *alone) note(err error) {
 	var later *modproxy.RetryLater
 	var answered *Answered
@@ -30,14 +30,14 @@ func (a *alone) note(err error) {
 	a.wishes.Add(answered.Host, wish{now, now.Add(left)}, 2*left, int64(len(answered.Host)))
 }
 
-// wait waits until the host of s may be asked, in the background for twice as long. When that is too long it returns a
-// [modproxy.RetryLater].
+// wait waits until the host of s may be asked. Background fetches wait twice as long. If the wait would be too long,
+// the error is a [modproxy.RetryLater].
 func (a *alone) wait(ctx context.Context, s Source) error {
 	host := hostOf(s)
 	if host == "" {
 		return nil
 	}
-	defer modproxy.MeterOf(ctx).Begin()() // a fetch lends its turn to others meanwhile
+	defer modproxy.MeterOf(ctx).Begin()() // other fetches use this fetch's turn while it waits
 	for {
 		wish, held := a.wishes.Get(host)
 		if !held {
@@ -64,7 +64,7 @@ func (a *alone) wait(ctx context.Context, s Source) error {
 	}
 }
 
-// hostOf returns the host that s names, or nothing for the form user@host:path, which is for ssh.
+// hostOf returns the host that s names. It is empty for the form user@host:path, which is for ssh.
 func hostOf(s Source) string {
 	u, err := url.Parse(s.URL)
 	if err != nil {

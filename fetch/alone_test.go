@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// busy is a getter whose servers answer 429 to what has wait=SECONDS in its query, and count.
+// busy is a getter whose servers answer 429 to queries with wait=SECONDS. It counts the requests.
 type busy struct {
 	has
 	asked map[string]int // by host
@@ -27,14 +27,14 @@ func (b busy) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) (fe
 	}
 	b.asked[u.Host]++
 	if wait := u.Query().Get("wait"); wait != "" {
-		host := strings.TrimPrefix(u.Path, "/") // which answers, after a redirect
+		host := strings.TrimPrefix(u.Path, "/") // the host that answers, after a redirect
 		return fetch.Result{}, fetch.Later(&fetch.Answered{Where: host, Host: host, Status: "429 Too Many Requests", Code: 429}, wait)
 	}
 	return b.has.Fetch(ctx, s, tree)
 }
 
-// A server that wants to be left alone is, by all fetches, for as long as it says, and in the background for twice as long.
-// Who has sent others there is not.
+// All fetches observe a server's Retry-After, in the background for twice as long. It applies to the server that
+// answered, not to one that redirected to it.
 func TestServersAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := busy{"main.tf", map[string]int{}}
@@ -68,7 +68,7 @@ func TestServersAreLeftAlone(t *testing.T) {
 			t.Errorf("it was asked %d times", n)
 		}
 		time.Sleep(55 * time.Second)
-		want(client, "forge.test/other", 0) // soon enough to be waited for
+		want(client, "forge.test/other", 0) // within the time that a client waits
 		if time.Since(began) != time.Minute {
 			t.Errorf("it was asked after %v", time.Since(began))
 		}
@@ -83,7 +83,7 @@ func TestServersAreLeftAlone(t *testing.T) {
 	})
 }
 
-// What a client comes to want waits no longer than a client does.
+// A background fetch that a client begins to wait for waits no longer than the client's own.
 func TestLeftAloneForClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := table(t, map[string]fetch.Getter{"git": busy{"main.tf", map[string]int{}}})
@@ -101,7 +101,7 @@ func TestLeftAloneForClients(t *testing.T) {
 	})
 }
 
-// While a fetch leaves a server alone, or pauses before another try, its meter reports that bytes are waited for.
+// While a fetch waits for Retry-After, or pauses before a retry, its meter reports that bytes are awaited.
 func TestPausesReportThatTheyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := table(t, map[string]fetch.Getter{"git": busy{"main.tf", map[string]int{}}})

@@ -1,11 +1,16 @@
-// Package fetch brings the files that a location names.
+// Package fetch downloads the files at a location.
 //
-// A [Table] has a [Getter] for each kind of location, by the name before the location's double colon, or the scheme
-// of its URL. The Table finds the getter, follows locations that lead to another, and packs what was brought. A new
-// kind of location is a new getter in the table; nothing above this package knows which ones there are.
+// A [Table] has a [Getter] for each kind of location, by the name before the location's double colon, or by the scheme
+// of its URL:
 //
-// Invariant: a location is data that a stranger wrote. It chooses what is fetched from where package egress allows,
-// and is shown only the credentials that are configured for its origin and module.
+//	table := &fetch.Table{Getters: map[string]fetch.Getter{"git": git, "https": web}, Scratch: dir, Limits: limits}
+//	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
+//
+// The Table selects the getter, follows locations that lead to other locations, and packs the downloaded files. A new
+// kind of location needs only a new getter in the table: the packages above do not depend on the kinds.
+//
+// Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
+// egress. Only credentials that are configured for its origin and module are sent.
 package fetch
 
 import (
@@ -17,53 +22,56 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Getter brings the files of locations of one kind. It is safe for concurrent use.
+// Getter downloads the files of locations of one kind. It is safe for concurrent use.
 //
-// Errors: [modproxy.ErrInvalid] when the location or content is refused or a limit is hit, [modproxy.ErrNotFound],
-// [modproxy.ErrDenied], [modproxy.ErrUnavailable], and the cause of ctx when that ended. None contains a secret.
+// Errors: [modproxy.ErrInvalid] if the location or content is refused or a limit is exceeded, [modproxy.ErrNotFound],
+// [modproxy.ErrDenied], [modproxy.ErrUnavailable], and the cause of ctx if it ended. No error contains a secret.
 type Getter interface {
-	// Check returns an error if fetching s is sure to be refused. It connects to nothing.
+	// Check returns an error if a fetch of s would certainly be refused. It makes no connection.
 	Check(ctx context.Context, s Source) error
 
-	// Commit returns the commit that s names now, without fetching it; empty if it has none or only a fetch tells.
+	// Commit returns the commit that s currently names, without a download. The result is empty if s has no commit or only
+	// a download shows it.
 	Commit(ctx context.Context, s Source) (string, error)
 
-	// Fetch adds the files that s names, whatever its subdirectory, to tree; after an error, perhaps some of them.
+	// Fetch adds the files of s, from all directories and not only its subdirectory, to tree. After an error, tree may have
+	// some of them.
 	Fetch(ctx context.Context, s Source, tree *pack.Builder) (Result, error)
 }
 
 // Source is a location to fetch from.
 type Source struct {
 	modproxy.Location
-	Module modproxy.Address // the module whose package is there
-	Commit string           // fetched instead of what the location names, unless empty; archives have none
+	Module modproxy.Address // the module whose package is at the location
+	Commit string           // if not empty, fetched instead of the revision in the location; archives have no commit
 
-	// Direct is set where the URL is fetched as it is, and is an archive whose format its first bytes tell.
+	// Direct is set if the URL is used unchanged and is an archive. The first bytes determine its format.
 	Direct bool
-	// Own is what the registry itself is shown, if it wants to be shown that here.
+	// Own has the registry's own credentials, if the registry wants them to be sent to this location.
 	Own []egress.Credential
 	// Budget bounds the HTTP requests for one package. [Table.Package] sets it.
 	Budget *egress.Budget
 }
 
-// Result is what a location came to.
+// Result is the result of fetching a location.
 type Result struct {
 	From modproxy.Source
-	// Pinned tells, also with an error, that a commit or checksum in the location names its content.
+	// Pinned reports that a commit or checksum in the location determines its content. It is also set with an error.
 	Pinned bool
-	// Next, unless nil, is a location that the files are at instead, all of them in its subdirectory.
+	// Next, unless nil, is another location that has the files, all of them below its subdirectory.
 	Next *modproxy.Location
 }
 
-// Credential is what one host is shown when a package is fetched from it.
+// Credential is the credential for packages from one host.
 type Credential struct {
 	Host     string        // host or host:port, as in a URL
 	Username string        // for https
 	Password egress.Secret // for https
-	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of hosts. Both are needed: a
-	// host whose key is not known is not visited.
+	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of known hosts. Both are required.
+	// modproxy does not connect to a host whose key is unknown.
 	SSHKeyFile, KnownHostsFile string
-	// Scope has the modules that it may be used for, whose publishers choose what is fetched; nil has all.
+	// Scope is the set of modules that may use the credential, because their publishers choose the locations. nil means all
+	// modules.
 	Scope Scope
 }
 
@@ -75,12 +83,12 @@ type Scope interface {
 // Credentials has at most one credential for each host.
 type Credentials []Credential
 
-// For returns those that may be used for m.
+// For returns the credentials that may be used for m.
 func (all Credentials) For(m modproxy.Address) Credentials {
 	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Scope != nil && !c.Scope.Covers(m) })
 }
 
-// Of returns what host is shown; the zero Credential if nothing.
+// Of returns the credential for host, or the zero Credential if host has none.
 func (all Credentials) Of(host string) (shown Credential) {
 	if i := slices.IndexFunc(all, func(c Credential) bool { return c.Host == host }); i >= 0 {
 		shown = all[i]

@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// Outgoing returns what err, an error of package egress, is to a registry's user. An error that is one of package
-// modproxy's already stays as it is, and so does nil.
+// Outgoing converts an error of package egress to an error of package modproxy. It returns nil, and errors that are
+// already of package modproxy, unchanged.
 func Outgoing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid),
@@ -28,7 +28,7 @@ func Outgoing(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, Untrusted(err))
 }
 
-// Authority says what an operator does about a certificate of an unknown authority.
+// Authority is the hint for an operator about a certificate of an unknown authority.
 const Authority = " (operator: egress.ca_file can name the certificate authority)"
 
 // Untrusted adds [Authority] to an error about such a certificate.
@@ -39,11 +39,11 @@ func Untrusted(err error) error {
 	return fmt.Errorf("%w%s", err, Authority)
 }
 
-// Answered is [modproxy.ErrUnavailable]: an answer with an unexpected status.
+// Answered is a [modproxy.ErrUnavailable] for an answer with an unexpected status.
 type Answered struct {
 	Where, Status string
 	Code          int
-	Host          string // that answered, with a port as in a URL
+	Host          string // the host that answered, with a port as in a URL
 }
 
 func (a *Answered) Error() string {
@@ -52,13 +52,13 @@ func (a *Answered) Error() string {
 
 func (a *Answered) Unwrap() error { return modproxy.ErrUnavailable }
 
-// MayPass reports whether an answer with that status may be another one soon.
+// MayPass reports whether the status may be temporary.
 func MayPass(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
 }
 
-// Refusal returns what an answer with an unexpected status means. Where names the server, and advice, which follows the
-// status, says how to be let in. Only 404 and 410 say that there is no such thing.
+// Refusal returns the error for an answer with an unexpected status. where names the server. advice follows the status
+// and says how to get access. Only 404 and 410 mean that the module does not exist.
 func Refusal(res *http.Response, where, advice string) error {
 	switch res.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
@@ -73,10 +73,11 @@ func Refusal(res *http.Response, where, advice string) error {
 	return err
 }
 
-// maxLater is the longest that a server is left alone because it says so.
+// maxLater bounds the pause that a server's Retry-After can impose.
 const maxLater = time.Hour
 
-// Later returns err as a [modproxy.RetryLater] if the value of a Retry-After header names a time to come, else as it is.
+// Later returns err as a [modproxy.RetryLater] if the value of a Retry-After header is in the future. Otherwise it
+// returns err unchanged.
 func Later(err error, retryAfter string) error {
 	if wait, ok := egress.ParseRetryAfter(retryAfter); ok && wait > 0 {
 		return &modproxy.RetryLater{After: time.Now().Add(min(wait, maxLater)), Err: err}
@@ -85,18 +86,19 @@ func Later(err error, retryAfter string) error {
 }
 
 const (
-	// Tries is how often a server is asked for a package, or a part of one, while the trouble that it meets may pass: for
+	// Tries is the number of attempts for a package, or a part of one, while failures may be temporary. All attempts take
 	// some seconds.
 	Tries = 5
 
 	firstPause = 500 * time.Millisecond // between two tries; it doubles
-	// maxPause is the longest that a server may ask for. After a longer one the error tells when to come back.
+	// maxPause is the longest pause between tries that a server may ask for. After a longer one, the error has the time of
+	// the next attempt.
 	maxPause = 10 * time.Second
 )
 
-// Retry calls try up to [Tries] times, as long as it says that the next one may do better. It pauses between tries,
-// for as long as the server asks for, and returns the last error when there is no time for that. If that error may pass,
-// it is a [modproxy.Temporary], or a [modproxy.RetryLater].
+// Retry calls try until it succeeds or returns again as false, at most [Tries] times. Between tries it pauses, at least
+// as long as the server's Retry-After. If the time does not suffice for the pause, it returns the last error. If that error may
+// be temporary, it is a [modproxy.Temporary] or a [modproxy.RetryLater].
 func Retry(ctx context.Context, try func() (again bool, err error)) error {
 	for n := 1; ; n++ {
 		again, err := try()
@@ -122,7 +124,7 @@ func Retry(ctx context.Context, try func() (again bool, err error)) error {
 	}
 }
 
-// sleep waits for d, and returns false if ctx ends before. A fetch lends its turn to others meanwhile.
+// sleep waits for d, and returns false if ctx ends before. Meanwhile other fetches use this fetch's turn.
 func sleep(ctx context.Context, d time.Duration) bool {
 	defer modproxy.MeterOf(ctx).Begin()()
 	select {

@@ -36,7 +36,7 @@ func TestLater(t *testing.T) {
 	})
 }
 
-// Of a certificate by an authority that is not known, an operator is told which setting names it.
+// The error about a certificate of an unknown authority names the setting for it.
 func TestUnknownAuthority(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -53,8 +53,7 @@ func TestUnknownAuthority(t *testing.T) {
 	}
 }
 
-// A pause is as long as the server asks for, and is not begun when the time that is left
-// does not reach.
+// A pause is as long as the server asks for. It does not begin if the remaining time is too short.
 func TestRetry(t *testing.T) {
 	for name, test := range map[string]struct {
 		after, left time.Duration

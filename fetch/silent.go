@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// A fetch is silent if it has waited so long for the first byte of a host.
+	// A fetch is silent after it has waited this long for the first byte from a host.
 	silentAfter = 10 * time.Second
-	// maxSilent is how many silent fetches one host has. Further ones are refused for as long: fetches from other hosts, of the
-	// same namespace too, need their slots.
+	// maxSilent bounds the silent fetches of one host. Further fetches are refused for silentAfter, because fetches from
+	// other hosts, even of the same namespace, need their slots.
 	maxSilent = 16
 )
 
@@ -23,20 +23,21 @@ type silent struct {
 	of map[string]map[*waiting]bool // by host
 }
 
-// waiting is a fetch under way.
+// waiting is a fetch in progress.
 type waiting struct {
 	began time.Time
 	meter *modproxy.Meter
-	had   int64 // bytes before it began
+	had   int64 // bytes received before it began
 }
 
-// isSilent reports whether w waits for its first byte, and has for long.
+// isSilent reports whether w has waited for its first byte for at least silentAfter.
 func (w *waiting) isSilent() bool {
 	received, receiving := w.meter.Received()
 	return receiving && received == w.had && time.Since(w.began) >= silentAfter
 }
 
-// enter begins a fetch from the host of s, until leave is called. Its error is a [modproxy.RetryLater].
+// enter begins a fetch from the host of s, which ends when the caller calls leave. Its error is a
+// [modproxy.RetryLater].
 func (q *silent) enter(ctx context.Context, s Source) (leave func(), err error) {
 	host := hostOf(s)
 	if host == "" {

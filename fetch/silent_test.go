@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// hanging is a getter whose host dead.test does not answer; what has "slow" in its path sends a byte first.
+// hanging is a getter whose host dead.test does not answer; for paths with "slow" it sends one byte first.
 type hanging struct{ has }
 
 func (h hanging) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) (fetch.Result, error) {
@@ -31,8 +31,8 @@ func (h hanging) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) 
 	return fetch.Result{}, context.Cause(ctx)
 }
 
-// A host that does not answer has a bounded number of fetches that wait for it. Other hosts are not concerned, nor is one whose
-// packages come, however slowly.
+// A bounded number of fetches wait for a host that does not answer. Other hosts are unaffected, and so is a host whose
+// packages arrive, however slowly.
 func TestSilentHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := table(t, map[string]fetch.Getter{"git": hanging{"main.tf"}})
@@ -47,7 +47,7 @@ func TestSilentHost(t *testing.T) {
 		begin := func(what string, n int) (end func()) {
 			ctx, end := context.WithCancel(t.Context())
 			for i := range n {
-				all.Go(func() { _ = get(ctx, fmt.Sprintf("%s%d", what, i)) }) // it is ended
+				all.Go(func() { _ = get(ctx, fmt.Sprintf("%s%d", what, i)) }) // the test ends it
 			}
 			synctest.Wait()
 			return end

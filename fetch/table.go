@@ -11,10 +11,10 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Table fetches packages with the getters that it has. It is safe for concurrent use.
+// Table fetches packages with its getters. It is safe for concurrent use.
 type Table struct {
 	Getters map[string]Getter // by the Getter of a location
-	Scratch string            // the directory for packages while they are fetched and packed
+	Scratch string            // the directory for packages in progress
 	Limits  pack.Limits       // of a package
 
 	alone  alone
@@ -22,8 +22,8 @@ type Table struct {
 }
 
 const (
-	maxHops     = 5  // locations that lead to another
-	maxRequests = 10 // HTTP requests for one package: on all hops, with redirects and further attempts
+	maxHops     = 5  // locations that lead to another location
+	maxRequests = 10 // HTTP requests for one package: all hops, with redirects and retries
 )
 
 func (t *Table) getter(s Source) (Getter, error) {
@@ -38,7 +38,7 @@ func (t *Table) getter(s Source) (Getter, error) {
 		"it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
 }
 
-// Check returns an error if fetching s is sure to be refused. It connects to nothing.
+// Check returns an error if a fetch of s would certainly be refused. It makes no connection.
 func (t *Table) Check(ctx context.Context, s Source) error {
 	g, err := t.getter(s)
 	if err != nil {
@@ -50,8 +50,8 @@ func (t *Table) Check(ctx context.Context, s Source) error {
 	return nil
 }
 
-// Commit returns the commit that s names now; see [Getter.Commit]. A server that wants to be left alone is not asked, by
-// it and [Table.Package]: the error is a [modproxy.RetryLater].
+// Commit returns the commit that s currently names; see [Getter.Commit]. During the pause that a server asked for,
+// Commit and [Table.Package] send it no requests. The error is then a [modproxy.RetryLater].
 func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 	g, err := t.getter(s)
 	if err != nil {
@@ -65,9 +65,9 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 	return commit, err
 }
 
-// Package fetches what s names and packs it. The package is read from a file without a name, which closing removes.
+// Package downloads the files of s and packs them. The package is read from an unlinked file, which Close removes.
 //
-// Errors are those of a [Getter]; one about content that cannot change is a [modproxy.Fixed].
+// Errors are those of a [Getter]; an error about content that cannot change is a [modproxy.Fixed].
 func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error) {
 	tree, err := pack.New(t.Scratch, t.Limits)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 	return nil, err
 }
 
-// fetch adds the files that s leads to to tree, and returns which directory of it is the package, as a pattern.
+// fetch adds the files at s, after all hops, to tree. root is a pattern for the directory in tree that is the package.
 func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.Builder) (got Result, root string, err error) {
 	s.Budget = egress.NewBudget(maxRequests)
 	root = pattern

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// leads is a getter whose locations all lead to another.
+// leads is a getter whose locations all lead to another one.
 type leads struct{ to modproxy.Location }
 
 func (l leads) Check(context.Context, fetch.Source) error            { return nil }
@@ -70,7 +70,8 @@ func TestUnknownGetters(t *testing.T) {
 	}
 }
 
-// A location that leads to another is its subdirectory, if that names one, with the one of the first location in it.
+// If a location leads to another one with a subdirectory, the package is in that subdirectory, below which the
+// subdirectory of the first location is.
 func TestPackageOfALocationThatLeadsToAnother(t *testing.T) {
 	tb := table(t, map[string]fetch.Getter{
 		"git":   has("top/one/mod/main.tf"),
@@ -112,7 +113,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// What is wrong with content that the location itself names is wrong for good; what is wrong behind a page is not.
+// An error about content that the location itself pins is permanent; an error behind a page is not.
 func TestErrorsOfPackages(t *testing.T) {
 	getters := map[string]fetch.Getter{"git": has("main.tf"), "loop": leads{modproxy.Location{Getter: "loop", URL: "page"}}}
 	for _, to := range []string{"pinned-bad", "refused", "fine"} {

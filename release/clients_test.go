@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 )
 
-// clientCrashes reports whether a client panics when it makes lines of a lock file of a SHA256SUMS document. Its loop has
-// the steps of AcceptableHashes in package_authentication.go, which has no line of less than one field.
+// clientCrashes reports whether a client panics when it creates lock file lines from a SHA256SUMS document. Its loop
+// has the steps of AcceptableHashes in package_authentication.go, which expects at least one field in each line.
 func clientCrashes(document []byte) bool {
 	for lines := bufio.NewScanner(bytes.NewReader(document)); lines.Scan(); {
 		fields := bytes.Fields(lines.Bytes())

@@ -10,24 +10,24 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Download is what a registry says about a release for one platform.
+// Download is a registry's data about a release for one platform.
 type Download struct {
-	Protocols []string // may be none
+	Protocols []string // may be empty
 	Archive   Archive
-	// ZipURL, SumsURL and SignatureURL are absolute, http or https. They may have secrets.
+	// ZipURL, SumsURL and SignatureURL are absolute, http or https. They may contain secrets.
 	ZipURL, SumsURL, SignatureURL *url.URL
-	Keys                          []Key            // those that clients can read, in their order; may be none
-	Packages                      map[string]Facts // nil if there are none that OpenTofu takes
-	Dropped                       []string         // for people: what of the document is left out, and why
+	Keys                          []Key            // the keys that clients can read, in the registry's order; may be empty
+	Packages                      map[string]Facts // nil if OpenTofu would accept none of them
+	Dropped                       []string         // for people: omitted parts of the document, with the reason
 }
 
-// ParseDownload reads the answer to namespace/type/version/download/os/arch for platform p. The base is the URL that the
-// answer came from, after all redirects: other URLs may be relative to it.
+// ParseDownload reads the answer to namespace/type/version/download/os/arch for platform p. base is the URL of the
+// answer after all redirects. Other URLs may be relative to it.
 //
-// As for the clients (PackageMeta in registry_client.go), the answer must name its platform, and have a checksum of 64
-// hexadecimal digits; protocols may be absent; unknown keys and what follows the document are ignored. An absent URL is
-// the base. Left out is what would end a client or fail it, and can be missed: keys that are null or cannot be read, and
-// packages that have a fault.
+// As for the clients (PackageMeta in registry_client.go), the answer must name its platform and have a checksum of 64
+// hexadecimal digits. Protocols may be missing. Unknown keys and content after the document are ignored. A missing URL
+// means the base. Optional parts that would crash or fail a client are omitted: keys that are null or unreadable, and
+// invalid packages.
 //
 // Errors: [modproxy.ErrInvalid].
 func ParseDownload(document []byte, base *url.URL, p modproxy.Platform) (*Download, error) {
@@ -87,7 +87,8 @@ func ParseDownload(document []byte, base *url.URL, p modproxy.Platform) (*Downlo
 	return d, nil
 }
 
-// PackagesOf returns what d.Packages is for a release that consists of archives: nil if OpenTofu would refuse one of them for it.
+// PackagesOf returns d.Packages for a release with these archives. It returns nil if OpenTofu would refuse one of the
+// archives because of it.
 func (d *Download) PackagesOf(archives []Archive) map[string]Facts {
 	for _, a := range archives {
 		if checkFacts(d.Packages, a.Platform, a.Digest) != nil {
@@ -97,7 +98,7 @@ func (d *Download) PackagesOf(archives []Archive) map[string]Facts {
 	return d.Packages
 }
 
-// resolve returns the URL that ref is, from base. Its errors have nothing of it.
+// resolve returns the URL of ref relative to base. Its errors contain nothing of ref.
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(ref)
 	switch {

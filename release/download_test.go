@@ -12,7 +12,7 @@ import (
 
 var base = &url.URL{Scheme: "https", Host: "registry.example.com", Path: "/v1/providers/acme/toy/1.0.0/download/linux/amd64"}
 
-// downloadOf returns a download document in which change has changed something.
+// downloadOf returns a download document after change has modified it.
 func downloadOf(t testing.TB, change func(map[string]any)) []byte {
 	t.Helper()
 	d := map[string]any{
@@ -140,7 +140,7 @@ func FuzzDownload(f *testing.F) {
 	})
 }
 
-// What would have OpenTofu refuse one archive of a release is not said about any.
+// If OpenTofu would refuse one archive of a release because of its packages, the release has no packages.
 func TestPackagesOf(t *testing.T) {
 	one, other := Archive{Platform: linux, Digest: modproxy.Digest{1}}, Archive{Platform: mac, Digest: modproxy.Digest{2}}
 	facts := func(a Archive) Facts { return Facts{[]string{"zh:" + a.Digest.String()}, 1} }

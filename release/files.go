@@ -17,20 +17,20 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// The files of a release.
+// Names and bounds of the files of a release.
 const (
 	fileSums      = "SHA256SUMS"
 	fileSignature = "SHA256SUMS.sig"
 	fileRelease   = "release.json"
 	fileKey       = "keys/%02d.asc"
 
-	form     = 1       // of the files
+	form     = 1       // version of the form of the files
 	maxFile  = 1 << 20 // bytes of release.json
 	maxFiles = maxKeys + 3
 	maxAll   = 4 << 20 // bytes of all files
 )
 
-// A document is release.json: what is not in the other files. Keys are without their armor.
+// A document is the content of release.json: everything that is not in the other files. Its keys have no armor.
 type document struct {
 	Form      int              `json:"release"`
 	Protocols []string         `json:"protocols,omitempty"`
@@ -40,15 +40,15 @@ type document struct {
 	Unsigned  bool             `json:"unsigned,omitempty"`
 }
 
-// Files returns the content of r by the names of files. One release always has the same:
+// Files returns the content of r by file name. Equal releases have equal files:
 //
-//	SHA256SUMS       the checksums, byte by byte
-//	SHA256SUMS.sig   their signature, byte by byte; absent if that is empty
-//	keys/00.asc      the first key, armored as the registry has it, and so on
+//	SHA256SUMS       the checksums, unchanged
+//	SHA256SUMS.sig   their signature, unchanged; missing if the signature is empty
+//	keys/00.asc      the first key, armored as the registry lists it, and so on
 //	release.json     the rest
 //
-// So "gpg --verify SHA256SUMS.sig" works in their directory. It returns a [modproxy.ErrInvalid] if r is not what [Release]
-// says, or if its signature is by none of its keys.
+// In a directory with these files, "gpg --verify SHA256SUMS.sig" works. Files returns a [modproxy.ErrInvalid] if r
+// breaks the rules of [Release], or if none of its keys made its signature.
 func (r *Release) Files() (map[string][]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (r *Release) encode() (map[string][]byte, error) {
 	return files, nil
 }
 
-// Parse is the inverse of [Release.Files]: it takes what that returns, and nothing else. The signature is verified as if there
-// were no time; [Verify] says whether it still counts. The release has the content of files.
+// Parse is the inverse of [Release.Files] and accepts only its results. It verifies the signature and ignores all
+// times; use [Verify] to check whether the signature is still valid. The release shares the memory of files.
 //
 // Errors: [modproxy.ErrInvalid].
 func Parse(files map[string][]byte) (*Release, error) {
@@ -114,7 +114,7 @@ func Parse(files map[string][]byte) (*Release, error) {
 	return r, nil
 }
 
-var limits = pack.Limits{Entries: maxFiles + 1, Bytes: maxAll, Path: 32, Packed: maxAll} // one more: the directory of keys
+var limits = pack.Limits{Entries: maxFiles + 1, Bytes: maxAll, Path: 32, Packed: maxAll} // one more for the directory of keys
 
 // Pack packs the files of r in dir, as [pack.Builder.Package] does.
 //
@@ -134,15 +134,15 @@ func (r *Release) Pack(dir string) (*modproxy.Package, error) {
 			return nil, err
 		}
 	}
-	return b.Package(context.Background(), dir, "") // which is small
+	return b.Package(context.Background(), dir, "") // the package is small
 }
 
-// Open reads a release as [Release.Pack] packs it, to the end of p.
+// Open reads a release that [Release.Pack] packed. It reads p to the end.
 //
-// Errors: [modproxy.ErrInvalid], and p's own.
+// Errors: [modproxy.ErrInvalid], and those of p.
 func Open(p io.Reader) (*Release, error) {
 	var packed bytes.Buffer
-	if _, err := pack.Verify(io.TeeReader(p, &packed), limits); err != nil { // which reads all of it
+	if _, err := pack.Verify(io.TeeReader(p, &packed), limits); err != nil { // reads all of p
 		return nil, err
 	}
 	unzipped, err := gzip.NewReader(&packed)

@@ -61,7 +61,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A release that is unsigned, or has a blank line, is kept; one whose signature has expired since is, too.
+// A release that is unsigned, has a blank line, or whose signature has expired can be stored.
 func TestFilesThatClientsMayNotTake(t *testing.T) {
 	for name, change := range map[string]func(*Release){
 		"unsigned": func(r *Release) { r.Unsigned, r.Keys, r.Signature = true, nil, nil },

@@ -12,10 +12,10 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 )
 
-// Bounds of OpenPGP data. Reading a key verifies the signatures in it, and its publisher decides what each costs.
+// Bounds of OpenPGP data. Reading a key verifies the signatures in it, and the publisher determines the cost of each.
 const (
-	maxKeySignatures = 1000 // in all keys of a release together, some of which count for more, see weigh
-	maxKeyPackets    = 4000 // the same
+	maxKeySignatures = 1000 // in all keys of a release together; some count several times, see weigh
+	maxKeyPackets    = 4000 // in all keys of a release together
 	maxUserID        = 2048 // bytes, as for GnuPG
 	maxRSA           = 8192 // bits of the modulus
 	maxDSA           = 4096 // bits of p
@@ -37,7 +37,7 @@ const (
 	brainpool      = "\x2b\x24\x03\x03\x02\x08\x01\x01" // begins the object identifiers of its curves
 )
 
-// A budget is what the keys of one release may still cost.
+// A budget is the remaining cost that the keys of one release may have.
 type budget struct {
 	signatures, packets int
 	weight              int // of a signature in the current key
@@ -45,8 +45,8 @@ type budget struct {
 
 func newBudget() *budget { return &budget{signatures: maxKeySignatures, packets: maxKeyPackets} }
 
-// read reads an armored key as the clients do, of several armored blocks the first. It refuses what can cost much, and
-// private keys. Its errors have no sentinel.
+// read reads an armored key as the clients do: only the first of several armored blocks. It refuses private keys and
+// keys that may be expensive. Its errors wrap no sentinel.
 func (b *budget) read(armored string) (keys openpgp.EntityList, err error) {
 	defer recovered(&err)
 	if len(armored) > maxArmor {
@@ -74,14 +74,14 @@ func (b *budget) read(armored string) (keys openpgp.EntityList, err error) {
 	return keys, err
 }
 
-// recovered makes err of a panic of package openpgp: strangers sent what it reads, and the clients have the same code.
+// recovered turns a panic of package openpgp into err. The input is untrusted, and the clients run the same code.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("it crashes its reader: %.200v", r)
 	}
 }
 
-// packet judges a packet of a key, and counts it.
+// packet checks a packet of a key, and counts it.
 func (b *budget) packet(tag byte, body []byte) error {
 	if b.packets--; b.packets < 0 {
 		return fmt.Errorf("more than the %d packets that all keys together are allowed", maxKeyPackets)
@@ -105,8 +105,8 @@ func (b *budget) packet(tag byte, body []byte) error {
 	return nil
 }
 
-// weigh makes signatures count for more behind a key by which verifying one takes several times as long as by others. It
-// takes a few milliseconds by the others.
+// weigh sets the cost of the signatures after a key. Verifying a signature takes a few milliseconds; with some kinds of
+// keys it takes several times as long.
 func (b *budget) weigh(body []byte) {
 	switch {
 	case len(body) > 5 && body[5] == algorithmDSA:
@@ -116,13 +116,13 @@ func (b *budget) weigh(body []byte) {
 	}
 }
 
-// checkPublicKey refuses a key by which it takes long to verify: only these have no fixed size.
+// checkPublicKey refuses a key that makes verification slow. Only RSA and DSA keys have a variable size.
 func checkPublicKey(body []byte) error {
 	if len(body) < 6 {
 		return errors.New("a public key that is cut short")
 	}
 	algorithm, numbers := body[5], body[6:]
-	if body[0] > 4 { // from then on their length comes first
+	if body[0] > 4 { // since version 5, their length comes first
 		numbers = numbers[min(4, len(numbers)):]
 	}
 	var bounds []int
@@ -145,8 +145,8 @@ func checkPublicKey(body []byte) error {
 	return nil
 }
 
-// eachPacket calls f with the packets of data in their order, and returns how many bytes those have to which it has nothing
-// to say. Their lengths must be definite, and add up.
+// eachPacket calls f with each packet of data, in order, until f returns an error. end is the number of bytes in the
+// packets that f accepted. Lengths must be definite and consistent.
 func eachPacket(data []byte, f func(tag byte, body []byte) error) (end int, err error) {
 	for end < len(data) {
 		tag, header, length, ok := packetHeader(data[end:])
@@ -165,7 +165,7 @@ func eachPacket(data []byte, f func(tag byte, body []byte) error) (end int, err 
 	return end, nil
 }
 
-// packetHeader reads the header of a packet (RFC 9580, section 4.2). It is not ok if the length is partial or not there.
+// packetHeader reads the header of a packet (RFC 9580, section 4.2). ok is false if the length is partial or missing.
 func packetHeader(data []byte) (tag byte, header int, length uint64, ok bool) {
 	number := func(from, bytes int) bool {
 		if len(data) < from+bytes {

@@ -7,7 +7,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Facts returns what a ledger has of r beside its sum. It verifies the signature, as if there were no time.
+// Facts returns the facts about r that a ledger records beside its sum. It verifies the signature and ignores all
+// times.
 func (r *Release) Facts() (facts modproxy.Facts, err error) {
 	sums, err := ParseSums(r.Sums)
 	if sums == nil {

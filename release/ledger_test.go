@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What a ledger has of a release is read in it: its archives, what else its checksums are of, and who signed it.
+// The ledger's facts about a release are its archives, the other checksums, and the signers.
 func TestFacts(t *testing.T) {
 	r := example(t)
 	facts, err := r.Facts()

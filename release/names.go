@@ -7,9 +7,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// IsNamed reports whether a file name in SHA256SUMS says that the file is the package of v for p. Registries require
-// terraform-provider-{type}_{version}_{os}_{arch}.zip, and registry.opentofu.org takes a v before the version. The case of the type does
-// not count, as in addresses.
+// IsNamed reports whether a file name in SHA256SUMS is that of the package of v for p. Registries require
+// terraform-provider-{type}_{version}_{os}_{arch}.zip; registry.opentofu.org also accepts a v before the version. The
+// comparison ignores the case of the type, as addresses do.
 func IsNamed(file string, v modproxy.Ref, p modproxy.Platform) bool {
 	prefix := "terraform-provider-" + v.Name + "_"
 	if len(file) < len(prefix) || !strings.EqualFold(file[:len(prefix)], prefix) {
@@ -19,8 +19,9 @@ func IsNamed(file string, v modproxy.Ref, p modproxy.Platform) bool {
 	return rest == v.Version+"_"+p.String()+".zip"
 }
 
-// CheckNames returns an error unless each package of r has the name of v and of its platform in SHA256SUMS: else what was signed for
-// one version or platform counts for another. Nobody has signed the names of an unsigned release.
+// CheckNames returns an error unless each package of r has the name of v and its platform in SHA256SUMS. Otherwise a
+// signature for one version or platform could be used for another. The names of an unsigned release are not checked,
+// because they are not signed.
 //
 // Errors: [modproxy.ErrInvalid].
 func (r *Release) CheckNames(v modproxy.Ref) error {

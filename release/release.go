@@ -1,14 +1,21 @@
-// Package release is what is known about one release: one version of a provider, for all its platforms.
+// Package release reads and verifies one version of a provider, for all its platforms.
 //
-// It reads what a provider registry and the servers that it names say about a version: the download document of a
-// platform ([ParseDownload]), the checksums of all platforms ([ParseSums]), their signature ([Verify]), and the zip
-// archive of a platform ([CheckZip]). It does so as Terraform 1.11 and OpenTofu 1.12 do
-// (internal/getproviders/registry_client.go and package_authentication.go of both), with bounds, and with errors where
-// these panic. Where the two differ, what only one of them accepts is refused, unless something else is said.
+// A release begins with the answers of a registry and of the servers that it names:
 //
-// A [Release] keeps what must be kept to say the same again. Its files are a package like any other: see [Release.Files].
+//	d, err := release.ParseDownload(document, base, platform) // the document about one platform
+//	sums, err := release.ParseSums(text)                      // SHA256SUMS
+//	signer, err := release.Verify(text, signature, d.Keys, time.Now())
+//	facts, err := release.CheckZip(archive, size, typ, release.ZipLimits{})
 //
-// The package asks nobody and has no clock. What a stranger sent is [modproxy.ErrInvalid] if it is not as it should be.
+// A [Release] has everything that is needed to repeat these answers. Its files are a package like any other: see
+// [Release.Files] and [Parse].
+//
+// Invariants: the package makes no requests and reads no clock. Invalid input from a registry or publisher is
+// [modproxy.ErrInvalid]. All input is bounded.
+//
+// The behaviour is that of Terraform 1.11 and OpenTofu 1.12 (internal/getproviders/registry_client.go and
+// package_authentication.go of both), with bounds, and with errors where these panic. Unless a comment says otherwise,
+// input that only one of them accepts is refused.
 package release
 
 import (
@@ -25,7 +32,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Bounds of what strangers send; sizes are in bytes.
+// Bounds of untrusted input; sizes are in bytes.
 const (
 	MaxDownload  = 256 << 10 // of a download document
 	MaxSums      = 256 << 10 // of SHA256SUMS
@@ -40,18 +47,18 @@ const (
 	maxArmor     = 256 << 10
 )
 
-// Release is one version of a provider. The zero Release is nothing, and has no files.
+// Release is one version of a provider. The zero Release is invalid and has no files.
 type Release struct {
-	Protocols []string  // of plugins, as the registry lists them: "5.0"; none is allowed
+	Protocols []string  // of plugins, as the registry lists them: "5.0"; may be empty
 	Archives  []Archive // sorted by platform, at least one
-	Sums      []byte    // SHA256SUMS, byte by byte: the name and checksum of each of Archives is in it
-	Signature []byte    // of Sums, byte by byte
+	Sums      []byte    // SHA256SUMS, unchanged; it has the name and checksum of each of Archives
+	Signature []byte    // of Sums, unchanged
 	Keys      []Key     // as the registry lists them, in its order
-	// Packages is what the registry says about the archives of all platforms, by [modproxy.Platform.String]; none is
-	// allowed. OpenTofu writes their hashes into lock files, unchecked.
+	// Packages is the registry's data about the archives of all platforms, by [modproxy.Platform.String]. It may be empty.
+	// OpenTofu writes these hashes into lock files without checking them.
 	Packages map[string]Facts
-	// Unsigned says that the registry lists no key. OpenTofu installs such releases, of registry.opentofu.org only,
-	// whatever their Signature is. Any other release has a signature by one of Keys.
+	// Unsigned reports that the registry lists no key. OpenTofu installs such releases, only of registry.opentofu.org, and
+	// ignores their Signature. Any other release has a signature by one of Keys.
 	Unsigned bool
 }
 
@@ -59,11 +66,11 @@ type Release struct {
 type Archive struct {
 	modproxy.Platform
 	File   string          `json:"file"`          // its name in SHA256SUMS: terraform-provider-null_3.2.4_linux_amd64.zip
-	Digest modproxy.Digest `json:"sha256"`        // which lock files have behind zh:
+	Digest modproxy.Digest `json:"sha256"`        // in lock files after zh:
 	URL    string          `json:"url,omitempty"` // for people: without user information, query and fragment
 }
 
-// Unallowed returns the error of [Verify] about a release without keys, and what an operator can do about it.
+// Unallowed returns the error of [Verify] about a release without keys, with the setting that an operator can change.
 func Unallowed() error {
 	_, err := verify(nil, nil, nil, time.Time{})
 	return fmt.Errorf("%w (operator: if the registry signs none of its providers, providers.unsigned can allow them)", err)
@@ -78,18 +85,18 @@ type Key struct {
 	SourceURL      string `json:"source_url,omitempty"`
 }
 
-// Facts are what OpenTofu's registry says about an archive (rfc/20251027-provider-registry-hashes.md).
+// Facts is the data of OpenTofu's registry about an archive (rfc/20251027-provider-registry-hashes.md).
 type Facts struct {
 	Hashes []string `json:"hashes"`       // "zh:" and hexadecimal, "h1:" and base64
 	Size   int64    `json:"package_size"` // bytes
 }
 
-// invalid returns an error about what a stranger said.
+// invalid returns an error about invalid input.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// check returns an error if r is not a release that has files. It verifies the signature, as if there were no time.
+// check returns an error unless r is a valid release that has files. It verifies the signature and ignores all times.
 func (r *Release) check() error {
 	if len(r.Archives) == 0 || len(r.Archives) > maxPlatforms {
 		return invalid("release: %d platforms: want 1 to %d", len(r.Archives), maxPlatforms)
@@ -98,7 +105,7 @@ func (r *Release) check() error {
 		return err
 	}
 	sums, err := ParseSums(r.Sums)
-	if err != nil && sums == nil { // a blank line harms clients, and not us
+	if err != nil && sums == nil { // a blank line harms clients, but not modproxy
 		return err
 	}
 	for i, a := range r.Archives {
@@ -150,12 +157,12 @@ func (a Archive) check() error {
 	return nil
 }
 
-// harmless returns u without what may be a secret.
+// harmless returns u without the parts that may be secret.
 func harmless(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// checkFile refuses a file name that cannot be a field of SHA256SUMS, or that is no file's in one directory.
+// checkFile refuses a name that cannot be a field of SHA256SUMS, or cannot name a file in one directory.
 func checkFile(name string) error {
 	bad := func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == '\\' || r == utf8.RuneError
@@ -166,10 +173,10 @@ func checkFile(name string) error {
 	return nil
 }
 
-// protocolPattern is what clients parse as a version, but for pre-releases and build metadata.
+// protocolPattern matches the versions that clients can parse, without pre-releases and build metadata.
 var protocolPattern = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9}){0,2}$`)
 
-// checkProtocols refuses what makes a client fail.
+// checkProtocols refuses protocols that make a client fail.
 func checkProtocols(protocols []string) error {
 	if len(protocols) > maxProtocols {
 		return invalid("release: more than the %d protocols that are allowed", maxProtocols)

@@ -11,18 +11,20 @@ import (
 
 const (
 	maxLines = 1000     // each becomes a line of a lock file
-	maxLine  = 64 << 10 // bytes, at which the clients' bufio.Scanner stops
+	maxLine  = 64 << 10 // bytes; the clients' bufio.Scanner stops at this length
 )
 
-// Sums are the lines of a SHA256SUMS document. They are not changed.
+// Sums has the lines of a SHA256SUMS document. It is immutable.
 type Sums struct {
-	// Whole says that the first field of every line is a checksum: only then do clients lock the checksums of all platforms.
+	// Whole reports that the first field of every line is a checksum. Only then do clients lock the checksums of all
+	// platforms.
 	Whole bool
-	files map[string]modproxy.Digest // zero for one that has a line without a checksum
+	files map[string]modproxy.Digest // zero for a file whose line has no checksum
 }
 
-// BlankLine is a [modproxy.ErrInvalid] about a SHA256SUMS document with a blank line, at which both clients panic where they
-// install from a provider registry. Its bytes are signed, so it cannot be mended. Network mirrors do not show it to clients.
+// BlankLine is a [modproxy.ErrInvalid] about a SHA256SUMS document with a blank line. Both clients panic at this line
+// when they install from a provider registry. The document is signed, so modproxy cannot remove the line. Network
+// mirrors do not serve the document to clients.
 type BlankLine struct {
 	Line int // counted from 1
 }
@@ -34,13 +36,13 @@ func (e *BlankLine) Error() string {
 
 func (e *BlankLine) Unwrap() error { return modproxy.ErrInvalid }
 
-// ParseSums reads a SHA256SUMS document: lines with the hexadecimal SHA-256 and the name of a file, ended by LF or CRLF.
+// ParseSums reads a SHA256SUMS document: lines with a hexadecimal SHA-256 and a file name, ended by LF or CRLF.
 //
-// As for the clients (matchingChecksumAuthentication and AcceptableHashes in package_authentication.go), fields are separated
-// by any space, what follows the second is ignored, and a line may be something else. A file that has two lines must
-// have the same checksum in both: the clients read the first one.
+// As for the clients (matchingChecksumAuthentication and AcceptableHashes in package_authentication.go), any space
+// separates fields, content after the second field is ignored, and lines may have another form. If a file has two
+// lines, their checksums must be equal, because the clients read only the first.
 //
-// Errors: a [*BlankLine], along with the sums, which are right; else [modproxy.ErrInvalid], without.
+// Errors: a [*BlankLine], together with valid sums; otherwise [modproxy.ErrInvalid], without sums.
 func ParseSums(document []byte) (*Sums, error) {
 	if len(document) > MaxSums {
 		return nil, invalid("SHA256SUMS: more than the %d bytes that are allowed", MaxSums)
@@ -61,7 +63,7 @@ func ParseSums(document []byte) (*Sums, error) {
 		}
 		fields := bytes.Fields(line)
 		if len(fields) == 0 {
-			if sums.Whole && blank == nil { // at the first other line the clients stop reading
+			if sums.Whole && blank == nil { // at the first line of another form, the clients stop reading
 				blank = &BlankLine{n}
 			}
 			continue
@@ -90,14 +92,14 @@ func parseSum(field []byte) (d modproxy.Digest, ok bool) {
 	return d, true
 }
 
-// Files returns the checksum of each file that has one. The map is the caller's.
+// Files returns the checksum of each file that has one. The caller owns the map.
 func (s *Sums) Files() map[string]modproxy.Digest {
 	files := maps.Clone(s.files)
 	maps.DeleteFunc(files, func(_ string, d modproxy.Digest) bool { return d.IsZero() })
 	return files
 }
 
-// Check returns a [modproxy.ErrInvalid] unless the document has the checksum d for file, byte by byte.
+// Check returns a [modproxy.ErrInvalid] unless the document has the checksum d for the exact file name.
 func (s *Sums) Check(file string, d modproxy.Digest) error {
 	got, ok := s.files[file]
 	switch {
@@ -111,8 +113,8 @@ func (s *Sums) Check(file string, d modproxy.Digest) error {
 	return nil
 }
 
-// Extends returns a [modproxy.ErrChanged] unless s says about every file what before said: a document may gain lines when
-// more platforms are published, and nothing else.
+// Extends returns a [modproxy.ErrChanged] unless s has every file of before with the same checksum. A document may only
+// gain lines, when more platforms are published.
 func (s *Sums) Extends(before *Sums) error {
 	for file, d := range before.Files() {
 		if now, ok := s.files[file]; !ok {

@@ -14,53 +14,54 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Signer says who signed a release.
+// Signer identifies the signer of a release.
 type Signer struct {
 	Key    string    // the fingerprint of the primary key, in upper-case hexadecimal: 40 digits for version 4
 	Subkey string    // the fingerprint of the subkey that signed; empty if the primary key did
-	Time   time.Time // when, as the signature says
-	// Keys are Key and every other listed key that has made one of the first signatures, as if there were no time: a publisher who
-	// changes keys may sign by both, and the clients look at the first of them.
+	Time   time.Time // the time in the signature
+	// Keys has Key and every other listed key that made one of the first signatures, ignoring all times. A publisher who
+	// changes keys may sign with both; clients check only the first key that matches.
 	Keys modproxy.Keys
-	// KeyExpired says that the key has expired, or has yet to be made. Both clients install what it signed; OpenTofu warns, and
-	// refuses it with OPENTOFU_ENFORCE_GPG_EXPIRATION=true.
+	// KeyExpired reports that the key has expired, or that its creation time is in the future. Both clients install such
+	// releases. OpenTofu warns, and refuses them with OPENTOFU_ENFORCE_GPG_EXPIRATION=true.
 	KeyExpired bool
 }
 
-// SignatureError is a [modproxy.ErrInvalid] about a signature that does not count.
+// SignatureError is a [modproxy.ErrInvalid] about an invalid signature.
 type SignatureError struct {
 	Reason Reason
 	Err    error // what is wrong; not nil
 }
 
-// Reason is why a signature does not count.
+// Reason is the reason why a signature is invalid.
 type Reason string
 
-// Reasons.
+// The reasons.
 const (
-	NoKeys        Reason = "no keys"        // the registry lists none
-	UnknownIssuer Reason = "unknown issuer" // none of the listed keys has made it
-	Expired       Reason = "expired"        // the signature has; Terraform refuses that
-	Future        Reason = "future"         // the signature is from the future; Terraform refuses that, too
-	Revoked       Reason = "revoked"        // the key is
-	Armored       Reason = "armored"        // the signature must be binary
-	Damaged       Reason = "damaged"        // the signature or a key cannot be read, or the document is another
+	NoKeys        Reason = "no keys"        // the registry lists no key
+	UnknownIssuer Reason = "unknown issuer" // no listed key made the signature
+	Expired       Reason = "expired"        // the signature has expired; Terraform refuses it
+	Future        Reason = "future"         // the signature is from the future; Terraform refuses it
+	Revoked       Reason = "revoked"        // the key is revoked
+	Armored       Reason = "armored"        // the signature is armored instead of binary
+	Damaged       Reason = "damaged"        // the signature or a key cannot be read, or the document differs
 )
 
 func (e *SignatureError) Error() string { return "signature of SHA256SUMS: " + e.Err.Error() }
 
-// Unwrap makes e a [modproxy.ErrInvalid].
+// Unwrap returns Err and [modproxy.ErrInvalid].
 func (e *SignatureError) Unwrap() []error { return []error{e.Err, modproxy.ErrInvalid} }
 
 func refuse(reason Reason, format string, args ...any) error {
 	return &SignatureError{reason, fmt.Errorf(format, args...)}
 }
 
-// Verify returns who signed a SHA256SUMS document at the time now. The signature is detached and binary. Keys are tried
-// in their order, as by the clients (findSigningKey in package_authentication.go): one that has not made the signature
-// is passed over, and any other trouble with a key is final, but that it has expired: that is told, unless a later key has not.
+// Verify returns the signer of a SHA256SUMS document, verified at the time now. The signature is detached and binary.
+// Keys are tried in order, as by the clients (findSigningKey in package_authentication.go). A key that did not make the
+// signature is skipped. Any other failure of a key ends the search, except that the key has expired: an expired signer
+// is returned only if no later key that is valid made the signature.
 //
-// It takes bounded time and memory, whatever the keys are; hostile ones a few seconds.
+// Time and memory are bounded for all input; hostile keys take a few seconds.
 //
 // Errors: a [*SignatureError].
 func Verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
@@ -70,10 +71,10 @@ func Verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	return verify(document, signature, keys, now)
 }
 
-// maxSignatures is how many signatures are looked at for who else has signed.
+// maxSignatures is the number of signatures whose signers are determined.
 const maxSignatures = 4
 
-// verify is Verify. At the zero time nothing but time itself is left out: package openpgp looks at that last.
+// verify implements Verify. At the zero time, it ignores times only: package openpgp checks times last.
 func verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
 	s, err := verifyFirst(document, signature, keys, now)
 	if err == nil {
@@ -85,8 +86,8 @@ func verify(document, signature []byte, keys []Key, now time.Time) (Signer, erro
 	return s, nil
 }
 
-// signers returns which of keys have made one of the first signatures, as if there were no time. It passes over the others, and
-// over what has been revoked at any time.
+// signers returns the keys that made one of the first signatures, ignoring all times. It skips the other keys, and keys
+// that were revoked at any time.
 func signers(document, signature []byte, keys []Key) (list []string) {
 	var all [][]byte
 	for start := 0; start < len(signature) && len(all) < maxSignatures; {
@@ -114,7 +115,7 @@ func signers(document, signature []byte, keys []Key) (list []string) {
 	return list
 }
 
-// verifyFirst is verify without Keys.
+// verifyFirst is verify without Signer.Keys.
 func verifyFirst(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
 	if len(keys) == 0 {
 		return Signer{}, refuse(NoKeys, "the registry lists no key that can be read")
@@ -150,11 +151,11 @@ func verifyFirst(document, signature []byte, keys []Key, now time.Time) (Signer,
 	return Signer{}, refuse(UnknownIssuer, "no key that the registry lists has made it")
 }
 
-// Signer returns who signed r, as if there were no time. Its error is that of [Verify].
+// Signer returns the signer of r, ignoring all times. Its error is that of [Verify].
 func (r *Release) Signer() (Signer, error) { return verify(r.Sums, r.Signature, r.Keys, time.Time{}) }
 
-// leadingSignatures returns the signature packets that signature begins with. The clients do not look at what follows the one
-// that counts: a line break, say.
+// leadingSignatures returns the signature packets at the beginning of signature. The clients ignore data after the
+// signature that counts, such as a line break.
 func leadingSignatures(signature []byte) ([]byte, error) {
 	switch {
 	case len(signature) > MaxSignature:
@@ -174,7 +175,7 @@ func leadingSignatures(signature []byte) ([]byte, error) {
 	return signature[:end], nil
 }
 
-// verifyBy verifies by one key of the registry's, which may have several in it. Its error is a SignatureError, or that of
+// verifyBy verifies with one listed key, which may contain several keys. Its error is a SignatureError, or the error of
 // package openpgp for an unknown issuer.
 func verifyBy(ring openpgp.EntityList, document, signature []byte, now time.Time) (Signer, error) {
 	sig, entity, err := detached(ring, document, signature, now)
@@ -208,7 +209,8 @@ func verifyBy(ring openpgp.EntityList, document, signature []byte, now time.Time
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// detached is what the clients call. It panics, for them, where a key has a signing subkey and no self-signature.
+// detached calls the function that the clients call. If a key has a signing subkey and no self-signature, that function
+// panics.
 func detached(ring openpgp.EntityList, document, signature []byte, now time.Time) (sig *packet.Signature, e *openpgp.Entity, err error) {
 	defer recovered(&err)
 	config := &packet.Config{Time: func() time.Time { return now }}

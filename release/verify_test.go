@@ -120,7 +120,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A publisher who changes keys signs by both: all that have signed are told, whichever the registry lists first.
+// A publisher who changes keys signs with both. All signers are returned, in any order of the listed keys.
 func TestVerifyAll(t *testing.T) {
 	document := sumsOf("a.zip")
 	old, next, stranger, revoked := newEntity(t, at(now)), newEntity(t, at(now)), newEntity(t, at(now)), newEntity(t, at(now))
@@ -175,12 +175,12 @@ type nopCloser struct{ *bytes.Buffer }
 
 func (nopCloser) Close() error { return nil }
 
-// rawPacket makes a packet of the old format with a length of four bytes.
+// rawPacket returns a packet of the old format with a length of four bytes.
 func rawPacket(tag byte, length int, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0x80 | tag<<2 | 2}, uint32(length)), body...)
 }
 
-// number makes a number with so many bits.
+// number returns a number with that many bits.
 func number(bits int) []byte {
 	n := append(binary.BigEndian.AppendUint16(nil, uint16(bits)), bytes.Repeat([]byte{0xff}, (bits+7)/8)...)
 	if bits%8 != 0 {
@@ -197,7 +197,7 @@ func publicKey(algorithm byte, numbers ...int) []byte {
 	return rawPacket(tagPublicKey, len(body), body)
 }
 
-// What a key may cost is bounded before package openpgp reads it.
+// The cost of a key is bounded before package openpgp reads it.
 func TestHostileKeys(t *testing.T) {
 	var good bytes.Buffer
 	if err := newEntity(t, at(now)).Serialize(&good); err != nil {
@@ -231,7 +231,7 @@ func TestHostileKeys(t *testing.T) {
 	}
 }
 
-// The budget is for all keys of a release together.
+// All keys of a release share one budget.
 func TestBudgetIsShared(t *testing.T) {
 	e := newEntity(t, at(now))
 	b := newBudget()
@@ -244,7 +244,7 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-// A key whose user ID has no self-signature but a revocation, and that has a signing subkey, makes the clients panic.
+// A key makes the clients panic if its user ID has a revocation but no self-signature, and it has a signing subkey.
 func TestKeyThatCrashesClients(t *testing.T) {
 	e := newEntity(t, at(now))
 	if err := e.AddSigningSubkey(at(now)); err != nil {
@@ -269,7 +269,7 @@ func TestKeyThatCrashesClients(t *testing.T) {
 	}
 }
 
-// Signatures that take long to verify count for more.
+// Signatures that take long to verify count several times.
 func TestBudgetWeighs(t *testing.T) {
 	c := at(now)
 	c.Algorithm, c.Curve = packet.PubKeyAlgoECDSA, packet.CurveBrainpoolP256

@@ -23,7 +23,7 @@ var (
 	mac   = modproxy.Platform{OS: "darwin", Arch: "arm64"}
 )
 
-// at configures keys and signatures that are made at t.
+// at returns a configuration for keys and signatures that are made at t.
 func at(t time.Time) *packet.Config {
 	return &packet.Config{Time: func() time.Time { return t }, Algorithm: packet.PubKeyAlgoEdDSA, DefaultHash: crypto.SHA256}
 }
@@ -83,7 +83,7 @@ func sumsOf(names ...string) []byte {
 
 func digestOf(name string) modproxy.Digest { return sha256.Sum256([]byte(name)) }
 
-// example is a release for two platforms, by two keys.
+// example returns a release for two platforms, signed with two keys.
 func example(t testing.TB) *Release {
 	t.Helper()
 	e, other := newEntity(t, at(now)), newEntity(t, at(now))

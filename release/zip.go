@@ -21,37 +21,37 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// ZipLimits bound an archive. A zero field stands for its default.
+// ZipLimits bounds an archive. A zero field means the default.
 type ZipLimits struct {
-	Entries int   // with directories: 10,000
-	Bytes   int64 // of the content of all files: 2 GiB
-	Ratio   int   // of the content to the archive, beyond the first MiB: 100
+	Entries int   // files and directories; the default is 10,000
+	Bytes   int64 // of the content of all files; the default is 2 GiB
+	Ratio   int   // of content to archive size, beyond the first MiB of content; the default is 100
 }
 
 const (
-	maxDirectory = 4 << 20 // bytes that are read to have the directory: names take memory
+	maxDirectory = 4 << 20 // bytes read for the central directory, because names use memory
 	maxName      = 1024    // bytes
-	freeBytes    = 1 << 20 // of content, whatever its ratio
+	freeBytes    = 1 << 20 // of content, allowed with any ratio
 	copyBuffer   = 128 << 10
 
 	end64Signature = "PK\x06\x06"
 )
 
-// ZipFacts are what an archive is once it is unpacked.
+// ZipFacts has the properties of an archive that depend on its content.
 type ZipFacts struct {
-	Sum   modproxy.Sum // of the archive: what mirrors say and clients compare before they unpack it
-	Dir   modproxy.Sum // of the directory that it is unpacked to: what clients lock; another one if the archive has directories
+	Sum   modproxy.Sum // of the archive: mirrors list it, and clients compare it before they unpack
+	Dir   modproxy.Sum // of the unpacked directory: clients lock it; it differs from Sum if the archive has entries for directories
 	Bytes int64        // of the content of all files
 }
 
-// CheckZip reads the archive of a provider for one platform, which has size bytes, to its end. It must be one from which the
-// clients install (ExecutableFile in internal/providercache/cached_provider.go): it has a file terraform-provider-TYPE at
-// its top, whose name may go on behind an underscore or a dot. The two sums are computed in one pass (package dirhash of
-// golang.org/x/mod, HashZip and HashDir, see https://go.dev/issue/53448).
+// CheckZip reads the archive of a provider for one platform, which has size bytes, to its end. The clients must be able
+// to install from it (ExecutableFile in internal/providercache/cached_provider.go): it needs a file
+// terraform-provider-TYPE at its top, whose name may continue after an underscore or a dot. Both sums are computed in
+// one pass (package dirhash of golang.org/x/mod, HashZip and HashDir, see https://go.dev/issue/53448).
 //
-// Refused is what [pack.CheckName] refuses, names that come twice, files that are directories too, what is neither,
-// encrypted entries, entries that share bytes, headers that contradict the directory, content that is not what they say, and
-// what exceeds a limit.
+// CheckZip refuses names that [pack.CheckName] refuses, duplicate names, files that are also directories, other types
+// of entries, encrypted entries, entries that share bytes, headers that contradict the directory, content that
+// contradicts its header, and archives that exceed a limit.
 //
 // Errors: [modproxy.ErrInvalid], and those of r.
 func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, error) {
@@ -71,10 +71,10 @@ func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, err
 	return facts, nil
 }
 
-// A zipInput keeps r's error apart from those about what was read, and bounds the directory.
+// A zipInput separates errors of r from errors about the content, and bounds the central directory.
 type zipInput struct {
 	r    io.ReaderAt
-	left int64 // bytes that may still be read, while it is not negative
+	left int64 // bytes that may still be read; negative means no limit
 	err  error
 }
 
@@ -85,14 +85,14 @@ func (in *zipInput) ReadAt(p []byte, off int64) (int, error) {
 			return 0, fmt.Errorf("its directory has more than about %d bytes", maxDirectory)
 		}
 	}
-	if off < 0 { // as some records have it
+	if off < 0 { // some records have a negative offset
 		return 0, zip.ErrFormat
 	}
 	n, err := in.r.ReadAt(p, off)
 	if err != nil && err != io.EOF {
 		in.err = err
 	}
-	if in.left >= 0 && bytes.HasPrefix(p[:n], []byte(end64Signature)) { // archive/zip takes memory for what it promises
+	if in.left >= 0 && bytes.HasPrefix(p[:n], []byte(end64Signature)) { // archive/zip allocates memory for the number of entries in it
 		return 0, errors.New("its end is one of zip64, which no archive of up to 4 GiB needs")
 	}
 	return n, err
@@ -101,7 +101,7 @@ func (in *zipInput) ReadAt(p []byte, off int64) (int, error) {
 func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ZipFacts, error) {
 	source := &zipfile.Source{ReaderAt: in}
 	archive, err := zip.NewReader(source, size)
-	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // names are checked below
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // checkTree checks names
 		return ZipFacts{}, err
 	}
 	in.left = -1
@@ -146,10 +146,10 @@ func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ZipFacts, erro
 	return facts, nil
 }
 
-// checkTree checks that the names are those of one tree, with the program of the provider. A name may be any bytes: clients
-// unpack it as it is.
+// checkTree checks that the names form one tree with the program of the provider. Names may have any bytes, because
+// clients unpack them unchanged.
 func checkTree(files []*zip.File, typ string) error {
-	names, program := make(map[string]bool, len(files)), false // true for a directory
+	names, program := make(map[string]bool, len(files)), false // the value is true for a directory
 	for _, f := range files {
 		name, isDir := strings.CutSuffix(f.Name, "/")
 		mode := f.Mode().Type()
@@ -187,8 +187,8 @@ func checkTree(files []*zip.File, typ string) error {
 	return nil
 }
 
-// readEntry reads the content of f to its end, and hashes it. archive/zip does not check a checksum of zero, nor refuse what
-// is stored in more bytes than it has.
+// readEntry reads the content of f to its end, and hashes it. It adds two checks that archive/zip lacks: a checksum of
+// zero, and content that is longer than its header says.
 func readEntry(f *zip.File, h hash.Hash, buf []byte) error {
 	content, err := f.Open()
 	if err != nil {

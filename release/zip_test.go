@@ -23,7 +23,7 @@ const localHeader = 30 // bytes before the name of an entry
 
 const program = "terraform-provider-toy_v1.0.0"
 
-// unzip writes data and what is in it below a directory, and returns the sums that the clients' library makes of both.
+// unzip writes data, and unpacks it into a directory. It returns the sums that the clients' library computes of both.
 func unzip(t testing.TB, data []byte) (archive, directory string) {
 	t.Helper()
 	file, dir := filepath.Join(t.TempDir(), "x.zip"), t.TempDir()
@@ -176,7 +176,7 @@ func TestCheckZipRefuses(t *testing.T) {
 	}
 }
 
-// put returns what changes bytes of an archive.
+// put returns a function that overwrites bytes of an archive.
 func put(at int, what string) func([]byte) []byte {
 	return func(b []byte) []byte {
 		copy(b[at:], what)
@@ -184,7 +184,7 @@ func put(at int, what string) func([]byte) []byte {
 	}
 }
 
-// withZip64End promises so many entries that archive/zip would take memory for them.
+// withZip64End announces so many entries that archive/zip would allocate much memory.
 func withZip64End(b []byte) []byte {
 	end := len(b) - 22
 	record := make([]byte, 56+20)
@@ -199,18 +199,18 @@ func withZip64End(b []byte) []byte {
 	return append(append(b[:end:end], record...), last...)
 }
 
-// Entries that share their content unpack to more than an archive has.
+// Entries that share content unpack to more bytes than the archive has.
 func TestCheckZipOverlap(t *testing.T) {
 	data := zipOf(t, zipped{name: program, content: "1"}, zipped{name: "terraform-provider-toy_v1.0.1", content: "1"})
 	second := bytes.LastIndex(data, []byte("PK\x01\x02"))
-	binary.LittleEndian.PutUint32(data[second+42:], 0) // where its header is: that of the first one has a name as long
+	binary.LittleEndian.PutUint32(data[second+42:], 0) // the offset of its header: the first entry has a name of the same length
 	_, err := CheckZip(bytes.NewReader(data), int64(len(data)), "toy", ZipLimits{})
 	if !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "overlaps") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// A checksum of zero is one as any other.
+// A checksum of zero is checked like any other.
 func TestCheckZipZeroChecksum(t *testing.T) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
@@ -227,7 +227,7 @@ func TestCheckZipZeroChecksum(t *testing.T) {
 	}
 }
 
-// An error of the disk is not one of the archive.
+// An error of the disk is not an error of the archive.
 func TestCheckZipDiskError(t *testing.T) {
 	data := zipOf(t, zipped{name: program, content: strings.Repeat("x", 4096), change: func(h *zip.FileHeader) { h.Method = zip.Store }})
 	broken := errors.New("the disk")
@@ -239,7 +239,7 @@ func TestCheckZipDiskError(t *testing.T) {
 	}
 }
 
-// failing fails after so many reads.
+// failing fails after that many reads.
 type failing struct {
 	io.ReaderAt
 	left int64

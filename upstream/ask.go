@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// patience is how long after its beginning a question is still sent, again if need be. A client asks twice, and
-	// is answered within three seconds each time.
+	// patience is the time after its beginning during which a question is sent and retried. A client asks twice and expects
+	// an answer within three seconds each time.
 	patience   = 5 * time.Second
-	againAfter = 200 * time.Millisecond // the shortest pause after a failure; it doubles
-	againMost  = 600 * time.Millisecond // the longest
+	againAfter = 200 * time.Millisecond // the shortest pause after a failure; each failure doubles it
+	againMost  = 600 * time.Millisecond // the longest pause
 )
 
-// try is a question, sent once.
+// A try is one attempt to send a question.
 type try struct {
 	namespace string
-	began     time.Time     // when it passed the gate
-	late      time.Duration // after this time its answer is
+	began     time.Time     // the time when it passed the gate
+	late      time.Duration // the time after began at which its answer counts as late
 	cancel    context.CancelCauseFunc
-	begun     atomic.Bool // its answer comes, but may take its time
+	begun     atomic.Bool // its answer has begun to arrive
 	over      bool        // guarded by gate.mu
 }
 
 type tryKey struct{}
 
-// begin notes that the answer to the try that ctx is of has begun to come.
+// begin records that the answer to the try in ctx has begun to arrive. An answer that has begun may take its time.
 func begin(ctx context.Context) {
 	if t, ok := ctx.Value(tryKey{}).(*try); ok {
 		t.begun.Store(true)
@@ -46,13 +46,13 @@ type notSent struct{ error }
 
 func (n *notSent) Unwrap() error { return n.error }
 
-// ask sends a question about something of a namespace through the gate, which waits a few seconds while the registry
-// is in trouble. It sends the question again when that met trouble, and hedges it when its answer is late: the gate,
-// which every try passes, bounds what the registry is sent.
+// ask sends a question about a namespace through the gate. While the registry is failing, the gate holds the question
+// back for a few seconds. ask retries a question that failed because the registry is unavailable, and hedges a question
+// whose answer is late. Every try passes the gate, which bounds the requests to the registry.
 func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer modproxy.MeterOf(ctx).Begin()() // a fetch lends its turn to others meanwhile
+	defer modproxy.MeterOf(ctx).Begin()() // other fetches use this fetch's turn while it waits
 	deadline, pause := time.Now().Add(patience), againAfter
 	answer, err = hedge.Do(within, hedge.Request[T]{
 		Send: func(ctx context.Context, late func()) (T, error) {
@@ -94,13 +94,14 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	return answer, err
 }
 
-// isTrouble reports whether err says that the registry is in trouble, which may pass.
+// isTrouble reports whether err shows that the registry is unavailable, perhaps temporarily.
 func isTrouble(err error) bool {
 	why, _ := trouble(err)
 	return why != nil && errors.Is(err, modproxy.ErrUnavailable)
 }
 
-// sendOnce sends the question when that may be. It calls late when the answer is late and the try goes on.
+// sendOnce sends the question as soon as the gate lets it pass. It calls late if the answer is late and the try
+// continues.
 func sendOnce[T any](
 	ctx context.Context, g *gate, namespace string, deadline time.Time, send func(context.Context) (T, error), late func(),
 ) (answer T, err error) {
@@ -111,7 +112,7 @@ func sendOnce[T any](
 	if err != nil {
 		return answer, &notSent{err}
 	}
-	// A try that is late makes place for others.
+	// A late try gives its turn to others.
 	timer := time.AfterFunc(t.late, func() {
 		overdue := g.overdue(t)
 		leave()
@@ -134,8 +135,8 @@ func sendOnce[T any](
 	return answer, err
 }
 
-// enter waits until t may be sent: for the end of an outage, for a turn, and as the rate demands, but no longer
-// than deadline. The error when t may not be sent is a [modproxy.RetryLater].
+// enter waits until t may be sent: until no outage holds it, it has a turn, and the rate allows it. It does not wait
+// longer than deadline. If t may not be sent, the error is a [modproxy.RetryLater].
 func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

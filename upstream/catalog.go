@@ -13,22 +13,22 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// What is beside the module registry protocol. Its troubles say nothing about what the protocol itself asks for.
+// Services beside the module registry protocol. Their failures say nothing about the services of the protocol itself.
 const (
-	modulesV2        service = "modules.v2"    // beside modules.v1: documents that follow JSON:API
-	moduleDocs       service = "module.docs"   // below modules.v1: a document about each version, and the count of downloads
+	modulesV2        service = "modules.v2"    // beside modules.v1: JSON:API documents
+	moduleDocs       service = "module.docs"   // below modules.v1: one document for each version, and the download counts
 	moduleLists      service = "module.lists"  // below modules.v1: lists of modules
-	providersV2      service = "providers.v2"  // beside providers.v1: documents that follow JSON:API
-	providerDocs     service = "provider.docs" // below providers.v1: a document about each version
-	providerTexts    service = "provider.text" // beside providers.v2: the documents that these name
+	providersV2      service = "providers.v2"  // beside providers.v1: JSON:API documents
+	providerDocs     service = "provider.docs" // below providers.v1: one document for each version
+	providerTexts    service = "provider.text" // beside providers.v2: the documents that providers.v2 names
 	tofuDocs         service = "tofu.docs"     // at another origin: see [Host]
 	tofuProviderDocs service = "tofu.provider.docs"
 )
 
 var _ modproxy.Catalog = (*Client)(nil)
 
-// described asks a question about what is beside the protocol, and reads the answer. Its error is [modproxy.ErrNotFound] when the
-// registry describes no such thing, and when it answers with something else, [modproxy.ErrUnavailable].
+// described asks a question beside the protocol and reads the answer. The error is [modproxy.ErrNotFound] if the
+// registry has no such document, and [modproxy.ErrUnavailable] if its answer cannot be read.
 func described[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, read func(r *reading, document []byte) (T, error),
 ) (none T, err error) {
@@ -42,18 +42,18 @@ func described[T any](
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
 			return none, err
-		case err != nil: // an upstream in trouble says nothing about the module
+		case err != nil: // a failing upstream says nothing about the module
 			return none, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), err)
 		}
 		return answer, nil
 	})
-	if errors.Is(err, egress.ErrTooLarge) { // as one that cannot be read
+	if errors.Is(err, egress.ErrTooLarge) { // treated like an unreadable answer
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
 	return answer, err
 }
 
-// protocol returns the service of a registry protocol that s is beside.
+// protocol returns the registry protocol that s is beside.
 func (s service) protocol() service {
 	switch s {
 	case providersV2, providerDocs, providerTexts, tofuProviderDocs:
@@ -63,7 +63,7 @@ func (s service) protocol() service {
 	}
 }
 
-// Details implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there.
+// Details implements [modproxy.Catalog]. If the host has a documentation API ([Host].Docs), Details asks that API.
 func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	known := c.spelled.Contains(v.Address.At(""))
 	d, err := c.details(ctx, v)
@@ -77,7 +77,7 @@ func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 	return d, nil
 }
 
-// details asks for the document about v by what is known of the registry's spelling of its version.
+// details requests the document about v, with the registry's own spelling of the version if it is known.
 func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
 	if v.IsProvider() {
@@ -96,7 +96,8 @@ func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 	})
 }
 
-// History implements [modproxy.Catalog]. A registry that has documentation elsewhere is asked there; others have it in /v2/.
+// History implements [modproxy.Catalog]. If the host has a documentation API ([Host].Docs), History asks that API,
+// otherwise /v2/ of the registry.
 func (c *Client) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	h, err := c.history(ctx, m)
 	if err != nil {

@@ -41,7 +41,7 @@ const opened = `
 {"id": "v1.0.0", "published": "2022-07-15T09:30:12Z", "variables": {"a": {"type": "string", "default": "x"}}}
 `
 
-// serve makes an upstream from the text of one.
+// serve returns an upstream registry that is described by text.
 func serve(t *testing.T, text string) *registrytest.Upstream {
 	return registrytest.New(t, txtar.Parse([]byte(text)))
 }
@@ -103,12 +103,13 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// A version is asked for as its registry spells it, which is asked what it lists only if that is not known.
+// Details requests a version in its registry's spelling. It requests the list of versions only if the spelling is
+// unknown.
 func TestDetailsBySpelling(t *testing.T) {
 	u := serve(t, module+docs)
 	client := newClient(t, u, nil)
 	v := networkOf(u).At("2.0.0")
-	for i, want := range []int{3, 1} { // the canonical spelling, the versions, the registry's spelling; then that alone
+	for i, want := range []int{3, 1} { // first the canonical spelling, the list and the registry's spelling; then only the last
 		u.Reset()
 		d, err := client.Details(t.Context(), v)
 		if err != nil || d.Ref != v || d.Published.Year() != 2021 {
@@ -124,7 +125,7 @@ func TestDetailsBySpelling(t *testing.T) {
 	}
 }
 
-// A document that is too large says as little as one that is none.
+// A document that is too large counts like an unreadable one.
 func TestCatalogTooLarge(t *testing.T) {
 	for name, document := range map[string]string{"large": `{"a":"` + strings.Repeat("x", 8<<20) + `"}`, "broken": `{"a":`} {
 		u := serve(t, module+"-- v1/modules/acme/network/aws/1.0.0 --\n"+document)
@@ -135,7 +136,8 @@ func TestCatalogTooLarge(t *testing.T) {
 	}
 }
 
-// What is beside the protocol may be in trouble: every question says so, and no question of the protocol suffers.
+// If the services beside the protocol fail, every such question reports it, and questions of the protocol are
+// unaffected.
 func TestCatalogInTrouble(t *testing.T) {
 	for _, c := range []struct {
 		knobs registrytest.Knobs
@@ -150,7 +152,7 @@ func TestCatalogInTrouble(t *testing.T) {
 		{registrytest.Knobs{Status: 404}, modproxy.ErrNotFound},
 	} {
 		t.Run(fmt.Sprintf("%+v", c.knobs), func(t *testing.T) {
-			t.Parallel() // most of the time is waiting
+			t.Parallel() // it mostly waits
 			u := serve(t, module+v2+docs+lists)
 			client := newClient(t, u, nil)
 			u.Set(registrytest.Dates, c.knobs)
@@ -172,7 +174,7 @@ func TestCatalogInTrouble(t *testing.T) {
 	}
 }
 
-// Where a registry has its documentation elsewhere, that is asked, and is shown no token: not even at an origin of the registry.
+// If the documentation is elsewhere, that API is asked and receives no token, even at an origin of the registry.
 func TestDocs(t *testing.T) {
 	const secret = "registry-token-51c7"
 	u := serve(t, module+docs+opened)

@@ -1,9 +1,19 @@
-// Package upstream asks remote registries of modules and providers: a [modproxy.Registry] and [modproxy.Catalog] whose answers come
-// over the network.
+// Package upstream asks remote registries of modules and providers over the network.
 //
-// Invariant: what it answers is what a client that asked the registry itself would have been told, or would have
-// installed. Nothing is kept beyond what spares a registry the same question twice in a row: the service discovery
-// document, and a location between the question for it and the fetch. All that leaves goes through package egress.
+// Make a [Client] with [New]. It implements [modproxy.Registry] and [modproxy.Catalog] for all hosts:
+//
+//	client, err := upstream.New(upstream.Config{Egress: egress, Fetch: table})
+//	versions, err := client.Versions(ctx, address)
+//
+// A [Router] gives hosts to registries of other kinds.
+//
+// Invariants: an answer is the answer that a client would receive from the registry itself, and a package has the files
+// that this client would install. A Client stores nothing except what saves a second request shortly after the first:
+// discovery documents, spellings of versions, download documents of providers, and a location between the request for it and the
+// download. All requests go through package egress.
+//
+// The protocols are https://developer.hashicorp.com/terraform/internals/module-registry-protocol,
+// provider-registry-protocol and remote-service-discovery (beside it).
 package upstream
 
 import (
@@ -29,40 +39,40 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// Config is how a [Client] is set up.
+// Config has the settings of a [Client].
 type Config struct {
 	Egress    *egress.Client
-	Hosts     map[string]Host // the registries that have settings of their own, by normalised hostname
-	Fetch     *fetch.Table    // fetches the packages of modules from where registries say that they are
+	Hosts     map[string]Host // registries with their own settings, by normalised hostname
+	Fetch     *fetch.Table    // downloads the packages of modules from their locations
 	Providers Providers
 }
 
-// Host is what is set for one registry.
+// Host has the settings of one registry.
 type Host struct {
-	Modules   string // its modules.v1 base URL; empty means service discovery
-	Providers string // its providers.v1 base URL; likewise
-	// Docs is the base URL of an API like that of https://api.opentofu.org, which describes the modules and providers of this registry.
-	// Empty: the registry does itself. No token is sent there.
+	Modules   string // the modules.v1 base URL; empty means service discovery
+	Providers string // the providers.v1 base URL; empty means service discovery
+	// Docs is the base URL of an API like that of https://api.opentofu.org, which describes the modules and providers of
+	// this registry. If it is empty, the registry describes them itself. The token is never sent to Docs.
 	Docs string
-	// Token is its bearer token. It is sent to https on the registry's hostname and port and to the origins of
-	// Modules and Providers; never anywhere else.
+	// Token is the bearer token. It is sent over https to the registry's hostname and port, and to the origins of Modules
+	// and Providers. It is sent nowhere else.
 	Token egress.Secret
-	Rate  int // how many questions a second it is asked at most; zero stands for 100
+	Rate  int // the most questions per second; zero means 100
 }
 
 const (
-	maxRemembered = 1024        // registries and locations at a time
-	maxDescribed  = 64          // download documents at a time, which may be large
-	locationLife  = time.Minute // between the question for a location and the fetch of its package
+	maxRemembered = 1024        // registries and locations in memory
+	maxDescribed  = 64          // download documents in memory, which may be large
+	locationLife  = time.Minute // between the request for a location and the download of its package
 
-	discoveryLife    = 10 * time.Minute // after which what was found is asked for again
-	discoveryStale   = 24 * time.Hour   // for which it serves while the registry does not answer
-	discoveryPause   = time.Second      // between two that fail
+	discoveryLife    = 10 * time.Minute // the time after which discovery is repeated
+	discoveryStale   = 24 * time.Hour   // the age up to which a document serves while the registry does not answer
+	discoveryPause   = time.Second      // between two failed discoveries
 	discoveryTimeout = 5 * time.Second
 
 	maxDocument  = 8 << 20 // bytes of a versions document
-	maxLocation  = 1 << 20 // bytes of an answer to the question for a location
-	maxDiscovery = 1 << 20 // bytes of a discovery document, as the clients have it
+	maxLocation  = 1 << 20 // bytes of an answer with a location
+	maxDiscovery = 1 << 20 // bytes of a discovery document; the clients have the same limit
 )
 
 // Client asks upstream registries. It is safe for concurrent use.
@@ -71,13 +81,13 @@ type Client struct {
 	found     *lru.Cache[string, discovered] // by host
 	finding   singleflight.Group
 	located   *expirable.LRU[modproxy.Ref, fetch.Source]
-	spelled   *expirable.LRU[modproxy.Ref, string]            // see spelling
+	spelled   *expirable.LRU[modproxy.Ref, string]            // versions as registries write them; see spelling
 	described *expirable.LRU[modproxy.Ref, *release.Download] // by releases and their zip archives
 	gates     *lru.Cache[serviceOf, *gate]
 	paces     *lru.Cache[string, *pace] // by host
 }
 
-// New makes a Client. Its error names the setting that is wrong.
+// New returns a Client. Its error names the invalid setting.
 func New(cfg Config) (*Client, error) {
 	for host, h := range cfg.Hosts {
 		for name, set := range map[string]string{"modules": h.Modules, "providers": h.Providers, "docs": h.Docs} {
@@ -98,9 +108,9 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// question sends one question to a registry, GET of path below the base URL of its service, and calls read with the
-// answer, which has limit bytes at most. asked is the URL before any redirect. The path begins with a namespace,
-// unless it has a query about several.
+// question sends one question to a registry: GET of path below the base URL of its service. It calls read with the
+// answer, which has at most limit bytes. asked is the URL before any redirect. The path begins with a namespace, unless
+// its query selects several namespaces.
 func question[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, limit int64,
 	read func(res *http.Response, asked *url.URL, document []byte) (T, error),
@@ -116,16 +126,16 @@ func question[T any](
 		if err != nil {
 			return answer, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
 		}
-		if strings.HasPrefix(path, "?") { // of the service itself, which the public registry has without a slash
+		if strings.HasPrefix(path, "?") { // a query of the service itself; the public registry expects no slash before it
 			asked.Path = strings.TrimSuffix(asked.Path, "/")
 		}
 		header := http.Header{
 			"Accept":              {"application/json"},
-			"X-Terraform-Version": {"1.11.4"}, // some registries answer only what looks like a client of theirs
+			"X-Terraform-Version": {"1.11.4"}, // some registries answer only clients like Terraform
 		}
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: asked.String(), Header: header, Credentials: c.shown(s), Redirects: 5, Attempts: 2, MaxBytes: limit,
-			NoHedging: true, // ask does it, through the gate
+			NoHedging: true, // ask hedges through the gate
 		})
 		if err != nil {
 			return answer, fetch.Outgoing(err)
@@ -149,7 +159,7 @@ func modulePath(m modproxy.Address, rest string) string {
 	return m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
 }
 
-// failed returns err, unless that is nil, as the error of a question about v.
+// failed wraps err as the error of a question about v. It returns nil if err is nil.
 func failed(op string, v modproxy.Ref, err error) error {
 	if err == nil {
 		return nil
@@ -157,12 +167,12 @@ func failed(op string, v modproxy.Ref, err error) error {
 	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }
 
-// shared calls ask once for all that want key at the same time. It does not end with the question that came first.
+// shared calls ask once for all concurrent callers with the same key. The call continues if the first caller gives up.
 func shared(
 	ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error),
 ) <-chan singleflight.Result {
 	return group.DoChan(key, func() (answer any, err error) {
-		defer func() { // it would end the process
+		defer func() { // a panic would end the process
 			if p := recover(); p != nil {
 				err = modproxy.Fault(p)
 			}
@@ -173,7 +183,7 @@ func shared(
 	})
 }
 
-// credentials returns what a registry is shown: its token, bound to its own origins.
+// credentials returns the registry's token, bound to the registry's own origins.
 func (c *Client) credentials(host string) []egress.Credential {
 	h, ok := c.cfg.Hosts[host]
 	if !ok || h.Token.IsZero() {
@@ -189,7 +199,7 @@ func (c *Client) credentials(host string) []egress.Credential {
 	return bound
 }
 
-// shown returns what is shown to those who offer a service of a registry, see credentials.
+// shown returns the credentials for a service of a registry; see credentials. The documentation API receives none.
 func (c *Client) shown(s serviceOf) []egress.Credential {
 	if s.service == tofuDocs || s.service == tofuProviderDocs {
 		return nil
@@ -197,7 +207,7 @@ func (c *Client) shown(s serviceOf) []egress.Credential {
 	return c.credentials(s.host)
 }
 
-// refusal returns what an answer with an unexpected status means.
+// refusal returns the error for an answer with an unexpected status.
 func (c *Client) refusal(s serviceOf, res *http.Response) error {
 	advice := " (operator: set upstreams[].token for " + s.host + ")"
 	switch {
@@ -209,9 +219,9 @@ func (c *Client) refusal(s serviceOf, res *http.Response) error {
 	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
 }
 
-// trouble returns what err, the outcome of a question, says about the registry: that it is in trouble, and in
-// which, without a word of the question; of all says that any question would have met it. It is nil for what may be
-// about that one question: asking it again and again must not keep others from the registry.
+// trouble classifies err, the outcome of a question. If err shows that the registry is unavailable, why is the reason,
+// without details of the question; ofAll reports whether every question would fail for this reason. Otherwise why is
+// nil: the failure may concern only this question, and repeating this question must not keep others from the registry.
 func trouble(err error) (why error, ofAll bool) {
 	var (
 		a    *fetch.Answered

@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// newClient makes a client that may reach this machine. It does not hedge: tests count requests.
+// newClient returns a client that may connect to this machine. It does not hedge, because tests count requests.
 func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream.Host, set ...func(*upstream.Config)) *upstream.Client {
 	t.Helper()
 	out, err := egress.New(egress.Config{
@@ -53,7 +53,7 @@ func newClient(t testing.TB, u *registrytest.Upstream, hosts map[string]upstream
 	return c
 }
 
-// hedging makes a client hedge.
+// hedging enables hedging in a client's configuration.
 func hedging(t testing.TB, u *registrytest.Upstream) func(*upstream.Config) {
 	t.Helper()
 	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile})
@@ -77,14 +77,14 @@ func networkOf(u *registrytest.Upstream) modproxy.Address {
 	return m
 }
 
-// What a registry answers, and what a client is to make of it.
+// TestAnswers checks the errors for answers of a registry.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		kind  registrytest.Kind
 		knobs registrytest.Knobs
 		want  error
-		asks  int // of that kind, for two questions
+		asks  int // requests of that kind, for two questions
 	}{
 		{"not found", registrytest.Versions, registrytest.Knobs{Status: 404}, modproxy.ErrNotFound, 2},
 		{"gone", registrytest.Versions, registrytest.Knobs{Status: 410}, modproxy.ErrNotFound, 2},
@@ -99,7 +99,7 @@ func TestAnswers(t *testing.T) {
 		{"discovery of another type", registrytest.Discovery, registrytest.Knobs{Type: "text/html"}, modproxy.ErrUnavailable, 1},
 		{"discovery redirects three times", registrytest.Discovery, registrytest.Knobs{Redirects: 3}, nil, 4},
 		{"discovery redirects four times", registrytest.Discovery, registrytest.Knobs{Redirects: 4}, modproxy.ErrUnavailable, 4},
-		// The host says that it has no services, not that it has no such module.
+		// The host answers that it has no services, not that the module does not exist.
 		{"no discovery", registrytest.Discovery, registrytest.Knobs{Status: 404}, modproxy.ErrUnavailable, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A registry's token goes to the registry, not to where it says that packages are.
+// A registry's token goes to the registry, and not to the locations of packages.
 func TestTokenStaysAtTheRegistry(t *testing.T) {
 	elsewhere := registrytest.New(t, txtar.Parse([]byte(`
 -- archives/x.zip/main.tf --
@@ -154,8 +154,8 @@ ELSEWHERE/archives/x.zip
 	}
 }
 
-// Cold, a package costs one question for its location and one fetch, also when
-// both were asked for one after the other.
+// With an empty cache, a package costs one request for its location and one download, even if the caller requests the
+// location first.
 func TestPackageFollowsLocation(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(`
 -- modules/acme/network/aws/1.0.0 --
@@ -178,8 +178,8 @@ func TestPackageFollowsLocation(t *testing.T) {
 	}
 }
 
-// What was received in vain leaves less for the next try. That this is too little says
-// nothing about the archive.
+// A failed try counts against the size limit of the next try. If the rest is too small, the error says nothing about
+// the size of the archive.
 func TestTroubleIsNotSize(t *testing.T) {
 	content := make([]byte, 100_000)
 	if _, err := rand.Read(content); err != nil {
@@ -207,7 +207,7 @@ func TestTroubleIsNotSize(t *testing.T) {
 	p.Close()
 }
 
-// What is refused is refused when the location is asked for, and by name.
+// Refused locations are refused when the location is requested, with an error that names them.
 func TestRefusedLocations(t *testing.T) {
 	for location, want := range map[string]error{
 		"hg::https://hg.example.com/x":               modproxy.ErrDenied,
@@ -219,7 +219,7 @@ func TestRefusedLocations(t *testing.T) {
 		"git::ext::sh -c touch% x":                   modproxy.ErrInvalid,
 		"git::https://git.example.com/x?ref=-b":      modproxy.ErrInvalid,
 		"git::https://git.example.com/x?sshkey=eA==": modproxy.ErrInvalid,
-		"git::ssh://git@git.example.com/x":           modproxy.ErrDenied, // no identity
+		"git::ssh://git@git.example.com/x":           modproxy.ErrDenied, // no identity is configured
 		"https://169.254.169.254/x.zip":              modproxy.ErrDenied,
 		"http://93.184.215.14/x.zip":                 modproxy.ErrDenied,
 		"https://93.184.215.14:8443/x.zip":           modproxy.ErrDenied,
@@ -239,7 +239,7 @@ func TestRefusedLocations(t *testing.T) {
 	}
 }
 
-// A registry may know a version by another spelling than the clients ask with.
+// A registry may spell a version differently from the clients.
 func TestSpellings(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(`
 -- modules/acme/network/aws/versions --
@@ -266,7 +266,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// A client that goes away does not take the discovery that others wait for along.
+// If a client disconnects, the discovery that it started continues for the other clients.
 func TestDiscoveryOutlivesWhoBegan(t *testing.T) {
 	u := registrytest.New(t, registrytest.Modules())
 	client := newClient(t, u, nil)
@@ -288,7 +288,7 @@ func TestDiscoveryOutlivesWhoBegan(t *testing.T) {
 	}
 }
 
-// A discovery that failed late takes nothing from one that succeeded meanwhile.
+// A discovery that fails late does not replace the result of one that succeeded in the meantime.
 func TestLateDiscoveryTakesNothing(t *testing.T) {
 	u := registrytest.New(t, registrytest.Modules())
 	client := newClient(t, u, nil, hedging(t, u))
@@ -296,7 +296,7 @@ func TestLateDiscoveryTakesNothing(t *testing.T) {
 	if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
 		t.Fatalf("with the first discovery on its way: %v", err)
 	}
-	u.Set(registrytest.Discovery, registrytest.Knobs{Status: 404}) // the first one goes on, and fails
+	u.Set(registrytest.Discovery, registrytest.Knobs{Status: 404}) // the first discovery continues, and fails
 	for range 50 {
 		if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
 			t.Fatalf("after the first discovery failed: %v", err)
@@ -305,7 +305,7 @@ func TestLateDiscoveryTakesNothing(t *testing.T) {
 	}
 }
 
-// A discovery that failed is tried again soon.
+// A failed discovery is soon retried.
 func TestFailedDiscoveryIsForgotten(t *testing.T) {
 	u := registrytest.New(t, registrytest.Modules())
 	client := newClient(t, u, nil)

@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	datesRate   = 4    // requests a second to one host for the dates of versions, of those that no client waits for
-	datesTurns  = 4    // of them at a time
-	datesQueue  = 1024 // that wait for a turn
-	maxDateless = 5    // versions of one address that are asked for, the newest first, before it counts as one without dates
+	datesRate   = 4    // requests for dates per second to one host, without requests that a client waits for
+	datesTurns  = 4    // requests for dates at a time
+	datesQueue  = 1024 // requests for dates that wait for a turn
+	maxDateless = 5    // versions of one address, the newest first, that are tried before the address counts as one without dates
 )
 
-// Published asks m's registry when versions were published. One that has no /v2/ beside its /v1/, and every registry about a
-// provider, is asked about one version after the other: about rest it was not asked, and [Client.PublishedOf] does. What a
-// registry does not say is not in the answer. Errors: [modproxy.ErrUnavailable].
+// Published asks m's registry when versions were published. If the registry has no /v2/ beside its /v1/, and for every
+// provider, it asks about one version after another until one has a date. It does not ask about the versions in rest;
+// call [Client.PublishedOf] for those. dates has no entry for a version whose date the registry does not give. Errors:
+// [modproxy.ErrUnavailable].
 func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error) {
 	if !m.IsProvider() {
 		h, err := c.history(ctx, m)
@@ -48,9 +49,9 @@ func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []s
 	return nil, nil, nil
 }
 
-// PublishedOf asks v's registry when v was published: for the document about it, or of a provider, for what its signer says.
-// The time is zero if it does not say. In the background, a registry is sent [datesRate] requests a second. Errors:
-// [modproxy.ErrUnavailable], also if the registry denies an answer.
+// PublishedOf asks v's registry when v was published. For a module it reads the document about v; for a provider, the
+// time of the signature. The time is zero if the registry gives no date. In the background, a registry receives at most
+// [datesRate] requests per second. Errors: [modproxy.ErrUnavailable], also if the registry denies an answer.
 func (c *Client) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error) {
 	at, err := c.dateOf(ctx, v)
 	answered, _ := errors.AsType[*fetch.Answered](err)
@@ -60,13 +61,13 @@ func (c *Client) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, er
 	case errors.Is(err, modproxy.ErrDenied):
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	case inTrouble(ctx, err), answered != nil && answered.Code >= http.StatusInternalServerError:
-	default: // it has nothing with a date
+	default: // the registry has no document with a date
 		return time.Time{}, nil
 	}
 	return time.Time{}, failed("dates", v, err)
 }
 
-// dateOf is PublishedOf with all errors. A registry that describes no versions has many ways to say so.
+// dateOf is PublishedOf with all errors: registries that describe no versions answer in many ways.
 func (c *Client) dateOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
 	leave, err := c.pace(v.Address).wait(ctx, v.Address)
 	if err == nil {
@@ -98,7 +99,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 	return signer.Time, err
 }
 
-// pace holds back the questions for dates that no client waits for.
+// pace limits the requests for dates that no client waits for.
 type pace struct {
 	turns *fair.Turns // by client
 	rate  *rate.Limiter
@@ -108,7 +109,7 @@ func newPace() *pace {
 	return &pace{fair.New(datesTurns, datesTurns, 0, datesQueue), rate.NewLimiter(datesRate, 2)}
 }
 
-// pace returns the one of a registry.
+// pace returns the pace of m's registry.
 func (c *Client) pace(m modproxy.Address) *pace {
 	made := newPace()
 	if have, ok, _ := c.paces.PeekOrAdd(m.Host, made); ok {
@@ -122,12 +123,13 @@ type pacedKey struct{}
 // paced returns a context for a question that has waited for its pace.
 func paced(ctx context.Context) context.Context { return context.WithValue(ctx, pacedKey{}, true) }
 
-// isPaced reports whether a question keeps to a pace, which a second request beside it would exceed.
+// isPaced reports whether the question keeps to a pace. A hedged second request would exceed it.
 func isPaced(ctx context.Context) bool {
 	return modproxy.IsBackground(ctx) && ctx.Value(pacedKey{}) != nil
 }
 
-// wait waits until a question about m may be sent, which for a provider is two requests to the host that has its files.
+// wait waits until a question about m may be sent. A question about a provider counts as two requests to the host of
+// its files.
 func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err error) {
 	if !modproxy.IsBackground(ctx) {
 		return func() {}, nil
@@ -153,13 +155,13 @@ func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err 
 		}
 		leave()
 	}
-	if ctx.Err() == nil && !modproxy.IsBackground(ctx) { // somebody waits by now
+	if ctx.Err() == nil && !modproxy.IsBackground(ctx) { // a client waits for it by now
 		return func() {}, nil
 	}
 	return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, err)
 }
 
-// inTrouble reports whether err, of a question in ctx, says more about the moment than about what a registry offers.
+// inTrouble reports whether err, of a question in ctx, is about the state of the registry and not about its content.
 func inTrouble(ctx context.Context, err error) bool {
 	why, _ := trouble(err)
 	_, later := errors.AsType[*modproxy.RetryLater](err)

@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// said prints dates.
+// said formats dates.
 func said(dates map[string]time.Time) string {
 	var list []string
 	for _, version := range slices.Sorted(maps.Keys(dates)) {
@@ -48,7 +48,7 @@ const docs = `
 {"id": "acme/network/aws/v2.0", "version": "v2.0", "published_at": "2021-01-02T03:04:05Z", "root": {}}
 `
 
-// published returns the dates of versions as whoever needs all of them asks for them.
+// published returns the dates of versions with the calls of a caller that needs all dates.
 func published(ctx context.Context, c *upstream.Client, m modproxy.Address, versions []string) (map[string]time.Time, error) {
 	dates, rest, err := c.Published(ctx, m, versions)
 	for _, version := range rest {
@@ -60,11 +60,11 @@ func published(ctx context.Context, c *upstream.Client, m modproxy.Address, vers
 	return dates, err
 }
 
-// The dates of /v2/ count, then those of the documents about versions; a registry that has neither gives none.
+// Dates from /v2/ take precedence over those in the documents about versions. A registry without either gives no dates.
 func TestPublished(t *testing.T) {
 	for _, c := range []struct {
 		name, fixture, base string
-		versions            []string // asked for; nil: both of the fixture
+		versions            []string // requested versions; nil means both of the fixture
 		want                string
 		asked               int
 	}{
@@ -74,7 +74,7 @@ func TestPublished(t *testing.T) {
 		{"neither", module, "", nil, "", 3},
 		{"a page for everything", module + "-- v2/modules/acme/network/aws --\n<html>\n-- v1/modules/acme/network/aws/v2.0 --\n<html>\n", "", nil, "", 3},
 		{"the latest for everything", module + "-- v1/modules/acme/network/aws/v2.0 --\n{\"version\":\"1.0.0\",\"published_at\":\"2019-01-02T03:04:05Z\"}\n", "", nil, "", 3},
-		{"elsewhere", module + v2, "/api/modules/", nil, "", 4}, // also how it spells versions, which is not known
+		{"elsewhere", module + v2, "/api/modules/", nil, "", 4}, // the registry's spelling of versions is not known either
 		{"nothing to ask for", module, "", []string{}, "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestPublished(t *testing.T) {
 				hosts[u.Host] = upstream.Host{Modules: u.URL + c.base}
 			}
 			client := newClient(t, u, hosts)
-			client.Versions(t.Context(), networkOf(u)) // which notes spellings
+			client.Versions(t.Context(), networkOf(u)) // records spellings
 			u.Reset()
 			if c.versions == nil {
 				c.versions = []string{"2.0.0", "1.0.0"}
@@ -100,7 +100,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// A registry that says it of one version says it of all, and is asked about each once.
+// If a registry gives the date of one version, it gives those of all, and it is asked about each version once.
 func TestPublishedOneByOne(t *testing.T) {
 	fixture, versions := module, []string{}
 	for i := range 40 {
@@ -121,7 +121,7 @@ func TestPublishedOneByOne(t *testing.T) {
 	}
 }
 
-// Trouble is an error, and no reason to go on asking. It does not keep the registry from being asked for versions.
+// An outage is an error and ends the questions for dates. It does not prevent questions for versions.
 func TestPublishedInTrouble(t *testing.T) {
 	for _, c := range []struct {
 		knobs registrytest.Knobs
@@ -136,7 +136,7 @@ func TestPublishedInTrouble(t *testing.T) {
 		{registrytest.Knobs{Status: 204}, nil},
 	} {
 		t.Run(fmt.Sprintf("%+v", c.knobs), func(t *testing.T) {
-			t.Parallel() // most of the time is waiting
+			t.Parallel() // it mostly waits
 			u := registrytest.New(t, txtar.Parse([]byte(module+v2+docs)))
 			client := newClient(t, u, nil)
 			u.Set(registrytest.Dates, c.knobs)
@@ -151,7 +151,7 @@ func TestPublishedInTrouble(t *testing.T) {
 	}
 }
 
-// Who gives up does not learn that there are no dates.
+// A cancelled request is an error, not a result without dates.
 func TestPublishedGivenUp(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(module+v2+docs)))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -161,7 +161,7 @@ func TestPublishedGivenUp(t *testing.T) {
 	}
 }
 
-// The registry's token goes with the questions, and nowhere else.
+// Questions for dates carry the registry's token. It is sent nowhere else.
 func TestPublishedShowsToken(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(module+v2)))
 	u.Set(registrytest.Dates, registrytest.Knobs{Token: "open sesame"})
@@ -171,7 +171,7 @@ func TestPublishedShowsToken(t *testing.T) {
 	}
 }
 
-// A registry that is slow to say its dates answers what the protocol asks for all the same.
+// A registry that answers slowly about dates still answers questions of the protocol.
 func TestSlowDatesHoldNothingUp(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(module+v2)))
 	client := newClient(t, u, nil)
@@ -189,12 +189,13 @@ func TestSlowDatesHoldNothingUp(t *testing.T) {
 	if _, err := client.Versions(t.Context(), networkOf(u)); err != nil {
 		t.Errorf("versions: %v", err)
 	}
-	if n := u.Count(registrytest.Dates); n > 12 { // each is sent three times at most
+	if n := u.Count(registrytest.Dates); n > 12 { // each question is sent three times at most
 		t.Errorf("beside %d questions for dates", n)
 	}
 }
 
-// Only a registry that answers says that a version has no date. What it refuses, or fails to answer, is not known.
+// A version has no date only if the registry answers so. If the registry denies or fails to answer, the date is
+// unknown.
 func TestPublishedOfFailed(t *testing.T) {
 	for status, want := range map[int]error{500: modproxy.ErrUnavailable, 501: modproxy.ErrUnavailable, 401: modproxy.ErrUnavailable, 403: modproxy.ErrUnavailable, 404: nil, 410: nil, 204: nil} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// summary is a module in a list, and the beginning of the document about a version.
+// summary is one module in a list, and the beginning of the document about a version.
 type summary struct {
 	modproxy.Summary
 	Namespace string `json:"namespace"`
@@ -30,7 +30,8 @@ func (r *reading) summary(s summary, v modproxy.Ref) modproxy.Summary {
 	}
 }
 
-// details reads the document about v. One about another version, such as the latest one, is [modproxy.ErrNotFound].
+// details reads the document about v. If the document is about another version, such as the latest one, the error is
+// [modproxy.ErrNotFound].
 func (r *reading) details(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		summary
@@ -57,7 +58,7 @@ func (r *reading) details(document []byte, v modproxy.Ref) (*modproxy.Details, e
 	return d, r.err
 }
 
-// isAbout returns an error if a document with that version says nothing about v.
+// isAbout returns an error unless version, from a document, is the version of v.
 func isAbout(version string, v modproxy.Ref) error {
 	if canonical(version) == v.Version {
 		return nil
@@ -65,7 +66,7 @@ func isAbout(version string, v modproxy.Ref) error {
 	return fmt.Errorf("%w: the registry describes version %.80q in its place", modproxy.ErrNotFound, version)
 }
 
-// siblings reads which other systems modules of the name of m are for.
+// siblings reads the other target systems for which modules of m's name exist.
 func (r *reading) siblings(list json.RawMessage, m modproxy.Address) (systems []string) {
 	own := m.System
 	for _, text := range r.elements(list) {
@@ -80,7 +81,7 @@ func (r *reading) siblings(list json.RawMessage, m modproxy.Address) (systems []
 	return systems
 }
 
-// parts reads a list of directories. One whose path is none in a package is left out.
+// parts reads a list of directories. It omits entries whose path cannot be a directory of a package.
 func (r *reading) parts(list json.RawMessage) []modproxy.Part {
 	parts := []modproxy.Part{}
 	for _, text := range r.elements(list) {
@@ -96,7 +97,7 @@ func isPath(s string) bool {
 	return clean.Line(s) != "" && s != "." && fs.ValidPath(s) && !strings.Contains(s, `\`)
 }
 
-// part reads what is said of one directory. What is no object says nothing.
+// part reads the description of one directory. If text is not an object, the description is empty.
 func (r *reading) part(text json.RawMessage) modproxy.Part {
 	var doc struct {
 		modproxy.Part
@@ -144,7 +145,7 @@ func (r *reading) part(text json.RawMessage) modproxy.Part {
 	return p
 }
 
-// newPart returns a directory of which nothing is known: it has lists without elements.
+// newPart returns the description of a directory without any content: its lists are empty, not nil.
 func newPart(path string) modproxy.Part {
 	return modproxy.Part{
 		Path: path, Inputs: []modproxy.Input{}, Outputs: []modproxy.Output{}, Calls: []modproxy.PartCall{},
@@ -152,7 +153,7 @@ func newPart(path string) modproxy.Part {
 	}
 }
 
-// input returns in as it is kept.
+// input returns in with cleaned texts, as the cache stores it.
 func input(in modproxy.Input) modproxy.Input {
 	in.Type, in.Description = cmp.Or(clean.Prose(in.Type), "any"), clean.Prose(in.Description)
 	return in

@@ -20,7 +20,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hedge"
 )
 
-// service is one that a registry offers, by its name in a discovery document.
+// service is a service of a registry, by its name in the discovery document.
 type service string
 
 const (
@@ -34,17 +34,17 @@ type serviceOf struct {
 	service
 }
 
-// discovered is what service discovery found out about a host.
+// discovered is the result of service discovery for a host.
 type discovered struct {
-	final    *url.URL                   // of the document, behind redirects
-	services map[string]json.RawMessage // of a registry; nil if unknown
+	final    *url.URL                   // the URL of the document, after redirects
+	services map[string]json.RawMessage // services of a registry; nil if unknown
 	others   map[string]string          // see [Client.Others]
-	at       time.Time                  // when that was found
+	at       time.Time                  // the time of the last success
 	err      error                      // of the last try, nil if it succeeded
-	tried    time.Time                  // for the last time
+	tried    time.Time                  // the time of the last try
 }
 
-// base returns the base URL of a registry's service: the configured one, or what remote service discovery says
+// base returns the base URL of a registry's service: the configured one, or the one from remote service discovery
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	h := c.cfg.Hosts[s.host]
@@ -97,15 +97,15 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 }
 
-// look asks a host for its discovery document, once for all that want it, and keeps what that says. The result is a
-// [discovered], which may be stale or have an error only.
+// look requests the discovery document of a host, once for all concurrent callers, and stores the result. The result is
+// a [discovered], which may be stale or have only an error.
 func (c *Client) look(ctx context.Context, host string) <-chan singleflight.Result {
 	began := time.Now()
 	return shared(ctx, &c.finding, host, discoveryTimeout, func(ctx context.Context) (any, error) {
 		found, err := c.discover(ctx, host)
 		if err != nil {
 			found, _ = c.found.Get(host)
-			if found.services != nil && found.at.After(began) { // another one was sooner
+			if found.services != nil && found.at.After(began) { // another discovery finished first
 				return found, nil
 			}
 			found.err, found.tried = fmt.Errorf("service discovery: %w", err), time.Now()
@@ -115,7 +115,7 @@ func (c *Client) look(ctx context.Context, host string) <-chan singleflight.Resu
 	})
 }
 
-// fresh reports whether d says about a service what need not be asked for again: that there is none may change soon.
+// fresh reports whether d can answer for a service without a new request. A missing service is rechecked soon.
 func (d discovered) fresh(s service, now time.Time) bool {
 	if d.services == nil {
 		return false
@@ -127,7 +127,7 @@ func (d discovered) fresh(s service, now time.Time) bool {
 	return now.Sub(d.at) < life
 }
 
-// usable returns what d gives: the URL of a service, stale if need be, or an error.
+// usable returns the URL of a service from d, even if it is stale, or an error.
 func (d discovered) usable(s service, now time.Time) (*url.URL, error) {
 	if d.services != nil && now.Sub(d.at) < discoveryStale {
 		return d.url(s)
@@ -135,7 +135,7 @@ func (d discovered) usable(s service, now time.Time) (*url.URL, error) {
 	return nil, d.err
 }
 
-// discover asks a host for its discovery document, as terraform-svchost's disco.go does.
+// discover requests the discovery document of a host, as terraform-svchost's disco.go does.
 func (c *Client) discover(ctx context.Context, host string) (d discovered, err error) {
 	res, err := c.cfg.Egress.Get(ctx, egress.Request{
 		URL: "https://" + host + "/.well-known/terraform.json", Header: http.Header{"Accept": {"application/json"}},
@@ -148,7 +148,7 @@ func (c *Client) discover(ctx context.Context, host string) (d discovered, err e
 	where := egress.Redact(res.Request.URL)
 	switch {
 	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone:
-		// That it offers no services is not to say that there is no such module.
+		// A host without services does not mean that the module does not exist.
 		return d, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, where, res.Status)
 	case res.StatusCode != http.StatusOK:
 		return d, c.refusal(serviceOf{host, modulesV1}, res)
@@ -165,7 +165,7 @@ func (c *Client) discover(ctx context.Context, host string) (d discovered, err e
 		return d, err
 	}
 	d.others = d.othersOf(host, c.cfg.Hosts[host])
-	all := d.services // which may be many
+	all := d.services // there may be many
 	d.services = map[string]json.RawMessage{}
 	for _, s := range []string{string(modulesV1), string(providersV1)} {
 		if raw, ok := all[s]; ok {
@@ -175,8 +175,8 @@ func (c *Client) discover(ctx context.Context, host string) (d discovered, err e
 	return d, nil
 }
 
-// parseDiscovery reads a discovery document that came from final. Its error is [modproxy.ErrUnavailable]: the registry
-// cannot be used as it is, which says nothing about what it has.
+// parseDiscovery reads a discovery document from the URL final. Its error is [modproxy.ErrUnavailable]: the registry
+// cannot be used at present, and nothing is known about its modules.
 func parseDiscovery(final *url.URL, document []byte) (discovered, error) {
 	d := discovered{final: final, at: time.Now()}
 	if err := json.Unmarshal(document, &d.services); err != nil || d.services == nil {
@@ -185,8 +185,8 @@ func parseDiscovery(final *url.URL, document []byte) (discovered, error) {
 	return d, nil
 }
 
-// url returns the base URL of a service. Its error is [modproxy.ErrUnavailable], as that of parseDiscovery. But a
-// registry that offers no providers.v1 has no providers: that is [modproxy.ErrNotFound].
+// url returns the base URL of a service. Its error is [modproxy.ErrUnavailable], as for parseDiscovery. If the registry
+// offers no providers.v1, the error is [modproxy.ErrNotFound]: it has no providers.
 func (d discovered) url(s service) (*url.URL, error) {
 	var value string
 	failed, err := modproxy.ErrUnavailable, error(nil)
@@ -209,7 +209,8 @@ func (d discovered) url(s service) (*url.URL, error) {
 	return u, nil
 }
 
-// serviceURL reads a service's base URL, relative to base unless that is nil, with a slash at its end and no query.
+// serviceURL parses the base URL of a service, relative to base unless base is nil. The result ends with a slash and
+// has no query.
 func serviceURL(base *url.URL, s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {

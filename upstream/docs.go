@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// docsHistory reads the index of a module as the OpenTofu registry's documentation has it (registry-ui,
+// docsHistory reads the index of a module in the documentation API of the OpenTofu registry (registry-ui,
 // backend/internal/moduleindex/module.go).
 func (r *reading) docsHistory(document []byte, m modproxy.Address) (*modproxy.History, error) {
 	var doc struct {
@@ -34,9 +34,10 @@ func (r *reading) docsHistory(document []byte, m modproxy.Address) (*modproxy.Hi
 	return &modproxy.History{Module: m, Versions: all.list()}, r.err
 }
 
-// docsPart is what that documentation says of one directory (module_version.go in the same place). What is by name has none.
+// docsPart is the description of one directory in that API (module_version.go in the same place). Elements that are
+// keyed by name do not repeat their name.
 type docsPart struct {
-	Path      string          `json:"path"` // which not all have
+	Path      string          `json:"path"` // not every directory has it
 	Variables json.RawMessage `json:"variables"`
 	Outputs   json.RawMessage `json:"outputs"`
 	Calls     json.RawMessage `json:"dependencies"`
@@ -44,7 +45,7 @@ type docsPart struct {
 	Resources json.RawMessage `json:"resources"`
 }
 
-// docsDetails reads what that documentation says of v. Its readme is another document.
+// docsDetails reads the description of v in that API. The readme is in another document.
 func (r *reading) docsDetails(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		docsPart
@@ -68,7 +69,7 @@ func (r *reading) docsDetails(document []byte, v modproxy.Ref) (*modproxy.Detail
 	return d, r.err
 }
 
-// docsParts reads the directories below dir, by path.
+// docsParts reads the directories below dir, sorted by path.
 func (r *reading) docsParts(dir string, byName json.RawMessage) []modproxy.Part {
 	parts := []modproxy.Part{}
 	for name, text := range r.elements(byName) {
@@ -118,7 +119,7 @@ func (r *reading) docsPart(dir string, doc docsPart) modproxy.Part {
 			Source  string `json:"source"`
 			Version string `json:"version_constraint"`
 		}
-		// The documentation has calls of directories of the package, too.
+		// The API also lists calls of directories in the same package.
 		if object(text, &call) && clean.Line(call.Name) != "" && !strings.HasPrefix(call.Source, ".") {
 			p.Calls = append(p.Calls, modproxy.PartCall{Name: call.Name, Source: clean.Line(call.Source), Version: clean.Line(call.Version)})
 		}

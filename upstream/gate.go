@@ -18,37 +18,38 @@ import (
 	"github.com/modproxy/modproxy/internal/hedge"
 )
 
-// gate decides when a question for one service of a registry is sent: it shares turns among those that ask, those that
-// clients wait for first, keeps to a rate and to the registry's own wishes, and spares a registry in trouble.
+// gate decides when a question for one service of a registry is sent. It shares turns among clients, prefers questions
+// that clients wait for, keeps to a rate and to the registry's Retry-After, and acts as a circuit breaker while the
+// registry fails.
 //
-// It has an outage for the registry, and one for each namespace in trouble. What one namespace fails with says
-// nothing about others, unless two fail and none succeeds.
+// It has one outage for the registry, and one for each failing namespace. The failures of one namespace do not affect
+// others, unless two namespaces fail and none succeeds.
 type gate struct {
-	host   string        // of the registry, for people
+	host   string        // of the registry, for messages
 	hedges bool          // see [egress.Client.Hedges]
 	turns  *fair.Turns   // by client
-	heavy  chan struct{} // of those that have a turn, the ones with a large answer
+	heavy  chan struct{} // slots for large answers; a question that uses one also has a turn
 	slots  *fair.Turns   // of modules.v1 and providers.v1, for the questions beside the protocol
 	rate   *rate.Limiter
-	next   *fair.Turns // by client: who waits for the rate; there is one turn
+	next   *fair.Turns // the queue for the rate, by client; it has one turn
 
 	mu      sync.Mutex
 	whole   outage
-	spaces  map[string]*outage // of namespaces that failed last
+	spaces  map[string]*outage // of namespaces whose last question failed
 	failing []string           // namespaces that failed since the last success, two at most
-	late    []*try             // under way without a turn, the oldest first
+	late    []*try             // tries in progress without a turn, the oldest first
 }
 
 const (
-	gateTurns  = 16                // questions to one registry that are under way at a time
-	gateRate   = 100               // and in a second
-	gateShare  = gateTurns * 3 / 4 // of the turns, those of one client
+	gateTurns  = 16                // questions to one registry in progress at a time
+	gateRate   = 100               // questions to one registry per second
+	gateShare  = gateTurns * 3 / 4 // the most turns of one client
 	gateQueue  = 1024              // questions that wait for a turn
 	gateHeavy  = 2                 // large answers of one registry that are read at a time
-	gateBeside = 4                 // questions beside the protocol that one registry is asked at a time: most turns are for others
-	gateSpaces = 1024              // namespaces in trouble that are remembered
-	// gateLate bounds the questions whose answers are late, beside those that have a turn. Together those of one
-	// service are no more than egress makes connections.
+	gateBeside = 4                 // questions beside the protocol to one registry at a time; the other turns remain for the protocol
+	gateSpaces = 1024              // failing namespaces in memory
+	// gateLate bounds the questions whose answers are late and that no longer have a turn. With those that have a turn, one
+	// service has at most as many questions in progress as egress makes connections.
 	gateLate = 48
 )
 
@@ -66,7 +67,8 @@ func newGate(perSecond int) *gate {
 	}
 }
 
-// gate returns the one of a service. The services of a host share turns, rate and the wait for it, but not outages.
+// gate returns the gate of a service. The services of a host share turns, the rate and the queue for it, but not
+// outages.
 func (c *Client) gate(s serviceOf) *gate {
 	if g, ok := c.gates.Get(s); ok {
 		return g
@@ -83,7 +85,7 @@ func (c *Client) gate(s serviceOf) *gate {
 	return g
 }
 
-// beside waits until a question beside the protocol may be asked. leave is called when it is answered.
+// beside waits until a question beside the protocol may be sent. The caller calls leave when the answer is complete.
 func (g *gate) beside(ctx context.Context) (leave func(), err error) {
 	turn, err := g.slots.Await(ctx, "")
 	if err != nil {
@@ -92,8 +94,8 @@ func (g *gate) beside(ctx context.Context) (leave func(), err error) {
 	return turn.Give, nil
 }
 
-// pace waits as the rate demands, for one client after the other: a client with many questions does not hold up the few of another.
-// What is asked in the background leaves a quarter of what may be asked at once.
+// pace waits for the rate. Clients take turns, so that a client with many questions does not delay another client's
+// few. Background questions leave a quarter of the burst to clients.
 func (g *gate) pace(ctx context.Context) error {
 	for modproxy.IsBackground(ctx) {
 		lack := 1 + float64(g.rate.Burst()/4) - g.rate.Tokens()
@@ -115,7 +117,8 @@ func (g *gate) pace(ctx context.Context) error {
 	return g.rate.Wait(ctx)
 }
 
-// outages returns those that concern a namespace. It is called with mu held, as all methods that do not take mu are.
+// outages returns the outages that concern a namespace. The caller holds mu, as for all methods whose comment does not
+// say that they take mu.
 func (g *gate) outages(namespace string) []*outage {
 	outages := []*outage{&g.whole}
 	if o := g.spaces[namespace]; o != nil {
@@ -124,7 +127,8 @@ func (g *gate) outages(namespace string) []*outage {
 	return outages
 }
 
-// pass reports whether t is sent now. During an outage t is its trial, whose answer is late sooner. It takes mu.
+// pass reports whether t may be sent now. During an outage t becomes the trial, and its answer counts as late sooner.
+// It takes mu.
 func (g *gate) pass(t *try) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,7 +146,8 @@ func (g *gate) pass(t *try) bool {
 	return true
 }
 
-// wait waits until no outage holds t up. It is an error when that is after deadline, or see lasting. It takes mu.
+// wait waits until no outage holds t back. It fails if that is later than deadline, or if the outage is long (see
+// lasting). It takes mu.
 func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	for {
 		now := time.Now()
@@ -158,7 +163,7 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 		if o.trial != nil {
 			next = deadline
 		} else if len(outages) > 1 {
-			next = next.Add(outagePause / 5) // the question of another namespace says more about the registry
+			next = next.Add(outagePause / 5) // a question of another namespace says more about the registry
 		}
 		g.mu.Unlock()
 		if next.After(deadline) {
@@ -179,7 +184,7 @@ func (g *gate) wait(ctx context.Context, t *try, deadline time.Time) error {
 	}
 }
 
-// lasting reports whether an outage has lasted for so long that it will hardly end while a client waits. It takes mu.
+// lasting reports whether an outage has lasted so long that it will hardly end while a client waits. It takes mu.
 func (g *gate) lasting(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,8 +193,8 @@ func (g *gate) lasting(namespace string) bool {
 	})
 }
 
-// done takes the outcome of t into account. Only what says that the registry is in trouble is a failure: not that it
-// does not have or allow something, that it cannot make sense of a question, or that t was given up. It takes mu.
+// done records the outcome of t. It counts a failure only if err shows that the registry is unavailable. A missing or
+// denied module, an invalid question and a cancelled try are not failures. It takes mu.
 func (g *gate) done(t *try, err error) {
 	now := time.Now()
 	g.mu.Lock()
@@ -199,13 +204,13 @@ func (g *gate) done(t *try, err error) {
 	why, _ := trouble(err)
 	var later *modproxy.RetryLater
 	switch {
-	case errors.Is(err, context.Canceled): // it says nothing about the registry
+	case errors.Is(err, context.Canceled): // says nothing about the registry
 		for _, o := range g.outages(t.namespace) {
 			if o.trial == t {
 				o.wait(now, now)
 			}
 		}
-	case errors.As(err, &later): // its own wish
+	case errors.As(err, &later): // the registry asked for a pause
 		for _, o := range g.concerned(t, err) {
 			o.leaveAlone(later.After, now)
 		}
@@ -218,7 +223,8 @@ func (g *gate) done(t *try, err error) {
 	}
 }
 
-// succeed ends the outage of a namespace and that of the registry, and with that those of all namespaces.
+// succeed ends the outage of a namespace and that of the registry. The end of the registry's outage ends those of all
+// namespaces.
 func (g *gate) succeed(namespace string, now time.Time) {
 	g.failing = nil
 	for name, o := range g.spaces {
@@ -229,8 +235,8 @@ func (g *gate) succeed(namespace string, now time.Time) {
 	g.whole.end(now)
 }
 
-// overdue tells that t takes long: when too many do, the oldest is given up. It reports whether t is late, which is a
-// failure until the answer is there: its answer has not begun, or others wait for it as a trial. It takes mu.
+// overdue records that t takes long. If too many tries are late, it cancels the oldest. It reports whether t counts as
+// a failure until its answer arrives: its answer has not begun, or t is a trial that others wait for. It takes mu.
 func (g *gate) overdue(t *try) (late bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -250,7 +256,7 @@ func (g *gate) overdue(t *try) (late bool) {
 	return true
 }
 
-// concerned returns the outages that err, the trouble of t, is about.
+// concerned returns the outages that err, the failure of t, counts for.
 func (g *gate) concerned(t *try, err error) []*outage {
 	o := g.spaces[t.namespace]
 	if o == nil {
@@ -258,7 +264,7 @@ func (g *gate) concerned(t *try, err error) []*outage {
 			if len(g.spaces) < gateSpaces {
 				break
 			}
-			other.wait(t.began, t.began) // any one; those that wait look again
+			other.wait(t.began, t.began) // any namespace; its waiting questions check again
 			delete(g.spaces, namespace)
 		}
 		o = &outage{}
@@ -273,11 +279,12 @@ func (g *gate) concerned(t *try, err error) []*outage {
 	return []*outage{o}
 }
 
-// ordinaryAnswer is the size up to which any number of answers is read at once. Most have some 10 KiB.
+// ordinaryAnswer is the size in bytes up to which any number of answers is read at once. Most answers have about 10
+// KiB.
 const ordinaryAnswer = 512 << 10
 
-// receive reads an answer. What is made of it takes several times its size, so that large ones wait for a turn, until
-// leave is called. It needs no lock.
+// receive reads an answer. Decoding a large answer takes several times its size in memory, so large answers wait for a
+// slot, which leave returns. It needs no lock.
 func (g *gate) receive(ctx context.Context, answer io.Reader) (document []byte, leave func(), err error) {
 	var all bytes.Buffer
 	n, err := all.ReadFrom(io.LimitReader(answer, ordinaryAnswer))

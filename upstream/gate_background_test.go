@@ -10,7 +10,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// answersAfter asks through g n times at once, each question answered after a time, and waits for all answers.
+// answersAfter sends n questions through g at once. Each is answered after a duration; answersAfter waits for all
+// answers.
 func answersAfter(ctx context.Context, t *testing.T, g *gate, n int, after time.Duration) {
 	var all sync.WaitGroup
 	for range n {
@@ -27,7 +28,7 @@ func answersAfter(ctx context.Context, t *testing.T, g *gate, n int, after time.
 	all.Wait()
 }
 
-// What clients ask is not held up by what is asked in the background: it has a turn, and as many questions a second.
+// Background questions do not delay client questions: those have turns, and as many questions per second.
 func TestGateAsksForClientsFirst(t *testing.T) {
 	const takes = 100 * time.Millisecond
 	for _, tt := range []struct {
@@ -41,7 +42,7 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 			g := newGate(0)
 			ctx := tt.ctx(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}))
 			var run sync.WaitGroup
-			run.Go(func() { answersAfter(ctx, t, g, 160, takes) }) // 100 at once, and then as the rate allows
+			run.Go(func() { answersAfter(ctx, t, g, 160, takes) }) // 100 at once, the others as the rate allows
 			synctest.Wait()
 			for i := range 10 {
 				began := time.Now()
@@ -55,7 +56,8 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 	}
 }
 
-// A registry's rate is for clients first, also for one who has just come to want what was asked for in the background.
+// Client questions use the rate first. A background question that a client begins to wait for counts as a client
+// question.
 func TestGateKeepsTheRateForClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(8)
@@ -87,19 +89,20 @@ func equalTime(t *testing.T, what string, began time.Time, want time.Duration) {
 	}
 }
 
-// A client that asks for more than the rate allows has its share of it, and another one does not wait behind its questions.
+// A client with more questions than the rate allows has its share of the rate. Another client does not wait behind its
+// questions.
 func TestGateSharesTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
 		flood := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"})
 		var run sync.WaitGroup
-		run.Go(func() { answersAfter(flood, t, g, 400, time.Millisecond) }) // 100 at once, and then as the rate allows
+		run.Go(func() { answersAfter(flood, t, g, 400, time.Millisecond) }) // 100 at once, the others as the rate allows
 		time.Sleep(time.Second)
 		other := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "other"})
 		for range 20 {
 			began := time.Now()
 			answersAfter(other, t, g, 1, time.Millisecond)
-			if waited := time.Since(began); waited > 30*time.Millisecond { // for two questions, that of the flood that was next and its own
+			if waited := time.Since(began); waited > 30*time.Millisecond { // for two questions: the next one of the flood, and its own
 				t.Errorf("the other client waited %v", waited)
 			}
 		}

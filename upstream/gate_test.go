@@ -30,7 +30,7 @@ func answered(where, status string, code int) *fetch.Answered {
 	return &fetch.Answered{Where: where, Status: status, Code: code}
 }
 
-// asks asks about a namespace through g and says how often that was sent.
+// asks asks one question about a namespace through g, and returns how often it was sent.
 func asks(g *gate, namespace string, outcome error) (sent int, err error) {
 	_, err = ask(context.Background(), g, namespace, func(context.Context) (int, error) {
 		sent++
@@ -39,8 +39,8 @@ func asks(g *gate, namespace string, outcome error) (sent int, err error) {
 	return sent, err
 }
 
-// A question that is not sent is told which registry is in trouble, and in which, and nothing of
-// what others asked.
+// The error of a question that is not sent names the registry and its failure, and nothing about the questions of
+// others.
 func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 	refused := fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
 		&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
@@ -68,14 +68,14 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 	}
 }
 
-// A registry that says no is well: of whatever one question can bring about, any
-// number means nothing.
+// A registry that answers with a refusal is available. Outcomes that one question can cause never count, however many
+// there are.
 func TestGateCountsNothingButTrouble(t *testing.T) {
 	calm := []error{nil, modproxy.ErrNotFound, modproxy.ErrDenied, modproxy.ErrInvalid}
 	for _, code := range []int{400, 414, 422, 500, 501} {
 		calm = append(calm, answered("registry.example", http.StatusText(code), code))
 	}
-	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // another document than was asked for
+	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // another document than requested
 	for _, outcome := range calm {
 		g := newGate(1_000_000)
 		for i := range 100 {
@@ -123,8 +123,7 @@ func TestGateKeepsToTheRegistrysWish(t *testing.T) {
 	})
 }
 
-// A wish stands, whatever becomes of questions that were under way; a failure after it
-// does not hold up questions for good.
+// Retry-After holds regardless of questions in progress. A failure after it does not stop questions forever.
 func TestGateComesBackAfterAWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
@@ -146,7 +145,7 @@ func TestGateComesBackAfterAWish(t *testing.T) {
 	})
 }
 
-// What one namespace fails with is no trouble of others, and what two fail with is.
+// The failures of one namespace do not affect others; the failures of two do.
 func TestGateTellsNamespacesApart(t *testing.T) {
 	for name, outcome := range map[string]error{
 		"gateway": errGateway,
@@ -178,8 +177,7 @@ func TestGateTellsNamespacesApart(t *testing.T) {
 	}
 }
 
-// Providers that are down, or want to be left alone, keep nobody from modules. Both
-// are asked at the rate of their host.
+// If providers.v1 fails or requests a pause, modules.v1 is unaffected. Both share the rate of their host.
 func TestGateTellsServicesApart(t *testing.T) {
 	c, err := New(Config{Egress: new(egress.Client)})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// history reads what /v2/ says about m, a module or a provider, and its versions: a document that follows JSON:API.
+// history reads the /v2/ document (JSON:API) about m, a module or a provider, and its versions.
 func (r *reading) history(document []byte, m modproxy.Address) (*modproxy.History, error) {
 	var doc struct {
 		Data struct {
@@ -68,10 +68,10 @@ func (r *reading) history(document []byte, m modproxy.Address) (*modproxy.Histor
 	return h, r.err
 }
 
-// dated are versions by their canonical spelling.
+// dated has versions by their canonical spelling.
 type dated map[string]modproxy.DatedVersion
 
-// add adds a version. Of several of one spelling the latest counts.
+// add adds a version. If two versions have the same spelling, the later one counts.
 func (d dated) add(v modproxy.DatedVersion) {
 	if known, twice := d[v.Version]; v.Version != "" && (!twice || v.Published.After(known.Published)) {
 		d[v.Version] = v
@@ -86,7 +86,7 @@ func (d dated) list() []modproxy.DatedVersion {
 	return list
 }
 
-// datesOf returns the dates in h by version. Of several dates of one version the latest counts.
+// datesOf returns the dates in h by version. If a version has several dates, the latest counts.
 func datesOf(h *modproxy.History) map[string]time.Time {
 	dates := map[string]time.Time{}
 	for _, v := range h.Versions {

@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// While a fetch waits for a server that does not answer, its meter reports that bytes are waited for, whatever was requested:
-// its turn is lent to others.
+// While a download waits for a server that does not answer, its meter reports the wait for each kind of request, so
+// that others can use its turn.
 func TestFetchesReportThatTheyWait(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- modules/acme/git/aws/1.0.0 --

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-const maxParts = 10 // answers that one list is made of
+const maxParts = 10 // answers that one list is assembled from
 
 // listPath returns the path of the question for the modules that q selects, below the base URL of modules.v1.
 func listPath(q modproxy.Query) string {
@@ -36,13 +36,13 @@ func listPath(q modproxy.Query) string {
 	return path + "?" + query.Encode()
 }
 
-// part is a part of a list, and where the registry says that the next one begins; zero if it does not.
+// part is a part of a list. next is the offset of the following part, or zero if the registry gives none.
 type part struct {
 	*modproxy.Page
 	next int
 }
 
-// list asks for the modules that q selects. A registry may list fewer at a time than it is asked for.
+// list requests the modules that q selects. A registry may return fewer modules at a time than requested.
 func (c *Client) list(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	all := &modproxy.Page{Modules: []modproxy.Summary{}}
 	rest := q
@@ -61,8 +61,8 @@ func (c *Client) list(ctx context.Context, q modproxy.Query) (*modproxy.Page, er
 	return nil, fmt.Errorf("%w: %d modules are more than %d answers of the registry have", modproxy.ErrUnavailable, q.Limit, maxParts)
 }
 
-// page reads a part of a list. What has no address of a module that q selects, and no version, is left out. A registry that says
-// nothing of pages lists all that it has, of which those of q are taken.
+// page reads a part of a list. It omits entries without a version or with an address that q does not select. A registry
+// without paging lists everything it has; page returns the section that q selects.
 func (r *reading) page(document []byte, q modproxy.Query) (part, error) {
 	var doc struct {
 		Meta struct {
@@ -110,7 +110,7 @@ func (r *reading) page(document []byte, q modproxy.Query) (part, error) {
 	return page, r.err
 }
 
-// selects reports whether m is one that q asks for by its address. Not all registries fold case.
+// selects reports whether q selects the address m. The comparison folds case, because not all registries do.
 func selects(q modproxy.Query, m modproxy.Address) bool {
 	return (q.Namespace == "" || strings.EqualFold(q.Namespace, m.Namespace)) &&
 		(q.Name == "" || strings.EqualFold(q.Name, m.Name)) && (q.System == "" || strings.EqualFold(q.System, m.System))

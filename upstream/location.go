@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Location asks v's registry where its package is, and checks that it can and may be fetched. It fetches nothing. It
-// asks nobody about a provider: nobody needs to know where its packages are.
+// Location asks v's registry for the location of its package, and checks that it can and may be downloaded. It
+// downloads nothing. For a provider, Location returns an empty location without a request: clients do not need it.
 func (c *Client) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.IsProvider() {
 		return modproxy.Location{}, nil
@@ -23,11 +23,11 @@ func (c *Client) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locatio
 	return s.Location, failed("location", v, err)
 }
 
-// locate asks where v is, and remembers the answer for the fetch that follows.
+// locate requests the location of v, and stores it for the download that follows.
 func (c *Client) locate(ctx context.Context, v modproxy.Ref) (fetch.Source, error) {
 	s, err := c.askLocation(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
-		// Clients ask for the canonical spelling; a registry may know only its own.
+		// Clients request the canonical spelling; a registry may know only its own.
 		if spelling := c.spelling(ctx, v); spelling != "" {
 			s, err = c.askLocation(ctx, v.Address.At(spelling))
 		}
@@ -42,8 +42,8 @@ func (c *Client) locate(ctx context.Context, v modproxy.Ref) (fetch.Source, erro
 	return s, nil
 }
 
-// spelling returns how the registry itself writes v's version, if it writes it in another way than clients do. It
-// is asked for its versions only if it has not been for a while.
+// spelling returns the registry's own spelling of v's version, if it differs from the clients' spelling, and otherwise
+// an empty string. It requests the list of versions unless that was requested within [locationLife].
 func (c *Client) spelling(ctx context.Context, v modproxy.Ref) string {
 	if c.spelled.Contains(v.Address.At("")) {
 		spelling, _ := c.spelled.Peek(v)
@@ -57,7 +57,8 @@ func (c *Client) spelling(ctx context.Context, v modproxy.Ref) string {
 	return ""
 }
 
-// noteSpellings remembers how m's registry writes versions; first that it was asked, which is so forgotten first.
+// noteSpellings records how m's registry spells versions. The entry for m itself, which marks that the list was
+// requested, is added first, so that it expires first.
 func (c *Client) noteSpellings(m modproxy.Address, versions *modproxy.Versions) {
 	c.spelled.Add(m.At(""), "")
 	for _, listed := range versions.List {
@@ -80,16 +81,16 @@ func (c *Client) askLocation(ctx context.Context, v modproxy.Ref) (fetch.Source,
 	return question(ctx, c, serviceOf{v.Host, modulesV1}, path, maxLocation, read)
 }
 
-// parseAnswer reads a location from the answer to a download request: the header that Terraform reads, or the JSON
-// body that OpenTofu reads (internal/registry/client.go of each). A body that says whether to use the registry's own
-// credentials, which own is then, wins over the header, as it does for OpenTofu since 1.12.
+// parseAnswer reads the location from the answer to a download request: the header that Terraform reads, or the JSON
+// body that OpenTofu reads (internal/registry/client.go of each). If the body sets use_registry_credentials, own is its
+// value, and the body takes precedence over the header, as in OpenTofu since 1.12.
 func parseAnswer(asked *url.URL, header string, body []byte) (l modproxy.Location, own *bool, err error) {
 	var fields struct {
 		Location string `json:"location"`
 		Own      *bool  `json:"use_registry_credentials"`
 	}
 	if len(body) > 0 {
-		// A body that is no such JSON is of no account where there is a header.
+		// If there is a header, a body that is not this JSON is ignored.
 		if err := json.Unmarshal(body, &fields); err != nil && header == "" {
 			return l, nil, fmt.Errorf("%w: the registry answered neither X-Terraform-Get nor JSON", modproxy.ErrInvalid)
 		}

@@ -18,19 +18,20 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// others are the services of a host beside those of a registry.
+// others means the services of a host beside those of a registry.
 const others service = "others"
 
 const (
-	othersWait  = time.Second // for a document of a host that was not asked before
-	maxOther    = 1 << 20     // bytes of what Document returns
-	maxServices = 64          // services of one host: of more, the first by their names
-	maxOtherAt  = 256         // bytes of the URL or path of one: what is longer is left out
+	othersWait  = time.Second // the wait for the discovery document of a host without an earlier one
+	maxOther    = 1 << 20     // bytes of a document that Document returns
+	maxServices = 64          // services of one host; the rest, in order of names, is omitted
+	maxOtherAt  = 256         // bytes of the URL or path of a service; longer ones are omitted
 )
 
-// Others returns the services that a host offers beside those of a registry, by their names: the URL of one on another
-// host, and of one on the host itself its path, as which [Client.Document] has it. It waits about a second when the host
-// is asked for the first time; later it returns what is known, and has the host asked when that is old. The map is not changed.
+// Others returns the services that a host offers beside those of a registry, by name. The value is a URL for a service
+// on another host, and a path, which [Client.Document] accepts, for a service on the host itself. The first call for a
+// host waits up to a second. Later calls return the known services at once, and start a new discovery when they are
+// old. The caller must not change the map.
 func (c *Client) Others(ctx context.Context, host string) map[string]string {
 	now := time.Now()
 	known, asked := c.found.Get(host)
@@ -52,15 +53,16 @@ func (c *Client) Others(ctx context.Context, host string) map[string]string {
 	return known.others
 }
 
-// needToken begin the names of services that are nothing without the client's token for the host, which is never passed
-// on: login.v1 leads to it, and cloud.go, backend.go and login.go of both clients show it to the others.
+// needToken lists the prefixes of services that need the client's token for the host, which modproxy never passes on.
+// login.v1 yields the token; cloud.go, backend.go and login.go of both clients send it to the others.
 var needToken = []string{"login.", "logout.", "tfe.", "state.", "cloudplugin.", "stacksplugin."}
 
-// serviceName matches the names of services (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
+// serviceName matches the names of services
+// (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}\.v[0-9]{1,4}(\.[0-9]{1,4}){0,2}$`)
 
-// othersOf returns what Others does, of a document of host. What leads to paths of registry protocols is left out: rules that refuse
-// modules hold for these.
+// othersOf returns the result of Others for a discovery document of host. It omits services that lead to paths of
+// registry protocols, because policy rules apply to those paths.
 func (d discovered) othersOf(host string, set Host) map[string]string {
 	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/", "/v2/providers/", "/v2/provider-versions/", "/v2/provider-docs/"}
 	for _, s := range []service{modulesV1, providersV1} {
@@ -92,7 +94,7 @@ func (d discovered) othersOf(host string, set Host) map[string]string {
 			if u.RawQuery == "" && !overlaps(u.EscapedPath(), taken) && !slices.ContainsFunc(needToken, begins) {
 				all[name] = u.EscapedPath()
 			}
-		case !strings.EqualFold(u.Hostname(), (&url.URL{Host: host}).Hostname()): // whose other ports clients do not find here
+		case !strings.EqualFold(u.Hostname(), (&url.URL{Host: host}).Hostname()): // clients cannot use its other ports here
 			all[name] = u.String()
 		}
 		if len(all[name]) > maxOtherAt {
@@ -105,7 +107,7 @@ func (d discovered) othersOf(host string, set Host) map[string]string {
 	return all
 }
 
-// overlaps reports whether one of paths is a part of another, in whatever case.
+// overlaps reports whether path contains one of paths or is contained in one, ignoring case.
 func overlaps(path string, paths []string) bool {
 	fold := func(s string) string { return strings.ToLower(strings.TrimSuffix(s, "/")) + "/" }
 	path = fold(path)
@@ -114,15 +116,15 @@ func overlaps(path string, paths []string) bool {
 	})
 }
 
-// document is what Document returns.
+// document is the result of Document.
 type document struct {
 	mediaType string
 	content   []byte
 }
 
-// Document returns what a host has at an escaped path, with a query perhaps, and its media type: JSON or plain text, whole.
-// The path is below one of Others. Nothing is shown that proves who asks. What takes longer than a client waits is a
-// [modproxy.RetryLater].
+// Document returns the complete content at an escaped path of a host, which may have a query, and its media type: JSON
+// or plain text. The path is below one of the paths that Others returns. The request has no credentials. If the host is
+// slower than a client waits, the error is a [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
 	timed, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -35,7 +35,8 @@ var othersFixture = txtar.Parse([]byte(`
 one
 `))
 
-// What a host offers beside modules and providers is told, but for what cannot work here, and for what leads to modules.
+// Others returns the services beside modules and providers, without those that cannot work through modproxy and those
+// that lead to modules.
 func TestOthers(t *testing.T) {
 	u := registrytest.New(t, othersFixture)
 	c := newClient(t, u, map[string]upstream.Host{u.Host: {Token: egress.NewSecret("secret")}})
@@ -76,7 +77,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A host that does not answer is waited for once, and for a second.
+// Others waits once for a host that does not answer, for a second.
 func TestOthersDoNotWait(t *testing.T) {
 	u := registrytest.New(t, othersFixture)
 	c := newClient(t, u, nil)
@@ -88,7 +89,8 @@ func TestOthersDoNotWait(t *testing.T) {
 	told(t, c, u.Host)
 }
 
-// told waits until it is known what a host offers, and returns that: a busy machine may take longer than Others waits.
+// told waits until the services of a host are known, and returns them. A busy machine may take longer than Others
+// waits.
 func told(t *testing.T, c *upstream.Client, host string) map[string]string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -101,7 +103,7 @@ func told(t *testing.T, c *upstream.Client, host string) map[string]string {
 	}
 }
 
-// A host that takes its time for a document, or stops in the middle of it, is not waited for longer than a client waits.
+// Document does not wait for a slow host, or one that stops midway, longer than a client waits.
 func TestDocumentInTime(t *testing.T) {
 	for name, k := range map[string]registrytest.Knobs{"no answer": {Hold: true}, "half a document": {Stall: 5}} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +122,7 @@ func TestDocumentInTime(t *testing.T) {
 	}
 }
 
-// Of a host that offers very much, what is told is bounded, the same each time, and costs nothing when it is asked for again.
+// If a host offers very many services, the result is bounded and always the same, and a later call costs nothing.
 func TestOthersAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 255)
 	services := map[string]string{

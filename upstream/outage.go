@@ -8,27 +8,27 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// outage is what is known of the trouble of a registry or one of its namespaces. After failures in a row it is on:
-// one question, the trial, is sent after each pause until one succeeds. Its methods are called under its gate's lock.
+// outage has the failures of a registry or one of its namespaces. After several failures in a row it is on: after each
+// pause one question, the trial, is sent, until a trial succeeds. The caller of its methods holds the gate's lock.
 type outage struct {
 	failures int       // in a row
-	counted  time.Time // when the last one was: what was asked before then says nothing new
-	why      error     // of the last one, without a word of the question
+	counted  time.Time // the time of the last failure; questions that were sent earlier do not count again
+	why      error     // the reason of the last failure, without details of the question
 
 	on      bool
-	since   time.Time     // when it began
-	next    time.Time     // when the next trial may be sent
-	trial   *try          // the one that is under way
-	changed chan struct{} // closed when a trial ends, or the outage
+	since   time.Time     // the time when it began
+	next    time.Time     // the earliest time of the next trial
+	trial   *try          // the trial in progress
+	changed chan struct{} // closed when a trial or the outage ends
 }
 
 const (
 	outageFailures = 3                      // in a row
 	outagePause    = 300 * time.Millisecond // the shortest pause between trials
-	outageMaxPause = 2 * time.Second        // the longest
+	outageMaxPause = 2 * time.Second        // the longest pause
 )
 
-// end forgets all trouble, unless that is that the registry wants to be left alone.
+// end clears all failures. It reports false, and changes nothing, while the registry's Retry-After has not passed.
 func (o *outage) end(now time.Time) bool {
 	if o.why == errLeftAlone && now.Before(o.next) {
 		return false
@@ -40,7 +40,7 @@ func (o *outage) end(now time.Time) bool {
 	return true
 }
 
-// fail counts a failure of t. Those of questions that were under way at the same time are one failure.
+// fail counts a failure of t. Failures of questions that were in progress at the same time count as one.
 func (o *outage) fail(t *try, why error, now time.Time) {
 	if o.on && o.trial != t || t.began.Before(o.counted) {
 		return
@@ -53,7 +53,7 @@ func (o *outage) fail(t *try, why error, now time.Time) {
 	}
 }
 
-// pause returns the pause until the next trial: longer, the longer the outage lasts.
+// pause returns the pause until the next trial. It grows with the duration of the outage.
 func (o *outage) pause(now time.Time) time.Duration {
 	if !o.on {
 		return outagePause
@@ -61,7 +61,7 @@ func (o *outage) pause(now time.Time) time.Duration {
 	return min(max(now.Sub(o.since)/4, outagePause), outageMaxPause)
 }
 
-// leaveAlone waits until the time at which the registry wants to be asked again.
+// leaveAlone holds questions back until the time that the registry gave in Retry-After.
 func (o *outage) leaveAlone(until, now time.Time) {
 	if o.on && o.trial == nil && until.Before(o.next) {
 		return
@@ -81,12 +81,13 @@ func (o *outage) wait(now, next time.Time) {
 	o.next, o.trial, o.changed = next, nil, make(chan struct{})
 }
 
-// holds reports whether no question may be sent now.
+// holds reports whether the outage holds all questions back now.
 func (o *outage) holds(now time.Time) bool {
 	return o.on && (o.trial != nil || now.Before(o.next))
 }
 
-// refusal returns the error for a question that is not sent: what those before it met, without a word of them.
+// refusal returns the error for a question that is not sent. It has the reason of earlier failures, without details of
+// their questions.
 func (o *outage) refusal(host string, now time.Time) error {
 	after := o.next
 	if o.trial != nil {

@@ -16,16 +16,16 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// simulated is a registry that is up and down by a schedule.
+// simulated is a registry that is available by a schedule.
 type simulated struct {
-	down func(time.Duration) bool // what is asked so long after the start is in vain
+	down func(time.Duration) bool // reports whether it is down at that time after the start
 	fail func(context.Context) error
 
 	start     time.Time
 	whileDown atomic.Int64 // questions
 }
 
-// The ways in which a registry is down.
+// ways lists the ways in which a registry is unavailable.
 var ways = map[string]func(context.Context) error{
 	"refuses": func(context.Context) error {
 		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
@@ -57,8 +57,8 @@ func (s *simulated) answer(ctx context.Context) (int, error) {
 	return 1, nil
 }
 
-// install asks as a client does: ten seconds for each of two attempts, a second
-// between them, of which this proxy waits three. What was asked goes on.
+// install asks like a client: two attempts of ten seconds with a second between them. The proxy waits three seconds of
+// each attempt; its question continues.
 func install(t *testing.T, g *gate, s *simulated, namespace string) bool {
 	type result struct{ err error }
 	var going chan result
@@ -85,8 +85,8 @@ func install(t *testing.T, g *gate, s *simulated, namespace string) bool {
 	return false
 }
 
-// crowd sends requests at even intervals until end. It counts them, and those that
-// succeeded, by the second in which they came.
+// crowd sends requests at even intervals until end. It returns the requests and the successes, by the second in which
+// the requests came.
 func crowd(t *testing.T, g *gate, s *simulated, perSecond int, end time.Duration) (asked, succeeded []int64) {
 	seconds := int(end / time.Second)
 	asked, succeeded = make([]int64, seconds), make([]int64, seconds)
@@ -114,7 +114,7 @@ func sum(list []int64) (n int64) {
 	return n
 }
 
-// While there is an upstream to be had every other two seconds, clients hardly notice.
+// If the registry is available in every other period of two seconds, clients hardly notice.
 func TestARegistryThatComesAndGoes(t *testing.T) {
 	for name, fail := range ways {
 		for _, perSecond := range []int{1, 5, 40} {
@@ -136,7 +136,7 @@ func TestARegistryThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// A registry that is down is hardly asked, and when it is back all is well soon.
+// A registry that is down receives few questions. After it recovers, all clients soon succeed.
 func TestAnOutageEnds(t *testing.T) {
 	for name, fail := range ways {
 		outages := []time.Duration{500 * time.Millisecond, 20 * time.Second}
@@ -151,7 +151,7 @@ func TestAnOutageEnds(t *testing.T) {
 					back := int((10*time.Second + outage + 999*time.Millisecond) / time.Second)
 					for second := range asked {
 						if second >= 10-5 && second < back+5 {
-							continue // what came five seconds before it went may have met it
+							continue // requests in the five seconds before the outage may have met it
 						}
 						if succeeded[second] < asked[second] {
 							t.Errorf("second %d, of an outage from 10 to %d: %d of %d requests succeeded", second, back, succeeded[second], asked[second])
@@ -168,7 +168,7 @@ func TestAnOutageEnds(t *testing.T) {
 	}
 }
 
-// One answer that does not come is no trouble for others.
+// One missing answer does not affect other questions.
 func TestOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
@@ -185,7 +185,7 @@ func TestOneThatHangs(t *testing.T) {
 	})
 }
 
-// An answer that has begun is not asked for again, however long it takes to come.
+// A question whose answer has begun is not repeated, however long the answer takes.
 func TestOneThatComesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
@@ -203,7 +203,7 @@ func TestOneThatComesSlowly(t *testing.T) {
 	})
 }
 
-// A question that ends in a panic ends in an error, and takes nothing along.
+// A question that panics ends in an error, and affects no other question.
 func TestAskSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)
@@ -219,8 +219,7 @@ func TestAskSurvivesAPanic(t *testing.T) {
 	})
 }
 
-// A client that asks for more than a registry is asked takes no more than its share from
-// others.
+// A client with more questions than a registry accepts takes at most its share from other clients.
 func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(0)

@@ -12,7 +12,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// asked has clients ask for the dates of n versions each, every one of which takes 300 ms to answer, and returns when.
+// asked makes each client ask for the dates of n versions and returns the times of the answers. Each question takes 300
+// ms.
 func asked(ctx context.Context, p *pace, m modproxy.Address, clients []string, n int) map[string][]time.Duration {
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -38,8 +39,8 @@ func asked(ctx context.Context, p *pace, m modproxy.Address, clients []string, n
 	return when
 }
 
-// In the background a registry is asked for no more than five dates in a second, and for 500 within five minutes; of a
-// provider each takes two requests. What somebody waits for does not wait.
+// In the background a registry receives at most five questions for dates in a second, and 500 within five minutes. Each
+// question about a provider is two requests. A question that a client waits for is not delayed.
 func TestPace(t *testing.T) {
 	for _, test := range []struct {
 		of   modproxy.Address
@@ -66,8 +67,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A client that wants the dates of many modules does not keep others from having theirs, and one that is waited for by then
-// goes on at once.
+// A client that wants the dates of many modules does not block others. A question that a client begins to wait for
+// continues at once.
 func TestPaceIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace()
@@ -94,7 +95,7 @@ func TestPaceIsFair(t *testing.T) {
 	})
 }
 
-// A question that keeps to a pace is sent once, however late its answer is, unless a client waits for it by then.
+// A question that keeps to a pace is sent once, however late its answer is, unless a client begins to wait for it.
 func TestPacedOnce(t *testing.T) {
 	for _, test := range []struct {
 		name    string

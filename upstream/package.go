@@ -6,9 +6,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Package fetches the package of v from where its registry says that it is, into a file that closing removes. A release of a
-// provider has been verified, and the zip archive for a platform is what the registry says; it is for the caller to know
-// that the two agree.
+// Package downloads the package of v from the location that its registry gives, into a file that Close removes. A
+// release of a provider is verified. The zip archive for a platform matches the checksum that the registry gives; the
+// caller must check that it also matches the release.
 func (c *Client) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		p, err := c.providerPackage(ctx, v)
@@ -18,8 +18,8 @@ func (c *Client) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package
 	return p, failed("package", v, err)
 }
 
-// fetch fetches the package of v from where its registry says that it is: what is there, or at commit, unless that is
-// empty.
+// fetch downloads the package of v from the location that its registry gives: at commit, or the current content if
+// commit is empty.
 func (c *Client) fetch(ctx context.Context, v modproxy.Ref, commit string) (*modproxy.Package, error) {
 	s, known := c.located.Get(v)
 	if !known {
@@ -32,8 +32,8 @@ func (c *Client) fetch(ctx context.Context, v modproxy.Ref, commit string) (*mod
 	return c.cfg.Fetch.Package(ctx, s)
 }
 
-// Commit returns the commit at which v's registry says now that v is. The result is empty where that cannot be
-// known without fetching it. Errors are those of Location.
+// Commit returns the commit at which v's registry currently locates v. The result is empty if the commit cannot be
+// determined without a download. Errors are those of Location.
 func (c *Client) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	if v.IsProvider() {
 		return "", nil

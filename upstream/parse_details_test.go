@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// recorded returns an answer of a registry, see README beside it.
+// recorded returns a registry's recorded answer; see the README in its directory.
 func recorded(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "catalog", name))
@@ -28,7 +28,7 @@ func recorded(t testing.TB, name string) string {
 	return string(text)
 }
 
-// partOf returns a directory with lists in the place of those that are nil.
+// partOf returns p with empty lists instead of nil ones.
 func partOf(p modproxy.Part) modproxy.Part {
 	empty := newPart(p.Path)
 	empty.Name, empty.Readme, empty.Empty = p.Name, p.Readme, p.Empty
@@ -99,7 +99,7 @@ func TestRecordedDetails(t *testing.T) {
 			}),
 			Submodules: []modproxy.Part{}, Examples: []modproxy.Part{}, Systems: []string{"terraform"},
 		}},
-		// One of 2018 knows neither types nor what is required.
+		// The document from 2018 has neither types nor required inputs.
 		{"v1-consul.json", (*reading).details, modproxy.Details{
 			Summary: modproxy.Summary{
 				Ref: consul, Owner: "gruntwork-team", Description: "runs Consul",
@@ -183,7 +183,7 @@ func TestRecordedHistories(t *testing.T) {
 	}
 }
 
-// A member of another type is as one that is missing, and what may do harm is left out.
+// A member of an unexpected type counts as missing, and harmful content is omitted.
 func TestOddDetails(t *testing.T) {
 	long := strings.Repeat("x", clean.MaxLine+1)
 	quote := func(s string) string { text, _ := json.Marshal(s); return string(text) }
@@ -196,7 +196,7 @@ func TestOddDetails(t *testing.T) {
 		{input(`"default": null`), "default", ``},
 		{input(`"default": ""`), "default", ``},
 		{input(`"default": "null"`), "default", `null`},
-		{input(`"default": "gp2"`), "default", `"gp2"`}, // no JSON: the text itself is the value
+		{input(`"default": "gp2"`), "default", `"gp2"`}, // not JSON: the text itself is the value
 		{input(`"default": "\"\u001b[2J\""`), "default", `"[2J"`},
 		{input(`"type": "list(string)"`), "type", "list(string)"},
 		{input(`"type": ["x"]`), "type", "any"},

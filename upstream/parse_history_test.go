@@ -22,12 +22,12 @@ const good = `{"type": "module-versions", "attributes": {"version": "1.0.0", "pu
 func TestDates(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"included": [` + good + `]}`: "1.0.0 2020-02-06T06:26:08Z",
-		// Of several dates of one version the latest counts, whatever their order.
+		// If one version has several dates, the latest counts, in any order.
 		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "v1.0", "published-at": "2021-02-06T06:26:08Z"}}]}`: "1.0.0 2021-02-06T06:26:08Z",
 		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0", "published-at": "2021-02-06T06:26:08Z"}}, ` + good + `]}`:  "1.0.0 2021-02-06T06:26:08Z",
-		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}]}`:            "1.0.0+x 2021-02-06T06:26:08Z", // which is not 1.0.0
+		`{"included": [{"type": "module-versions", "attributes": {"version": "1.0.0+x", "published-at": "2021-02-06T06:26:08Z"}}]}`:            "1.0.0+x 2021-02-06T06:26:08Z", // differs from 1.0.0
 		`{"included": [` + good + `, {"type": "module-versions", "attributes": {"version": "1.0.0"}}]}`:                                        "1.0.0 2020-02-06T06:26:08Z",
-		// What is wrong with one entry harms no other.
+		// An invalid entry does not affect others.
 		`{"data": 1, "included": [` + strings.Join([]string{
 			`null`, `1`, `"x"`, `[]`, `{}`, `{"type": 1}`, `{"type": "module-versions"}`, `{"type": "module-versions", "attributes": []}`,
 			`{"type": "module-versions", "attributes": {"version": 1, "published-at": "2020-02-06T06:26:08Z"}}`,
@@ -59,7 +59,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// As many versions as a module may have are read; more are an error.
+// The most versions that a module may have are read; more are an error.
 func TestManyDates(t *testing.T) {
 	every := 50 // one element of so many is a version, to parse less
 	if rig.Long() {

@@ -47,7 +47,7 @@ func TestRecordedList(t *testing.T) {
 	}
 }
 
-// entries are members of a list of modules acme/NAME/aws.
+// entries returns list members for modules acme/NAME/aws.
 func entries(names ...string) string {
 	var list []string
 	for _, name := range names {
@@ -56,7 +56,7 @@ func entries(names ...string) string {
 	return strings.Join(list, ",")
 }
 
-// What is no module that was asked for is left out, and what a registry says of its pages counts.
+// Entries that the query does not select are omitted, and the registry's paging is followed.
 func TestPages(t *testing.T) {
 	const first, second = `{"meta": {"limit": 2, "current_offset": 0, "next_offset": 2}, `, `{"meta": {"limit": 2, "current_offset": 2}, `
 	for _, c := range []struct {
@@ -68,14 +68,14 @@ func TestPages(t *testing.T) {
 		{modproxy.Query{Limit: 2, Offset: 2}, second + `"modules": [` + entries("c") + `]}`, "c"},
 		{modproxy.Query{Limit: 2}, `{"meta": {"limit": 2, "next_url": "/x"}, "modules": [` + entries("a", "b") + `]}`, "a b more"},
 		{modproxy.Query{Limit: 2}, `{"meta": {"limit": 2, "next_offset": "2"}, "modules": [` + entries("a") + `]}`, "a"},
-		// A registry that says that there is always more, and has nothing, has no more.
+		// A registry that always announces more, and returns nothing, has no more.
 		{modproxy.Query{Limit: 2, Offset: 2}, `{"meta": {"limit": 2, "next_offset": 4}, "modules": []}`, ""},
 		{modproxy.Query{Limit: 2, Offset: 2}, `{"meta": {"limit": 2, "next_offset": 2}, "modules": [` + entries("a") + `]}`, "a"},
-		// One that lists all that it has.
+		// A registry that lists everything it has.
 		{modproxy.Query{Limit: 2}, `{"modules": [` + entries("a", "b", "c") + `]}`, "a b more"},
 		{modproxy.Query{Limit: 2, Offset: 2}, `{"modules": [` + entries("a", "b", "c") + `]}`, "c"},
 		{modproxy.Query{Limit: 2, Offset: 9}, `{"modules": [` + entries("a", "b", "c") + `]}`, ""},
-		// One that takes no notice of what is asked for.
+		// A registry that ignores the query.
 		{modproxy.Query{Limit: 1}, first + `"modules": [` + entries("a", "b") + `]}`, "a more"},
 		{modproxy.Query{Limit: 9, Namespace: "acme", Name: "B"}, `{"modules": [` + entries("a", "b") + `]}`, "b"},
 		{modproxy.Query{Limit: 9, Namespace: "other"}, `{"modules": [` + entries("a", "b") + `]}`, ""},
@@ -114,7 +114,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A registry that names many systems is not believed: of each would be found out whether a client may know of it.
+// A document that names very many systems is refused, because each one would be checked against the client's rights.
 func TestManySystems(t *testing.T) {
 	names := `"s0", "s0"`
 	for i := range maxSystems {

@@ -11,8 +11,8 @@ import (
 
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 
-// The beginning of what registry.terraform.io answered about hashicorp/azurerm 2.53.0, as it is in
-// github.com/renovatebot/renovate a536c32bf565 (azurerm-provider.json), with the members that it has since then
+// azurerm is the beginning of the answer of registry.terraform.io about hashicorp/azurerm 2.53.0, from
+// github.com/renovatebot/renovate a536c32bf565 (azurerm-provider.json), with the members that were added later
 // (github.com/hashicorp/terraform-mcp-server v1.2.0, pkg/client/types.go).
 const azurerm = `{"id": "hashicorp/azurerm/2.53.0", "owner": "hashicorp", "namespace": "hashicorp", "name": "azurerm", "alias": "azurerm",
  "version": "2.53.0", "tag": "2.53.0", "description": "terraform-provider-azurerm",
@@ -49,7 +49,7 @@ func TestProviderDetails(t *testing.T) {
 	}
 }
 
-// What is said of the versions of a module is not said of those of a provider, nor the other way round.
+// A history of a module ignores the members about a provider's versions, and the reverse.
 func TestProviderHistory(t *testing.T) {
 	const both = `{"data": {"attributes": {"tier": "official", "alias": "a", "description": "A toy", "warning": "old", "logo-url": "/toy.png"}}, "included": [` +
 		`{"type": "provider-versions", "attributes": {"version": "2.0.0", "published-at": "2020-02-06T06:26:08Z"}}, ` + good + `]}`

@@ -30,7 +30,7 @@ func TestParseDiscovery(t *testing.T) {
 		`{"modules.v1":"v1/modules/"}`:                                   "https://registry.example.com/.well-known/v1/modules/",
 		`{"modules.v1":"https://api.example.com/m/","providers.v1":[1]}`: "https://api.example.com/m/",
 		`{"modules.v1":"https://api.example.com/m?key=1#x"}`:             "https://api.example.com/m/",
-		`{"modules.v1":"http://api.example.com/m/"}`:                     "http://api.example.com/m/", // egress has the last word
+		`{"modules.v1":"http://api.example.com/m/"}`:                     "http://api.example.com/m/", // egress decides about http
 		`{"modules.v1":"ftp://api.example.com/m/"}`:                      "",
 		`{"modules.v1":"https://u:p@api.example.com/m/"}`:                "",
 		`{"modules.v1":{"url":"/v1/modules/"}}`:                          "",
@@ -69,7 +69,7 @@ func FuzzParseDiscovery(f *testing.F) {
 				t.Fatalf("%q gave %s: %q", document, name, at)
 			}
 			elsewhere := !strings.HasPrefix(at, "/")
-			if own := strings.EqualFold(u.Hostname(), base.Hostname()); own == elsewhere && !strings.HasPrefix(at, "//") { // which is no plain path
+			if own := strings.EqualFold(u.Hostname(), base.Hostname()); own == elsewhere && !strings.HasPrefix(at, "//") { // not a plain path
 				t.Fatalf("%q gave %s: %q", document, name, at)
 			}
 			if !elsewhere && overlaps(at, []string{"/v1/modules/"}) {
@@ -150,7 +150,7 @@ func isSummary(t *testing.T, s modproxy.Summary) {
 	isClean(t, s)
 }
 
-// isClean reports control characters in what is not prose, and those that prose does not have.
+// isClean fails if a value has control characters, except those that are allowed in prose.
 func isClean(t *testing.T, v any) {
 	t.Helper()
 	text, err := json.Marshal(v)

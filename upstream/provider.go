@@ -16,13 +16,13 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// Providers is what is set for the packages of providers.
+// Providers has the settings for the packages of providers.
 type Providers struct {
-	Scratch     string      // the directory for them while they come
-	MaxReceived int64       // bytes of a zip archive; zero stands for 1 GiB
-	MaxUnpacked int64       // bytes of its content; zero stands for the default of [release.ZipLimits]
-	Unsigned    fetch.Scope // those whose releases need no signature where their registry lists no key; nil has none
-	OtherNames  fetch.Scope // those whose signed files need not be named after version and platform; nil has none
+	Scratch     string      // the directory for downloads in progress
+	MaxReceived int64       // bytes of a zip archive; zero means 1 GiB
+	MaxUnpacked int64       // bytes of its content; zero means the default of [release.ZipLimits]
+	Unsigned    fetch.Scope // providers whose releases need no signature if their registry lists no key; nil means none
+	OtherNames  fetch.Scope // providers whose signed files need not be named after version and platform; nil means none
 }
 
 // providerPath returns the path of a question about p, below the base URL of providers.v1.
@@ -30,7 +30,7 @@ func providerPath(p modproxy.Address, rest string) string {
 	return p.Namespace + "/" + p.Name + "/" + rest
 }
 
-// providerPackage fetches v: a release, or the zip archive of one.
+// providerPackage downloads v: a release, or the zip archive of a release.
 func (c *Client) providerPackage(ctx context.Context, v modproxy.Ref) (p *modproxy.Package, err error) {
 	platform, isZip := v.Platform()
 	if !isZip && !v.IsListed() {
@@ -39,7 +39,7 @@ func (c *Client) providerPackage(ctx context.Context, v modproxy.Ref) (p *modpro
 	d, known := c.described.Get(v)
 	switch {
 	case known:
-	case isZip: // for one that is old the URLs in it may be, too
+	case isZip: // the URLs in an old answer may have expired
 		d, err = c.askDownload(ctx, v.Base(), platform)
 	default:
 		d, err = c.askAnyDownload(ctx, v)
@@ -52,15 +52,15 @@ func (c *Client) providerPackage(ctx context.Context, v modproxy.Ref) (p *modpro
 		return c.zip(ctx, v.Base(), d)
 	}
 	if p, err = c.release(ctx, v, d); err == nil {
-		c.described.Add(v.ForPlatform(d.Archive.Platform), d) // which is often asked for next
+		c.described.Add(v.ForPlatform(d.Archive.Platform), d) // often requested next
 	}
 	return p, err
 }
 
-// common is a platform that nearly all releases are for.
+// common is a platform that nearly all releases support.
 var common = modproxy.Platform{OS: "linux", Arch: "amd64"}
 
-// askAnyDownload asks v's registry about its package for one platform, any one.
+// askAnyDownload asks v's registry about its package for any one platform.
 func (c *Client) askAnyDownload(ctx context.Context, v modproxy.Ref) (*release.Download, error) {
 	d, err := c.askDownload(ctx, v, common)
 	if !errors.Is(err, modproxy.ErrNotFound) {
@@ -78,7 +78,7 @@ func (c *Client) askAnyDownload(ctx context.Context, v modproxy.Ref) (*release.D
 	return d, err
 }
 
-// platforms returns those that v's registry lists for it, each once.
+// platforms returns the platforms that v's registry lists for v, without duplicates.
 func (c *Client) platforms(ctx context.Context, v modproxy.Ref) ([]modproxy.Platform, error) {
 	versions, err := c.askVersions(ctx, v.Address)
 	if err != nil {
@@ -93,8 +93,8 @@ func (c *Client) platforms(ctx context.Context, v modproxy.Ref) ([]modproxy.Plat
 	})), nil
 }
 
-// askDownload asks v's registry about its package for a platform. That it can and may be fetched is checked, so that a person is
-// told: of a zip archive clients show them little.
+// askDownload asks v's registry about its package for a platform. It also checks that the zip archive can and may be
+// downloaded, because clients show users little about failed downloads of archives.
 func (c *Client) askDownload(ctx context.Context, v modproxy.Ref, p modproxy.Platform) (*release.Download, error) {
 	read := func(res *http.Response, _ *url.URL, document []byte) (*release.Download, error) {
 		d, err := release.ParseDownload(document, res.Request.URL, p)
@@ -112,9 +112,9 @@ func (c *Client) askDownload(ctx context.Context, v modproxy.Ref, p modproxy.Pla
 
 const fileRedirects = 10 // as the clients follow them
 
-// getFile asks for a file of a provider of host, which some server has at u. The answer has the status 200, or 206 if a part is
-// asked for. Servers are shown no credential but the registry's, at its own origins. Again reports whether another try may
-// do better.
+// getFile requests a file at u, on any server, for a provider of host. The answer has the status 200, or 206 if r
+// requests a range. Only the registry's own origins receive the registry's credentials. again reports whether another
+// try may succeed.
 func (c *Client) getFile(ctx context.Context, host string, u *url.URL, r egress.Request) (res *http.Response, again bool, err error) {
 	defer modproxy.MeterOf(ctx).Begin()()
 	r.URL, r.Credentials, r.Redirects = u.String(), c.credentials(host), fileRedirects
@@ -127,7 +127,7 @@ func (c *Client) getFile(ctx context.Context, host string, u *url.URL, r egress.
 	res.Body.Close()
 	where := egress.Redact(res.Request.URL)
 	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone {
-		// The registry has said that there is such a release.
+		// The registry lists this release, so the module is not missing.
 		return nil, false, &modproxy.Lasting{Err: &fetch.Answered{Where: where, Status: res.Status, Code: res.StatusCode}}
 	}
 	advice := "; its publisher must let everybody read what the registry " + host + " names"

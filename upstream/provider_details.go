@@ -14,7 +14,8 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// providerDetails asks for the document about v, a version of a provider, at its registry or elsewhere.
+// providerDetails requests the document about v, a version of a provider, from its registry or, if elsewhere, from the
+// documentation API.
 func (c *Client) providerDetails(ctx context.Context, v modproxy.Ref, elsewhere bool) (*modproxy.Details, error) {
 	if !v.IsListed() {
 		return nil, fmt.Errorf("%w: modproxy has made it, and no registry describes it", modproxy.ErrNotFound)
@@ -58,7 +59,7 @@ func (c *Client) text(ctx context.Context, v modproxy.Ref, id string) (*modproxy
 	})
 }
 
-// text reads the document with that number, which follows JSON:API.
+// text reads the document with the number id, in JSON:API form.
 func (r *reading) text(document []byte, id string) (*modproxy.Text, error) {
 	var doc struct {
 		Data struct {
@@ -77,7 +78,8 @@ func (r *reading) text(document []byte, id string) (*modproxy.Text, error) {
 	return &modproxy.Text{Content: clean.Prose(doc.Data.Attributes.Content)}, nil
 }
 
-// provider reads the document about v, a version of a provider. One about another version is [modproxy.ErrNotFound].
+// provider reads the document about v, a version of a provider. If it is about another version, the error is
+// [modproxy.ErrNotFound].
 func (r *reading) provider(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		summary
@@ -102,12 +104,12 @@ func (r *reading) provider(document []byte, v modproxy.Ref) (*modproxy.Details, 
 	return d, r.err
 }
 
-// isNumber reports whether s is the number of a document: tools take no other.
+// isNumber reports whether s is the number of a document, in the only form that tools accept.
 func isNumber(s string) bool {
 	return s != "" && len(s) <= 18 && strings.Trim(s, "0123456789") == "" && s[0] != '0'
 }
 
-// keptDoc returns doc as it is kept.
+// keptDoc returns doc with cleaned texts, as the cache stores it.
 func keptDoc(doc modproxy.Doc) modproxy.Doc {
 	return modproxy.Doc{
 		ID: doc.ID, Title: clean.Line(doc.Title), Path: clean.Line(doc.Path), Slug: clean.Line(doc.Slug), Category: clean.Line(doc.Category),
@@ -116,13 +118,13 @@ func keptDoc(doc modproxy.Doc) modproxy.Doc {
 	}
 }
 
-// tofuCategories are the categories of documents as the OpenTofu registry's documentation names them (registry-ui,
-// backend/internal/providerindex/providertypes/provider_version.go), with the names that other registries have for them.
+// tofuCategories maps the document categories of the OpenTofu documentation API (registry-ui,
+// backend/internal/providerindex/providertypes/provider_version.go) to the names of other registries.
 var tofuCategories = map[string]string{
 	"index": "overview", "resources": "resources", "datasources": "data-sources", "functions": "functions", "guides": "guides",
 }
 
-// docsProvider reads what the OpenTofu registry's documentation says of v.
+// docsProvider reads the description of v in the OpenTofu documentation API.
 func (r *reading) docsProvider(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		ID        string          `json:"id"`
@@ -155,7 +157,7 @@ func (r *reading) docsProvider(document []byte, v modproxy.Ref) (*modproxy.Detai
 	return d, r.err
 }
 
-// docsDoc reads one document, which is in a directory, or none.
+// docsDoc reads one document. dir is its directory with a slash at the end, or empty.
 func docsDoc(text json.RawMessage, dir, category string) []modproxy.Doc {
 	var doc struct {
 		Name        string `json:"name"`

@@ -22,7 +22,7 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// fetchAll fetches the package of v and reads it, while it comes where ctx says that it may.
+// fetchAll downloads the package of v and reads it, during the download if ctx allows it.
 func fetchAll(ctx context.Context, c *upstream.Client, v modproxy.Ref) (*modproxy.Package, []byte, error) {
 	p, err := c.Package(ctx, v)
 	if err != nil {
@@ -42,13 +42,13 @@ func fetchAll(ctx context.Context, c *upstream.Client, v modproxy.Ref) (*modprox
 	return p, data, errors.Join(group.Wait(), err, p.Close())
 }
 
-// What is wrong with a release or its zips, and what is said of it. An empty text stands for none.
+// TestProviderFaults checks the errors for faulty releases and zip archives. An empty text means no error.
 func TestProviderFaults(t *testing.T) {
 	const unreadable = "must let everybody read what the registry"
 	tests := []struct {
 		knobs        string
-		release, zip string // what the errors have
-		want         error  // that both are
+		release, zip string // contained in the errors
+		want         error  // the kind of both errors
 	}{
 		{"", "", "", nil},
 		{"zip=changed", "", "but the registry says", modproxy.ErrInvalid},
@@ -56,7 +56,7 @@ func TestProviderFaults(t *testing.T) {
 		{"zip=text", "", "not a valid zip file", modproxy.ErrInvalid},
 		{"sums=wrong", "SHA256SUMS: it has the checksum", "", modproxy.ErrInvalid},
 		{"sums=missing", "SHA256SUMS: it has no line", "", modproxy.ErrInvalid},
-		{"sums=blank", "", "", nil}, // it harms clients only, and not through a mirror
+		{"sums=blank", "", "", nil}, // harms only clients, and not through a mirror
 		{"sums=many", "SHA256SUMS: it lists 900 other files", "", modproxy.ErrInvalid},
 		{"sums=large", "larger than allowed", "", modproxy.ErrInvalid},
 		{"signature=wrong", "signature of SHA256SUMS", "", modproxy.ErrInvalid},
@@ -99,7 +99,7 @@ func TestProviderFaults(t *testing.T) {
 		t.Run(strings.ReplaceAll(test.knobs, "\n", " "), func(t *testing.T) {
 			t.Parallel()
 			v := toyOf(u).At(fmt.Sprintf("1.%d.0", i))
-			// Each for itself: a release tells of a zip.
+			// Each on its own, because a release yields the URL of a zip archive.
 			zip := v.ForPlatform(linux)
 			for i, of := range []modproxy.Ref{v, zip, zip} {
 				ctx, said := t.Context(), []string{test.release, test.zip, test.zip}[i]
@@ -128,13 +128,13 @@ func TestProviderFaults(t *testing.T) {
 	}
 }
 
-// The versions of a provider are asked for as those of a module.
+// Versions of a provider are requested like those of a module.
 func TestProviderAnswers(t *testing.T) {
 	for _, c := range []struct {
 		kind  registrytest.Kind
 		knobs registrytest.Knobs
 		want  error
-		asks  int // of that kind, for two questions
+		asks  int // requests of that kind, for two questions
 	}{
 		{registrytest.ProviderVersions, registrytest.Knobs{Status: 404}, modproxy.ErrNotFound, 2},
 		{registrytest.ProviderVersions, registrytest.Knobs{Status: 401}, modproxy.ErrDenied, 2},
@@ -160,13 +160,13 @@ func TestProviderAnswers(t *testing.T) {
 			}
 		})
 	}
-	u := registrytest.New(t, registrytest.Modules()) // which has no providers
+	u := registrytest.New(t, registrytest.Modules()) // this registry has no providers
 	if _, err := newClient(t, u, nil).Versions(t.Context(), toyOf(u)); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Errorf("without providers.v1: %v", err)
 	}
 }
 
-// A release that nobody signed is taken where that is allowed, unless there are keys that do not count.
+// An unsigned release is accepted if that is allowed, unless there are keys that do not count.
 func TestProviderUnsigned(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- providers/acme/toy/1.0.0 --
@@ -203,7 +203,7 @@ keys=
 	}
 }
 
-// A registry's token goes to the registry, and to no other server that it sends modproxy to.
+// A registry's token goes to the registry, and to no other server that it refers to.
 func TestProviderToken(t *testing.T) {
 	const toy = "-- providers/acme/toy/1.0.0 --\n"
 	elsewhere, u := registrytest.New(t, fixture(toy)), registrytest.New(t, fixture(toy))

@@ -20,7 +20,7 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// release fetches the checksums of v and their signature, which d names, verifies them, and packs the release.
+// release downloads the checksums of v and their signature from the URLs in d, verifies them, and packs the release.
 func (c *Client) release(ctx context.Context, v modproxy.Ref, d *release.Download) (*modproxy.Package, error) {
 	r, _, err := c.verified(ctx, v.Address, d)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *Client) release(ctx context.Context, v modproxy.Ref, d *release.Downloa
 	return c.pack(v, d, r, sums)
 }
 
-// pack packs a release of v that is complete but for what d says of its packages.
+// pack packs a release of v. It adds the packages that d describes; the rest of r is complete.
 func (c *Client) pack(v modproxy.Ref, d *release.Download, r *release.Release, sums *release.Sums) (*modproxy.Package, error) {
 	if others := c.cfg.Providers.OtherNames; others == nil || !others.Covers(v.Address) {
 		if err := r.CheckNames(v); err != nil {
@@ -60,7 +60,7 @@ func (c *Client) pack(v modproxy.Ref, d *release.Download, r *release.Release, s
 	return p, nil
 }
 
-// verified returns what d tells of a release of m, without its archives, and who signed it, if anybody did.
+// verified returns the release of m that d describes, without its archives, and its signer, if it is signed.
 func (c *Client) verified(ctx context.Context, m modproxy.Address, d *release.Download) (*release.Release, release.Signer, error) {
 	r := &release.Release{Protocols: d.Protocols, Keys: d.Keys}
 	g, ctx := errgroup.WithContext(ctx)
@@ -84,7 +84,7 @@ func (c *Client) verified(ctx context.Context, m modproxy.Address, d *release.Do
 	bad, ok := errors.AsType[*release.SignatureError](err)
 	switch {
 	case ok && bad.Reason == release.Future:
-		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // it passes
+		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err) // the clock will pass that time
 	case ok && bad.Reason == release.NoKeys && len(d.Dropped) == 0:
 		err = release.Unallowed()
 	}
@@ -94,8 +94,9 @@ func (c *Client) verified(ctx context.Context, m modproxy.Address, d *release.Do
 	return r, signer, err
 }
 
-// archives returns the packages of v for all platforms, as sums has them. Their names are that of the one
-// that d is about, but for the platform. Where some are not, the registry is asked about those that it lists beside.
+// archives returns the packages of v for all platforms, from sums. Names of packages differ from the one in d only in
+// the platform. If sums has zip files with other names, archives asks the registry about the platforms that it lists in
+// addition.
 func (c *Client) archives(ctx context.Context, v modproxy.Ref, d *release.Download, sums *release.Sums) (archives []release.Archive, err error) {
 	if err := sums.Check(d.Archive.File, d.Archive.Digest); err != nil {
 		return nil, err
@@ -129,13 +130,13 @@ func byPlatform(a, b release.Archive) int {
 }
 
 const (
-	maxOthers = 256 // files that are no package of a release: each is in its record
+	maxOthers = 256 // files of a release that are not packages; each one is in the record
 
-	maxOdd  = 16 // platforms that a registry is asked for one by one, because names do not tell them
-	oddOnce = 4  // of them at a time
+	maxOdd  = 16 // platforms that the registry is asked about one by one, because the file names do not show them
+	oddOnce = 4  // such requests at a time
 )
 
-// addOdd adds to archives those for other platforms that v's registry lists, as far as they are in sums.
+// addOdd adds the archives for other platforms that v's registry lists, if they are in sums.
 func (c *Client) addOdd(ctx context.Context, v modproxy.Ref, sums *release.Sums, archives []release.Archive) ([]release.Archive, error) {
 	platforms, err := c.platforms(ctx, v)
 	if err != nil {
@@ -151,7 +152,7 @@ func (c *Client) addOdd(ctx context.Context, v modproxy.Ref, sums *release.Sums,
 		g.Go(func() (err error) {
 			others[i], err = c.askDownload(ctx, v, platforms[i])
 			if err != nil && !errors.Is(err, modproxy.ErrUnavailable) {
-				return nil // the others can be had
+				return nil // the other platforms are available
 			}
 			return err
 		})
@@ -167,7 +168,7 @@ func (c *Client) addOdd(ctx context.Context, v modproxy.Ref, sums *release.Sums,
 	return archives, nil
 }
 
-// readFile returns what is at u, which has most bytes at most.
+// readFile returns the content at u, of at most most bytes.
 func (c *Client) readFile(ctx context.Context, host string, u *url.URL, most int64) (content []byte, err error) {
 	err = fetch.Retry(ctx, func() (bool, error) {
 		var res *http.Response

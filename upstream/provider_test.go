@@ -24,7 +24,7 @@ func toyOf(u *registrytest.Upstream) modproxy.Address {
 
 func fixture(text string) *txtar.Archive { return txtar.Parse([]byte(text)) }
 
-// A provider is asked for as clients ask: its versions, a release, a zip of it.
+// TestProvider requests what clients request of a provider: its versions, a release, and a zip archive of it.
 func TestProvider(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- providers/acme/toy/1.0.0 --
@@ -82,13 +82,13 @@ sums=manifest
 			}
 		}
 	}
-	// The release has told of one zip.
+	// The release has named one zip archive already.
 	if asked, zips := u.Count(registrytest.ProviderDownload), u.Count(registrytest.Zip); asked != zips || u.Count(registrytest.Sums) != 2 {
 		t.Errorf("%d questions for %d zips", asked, zips)
 	}
 }
 
-// The dates of releases are those of their signatures, as far as these are good.
+// The dates of releases are those of their valid signatures.
 func TestProviderDates(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- providers/acme/toy/1.0.0 --
@@ -120,7 +120,7 @@ sums.retry-after=60
 	}
 }
 
-// What modproxy has made of a version is no registry's.
+// No registry is asked for variants of a provider version.
 func TestProviderMade(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
 	client := newClient(t, u, nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// incoming is the zip archive of a provider for one platform while it comes.
+// incoming is a download of the zip archive of a provider for one platform.
 type incoming struct {
 	client *Client
 	of     modproxy.Ref
@@ -29,19 +29,20 @@ type incoming struct {
 	file   *spool.File
 	p      *modproxy.Package
 
-	first *http.Response // to be received
-	once  sync.Once      // for what follows, which bring returns
+	first *http.Response // the first answer, before its body is received
+	once  sync.Once      // guards the download, whose result bring returns
 	facts modproxy.Facts
 	err   error
 
-	// Of what was received:
+	// State of the received bytes:
 	hash  hash.Hash
 	size  int64
 	meter *modproxy.Meter
 }
 
-// zip fetches the package of v for one platform, which d is about, into a file that closing removes. It still comes where
-// that may be, and its size is known: who asks calls Arrived, which brings it.
+// zip downloads the package of v for the platform of d, into a file that Close removes. If the caller allows it and the
+// size is known, the package is returned before the download: its reader follows the file, and the caller calls
+// Arrived, which downloads it.
 func (c *Client) zip(ctx context.Context, v modproxy.Ref, d *release.Download) (p *modproxy.Package, err error) {
 	file, err := spool.New(c.cfg.Providers.Scratch)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r received) Verify(ctx context.Context) error {
 // body is the reader of the caller that requested the package.
 type body struct{ received }
 
-// Close removes the file. What has not begun to arrive never does.
+// Close removes the file. A download that has not begun never begins.
 func (b body) Close() error {
 	b.in.once.Do(func() {
 		b.in.err = fmt.Errorf("%w: it was given up", modproxy.ErrUnavailable)
@@ -114,10 +115,10 @@ func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	return facts, failed("package", in.of.ForPlatform(in.said.Archive.Platform), err)
 }
 
-// bring receives and checks what was asked for, the first time that it is called.
+// bring downloads and checks the archive on its first call. Later calls return the same result.
 func (in *incoming) bring(ctx context.Context) (modproxy.Facts, error) {
 	in.once.Do(func() {
-		in.err = fmt.Errorf("%w: it did not arrive", modproxy.ErrUnavailable) // if this panics
+		in.err = fmt.Errorf("%w: it did not arrive", modproxy.ErrUnavailable) // the error if this function panics
 		defer func() { in.file.End(in.err) }()
 		in.err = fetch.Retry(ctx, func() (again bool, err error) {
 			res := in.first
@@ -135,7 +136,7 @@ func (in *incoming) bring(ctx context.Context) (modproxy.Facts, error) {
 	return in.facts, in.err
 }
 
-// ask asks for the archive, or for what was not received of it yet.
+// ask requests the archive, or the rest of it after the bytes received so far.
 func (in *incoming) ask(ctx context.Context) (res *http.Response, again bool, err error) {
 	r := egress.Request{MaxBytes: in.client.cfg.Providers.maxReceived(), Archive: true}
 	if in.size > 0 {
@@ -154,7 +155,7 @@ func (in *incoming) ask(ctx context.Context) (res *http.Response, again bool, er
 	return in.refusePage(res)
 }
 
-// refusePage returns res, which begins an archive, unless it begins an HTML page.
+// refusePage returns res, or an error if its body begins like an HTML page.
 func (in *incoming) refusePage(res *http.Response) (_ *http.Response, again bool, err error) {
 	head := make([]byte, 512)
 	n, err := io.ReadAtLeast(res.Body, head, 1)
@@ -174,11 +175,11 @@ func (in *incoming) refusePage(res *http.Response) (_ *http.Response, again bool
 	return res, false, nil
 }
 
-// receive adds the body of an answer to the file: what is new in it.
+// receive appends the new bytes in the body of an answer to the file.
 func (in *incoming) receive(res *http.Response) (again bool, err error) {
 	defer res.Body.Close()
 	defer in.meter.Begin()()
-	if res.StatusCode == http.StatusOK && in.size > 0 { // all of it once more
+	if res.StatusCode == http.StatusOK && in.size > 0 { // the answer repeats the whole archive
 		seen := sha256.New()
 		_, err := io.CopyN(io.MultiWriter(seen, counter{in.meter}), res.Body, in.size)
 		switch {
@@ -211,7 +212,7 @@ func (in *incoming) receive(res *http.Response) (again bool, err error) {
 	}
 }
 
-// check checks what was received, and finds its facts.
+// check checks the received bytes, and sets the facts about them.
 func (in *incoming) check() error {
 	if got := modproxy.Digest(in.hash.Sum(nil)); got != in.said.Archive.Digest {
 		return fmt.Errorf("%w: %s: its SHA-256 is %s, but the registry says %s", modproxy.ErrInvalid, in.p.Source.URL, got, in.said.Archive.Digest)
@@ -228,7 +229,7 @@ func (in *incoming) check() error {
 	return nil
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter struct{ *modproxy.Meter }
 
 func (c counter) Write(p []byte) (int, error) {

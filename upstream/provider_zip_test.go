@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// scratchOf has a client use a directory of the test, which is empty at its end.
+// scratchOf sets the client's scratch directory to one of the test, and checks at the end that it is empty.
 func scratchOf(t *testing.T) func(*upstream.Config) {
 	scratch := t.TempDir()
 	t.Cleanup(func() {
@@ -26,7 +26,7 @@ func scratchOf(t *testing.T) func(*upstream.Config) {
 	return func(c *upstream.Config) { c.Providers.Scratch = scratch }
 }
 
-// A zip that breaks off is gone on with, by the rest of it or all of it once more.
+// An interrupted zip download continues, with the rest of the archive or with all of it again.
 func TestZipBreaksOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		knobs registrytest.Knobs
@@ -66,7 +66,7 @@ func TestZipBreaksOff(t *testing.T) {
 	}
 }
 
-// arrive has p arrive in the background. The result is for after waiting.
+// arrive calls p.Arrived in the background. wait returns its result.
 func arrive(t *testing.T, p *modproxy.Package) (wait func() (modproxy.Facts, error)) {
 	var facts modproxy.Facts
 	var err error
@@ -81,7 +81,7 @@ func arrive(t *testing.T, p *modproxy.Package) (wait func() (modproxy.Facts, err
 	}
 }
 
-// A zip that is another one when it is sent again is not taken, and not mixed with that.
+// If the archive changes between two tries, the result is an error, not a mixture.
 func TestZipChangesMidway(t *testing.T) {
 	const files = "-- providers/acme/toy/1.0.0/terraform-provider-toy --\n"
 	for text, knobs := range map[string]registrytest.Knobs{
@@ -91,7 +91,7 @@ func TestZipChangesMidway(t *testing.T) {
 		u := registrytest.New(t, fixture(files+strings.Repeat("one ", 100)))
 		client := newClient(t, u, nil, scratchOf(t))
 		v := toyOf(u).At("1.0.0")
-		if _, _, err := fetchAll(t.Context(), client, v); err != nil { // which tells of the zip
+		if _, _, err := fetchAll(t.Context(), client, v); err != nil { // yields the URL of the zip archive
 			t.Fatal(err)
 		}
 		u.Set(registrytest.Zip, knobs)
@@ -111,7 +111,7 @@ func TestZipChangesMidway(t *testing.T) {
 	}
 }
 
-// Who wants a zip while it comes has its beginning before its end is there, and its end when it has been checked.
+// During the download, a reader receives the beginning at once, and the end after the check.
 func TestZipArrives(t *testing.T) {
 	for knobs, want := range map[string]error{"": nil, "zip=changed": modproxy.ErrInvalid, "zip=text": modproxy.ErrInvalid} {
 		t.Run(knobs, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestZipArrives(t *testing.T) {
 			}
 			select {
 			case <-arrived:
-				if knobs != "zip=text" { // which is short
+				if knobs != "zip=text" { // this archive is short
 					t.Error("its beginning came when all of it was there")
 				}
 			default:
@@ -162,7 +162,7 @@ func TestZipArrives(t *testing.T) {
 	}
 }
 
-// What arrives is given up with the context of its question, or when it is closed before.
+// A download ends with the context of its request, or when the package is closed before.
 func TestZipGivenUp(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\nsize=1\n"))
 	client := newClient(t, u, nil, scratchOf(t))
@@ -185,7 +185,7 @@ func TestZipGivenUp(t *testing.T) {
 	}
 }
 
-// No more is received or unpacked than is allowed.
+// The limits of received and unpacked bytes hold.
 func TestZipLimits(t *testing.T) {
 	u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\nsize=1\n"))
 	v := toyOf(u).At("1.0.0").ForPlatform(linux)
@@ -202,7 +202,7 @@ func TestZipLimits(t *testing.T) {
 	}
 }
 
-// The platforms of zips whose names do not tell them are asked for, once each, however often their registry lists them.
+// Platforms that file names do not show are requested once each, however often the registry lists them.
 func TestOddNames(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- providers/acme/toy/1.0.0 --

@@ -15,31 +15,32 @@ import (
 
 const (
 	maxElements = 100_000 // of all lists in one document that describes modules
-	maxSystems  = 100     // that it names, of each of which is found out whether a client may know of it
+	maxSystems  = 100     // that a document names; each one is checked against the client's rights
 )
 
-// reading reads one document that describes modules. A member of another type than it should have counts as one that is missing.
-// Names with control characters, or longer than a line, count as missing, too; other texts lose theirs.
+// reading reads one document that describes modules. A member of an unexpected type counts as missing. A name with
+// control characters, or longer than a line, also counts as missing; other texts lose their control characters.
 type reading struct {
-	from *url.URL // the document
-	left int      // elements of lists that may follow
-	err  error    // that there are more
+	from *url.URL // the URL of the document
+	left int      // how many more elements of lists are allowed
+	err  error    // set if there are more
 }
 
 func newReading(from *url.URL) *reading { return &reading{from: from, left: maxElements} }
 
-// object decodes text, good JSON or a whole document, into v, and reports whether it is an object.
+// object decodes text into v, and reports whether text is an object. text is valid JSON or a whole document.
 func object(text []byte, v any) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' {
 		return false
 	}
 	err := json.Unmarshal(text, v)
-	_, mistyped := errors.AsType[*json.UnmarshalTypeError](err) // after which the rest was decoded all the same
+	_, mistyped := errors.AsType[*json.UnmarshalTypeError](err) // the other members are decoded nevertheless
 	return err == nil || mistyped
 }
 
-// elements yields the elements of a list, or the members of an object with their names. What is neither has none.
+// elements yields the elements of a list, or the members of an object with their names. It yields nothing for other
+// values.
 func (r *reading) elements(text json.RawMessage) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		if len(text) == 0 {
@@ -68,7 +69,8 @@ func (r *reading) elements(text json.RawMessage) iter.Seq2[string, json.RawMessa
 	}
 }
 
-// webURL returns the http or https URL that s is, and nothing for all else. It is relative to base unless that is nil.
+// webURL returns s as an http or https URL, or an empty string if it is neither. s is relative to base unless base is
+// nil.
 func webURL(base *url.URL, s string) string {
 	u, err := url.Parse(clean.Line(s))
 	if s == "" || err != nil {
@@ -83,7 +85,8 @@ func webURL(base *url.URL, s string) string {
 	return u.String()
 }
 
-// date returns the time that s is by RFC 3339, which can be written in that way again; zero for what is none.
+// date parses a time in RFC 3339 form. The result can be formatted in the same form. It is zero if s is not such a
+// time.
 func date(s string) time.Time {
 	at, err := time.Parse(time.RFC3339, s)
 	if at = at.UTC(); err != nil || at.Year() < 1 || at.Year() > 9999 {
@@ -92,7 +95,7 @@ func date(s string) time.Time {
 	return at
 }
 
-// canonical returns the canonical spelling of a version, or nothing if a registry cannot have it.
+// canonical returns the canonical spelling of a version, or an empty string if a registry cannot list it.
 func canonical(s string) string {
 	version, err := modproxy.CanonicalVersion(s)
 	if err != nil || !(modproxy.Address{}).At(version).IsListed() {
@@ -101,7 +104,8 @@ func canonical(s string) string {
 	return version
 }
 
-// jsonText returns a value as JSON text, and nothing for null. A string that is JSON itself is that text, if may says so.
+// jsonText returns a value as JSON text, and an empty string for null. If may is set, a string that contains JSON
+// yields that JSON.
 func jsonText(value json.RawMessage, may bool) string {
 	var s *string
 	if may && json.Unmarshal(value, &s) == nil && s != nil {

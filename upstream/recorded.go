@@ -16,8 +16,9 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// PackageAt fetches what rec says: of a module at the recorded commit from where its registry says that it is, or from the
-// recorded source, of a provider from there. It is for the caller to compare it with rec.
+// PackageAt downloads the recorded package. For a module it uses the recorded commit at the location that the registry
+// gives, or else the recorded source; for a provider, the recorded source. The caller must compare the package with
+// rec.
 func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	p, err := c.recorded(ctx, rec)
 	return p, failed("package", rec.Ref, err)
@@ -27,7 +28,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 	if rec.IsProvider() {
 		return c.recordedProvider(ctx, rec)
 	}
-	if rec.Source.Commit != "" { // the location may have a user, and lead to the repository by a page
+	if rec.Source.Commit != "" { // the location may need a user, or lead to the repository through a page
 		p, err = c.fetch(ctx, rec.Ref, rec.Source.Commit)
 		switch {
 		case err == nil && p.Source == rec.Source:
@@ -41,7 +42,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 	s, err := c.source(rec)
 	switch {
 	case err != nil:
-	case s.Commit == "" && c.isAt(rec): // as the caller knows
+	case s.Commit == "" && c.isAt(rec): // the caller has compared it
 		err = fmt.Errorf("%w: it is no longer where the registry says that it is", modproxy.ErrNotFound)
 	default:
 		err = c.cfg.Fetch.Check(ctx, s)
@@ -52,7 +53,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 	if p, err = c.cfg.Fetch.Package(ctx, s); err != nil || s.Commit != "" || rec.Is(p.Sum, p.Subdir) {
 		return p, err
 	}
-	// An archive may have all files in one directory, of which the registry's location says that it is the package.
+	// All files of an archive may be in one directory that the registry's location selects as the package.
 	s.Subdir = path.Join("*", s.Subdir)
 	if inner, err := c.cfg.Fetch.Package(ctx, s); err == nil {
 		p.Close()
@@ -61,15 +62,15 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 	return p, nil
 }
 
-// isAt reports whether the registry of a version has said that it is at its recorded source.
+// isAt reports whether the registry's location of the version is the recorded source.
 func (c *Client) isAt(rec modproxy.Record) bool {
 	s, known := c.located.Get(rec.Ref)
 	u, err := url.Parse(s.URL)
 	return known && err == nil && egress.Redact(u) == rec.Source.URL
 }
 
-// source returns where a version of a module was found. Without the query of its location, an archive is told by its first
-// bytes.
+// source returns the recorded source of a module version. The record lacks the query of the location, so the type of an
+// archive is detected from its first bytes.
 func (c *Client) source(rec modproxy.Record) (s fetch.Source, err error) {
 	u, err := url.Parse(rec.Source.URL)
 	if err != nil || u.Host == "" {
@@ -86,7 +87,7 @@ func (c *Client) source(rec modproxy.Record) (s fetch.Source, err error) {
 	return s, nil
 }
 
-// recordedProvider fetches a release, or the zip archive of one, from where its files were.
+// recordedProvider downloads a release, or the zip archive of a release, from its recorded source.
 func (c *Client) recordedProvider(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {
 	from, err := url.Parse(rec.Source.URL)
 	if err != nil || from.Host == "" {
@@ -105,14 +106,14 @@ func (c *Client) recordedProvider(ctx context.Context, rec modproxy.Record) (p *
 		p, err = c.recordedRelease(ctx, rec, from)
 	}
 	answered, ok := errors.AsType[*fetch.Answered](err)
-	if ok && (answered.Code == http.StatusNotFound || answered.Code == http.StatusGone) { // which is the only one to say so
+	if ok && (answered.Code == http.StatusNotFound || answered.Code == http.StatusGone) { // the recorded source is the only one
 		err = fmt.Errorf("%w: %s answered %s", modproxy.ErrNotFound, answered.Where, answered.Status)
 	}
 	return p, err
 }
 
-// recordedRelease fetches the checksums of a release, and their signature from beside them. The registry has its keys, with a
-// version that it still lists.
+// recordedRelease downloads the checksums of a release, and the signature beside them. The keys come from the registry,
+// from a version that it still lists.
 func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from *url.URL) (*modproxy.Package, error) {
 	d, err := c.keysOf(ctx, rec)
 	if err != nil {
@@ -147,7 +148,7 @@ func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from 
 			case other != digest || !strings.HasSuffix(file, ".zip"):
 			case !again:
 				r.Archives = append(r.Archives, archive)
-			case release.IsNamed(file, rec.Ref, platform): // others have the same bytes
+			case release.IsNamed(file, rec.Ref, platform): // other files may have the same bytes
 				r.Archives[last] = archive
 			}
 		}
@@ -156,8 +157,8 @@ func (c *Client) recordedRelease(ctx context.Context, rec modproxy.Record, from 
 	return c.pack(rec.Ref, d, r, sums)
 }
 
-// signatures returns what the names of signatures end with, beside the name of what they sign: those of most publishers, and
-// those of HashiCorp, which have the end of the key's fingerprint.
+// signatures returns the possible suffixes of the signature's file name, after the name of the signed file: that of
+// most publishers, and those of HashiCorp, which contain the end of the key's fingerprint.
 func signatures(keys modproxy.Keys) []string {
 	list := []string{".sig"}
 	for _, fingerprint := range keys.All() {
@@ -166,9 +167,10 @@ func signatures(keys modproxy.Keys) []string {
 	return list
 }
 
-const maxSiblings = 3 // versions that are asked for keys
+const maxSiblings = 3 // versions whose keys are requested
 
-// keysOf returns the keys of a version that the registry lists and that one of the recorded keys may have signed.
+// keysOf returns the keys of another version that the registry lists. One of the recorded keys may have signed that
+// version.
 func (c *Client) keysOf(ctx context.Context, rec modproxy.Record) (*release.Download, error) {
 	versions, err := c.askVersions(ctx, rec.Address)
 	if err != nil {

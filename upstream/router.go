@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Registry is a registry that describes its modules, and knows the commits and dates of its versions. A [Client] is one.
+// Registry is a registry with a catalog, and with the commits and dates of its versions. [Client] implements it.
 type Registry interface {
 	modproxy.Registry
 	modproxy.Catalog
@@ -21,25 +21,25 @@ type Registry interface {
 	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
 }
 
-// Router is the registry of all hosts: it passes each question to the one of the module's host. It is the seam for a
-// registry of another kind, which answers for a host itself.
+// Router is the registry of all hosts. It passes each question to the registry of the module's host. Use Hosts to
+// connect a registry of another kind.
 type Router struct {
 	Hosts   map[string]Registry // by normalised hostname
-	Default Registry            // of all other hosts
-	Reserve Reserve             // asked before every question; nil keeps nothing
+	Default Registry            // for all other hosts
+	Reserve Reserve             // asked before every question; nil reserves nothing
 }
 
-// Reserve keeps namespaces for some registries.
+// Reserve reserves namespaces for some registries.
 type Reserve interface {
-	// Reserved returns why a host must not be asked about a namespace, or nil.
+	// Reserved returns the reason why a host must not be asked about a namespace, or nil.
 	Reserved(host, namespace string) error
-	// ReservedIn returns why a host must not be sent a text, because a namespace is named in it, or nil.
+	// ReservedIn returns the reason why a host must not receive a text that names a reserved namespace, or nil.
 	ReservedIn(host, text string) error
 }
 
 var _ Registry = (*Router)(nil)
 
-// of returns what answers for a host, or nil and why it is not asked about a namespace.
+// of returns the registry of a host. The error is the reason why the host must not be asked about the namespace.
 func (r *Router) of(host, namespace string) (Registry, error) {
 	if r.Reserve != nil {
 		if err := r.Reserve.Reserved(host, namespace); err != nil {
@@ -160,7 +160,8 @@ func (r *Router) Others(ctx context.Context, host string) map[string]string {
 	return next.Others(ctx, host)
 }
 
-// Document implements [Registry]. A path tells the names in it as much as a question about a namespace does.
+// Document implements [Registry]. It checks the path against reserved names, because the path reveals the names in it
+// to the host.
 func (r *Router) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
 	next, err := r.of(host, "")
 	if err == nil && r.Reserve != nil {
@@ -176,7 +177,8 @@ func (r *Router) Document(ctx context.Context, host, path string) (mediaType str
 	return next.Document(ctx, host, path)
 }
 
-// List implements [modproxy.Catalog]. A search tells the names in it as much as a question about a namespace does.
+// List implements [modproxy.Catalog]. It checks the search text against reserved names, because a search reveals them
+// to the host.
 func (r *Router) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	next, err := r.of(q.Host, q.Namespace)
 	if err == nil && r.Reserve != nil && q.Search != "" {

@@ -79,7 +79,8 @@ func (r reserve) ReservedIn(host, text string) error {
 	return nil
 }
 
-// A registry of another kind answers every question about its host, and none about others. What may not be asked reaches none.
+// A registry of another kind answers every question about its host, and none about others. Reserved names reach no
+// registry.
 func TestRouter(t *testing.T) {
 	own, others := refuses{errors.New("own")}, refuses{errors.New("others")}
 	never := errors.New("never")

@@ -24,8 +24,8 @@ type namespace string
 
 func (n namespace) Covers(m modproxy.Address) bool { return m.Namespace == string(n) }
 
-// A publisher may name any package, and a credential is used for those modules only
-// that it is for: else any publisher could read whatever it opens.
+// A publisher may name any package as a location. A credential is used only for the modules that it is configured for:
+// otherwise any publisher could read everything that the credential opens.
 func TestCredentialIsForModules(t *testing.T) {
 	var private bytes.Buffer
 	z := zip.NewWriter(&private)

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// Versions asks m's registry for its versions.
+// Versions requests the list of m's versions from its registry.
 func (c *Client) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := c.askVersions(ctx, m)
 	return v, failed("versions", m.At(""), err)
@@ -28,7 +28,7 @@ func (c *Client) askVersions(ctx context.Context, m modproxy.Address) (*modproxy
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
 			return nil, err
-		case err != nil: // an upstream in trouble says nothing about the module
+		case err != nil: // a failing upstream says nothing about the module
 			return nil, fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, egress.Redact(res.Request.URL), err)
 		}
 		v.Time = time.Now()

@@ -1,14 +1,18 @@
-// Package archive reads one archive that an untrusted server sent, and adds its entries to a [pack.Builder].
+// Package archive unpacks archives from untrusted servers into a [pack.Builder].
 //
-// An archive is read as the decompressors of go-getter read it: what a client unpacks becomes part of the
-// package, in its order, and what a client ignores is ignored: bytes behind the end of a tar archive or a zip
-// file, before a zip file, or between its entries. Nothing is unpacked to disk. A limit that is hit is an
-// error, never a truncation. Refused besides is
+// Call [FormatOf] or [Sniff] for the format, then [Unpack]:
 //
-//   - content that is cut short or differs from its checksum or length: damage would become part of the version;
-//   - entries of a zip file that share bytes: a small file expands without end;
-//   - a zip file whose records contradict each other, and tar headers that apply to other entries: two programs
-//     see two files, and what was reviewed is not what is installed;
+//	err := archive.Unpack(ctx, file, size, archive.FormatOf(u.Path, u.Query().Get("archive")), builder)
+//
+// Invariants: an archive is read as by the decompressors of go-getter. The entries that a client unpacks become part of
+// the package, in the same order. Bytes that a client ignores are ignored: after the end of a tar archive or a zip
+// file, before a zip file, or between its entries. Nothing is unpacked to disk. An archive that exceeds a limit is an
+// error, never truncated. These are also refused:
+//
+//   - content that is incomplete or contradicts its checksum or length: the damage would become part of the version;
+//   - entries of a zip file that share bytes: a small file could expand without end;
+//   - a zip file whose records contradict each other, and tar headers that apply to other entries: two programs could
+//     see two different files, and the reviewed files could differ from the installed ones;
 //   - encrypted content, sparse files, devices, named pipes, and directories and links with content.
 //
 // Package pack decides which files become part of the package, and how links are treated.
@@ -29,7 +33,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// A Format is how an archive is written. The zero value is no format.
+// A Format is the format of an archive. The zero value is not a format.
 type Format string
 
 // The formats that both clients unpack.
@@ -40,31 +44,32 @@ const (
 	TarXz    Format = "tar.xz"
 )
 
-// formats has the names of go-getter's decompressors that make directories. No name ends in a dot and another one.
+// formats has the names of go-getter's decompressors for directories. No name ends in a dot and another name.
 var formats = map[string]Format{
 	"zip": Zip, "tar.gz": TarGzip, "tgz": TarGzip, "tar.bz2": TarBzip2, "tar.tbz2": TarBzip2, "tbz2": TarBzip2,
 	"tar.xz": TarXz, "txz": TarXz,
 }
 
 // FormatOf returns the format of an archive by the clients' rule (go-getter's client.go): the query's argument archive,
-// else the suffix of the URL's path. Case counts. It is empty for no archive, as when archive is "false".
+// or else the suffix of the URL's path. Case is significant. The result is empty if the URL does not name an archive,
+// for example if archive is "false".
 func FormatOf(path, archive string) Format {
 	if archive != "" {
 		return formats[archive]
 	}
 	for name, f := range formats {
 		if strings.HasSuffix(path, "."+name) {
-			return f // tar.tbz2 and tbz2 are one format
+			return f // tar.tbz2 and tbz2 are the same format
 		}
 	}
 	return ""
 }
 
-// magics are the first bytes of archives.
+// magics has the first bytes of archives.
 var magics = map[string]Format{"PK\x03\x04": Zip, "\x1f\x8b": TarGzip, "BZh": TarBzip2, xzMagic: TarXz}
 
-// Sniff returns the format of an archive by its first bytes, as OpenTofu does for a package that comes from the
-// registry itself (internal/registry/package_extract.go). Errors are those of [Unpack].
+// Sniff returns the format of an archive by its first bytes, as OpenTofu does for a package from the registry itself
+// (internal/registry/package_extract.go). Errors are those of [Unpack].
 func Sniff(f io.ReaderAt) (Format, error) {
 	head := make([]byte, len(xzMagic))
 	n, err := f.ReadAt(head, 0)
@@ -82,15 +87,15 @@ func Sniff(f io.ReaderAt) (Format, error) {
 	return "", refuse("neither a zip archive nor a tar archive compressed by gzip, bzip2 or xz")
 }
 
-// refuse returns the error for an archive that is not read.
+// refuse returns the error for a refused archive.
 func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: archive: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// Unpack reads the archive in the first size bytes of f into b, within b's limits and some room for its headers.
+// Unpack reads the archive in the first size bytes of f into b, within b's limits. Headers have some additional room.
 //
-// Errors: [modproxy.ErrInvalid] for an archive that is refused, naming the entry if one is at fault;
-// [modproxy.ErrUnavailable] when f or the builder's file fails; the context's own when it ended.
+// Errors: [modproxy.ErrInvalid] for a refused archive, with the name of the faulty entry if there is one;
+// [modproxy.ErrUnavailable] if f or the builder's file fails; the context's own error after its end.
 func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder) error {
 	if size == 0 {
 		return refuse("it is empty")
@@ -116,23 +121,23 @@ func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pa
 	case errors.Is(err, modproxy.ErrInvalid):
 		return err
 	}
-	return refuse("%s: %w", format, err) // a decoder's own
+	return refuse("%s: %w", format, err) // the decoder's own error
 }
 
-// isPage reports whether the input begins as an HTML page does.
+// isPage reports whether the input begins like an HTML page.
 func (in *input) isPage() bool {
 	head := make([]byte, 512)
 	n, err := in.f.ReadAt(head, 0)
 	return (err == nil || err == io.EOF) && IsPage(head[:n])
 }
 
-// IsPage reports whether a file begins as an HTML page does.
+// IsPage reports whether a file with this beginning is an HTML page.
 func IsPage(head []byte) bool {
 	return strings.HasPrefix(http.DetectContentType(head), "text/html")
 }
 
-// cleanName returns the name under which a client unpacks an entry, relative to the directory that it unpacks to,
-// and empty for that itself. A name with ".." stays as it is, for package pack to refuse.
+// cleanName returns the name under which a client unpacks an entry, relative to the target directory. It is empty for
+// that directory itself. A name with ".." is returned unchanged, and package pack refuses it.
 func cleanName(name string) string {
 	if slices.Contains(strings.Split(name, "/"), "..") {
 		return name
@@ -141,20 +146,20 @@ func cleanName(name string) string {
 }
 
 const (
-	room         = 1 << 20 // for headers: an archive may expand to that, beside what the package may have
+	room         = 1 << 20 // for headers: an archive may expand to this in addition to the limit of the package
 	roomForEntry = 1 << 10
-	maxRatio     = 100       // bytes that one byte of an archive expands to
-	minExpanded  = 64 << 20  // bytes that the smallest archive may expand to
+	maxRatio     = 100       // bytes to which one byte of an archive expands
+	minExpanded  = 64 << 20  // bytes to which the smallest archive may expand
 	maxHeader    = 256 << 10 // bytes of the tar blocks that describe one entry
 	maxTarget    = 4096      // bytes of a symbolic link's target
 )
 
-// An input is the archive as it was fetched, and counts what that expands to. It keeps the first error that stopped
-// it, which decoders may report as the archive's fault.
+// An input is the downloaded archive. It counts the bytes to which the archive expands. It stores the first error that
+// stopped it, because decoders may report that error as damage of the archive.
 type input struct {
 	ctx    context.Context
 	f      io.ReaderAt
-	n, max int64 // bytes that it expands to
+	n, max int64 // bytes to which it expands
 	err    error
 }
 
@@ -167,7 +172,7 @@ func (in *input) ReadAt(p []byte, off int64) (int, error) {
 		return n, nil
 	}
 	if err == io.EOF {
-		err = io.ErrUnexpectedEOF // the size was given
+		err = io.ErrUnexpectedEOF // f is at least as long as the given size
 	}
 	return n, in.stop(fmt.Errorf("%w: archive: read: %w", modproxy.ErrUnavailable, err))
 }

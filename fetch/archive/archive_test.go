@@ -35,7 +35,7 @@ func unpack(t testing.TB, data []byte, format archive.Format, l pack.Limits) ([]
 	return out.Bytes(), packed.Sum, err
 }
 
-// files lists a package: "f name content", "x name content" for executables.
+// files lists a package: "f name content", or "x name content" for executable files.
 func files(t testing.TB, packed []byte) []string {
 	t.Helper()
 	zr, err := gzip.NewReader(bytes.NewReader(packed))
@@ -70,8 +70,8 @@ func wantRefused(t testing.TB, err error, why string) {
 	}
 }
 
-// testdata/real has one tree as written by GNU tar, git, Info-ZIP, Python and xz. Its
-// links and modes survive all of them.
+// testdata/real has one tree in archives of GNU tar, git, Info-ZIP, Python and xz. All of them preserve its links and
+// modes.
 func TestRealArchives(t *testing.T) {
 	names, err := filepath.Glob("testdata/real/*")
 	if err != nil || len(names) < 12 {
@@ -100,14 +100,14 @@ func TestRealArchives(t *testing.T) {
 			if diff := cmp.Diff(want, files(t, packed)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			// No part of it can be missing.
+			// No part of the archive may be missing.
 			for _, n := range []int{0, 1, 11, len(data) / 2, len(data) - 30, len(data) - 13, len(data) - 1} {
 				if bytes.Count(data[n:], []byte{0}) == len(data)-n {
 					continue // padding
 				}
 				part, _, err := unpack(t, data[:n], format, pack.Limits{})
 				if strings.Contains(name, "streams") && bytes.Equal(part, packed) {
-					continue // what follows the stream in which the tar archive ends
+					continue // after the stream in which the tar archive ends
 				}
 				if !errors.Is(err, modproxy.ErrInvalid) {
 					t.Errorf("the first %d of %d bytes: %v", n, len(data), err)
@@ -200,7 +200,7 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// brokenFile is a file on a disk that fails.
+// brokenFile is a file on a failing disk.
 type brokenFile struct{ error }
 
 func (f brokenFile) ReadAt([]byte, int64) (int, error) { return 0, f.error }

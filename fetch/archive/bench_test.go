@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// BenchmarkUnpack reads 840 files of 6 kB of words, as each format has them.
+// BenchmarkUnpack reads 840 files of 6 kB of words in each format.
 func BenchmarkUnpack(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var entries []entry

@@ -19,10 +19,10 @@ import (
 
 const (
 	ten  = 10 << 30
-	unit = 4 << 20 // a bomb repeats so many zeros, compressed once
+	unit = 4 << 20 // zeros, compressed once, that a bomb repeats
 )
 
-// bigHeader is the tar header of a file of 10 GiB.
+// bigHeader returns the tar header of a file of 10 GiB.
 func bigHeader(t testing.TB, name string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -54,10 +54,10 @@ func toXz(w io.Writer) (io.WriteCloser, error) {
 	return xz.WriterConfig{DictCap: 1 << 16}.NewWriter(w)
 }
 
-// bzip2Zeros is what bzip2 -9 makes of 100 MiB of zeros.
+// bzip2Zeros is the output of bzip2 -9 for 100 MiB of zeros.
 const bzip2Zeros = "QlpoOTFBWSZTWQ4J4t8BX45AAMAAAAggADCATUZCoCWpCoCXMUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1mKltepAGQGRADAABAAAAggADDMBSmmKARbEoBF4u5IpwoSFdRTLWA="
 
-// bomb is an archive, and why it is refused.
+// bomb is an archive, and the reason for its refusal.
 type bomb struct {
 	data   []byte
 	format archive.Format
@@ -66,7 +66,7 @@ type bomb struct {
 
 var made map[string]bomb
 
-// bombs returns archives of ten gigabytes, which are made once.
+// bombs returns archives of ten gigabytes. They are made once.
 func bombs(t testing.TB) map[string]bomb {
 	if made != nil {
 		return made
@@ -80,7 +80,7 @@ func bombs(t testing.TB) map[string]bomb {
 	content = append(content, deflated(t, nil)...)
 	zipBomb := func(says uint32) []byte {
 		return zipOf(t, nil, func() part {
-			p := part{name: "zeros", content: string(content)} // as if stored, and then said to be deflated
+			p := part{name: "zeros", content: string(content)} // as if stored, but marked as deflated
 			size := binary.LittleEndian.AppendUint32(nil, says)
 			p.local = func(h []byte) { h[8] = 8; copy(h[22:], size) }
 			p.central = func(h []byte) { h[10] = 8; copy(h[24:], size) }
@@ -91,7 +91,7 @@ func bombs(t testing.TB) map[string]bomb {
 		more   = "bytes that are allowed for its size"
 		larger = "more content than the 12582912 bytes"
 	)
-	gz, x := compressed(t, zeros, toGzip), compressed(t, zeros[:unit/8], toXz) // which takes longest
+	gz, x := compressed(t, zeros, toGzip), compressed(t, zeros[:unit/8], toXz) // xz takes longest
 	made = map[string]bomb{
 		"gzip":          {join(compressed(t, bigHeader(t, "zeros"), toGzip), bytes.Repeat(gz, ten/unit)), archive.TarGzip, larger},
 		"gzip left out": {join(compressed(t, bigHeader(t, ".git/zeros"), toGzip), bytes.Repeat(gz, ten/unit)), archive.TarGzip, more},
@@ -104,7 +104,7 @@ func bombs(t testing.TB) map[string]bomb {
 	return made
 }
 
-// wantLittle checks that f took no more than so many MiB of memory, all in all.
+// wantLittle checks that f allocates at most mib MiB in total.
 func wantLittle(t *testing.T, mib uint64, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -116,7 +116,7 @@ func wantLittle(t *testing.T, mib uint64, f func()) {
 	}
 }
 
-// Ten gigabytes stop at the limit, in little memory.
+// Archives of ten gigabytes stop at the limit, with little memory.
 func TestBombs(t *testing.T) {
 	for name, bomb := range bombs(t) {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// A Checksum is what a location says that the bytes of its archive hash to.
+// A Checksum is the checksum of an archive that a location gives.
 type Checksum struct {
 	name string
 	hash func() hash.Hash
@@ -22,9 +22,9 @@ type Checksum struct {
 
 var checksums = []Checksum{{"md5", md5.New, nil}, {"sha1", sha1.New, nil}, {"sha256", sha256.New, nil}, {"sha512", sha512.New, nil}}
 
-// ParseChecksum reads the argument checksum of a location's query: md5:, sha1:, sha256: or sha512: and
-// hexadecimal digits, or the digits alone, whose number tells the algorithm (go-getter's checksum.go). The name
-// of a file with the checksum, file:, is refused. The error is [modproxy.ErrInvalid].
+// ParseChecksum reads the argument checksum of a location's query: md5:, sha1:, sha256: or sha512: and hexadecimal
+// digits, or only the digits, whose number determines the algorithm (go-getter's checksum.go). The name of a file with
+// the checksum (file:) is refused. The error is [modproxy.ErrInvalid].
 func ParseChecksum(s string) (*Checksum, error) {
 	name, digits, named := strings.Cut(s, ":")
 	if !named {
@@ -46,7 +46,7 @@ func ParseChecksum(s string) (*Checksum, error) {
 	return nil, refuse("checksum: algorithm %.20q and %d digits: want an md5, sha1, sha256 or sha512", name, len(digits))
 }
 
-// Verify reads the first size bytes of f and compares. Its errors are those of [Unpack].
+// Verify reads the first size bytes of f and compares their hash. Its errors are those of [Unpack].
 func (c *Checksum) Verify(ctx context.Context, f io.ReaderAt, size int64) error {
 	h := c.hash()
 	if _, err := io.Copy(h, io.NewSectionReader(&input{ctx: ctx, f: f}, 0, size)); err != nil {

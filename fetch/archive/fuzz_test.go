@@ -20,7 +20,7 @@ import (
 
 var fuzzLimits = pack.Limits{Entries: 100, Bytes: 1 << 20}
 
-// seed adds what real programs wrote.
+// seed adds archives of real programs.
 func seed(f *testing.F, pattern string) {
 	names, err := filepath.Glob(pattern)
 	if err != nil || len(names) == 0 {
@@ -35,7 +35,7 @@ func seed(f *testing.F, pattern string) {
 	}
 }
 
-// fuzz unpacks data, which must become a package or be refused.
+// fuzz unpacks data, which must either become a package or be refused.
 func fuzz(t *testing.T, data []byte, format archive.Format) ([]byte, modproxy.Sum, bool) {
 	packed, sum, err := unpack(t, data, format, fuzzLimits)
 	if err != nil {
@@ -67,7 +67,7 @@ func FuzzBzip2(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { fuzz(t, data, archive.TarBzip2) })
 }
 
-// FuzzXz: what is accepted has, by another reader of the container, the same content.
+// FuzzXz checks that accepted data has the same content with another reader of the container.
 func FuzzXz(f *testing.F) {
 	seed(f, "testdata/real/*xz")
 	content := lzma2(tarOf(f, file("a", "1")))
@@ -81,14 +81,14 @@ func FuzzXz(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, _ := io.ReadAll(r) // what follows the tar archive may be anything
+		content, _ := io.ReadAll(r) // any bytes may follow the tar archive
 		if _, other, _ := fuzz(t, gzipped(t, content), archive.TarGzip); other != sum {
 			t.Errorf("sum is %s, by another reader %s", sum, other)
 		}
 	})
 }
 
-// FuzzZip: what is accepted has, by another reader, the same files.
+// FuzzZip checks that an accepted archive has the same files with another reader.
 func FuzzZip(f *testing.F) {
 	seed(f, "testdata/real/*.zip")
 	f.Add(zipOf(f, nil, part{name: "a", content: "1"}, part{name: "b", content: "22", method: 8}))

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// A million entries stop at the limit, in a tar as in a zip archive.
+// A million entries stop at the limit, in tar and in zip archives.
 func TestEntries(t *testing.T) {
 	var tarball bytes.Buffer
 	zw := gzip.NewWriter(&tarball)
@@ -46,8 +46,7 @@ func TestEntries(t *testing.T) {
 	})
 }
 
-// What a small archive may expand to does not depend on how small it is; a larger one
-// is held to the ratio.
+// The bytes to which a small archive may expand do not depend on its size. The ratio applies to larger archives.
 func TestRatio(t *testing.T) {
 	zeros := make([]byte, 1<<20)
 	small := zipOf(t, nil, part{name: "zeros", content: string(zeros), method: 8})
@@ -63,7 +62,7 @@ func TestRatio(t *testing.T) {
 	wantRefused(t, err, "expands to more than the 67108864 bytes that are allowed for its size")
 }
 
-// cancelAfter cancels when it was read so many times.
+// cancelAfter cancels a context after some reads.
 type cancelAfter struct {
 	io.ReaderAt
 	reads  int
@@ -77,7 +76,7 @@ func (c *cancelAfter) ReadAt(p []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, off)
 }
 
-// A context that ends stops the work on bytes that were read long ago.
+// A context that ends also stops the work on bytes that were read earlier.
 func TestCancel(t *testing.T) {
 	for name, bomb := range bombs(t) {
 		t.Run(name, func(t *testing.T) {

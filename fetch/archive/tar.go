@@ -22,7 +22,7 @@ func unpackTar(in *input, size int64, format Format, b *pack.Builder) error {
 	if err := readTar(s, b); err != nil {
 		return err
 	}
-	// Clients ignore what follows the tar archive. But the member in which it ends has its checksum at its end.
+	// Clients ignore bytes after the tar archive. But the compressed member in which it ends has its checksum at its end.
 	r.last()
 	if _, err := io.Copy(io.Discard, s); err != nil {
 		return fmt.Errorf("after the end of the tar archive: %w", err)
@@ -30,7 +30,7 @@ func unpackTar(in *input, size int64, format Format, b *pack.Builder) error {
 	return nil
 }
 
-// An expanded is what a decompressor expands, within the limits.
+// An expanded is the output of a decompressor, within the limits.
 type expanded struct {
 	r  io.Reader
 	in *input
@@ -73,7 +73,7 @@ func readTar(s *expanded, b *pack.Builder) error {
 		if err := unpackTarEntry(h, tr, b); err != nil {
 			return err
 		}
-		// Content that the builder did not read still counts as content, not as header.
+		// Content that the builder did not read counts as content, not as header.
 		if _, err := io.Copy(io.Discard, tr); err != nil {
 			return fmt.Errorf("%.200q: %w", h.Name, err)
 		}
@@ -83,7 +83,7 @@ func readTar(s *expanded, b *pack.Builder) error {
 func unpackTarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	kind := h.Typeflag
 	if kind != tar.TypeXGlobalHeader && h.FileInfo().IsDir() {
-		kind = tar.TypeDir // by its mode, if not by its type: clients go by either
+		kind = tar.TypeDir // by its mode or its type: clients check either
 	}
 	name := cleanName(h.Name)
 	for key := range h.PAXRecords {
@@ -107,7 +107,7 @@ func unpackTarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	case tar.TypeLink:
 		return b.Hardlink(name, cleanName(h.Linkname))
 	case tar.TypeXGlobalHeader:
-		for _, key := range []string{"path", "linkpath", "size"} { // other readers of tar heed it, clients do not
+		for _, key := range []string{"path", "linkpath", "size"} { // some readers of tar apply it, the clients do not
 			if _, ok := h.PAXRecords[key]; ok {
 				return refuse("%.200q: a global header sets the %s of every entry", h.Name, key)
 			}
@@ -123,7 +123,7 @@ func unpackTarEntry(h *tar.Header, r io.Reader, b *pack.Builder) error {
 	return refuse("%.200q: has the unknown type %q", h.Name, h.Typeflag)
 }
 
-// A decompressor reads compressed members, one behind the other, each with a checksum at its end.
+// A decompressor reads compressed members in sequence. Each has a checksum at its end.
 type decompressor interface {
 	io.Reader
 	// last makes Read return io.EOF at the end of the current member.
@@ -146,12 +146,12 @@ func newDecompressor(format Format, compressed *bufio.Reader) (decompressor, err
 			zr.Multistream(false)
 			return zr, err
 		}}, nil
-	case Zip: // which is not a stream
+	case Zip: // not a stream
 	}
 	return nil, refuse("no archive format")
 }
 
-// A members reads what next returns, until that returns io.EOF.
+// A members reads the readers from next, until next returns io.EOF.
 type members struct {
 	next    func() (io.Reader, error)
 	current io.Reader
@@ -176,7 +176,7 @@ func (m *members) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// A bzip2Reader has two zeros follow the file after last: by them the decoder sees that there is no other member.
+// A bzip2Reader, after last, appends two zeros to the file. By them the decoder detects that no other member follows.
 type bzip2Reader struct {
 	io.Reader
 	compressed struct{ *bufio.Reader }

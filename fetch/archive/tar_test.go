@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// An entry is one entry of a tar archive: a header, and content that says how long it
-// is unless the header does.
+// An entry is one entry of a tar archive: a header, and content whose length is used unless the header has a size.
 type entry struct {
 	tar.Header
 	content string
@@ -84,7 +83,7 @@ func gzipped(t testing.TB, content []byte) []byte {
 	return out.Bytes()
 }
 
-// block is one header that archive/tar would not write.
+// block returns a header that archive/tar would not write.
 func block(name string, kind byte, size int) []byte {
 	b := make([]byte, 512)
 	copy(b, name)
@@ -205,7 +204,7 @@ func TestHostileTar(t *testing.T) {
 	}
 }
 
-// paxTar has one empty file with the given extended header.
+// paxTar returns an archive of one empty file with the given extended header.
 func paxTar(records map[string]string) []byte {
 	var body string
 	for key, value := range records {
@@ -215,7 +214,7 @@ func paxTar(records map[string]string) []byte {
 	return join(block("x", tar.TypeXHeader, len(body)), padded(body), block("a", tar.TypeReg, 0), tarEnd)
 }
 
-// What a client takes no notice of, or takes for something harmless, is taken.
+// Input that clients ignore, or treat as harmless, is accepted.
 func TestToleratedTar(t *testing.T) {
 	a := file("a", "1")
 	data := tarOf(t, a)
@@ -251,7 +250,7 @@ func TestToleratedTar(t *testing.T) {
 	}
 }
 
-// What goes wrong around the tar archive.
+// Damage around the tar archive.
 func TestHostileGzip(t *testing.T) {
 	data := tarOf(t, file("a", "1"))
 	good := gzipped(t, data)
@@ -276,14 +275,13 @@ func TestHostileGzip(t *testing.T) {
 	}
 }
 
-// What bzip2 makes of a tar archive with the file a, without its end, and of one with
-// the file b.
+// The output of bzip2 for a tar archive with the file a but without its end, and for an archive with the file b.
 const (
 	bzip2One = "QlpoOTFBWSZTWexlHv4AACtbkMmAQABthAAA4AAeAAQAAAggAFREA0AxHoMSNBGNRpo+lKvHAOPHwhTq1TZFgUu0SyBMNCIlzWYypzORF9gBWDi7kinChIdjKPfw"
 	bzip2Two = "QlpoOTFBWSZTWSoAjEIAADXbkOmAQAB9hAAA8AAeAAQAAAggAFRWgNABoPUG0onpAyGgH2PLiYtIAWHUWarrFATQ3Wkgm0F5XYp7BD0hmsvb6AIEXxdyRThQkCoAjEI="
 )
 
-// What follows a bzip2 member counts only before the end of the tar archive.
+// Bytes after a bzip2 member count only before the end of the tar archive.
 func TestBzip2Members(t *testing.T) {
 	one, errOne := base64.StdEncoding.DecodeString(bzip2One)
 	two, errTwo := base64.StdEncoding.DecodeString(bzip2Two)

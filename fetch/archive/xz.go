@@ -18,16 +18,16 @@ import (
 
 const (
 	xzMagic         = "\xfd7zXZ\x00"
-	maxDictionary   = 64 << 20 // bytes of memory that a block may ask for: what xz -9 uses
-	maxDictionaries = 4 << 30  // bytes that all blocks ask for, one after the other
+	maxDictionary   = 64 << 20 // bytes of memory that a block may request: as xz -9
+	maxDictionaries = 4 << 30  // bytes that all blocks together may request
 )
 
-// An xzReader decompresses the .xz container (https://tukaani.org/xz/xz-file-format.txt, version 1.2). The
-// decoder of LZMA2 is that of ulikunitz/xz. Its reader of the container is not used: that makes a dictionary as
-// large as a block asks for, up to 4 GiB, and takes a file that ends between two blocks for a whole one.
+// An xzReader decompresses the .xz container (https://tukaani.org/xz/xz-file-format.txt, version 1.2). It uses the
+// LZMA2 decoder of ulikunitz/xz, but not its container reader: that allocates a dictionary of the size that a block
+// requests, up to 4 GiB, and accepts a file that ends between two blocks.
 type xzReader struct {
 	r *bufio.Reader
-	n int64 // bytes taken from r
+	n int64 // bytes read from r
 
 	inStream     bool
 	check        byte
@@ -36,17 +36,17 @@ type xzReader struct {
 	dictionaries int64
 
 	block        *lzma.Reader2 // nil between blocks
-	start, data  int64         // where the header of the block and its content begin
-	stated       [2]int64      // compressed and uncompressed size; -1 where the header has none
-	uncompressed int64         // bytes of its content, so far
-	sum          hash.Hash     // of its content; nil for none
+	start, data  int64         // the positions of the block's header and content
+	stated       [2]int64      // compressed and uncompressed size; -1 if the header has none
+	uncompressed int64         // bytes of the content so far
+	sum          hash.Hash     // of the content; nil for none
 }
 
 func xzError(what string) error { return errors.New("not a valid xz file: " + what) }
 
 // Read reads the content of a stream.
 func (x *xzReader) Read(p []byte) (n int, err error) {
-	// The decoder of LZMA2 panics at some input that is not valid.
+	// The LZMA2 decoder panics on some invalid input.
 	defer func() {
 		if r := recover(); r != nil {
 			n, err = 0, xzError(fmt.Sprint(r))
@@ -72,7 +72,7 @@ func (x *xzReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// xzCompressed is what the decoder of LZMA2 reads, and counts.
+// xzCompressed is the input of the LZMA2 decoder. It counts the bytes.
 type xzCompressed struct{ *xzReader }
 
 func (c xzCompressed) Read(p []byte) (int, error) {
@@ -88,7 +88,8 @@ func (x *xzReader) take(n int) ([]byte, error) {
 	return p, err
 }
 
-// nextStream reads the padding behind a stream and the header of the next one. It returns io.EOF where the file ends.
+// nextStream reads the padding after a stream and the header of the next stream. It returns io.EOF at the end of the
+// file.
 func (x *xzReader) nextStream() (io.Reader, error) {
 	for x.n > 0 {
 		word, err := x.r.Peek(4)
@@ -167,7 +168,7 @@ var xzChecks = map[byte]func() hash.Hash{
 	10: sha256.New,
 }
 
-// endBlock checks what follows the content of a block, and notes it for the index.
+// endBlock checks the data after the content of a block, and adds the block to the index.
 func (x *xzReader) endBlock() error {
 	x.block = nil
 	for i, size := range []int64{x.n - x.data, x.uncompressed} {
@@ -180,7 +181,7 @@ func (x *xzReader) endBlock() error {
 	if x.sum != nil {
 		end = x.sum.Sum(end)
 		if x.sum.Size() <= 8 {
-			slices.Reverse(end[padding:]) // little-endian, other than Go's
+			slices.Reverse(end[padding:]) // xz is little-endian, unlike Go's hashes
 		}
 	}
 	got, err := x.take(len(end))
@@ -196,7 +197,7 @@ func (x *xzReader) endBlock() error {
 	return nil
 }
 
-// endStream reads the index and the footer (sections 4 and 2.1.2), all of which follow from the blocks. It returns
+// endStream reads the index and the footer (sections 4 and 2.1.2), which the blocks determine completely. It returns
 // io.EOF.
 func (x *xzReader) endStream() error {
 	want := append(binary.AppendUvarint([]byte{0}, x.blocks), x.records...)

@@ -14,8 +14,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// xzBlock is the header of a block: its flags and what follows them, padded and with
-// its checksum.
+// xzBlock returns the header of a block: its flags and the following bytes, with padding and checksum.
 func xzBlock(flags byte, rest ...byte) []byte {
 	h := append([]byte{0, flags}, rest...)
 	h = append(h, make([]byte, -len(h)&3)...)
@@ -23,8 +22,8 @@ func xzBlock(flags byte, rest ...byte) []byte {
 	return binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(h))
 }
 
-// xzOf is a stream without a check that has one block, with data that is in LZMA2
-// form; the index says what it is given.
+// xzOf returns a stream without a check, with one block of LZMA2 data. unpadded and uncompressed are the sizes in the
+// index.
 func xzOf(header, data []byte, unpadded, uncompressed int) []byte {
 	out := []byte("\xfd7zXZ\x00\x00\x00")
 	out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(out[6:8]))
@@ -42,7 +41,7 @@ func xzOf(header, data []byte, unpadded, uncompressed int) []byte {
 	return append(append(out, footer...), 'Y', 'Z')
 }
 
-// lzma2 is content in uncompressed chunks.
+// lzma2 returns content in uncompressed chunks.
 func lzma2(content []byte) []byte {
 	out := []byte{}
 	for control := byte(1); len(content) > 0; control = 2 {
@@ -129,7 +128,7 @@ func TestXz(t *testing.T) {
 	}
 }
 
-// Blocks that each ask for much stop before they took a minute.
+// Blocks that each request much memory are stopped before they take a minute.
 func TestXzDictionaries(t *testing.T) {
 	one := xzOf(xzBlock(0, 0x21, 1, 28), lzma2([]byte(strings.Repeat("x", 512))), 12+516, 512)
 	content := join(xzOf(xzBlock(0, 0x21, 1, 28), lzma2(block("a", tar.TypeReg, 1<<30)), 12+516, 512), bytes.Repeat(one, 1000))

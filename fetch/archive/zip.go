@@ -15,7 +15,8 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// unpackZip reads a zip archive by archive/zip, as the clients do, unless other programs see other entries in it.
+// unpackZip reads a zip archive with archive/zip, as the clients do. It refuses archives in which other programs see
+// other entries.
 func unpackZip(in *input, size int64, _ Format, b *pack.Builder) error {
 	entries, directory, err := zipfile.ReadEnd(in, size, b.Limits().Entries)
 	if errors.As(err, new(*zipfile.TooMany)) {
@@ -75,13 +76,13 @@ func unpackZipEntry(f *zip.File, in *input, b *pack.Builder) error {
 	default:
 		return refuse("%.200q: is a device, a named pipe or a socket", f.Name)
 	}
-	if err == nil { // what the builder did not ask for is still checked
+	if err == nil { // check the content that the builder did not read
 		_, err = io.Copy(io.Discard, r)
 	}
 	return err
 }
 
-// A zipContent is the content of f, of which archive/zip leaves a checksum of zero unchecked.
+// A zipContent is the content of f. It checks a checksum of zero, which archive/zip does not.
 type zipContent struct {
 	f   *zip.File
 	r   *expanded
@@ -106,15 +107,15 @@ var little = binary.LittleEndian
 
 const (
 	entrySignature  = "PK\x01\x02"
-	maxZipDirectory = 32 << 20 // bytes: names take memory
-	maxReadTwice    = 4096     // more entries than fit into the 66 KiB in which archive/zip looks for the end first
+	maxZipDirectory = 32 << 20 // bytes: names use memory
+	maxReadTwice    = 4096     // more entries than fit into the 66 KiB in which archive/zip first looks for the end
 )
 
-// A zipSource bounds the directory that archive/zip reads, for which that goes on for as long as entries follow.
+// A zipSource bounds the directory that archive/zip reads. archive/zip continues as long as entries follow.
 type zipSource struct {
 	io.ReaderAt
 	inDirectory    bool
-	bytes, entries int // that may still be read
+	bytes, entries int // remaining
 }
 
 func (s *zipSource) ReadAt(p []byte, off int64) (int, error) {

@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// A part is one entry of a zip archive that is written byte by byte, so that each of
-// its records may lie.
+// A part is one entry of a zip archive that is written byte by byte, so that each record may be wrong.
 type part struct {
 	name, content string
 	method        uint16
@@ -27,8 +26,8 @@ type part struct {
 	local      func(header []byte) // changes the header before the content
 	central    func(header []byte) // changes the entry in the directory
 	extra      []byte              // in the directory
-	behind     []byte              // behind the content
-	sameOffset bool                // as the part before
+	behind     []byte              // after the content
+	sameOffset bool                // the same as the part before
 }
 
 const unix = 3
@@ -94,7 +93,7 @@ func deflated(t testing.TB, content []byte) []byte {
 	return deflatedBy(t, content, (*flate.Writer).Close)
 }
 
-// deflatedBy deflates content, which end ends.
+// deflatedBy deflates content, and calls end to end the stream.
 func deflatedBy(t testing.TB, content []byte, end func(*flate.Writer) error) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -111,13 +110,12 @@ func deflatedBy(t testing.TB, content []byte, end func(*flate.Writer) error) []b
 	return out.Bytes()
 }
 
-// put changes bytes of a record.
+// put returns a function that overwrites bytes of a record.
 func put(at int, bytes ...byte) func([]byte) {
 	return func(record []byte) { copy(record[at:], bytes) }
 }
 
-// both changes a part's two headers alike: flags, say, which are two bytes on in the
-// directory.
+// both changes both headers of a part at the same field: flags, for example, are two bytes later in the directory.
 func both(p part, at int, bytes ...byte) part {
 	p.local, p.central = put(at, bytes...), put(at+2, bytes...)
 	return p
@@ -166,7 +164,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// What a client takes no notice of is taken.
+// Input that clients ignore is accepted.
 func TestToleratedZip(t *testing.T) {
 	a := part{name: "a", content: "1"}
 	b := part{name: "b", content: strings.Repeat("2", 100), method: 8}
@@ -203,7 +201,7 @@ func TestToleratedZip(t *testing.T) {
 			if diff := cmp.Diff(tt.want, files(t, packed)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			// archive/zip, by which the clients read, sees as many.
+			// The clients read with archive/zip, which finds as many entries.
 			if r, err := zip.NewReader(bytes.NewReader(tt.zip), int64(len(tt.zip))); err != nil || len(r.File) < len(tt.want) {
 				t.Errorf("archive/zip: %v", err)
 			}
@@ -211,7 +209,7 @@ func TestToleratedZip(t *testing.T) {
 	}
 }
 
-// manyTimes is 65537 entries of which the last counts, for those who read them.
+// manyTimes returns 65537 entries; readers of all entries use the last.
 func manyTimes(a part) []part {
 	parts := []part{a}
 	for range 1 << 16 {

@@ -14,14 +14,14 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// address is where a repository is, taken apart and checked. Nothing in it is secret.
+// address is the parsed and checked address of a repository. It contains no secret.
 type address struct {
 	scheme string // "https", "http" or "ssh"
-	user   string // ssh only, never empty there
+	user   string // ssh only; never empty for ssh
 	host   string // a name in lower case, or an IP address without brackets
-	port   int    // 0 for the scheme's own
-	path   string // as it stands in a URL; in the scp form as it is
-	scp    bool   // ssh, written user@host:path: path is relative to the home directory
+	port   int    // 0 for the default port of the scheme
+	path   string // escaped as in a URL; unescaped in the scp form
+	scp    bool   // ssh, written as user@host:path: path is relative to the home directory
 }
 
 const maxAddress = 4096 // bytes
@@ -40,7 +40,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 }
 
-// parseSource returns the repository and the ref that a URL names; the ref is empty for HEAD.
+// parseSource returns the repository and the ref of a URL. The ref is empty for HEAD.
 func parseSource(raw string) (a address, ref string, err error) {
 	u, err := parseURL(raw)
 	if err != nil {
@@ -73,7 +73,7 @@ func parseSource(raw string) (a address, ref string, err error) {
 	return a, ref, err
 }
 
-// parseAddress reads the URL of a submodule, where the scp form is a URL too and a query has no meaning.
+// parseAddress reads the URL of a submodule. It may have the scp form, and must not have a query.
 func parseAddress(raw string) (address, error) {
 	m := scpPattern.FindStringSubmatch(raw)
 	if m != nil && len(raw) <= maxAddress && !strings.Contains(raw, "://") && !helperPattern.MatchString(raw) {
@@ -95,12 +95,12 @@ func parseURL(raw string) (*url.URL, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, invalid("not a git URL") // url.Error repeats the URL, which may carry a credential
+		return nil, invalid("not a git URL") // url.Error repeats the URL, which may contain a credential
 	}
 	return u, nil
 }
 
-// newAddress checks every part of u; what it does not know it refuses.
+// newAddress checks every part of u, and refuses unknown parts.
 func newAddress(u *url.URL) (address, error) {
 	a := address{scheme: u.Scheme, host: strings.ToLower(u.Hostname()), path: u.EscapedPath()}
 	defaultPort, known := defaultPorts[a.scheme]
@@ -122,13 +122,13 @@ func newAddress(u *url.URL) (address, error) {
 			a.port = int(n)
 		}
 	}
-	if a.scheme == "ssh" { // elsewhere a user name alone is for asking a person for the password
+	if a.scheme == "ssh" { // with other schemes, a user name alone asks for a password prompt
 		a.user = u.User.Username()
 	}
 	return a.checked(u.Path)
 }
 
-// checked returns a if its user, host and path are allowed. Without its escapes the path is path.
+// checked returns a if its user, host and path are allowed. path is a.path without escapes.
 func (a address) checked(path string) (address, error) {
 	trimmed := strings.Trim(path, "/")
 	switch {
@@ -143,7 +143,7 @@ func (a address) checked(path string) (address, error) {
 		}
 	}
 	if a.scheme == "ssh" {
-		a.user = cmp.Or(a.user, "git") // not the name of the user that this process runs as
+		a.user = cmp.Or(a.user, "git") // not the name of the user that runs this process
 		switch {
 		case !userPattern.MatchString(a.user):
 			return a, invalid("an ssh URL with a user that is not allowed")
@@ -172,10 +172,10 @@ func (a address) hostPort() string {
 	return host
 }
 
-// origin returns what credentials are bound to.
+// origin returns the origin to which credentials are bound.
 func (a address) origin() string { return a.scheme + "://" + a.hostPort() }
 
-// String returns the address as git reads it, and as people are shown it.
+// String returns the address in the form that git reads. The form is also used in messages.
 func (a address) String() string {
 	switch {
 	case a.scp:
@@ -190,14 +190,15 @@ const maxRef = 250 // bytes
 
 var (
 	objectIDPattern = regexp.MustCompile(`^(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
-	// What git rev-parse may take for part of an object's id: an abbreviated id, or what git describe prints.
+	// Refs that git rev-parse may read as part of an object id: an abbreviated id, or the output of git describe.
 	abbreviatedPattern = regexp.MustCompile(`^(?:.*-g)?[0-9a-fA-F]{4,64}$`)
-	// What git check-ref-format refuses: characters, beginnings and ends of the whole, and of its parts.
+	// Refs that git check-ref-format refuses, because of their characters, or the beginning or end of the whole or of a
+	// part.
 	notRefPattern = regexp.MustCompile(`^@$|[ ~^:?*[]|\.\.|@\{|^[-+]|\.$|(?:^|/)(?:\.|/|$)|\.lock(?:/|$)`)
 )
 
-// checkRef holds ref to the rules of git check-ref-format, so that it is a name or an id and never an expression, a
-// refspec, a pattern or an option (https://git-scm.com/docs/git-check-ref-format).
+// checkRef checks ref by the rules of git check-ref-format (https://git-scm.com/docs/git-check-ref-format). A valid ref
+// is a name or an id, never an expression, a refspec, a pattern or an option.
 func checkRef(ref string) error {
 	if len(ref) > maxRef || !utf8.ValidString(ref) || strings.ContainsFunc(ref, unprintable) ||
 		notRefPattern.MatchString(ref) {
@@ -208,7 +209,7 @@ func checkRef(ref string) error {
 
 func isObjectID(ref string) bool { return objectIDPattern.MatchString(ref) }
 
-// isAbbreviated reports whether only a whole repository can say what ref means, unless it is a name.
+// isAbbreviated reports whether the meaning of ref, unless it is a name, depends on the whole repository.
 func isAbbreviated(ref string) bool {
 	return !isObjectID(ref) && (abbreviatedPattern.MatchString(ref) || strings.HasPrefix(ref, "origin/"))
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// otherwise tells that a server did not answer as protocol v2 has it, so that git is to ask it.
+// otherwise is the error of a server that does not answer as protocol v2 requires. git itself must ask the server.
 type otherwise struct {
 	says    string
-	origin  bool // so would any repository of the origin: the server takes no such request
-	passes  bool // the next answer may be another one
-	refused bool // it was a pack that git refuses
-	silent  bool // there was no answer but a status
+	origin  bool // applies to all repositories of the origin: the server does not accept such requests
+	passes  bool // the next answer may differ
+	refused bool // git refused the pack in the answer
+	silent  bool // the answer had no content, only a status
 }
 
 func (o *otherwise) Error() string { return "answered otherwise: " + o.says }
 
-// isSilent reports whether err is that there was no answer.
+// isSilent reports whether err means that the answer had no content.
 func isSilent(err error) bool {
 	o, ok := errors.AsType[*otherwise](err)
 	return ok && o.silent
@@ -28,7 +28,7 @@ func unexpected(format string, args ...any) error {
 	return &otherwise{says: fmt.Sprintf(format, args...)}
 }
 
-// listQuestion asks which refs have the names that s seeks, and may have (https://git-scm.com/docs/gitprotocol-v2).
+// listQuestion requests the refs that match the names of s (https://git-scm.com/docs/gitprotocol-v2).
 func listQuestion(s *sought, format string) []byte {
 	b := begin("ls-refs", format)
 	b = appendPacket(b, "peel\n")
@@ -41,7 +41,7 @@ func listQuestion(s *sought, format string) []byte {
 	return append(b, "0000"...)
 }
 
-// fetchQuestion asks for one commit without its history.
+// fetchQuestion requests one commit without its history.
 func fetchQuestion(id string) []byte {
 	b := begin("fetch", formatOf(id))
 	for _, line := range []string{"ofs-delta", "no-progress", "deepen 1", "want " + id, "done"} {
@@ -53,7 +53,7 @@ func fetchQuestion(id string) []byte {
 func begin(command, format string) []byte {
 	b := appendPacket(nil, "command="+command+"\n")
 	b = appendPacket(b, "agent=modproxy\n")
-	if format != "sha1" { // which a server may not know by name
+	if format != "sha1" { // some servers do not know the name sha1
 		b = appendPacket(b, "object-format="+format+"\n")
 	}
 	return append(b, "0001"...)
@@ -67,7 +67,7 @@ func formatOf(id string) string {
 	return "sha1"
 }
 
-// readRefs shows s the list of refs that p has.
+// readRefs reads the list of refs in p, and passes each one to s.
 func readRefs(p packets, s *sought) error {
 	for first := true; ; first = false {
 		kind, data, err := p.next()
@@ -100,8 +100,8 @@ func readRefs(p packets, s *sought) error {
 	}
 }
 
-// readSections reads up to the pack that p has, and returns the commit whose parents it leaves out, if any. Nothing
-// but that was asked for: what makes the client look elsewhere, packfile-uris, is not heeded.
+// readSections reads up to the pack in p. If the answer omits the parents of the commit, shallow is that commit. The
+// request asked for no other sections; packfile-uris, which would lead the client elsewhere, is refused.
 func readSections(p packets, format string) (shallow string, err error) {
 	const inside = "shallow-info"
 	for section := ""; ; {
@@ -133,7 +133,8 @@ func readSections(p packets, format string) (shallow string, err error) {
 	}
 }
 
-// notBegun returns err, unless there is no answer at all: so say servers that do not know the protocol.
+// notBegun returns err, or a silent otherwise if the answer is empty. Servers that do not know the protocol send empty
+// answers.
 func notBegun(err error, first bool) error {
 	if first && err == io.EOF {
 		return &otherwise{says: "nothing", silent: true}
@@ -141,7 +142,8 @@ func notBegun(err error, first bool) error {
 	return whole(err)
 }
 
-// text returns a line without its end. An error of the server is one, about what it was asked for.
+// text returns a line without its end. If the line is an error of the server about the request, the error is an
+// otherwise.
 func text(data []byte) (string, error) {
 	line := strings.TrimSuffix(string(data), "\n")
 	if said, ok := strings.CutPrefix(line, "ERR "); ok {

@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	onlyRequest = "/git-upload-pack" // by which protocol v2 asks everything
+	onlyRequest = "/git-upload-pack" // the path of all requests in protocol v2
 	unheardFor  = 10 * time.Minute
 )
 
-// otherwise reports whether err is that a server answers otherwise, and remembers that.
+// otherwise reports whether err is an otherwise. If that will not change soon, otherwise records it for the server or
+// repository.
 func (r *repository) otherwise(err error) bool {
 	o, ok := errors.AsType[*otherwise](err)
 	if ok && !o.passes {
@@ -33,7 +34,7 @@ func (r *repository) otherwise(err error) bool {
 	return ok
 }
 
-// ask sends a question in protocol v2 and has read read the answer. It sets r.mayPass.
+// ask sends a question in protocol v2, and calls read with the answer. It sets r.mayPass.
 func (r *repository) ask(ctx context.Context, question []byte, read func(answer io.ReadCloser) error) error {
 	r.mayPass = false
 	_, origin := r.use.unheard.Get(r.at.origin())
@@ -59,7 +60,7 @@ func (r *repository) ask(ctx context.Context, question []byte, read func(answer 
 	return r.outcome(err)
 }
 
-// counted tells add how much is read.
+// counted calls add with the size of each read.
 type counted struct {
 	io.ReadCloser
 	add func(n int)
@@ -71,7 +72,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// outcome returns what err, of a question, is to the user of a registry. It sets r.mayPass for what the network had.
+// outcome converts err, the result of a question, for the caller of the Getter. It sets r.mayPass for errors of the
+// network.
 func (r *repository) outcome(err error) error {
 	if broke, ok := errors.AsType[*said](err); ok {
 		what := scrub("error: "+strings.ReplaceAll(strings.TrimSpace(broke.text), "\n", " "), false, r.secrets...)
@@ -88,7 +90,7 @@ func (r *repository) outcome(err error) error {
 	case errors.Is(err, egress.ErrTooLarge):
 		return tooLarge(r.limit)
 	case errors.Is(err, egress.ErrAnswer), errors.Is(err, egress.ErrTooSlow), ok && timeout.Timeout() && !connecting:
-		return &otherwise{says: err.Error(), passes: true} // git has more patience
+		return &otherwise{says: err.Error(), passes: true} // git waits longer
 	}
 	if err == io.ErrUnexpectedEOF {
 		err = fmt.Errorf("%s ended its answer early: %w", r.at.origin(), err)
@@ -97,7 +99,7 @@ func (r *repository) outcome(err error) error {
 	return fetch.Outgoing(err)
 }
 
-// post sends a question and has read read an answer that is one.
+// post sends a question, and calls read with a valid answer.
 func (r *repository) post(ctx context.Context, question []byte, limit int64, read func(io.ReadCloser) error) error {
 	request := egress.Request{
 		URL: strings.TrimSuffix(r.at.String(), "/") + onlyRequest,
@@ -105,7 +107,7 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 			"Git-Protocol": {"version=2"},
 			"Content-Type": {"application/x-git-upload-pack-request"},
 			"Accept":       {"application/x-git-upload-pack-result"},
-			"User-Agent":   {"git/modproxy"}, // there are servers that know git by it
+			"User-Agent":   {"git/modproxy"}, // some servers recognize git by this name
 		},
 		MaxBytes: limit,
 	}
@@ -123,7 +125,7 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 		return read(answer.Body)
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return &otherwise{says: answer.Status, origin: true}
-	case status/100 == 3 && strings.HasSuffix(strings.TrimSuffix(location, "?"), onlyRequest): // else git looks elsewhere
+	case status/100 == 3 && strings.HasSuffix(strings.TrimSuffix(location, "?"), onlyRequest): // git handles other redirects
 		return &redirect{onlyRequest, location}
 	case status == http.StatusUnauthorized, fetch.MayPass(status) && status != http.StatusInternalServerError:
 		return r.answered(status, answer.Header.Get("Retry-After"), "")

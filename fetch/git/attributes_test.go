@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// sums is a Tree of which only hashes are kept.
+// sums is a Tree that stores only hashes.
 type sums map[string]string
 
 func (s sums) File(name string, executable bool, r io.Reader) error {
@@ -26,8 +26,8 @@ func (s sums) File(name string, executable bool, r io.Reader) error {
 
 func (s sums) Link(name, target string) error { s[name] = target; return nil }
 
-// lines adds files of n bytes, as a commit has them. Each conversion changes each line; the lines are long, because git takes
-// its time for each.
+// lines adds files of n bytes to the work tree, unconverted. Each conversion changes each line. The lines are long,
+// because the time of git depends on their number.
 func (a author) lines(n int, names ...string) {
 	a.t.Helper()
 	line := "$Id$ \u00e9 " + strings.Repeat("x", 4087) + "\n"
@@ -38,7 +38,7 @@ func (a author) lines(n int, names ...string) {
 	}
 }
 
-// Large files are converted as small ones are.
+// Large files are converted like small ones.
 func TestLargeFilesAreThoseOfAClone(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -69,7 +69,7 @@ func TestLargeFilesAreThoseOfAClone(t *testing.T) {
 	})
 }
 
-// A file of some size is many times as large in another encoding.
+// Another encoding can make a file many times as large.
 func TestConversionIsBounded(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -84,8 +84,7 @@ func TestConversionIsBounded(t *testing.T) {
 	}
 }
 
-// A file of more than git may hold in memory is fetched if it is as it is in the
-// repository.
+// A file that is larger than git's memory limit is fetched if it is not converted.
 func TestFileLargerThanMemory(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

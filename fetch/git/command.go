@@ -16,28 +16,28 @@ import (
 // command is one run of git.
 type command struct {
 	dir    string
-	env    []string              // all of it
-	args   []string              // nothing secret: every user of the machine can read them
-	stdin  io.Reader             // nil for nothing; closed once git has ended, if it is an io.Closer
-	stdout func(io.Reader) error // reads what git prints; nil if that is not wanted
+	env    []string              // the complete environment
+	args   []string              // without secrets: every user of the machine can read them
+	stdin  io.Reader             // nil for an empty input; closed after git has ended, if it is an io.Closer
+	stdout func(io.Reader) error // reads the output of git; nil discards it
 	cpu    time.Duration         // bound of the processor time of each process; 0 for none
 }
 
-// exitError tells that git ended with another status than 0.
+// exitError is the error of a git that ended with a status other than 0.
 type exitError struct {
 	code   int
-	stderr string // its beginning, as git wrote it
+	stderr string // the beginning of git's stderr, unchanged
 }
 
 func (e *exitError) Error() string { return fmt.Sprintf("git ended with status %d", e.code) }
 
 const (
-	maxStderr = 8 << 10         // bytes that are kept
-	waitDelay = 5 * time.Second // for pipes, once git has ended
+	maxStderr = 8 << 10         // bytes of stderr that are stored
+	waitDelay = 5 * time.Second // for pipes, after git has ended
 )
 
-// run runs c to its end, and to the end of every process that it started. The error is the cause of ctx when that
-// ended, what c.stdout returned, [modproxy.ErrInvalid] for too much processor time, or an *exitError, in this order.
+// run runs c until it and every process that it started have ended. The error is, in this order: the cause of ctx if it
+// ended, the error of c.stdout, [modproxy.ErrInvalid] for too much processor time, or an *exitError.
 func (c command) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -66,7 +66,7 @@ func (c command) run(ctx context.Context) error {
 		if err != nil {
 			stop()
 		}
-		_, _ = io.Copy(io.Discard, stdout) // what is not read must not hold git up
+		_, _ = io.Copy(io.Discard, stdout) // unread output must not block git
 		read <- err
 	}()
 	endGroup(cmd)
@@ -91,7 +91,7 @@ func (c command) run(ctx context.Context) error {
 	return nil
 }
 
-// take lets c.stdout read what git prints. That may panic, about what a stranger wrote.
+// take lets c.stdout read git's output. c.stdout may panic, because the content is untrusted.
 func (c command) take(stdout io.Reader) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -104,7 +104,7 @@ func (c command) take(stdout io.Reader) (err error) {
 	return c.stdout(stdout)
 }
 
-// output runs c, which connects to nothing, and returns what it prints, which is an error beyond limit bytes.
+// output runs c, which makes no connection, and returns its output. Output of more than limit bytes is an error.
 func (c command) output(ctx context.Context, limit int64) (string, error) {
 	var printed []byte
 	c.stdout = func(stdout io.Reader) (err error) {
@@ -117,7 +117,7 @@ func (c command) output(ctx context.Context, limit int64) (string, error) {
 	return string(printed), err
 }
 
-// head keeps the first max bytes that are written to it.
+// head stores the first max bytes that are written to it.
 type head struct {
 	strings.Builder
 	max int
@@ -128,7 +128,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Installed returns an error, [modproxy.ErrUnavailable], unless git is in PATH and new enough.
+// Installed returns a [modproxy.ErrUnavailable] unless git is in PATH and new enough.
 func Installed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// What a remote lists is what a fetch would bring.
+// Commit returns the commit that Fetch would fetch.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

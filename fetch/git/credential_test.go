@@ -23,11 +23,10 @@ import (
 
 const (
 	secret     = "s3cret-of-the-origin"
-	sessionURL = "http://modproxy:" // how the URL of a session begins, before its password
+	sessionURL = "http://modproxy:" // the beginning of a session's URL, before its password
 )
 
-// locked asks for user and secret, and looks at every request for the secret in
-// any process's arguments.
+// locked requires user and secret. For every request it checks that no process has the secret in its arguments.
 func locked(t testing.TB, h http.Handler) http.Handler {
 	var once sync.Once
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +84,7 @@ func shown(t *testing.T, f *git.Getter, s server) {
 	throughSessions(t, f.Network.(*network), 4)
 }
 
-// throughSessions holds every connection of want repositories to a session of its own, where git connects.
+// throughSessions checks that each of want repositories had its own session and used only that, if git connected.
 func throughSessions(t *testing.T, n *network, want int) {
 	t.Helper()
 	if !n.old {
@@ -121,8 +120,8 @@ func TestNoCredentialOverPlainHTTP(t *testing.T) {
 	}
 }
 
-// A credential is for one origin: a redirect does not carry it to another, and
-// one that stays keeps it.
+// A credential is for one origin: a redirect to another origin does not carry it, and a redirect to the same origin
+// does.
 func TestRedirectCarriesNoCredential(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -161,7 +160,7 @@ func TestRedirectCarriesNoCredential(t *testing.T) {
 	}
 }
 
-// No hop escapes the tunnel's policy, and what the tunnel refused is the error.
+// No hop bypasses the policy of the tunnel, and the tunnel's refusal is the error.
 func TestRefusedByTunnel(t *testing.T) {
 	t.Parallel()
 	var there requests
@@ -185,7 +184,7 @@ func TestRefusedByTunnel(t *testing.T) {
 	}
 }
 
-// An encrypted connection is not given up for one that is not.
+// A redirect from an encrypted connection to plain http is refused.
 func TestNoRedirectToPlainHTTP(t *testing.T) {
 	t.Parallel()
 	var there requests
@@ -227,7 +226,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// An operator is told what to do about a certificate that nobody here trusts, by git and without it.
+// The error about an untrusted certificate tells the operator what to do, with git and without it.
 func TestUntrusted(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

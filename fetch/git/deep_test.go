@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// tree writes a tree object with entries, each as git mktree reads it.
+// tree writes a tree object with entries in the form of git mktree.
 func (a author) tree(entries ...string) (id string) {
 	a.t.Helper()
 	cmd := exec.Command("git", "mktree")
@@ -22,8 +22,7 @@ func (a author) tree(entries ...string) (id string) {
 	return strings.TrimSpace(string(out))
 }
 
-// Trees that are shared by trees describe in a few kilobytes more paths, and longer
-// ones, than memory can hold.
+// A few kilobytes of trees that share trees can describe more and longer paths than fit into memory.
 func TestSharedTrees(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -53,12 +52,12 @@ func TestSharedTrees(t *testing.T) {
 	}
 }
 
-// What stands in a tree behind a directory counts before that is read: else all trees on the way down are held.
+// All entries of a tree count before its directories are read. Otherwise all trees on the way down would be in memory.
 func TestWideTrees(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("b", 1025)
 	for name, test := range map[string]struct {
-		bottom, beside []string // files, and what stands in each of 4 trees above them
+		bottom, beside []string // files, and the entries in each of 4 trees above them
 		says           string
 	}{
 		"files": {[]string{long}, []string{"100644 blob b", "100644 blob c", "100644 blob d"},

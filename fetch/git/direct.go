@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// resolveDirect is resolve in protocol v2, without a git that connects: of a commit id in one request, else in two.
-// Its error is an otherwise where git is to ask.
+// resolveDirect is resolve by this package's own requests in protocol v2: one for a commit id, two for a name. If git
+// has to fetch instead, the error is an otherwise.
 func (r *repository) resolveDirect(ctx context.Context, ref string) (commit string, err error) {
 	id := strings.ToLower(ref)
 	if !isObjectID(ref) {
@@ -45,10 +45,10 @@ func (r *repository) resolveDirect(ctx context.Context, ref string) (commit stri
 	return commit, err
 }
 
-// formats are those of object ids. Nothing is answered in one that is not the repository's.
+// formats lists the formats of object ids. A server does not answer requests in a format other than the repository's.
 var formats = []string{"sha1", "sha256"}
 
-// listDirect looks for ref in what the remote lists.
+// listDirect looks for ref in the remote's list of refs.
 func (r *repository) listDirect(ctx context.Context, ref string) (commit string, err error) {
 	for _, format := range formats {
 		var found *sought
@@ -59,7 +59,7 @@ func (r *repository) listDirect(ctx context.Context, ref string) (commit string,
 	return "", err
 }
 
-// listIn looks for ref in what the remote lists when it is asked in a format.
+// listIn looks for ref in the remote's list of refs, requested in the given format.
 func (r *repository) listIn(ctx context.Context, ref, format string) (*sought, error) {
 	found := seek(ref)
 	return found, r.ask(ctx, listQuestion(found, format), func(answer io.ReadCloser) error {
@@ -67,8 +67,8 @@ func (r *repository) listIn(ctx context.Context, ref, format string) (*sought, e
 	})
 }
 
-// otherFormat returns why nothing was answered about an id of a format: the repository has another one, or does not
-// answer at all.
+// otherFormat returns the reason why a server did not answer about an id of the given format: the repository has
+// another format, or the server does not answer at all.
 func (r *repository) otherFormat(ctx context.Context, format string) error {
 	other := formats[0]
 	if format == other {
@@ -108,7 +108,7 @@ func (r *repository) fetchDirect(ctx context.Context, id string) error {
 		err = c.run(running)
 		if exit, ok := errors.AsType[*exitError](err); ok && outOfSpace(exit.stderr) == nil {
 			why := scrub(exit.stderr, false, r.secrets...)
-			return &otherwise{says: "a pack that git refuses" + why, passes: true, refused: true} // as those of other commits may not be
+			return &otherwise{says: "a pack that git refuses" + why, passes: true, refused: true} // packs of other commits may be accepted
 		}
 		if err = broken(err); err == nil && diskUse(r.dir) > r.limit {
 			err = tooLarge(r.limit)
@@ -117,7 +117,7 @@ func (r *repository) fetchDirect(ctx context.Context, id string) error {
 	})
 }
 
-// fsckLevels returns the settings of fetch.fsck as git index-pack takes them.
+// fsckLevels returns the settings fetch.fsck.* in the form of git index-pack.
 func fsckLevels() string {
 	var levels []string
 	for _, setting := range commonSettings {
@@ -128,7 +128,8 @@ func fsckLevels() string {
 	return strings.Join(levels, ",")
 }
 
-// hasCommit reports whether the pack has a commit id, and as itself. What it does not see git may.
+// hasCommit reports whether the pack has the commit id as a whole object, not as a delta. If it returns false, git may
+// still find the commit.
 func (r *repository) hasCommit(id string) bool {
 	name, err := hex.DecodeString(id)
 	indexes, _ := filepath.Glob(filepath.Join(r.dir, "objects", "pack", "*.idx"))

@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// asked is what servers were asked for, without the repository.
+// asked returns the requests without their repository.
 func (r *requests) asked() (all []string) {
 	for _, req := range r.all() {
 		all = append(all, req.Method+" "+req.URL.Path[strings.Index(req.URL.Path, ".git/.git")+len(".git/.git"):])
@@ -32,7 +32,7 @@ const (
 	first = "GET /info/refs"
 )
 
-// A commit is fetched with one request, what else is listed with two, on one connection.
+// A commit id is fetched with one request, other refs with two, on one connection.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -66,7 +66,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What a location names in vain is said of it alone: the next one finds the repository asked as before.
+// A ref that does not exist is an error about that ref only: the next fetch still asks the repository directly.
 func TestMistaken(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -123,7 +123,7 @@ func TestMistaken(t *testing.T) {
 	}
 }
 
-// A server that answers otherwise is asked by git, and only so for a while; one in trouble is asked again.
+// git asks a server that does not answer direct requests, for a while. A failing server is asked directly again.
 func TestAskedByGit(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -141,10 +141,10 @@ func TestAskedByGit(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		// to answers a direct question, or changes it.
+		// to answers a direct request, or changes it.
 		to    func(http.ResponseWriter, *http.Request) bool
 		again string // the first request about the same repository
-		other string // and another one
+		other string // and one about another repository
 	}{
 		"version 0": {func(_ http.ResponseWriter, r *http.Request) bool {
 			r.Header.Del("Git-Protocol")
@@ -195,7 +195,7 @@ func TestAskedByGit(t *testing.T) {
 	}
 }
 
-// Where a pack is refused, and git finds no repository or is not let in, the pack is the reason.
+// If a pack is refused, and git finds no repository or is denied, the error is about the pack.
 func TestRefusedPack(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{401, 403, 404, 410} {
@@ -217,7 +217,7 @@ func TestRefusedPack(t *testing.T) {
 
 func line(s string) string { return fmt.Sprintf("%04x%s", len(s)+4, s) }
 
-// banded is what of a pack one packet line has.
+// banded returns part of a pack as the data of one packet line.
 func banded(pack string) string {
 	var b strings.Builder
 	for chunk := range slices.Chunk([]byte(pack), 60000) {
@@ -226,7 +226,7 @@ func banded(pack string) string {
 	return b.String()
 }
 
-// packed is a pack of objects.
+// packed returns a pack of objects.
 func (a author) packed(ids ...string) string {
 	a.t.Helper()
 	cmd := exec.Command("git", "pack-objects", "--stdout", "-q")
@@ -238,7 +238,7 @@ func (a author) packed(ids ...string) string {
 	return string(out)
 }
 
-// No answer brings other files than the commit has, runs without end, or is followed elsewhere.
+// No answer adds files that the commit does not have, continues without end, or is followed elsewhere.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t, t.TempDir(), "a.git")
@@ -255,7 +255,7 @@ func TestHostileAnswers(t *testing.T) {
 	broken[len(pack)/2] ^= 1
 	whole := begun + banded(pack) + "0000"
 
-	const ends = 1 << 30 // repeated for ever
+	const ends = 1 << 30 // repeated without end
 	zipped := func(s string, times int) string {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
@@ -267,9 +267,9 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		answer string
-		more   string // sent for ever behind it
+		more   string // sent without end after it
 		coding string
-		is     error // nil: git is asked, in vain
+		is     error // nil: git is asked, without success
 		says   string
 		taken  bool
 	}{
@@ -373,7 +373,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// A submodule that wants a credential is refused for its own origin, and names itself.
+// If a submodule needs a credential, the error is about its own origin and names the submodule.
 func TestSubmoduleWantsCredential(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -17,26 +17,26 @@ import (
 // largeFile is the size in bytes above which git streams a file, if it can.
 const largeFile = 32 << 20
 
-// commonSettings hold for every git.
+// commonSettings apply to every git.
 var commonSettings = [][2]string{
-	{"safe.directory", "*"}, // the directory is our own, whatever user owns Dir
+	{"safe.directory", "*"}, // the directory is modproxy's own, whichever user owns Dir
 	{"safe.bareRepository", "all"},
 	{"core.hooksPath", os.DevNull}, {"core.attributesFile", os.DevNull}, {"core.excludesFile", os.DevNull},
 	{"core.fsmonitor", "false"}, {"core.askPass", "false"}, {"credential.helper", ""},
 	{"core.bigFileThreshold", strconv.Itoa(largeFile)}, {"pack.threads", "1"},
 	{"init.defaultBranch", "main"}, {"advice.detachedHead", "false"},
-	{"core.fsync", "none"}, // nothing outlives the fetch; git before 2.36 does not know this, and waits
+	{"core.fsync", "none"}, // all files are removed after the fetch; git before 2.36 ignores this setting, and waits for the disk
 	{"gc.auto", "0"}, {"maintenance.auto", "false"}, {"fetch.writeCommitGraph", "false"},
-	{"fetch.unpackLimit", "1"}, // one pack: loose objects cost more than the fetch
+	{"fetch.unpackLimit", "1"}, // one pack: loose objects take longer than the fetch
 	{"protocol.version", "2"},
-	{"transfer.bundleURI", "false"}, // no hint of a server leads elsewhere
+	{"transfer.bundleURI", "false"}, // hints of a server must not lead elsewhere
 	{"fetch.recurseSubmodules", "false"}, {"submodule.recurse", "false"},
 	{"transfer.fsckObjects", "true"},
-	// The findings of git fsck that are let pass. Repositories of many years have them, made by tools that are long
-	// gone; the clients, which check nothing, take them. All but the last are about the author of a commit or tag,
-	// and when, which no package contains. zeroPaddedFilemode is a mode with a leading zero, which reads the same.
-	// What is left refuses the repository: names like "..", ".git" or "a/b", entries out of order or twice, links
-	// and options in .gitmodules, headers that end early (https://git-scm.com/docs/git-fsck, "fsck messages").
+	// Findings of git fsck that are ignored. Old repositories have them, from tools that no longer exist, and the clients,
+	// which check nothing, accept them. All but the last concern the author of a commit or tag, and the time, which no
+	// package contains. zeroPaddedFilemode is a mode with a leading zero, with the same meaning. All other findings make
+	// the fetch fail: names like "..", ".git" or "a/b", unsorted or duplicate entries, links and options in .gitmodules,
+	// incomplete headers (https://git-scm.com/docs/git-fsck, "fsck messages").
 	{"fetch.fsck.badDate", "ignore"}, {"fetch.fsck.badDateOverflow", "ignore"}, {"fetch.fsck.badEmail", "ignore"},
 	{"fetch.fsck.badName", "ignore"}, {"fetch.fsck.badTimezone", "ignore"}, {"fetch.fsck.missingAuthor", "ignore"},
 	{"fetch.fsck.missingEmail", "ignore"}, {"fetch.fsck.missingNameBeforeEmail", "ignore"},
@@ -46,12 +46,13 @@ var commonSettings = [][2]string{
 	{"fetch.fsck.zeroPaddedFilemode", "ignore"},
 }
 
-// environment returns all that a git is given: of this process's environment only where programs are. It may speak
-// one protocol, or none. settings are configuration that is in no file and in no argument.
+// environment returns the complete environment of a git process. From this process's environment it has only PATH.
+// protocol is the only allowed protocol; empty allows none. settings are additional configuration, which appears in no
+// file and no argument.
 //
-// A pack of some kilobytes can describe an object of any size, and git holds in memory what is made by a delta,
-// converted, or smaller than a threshold. An object of more than GIT_ALLOC_LIMIT ends it (memory_limit_check in
-// git's wrapper.c), and there are not several such objects at a time.
+// A pack of a few kilobytes can describe an object of any size. git holds objects in memory if they are results of
+// deltas, converted, or smaller than a threshold. GIT_ALLOC_LIMIT ends git for an object that is larger
+// (memory_limit_check in git's wrapper.c). git does not hold several such objects at a time.
 func (r *repository) environment(protocol string, settings [][2]string, more ...string) []string {
 	home := filepath.Join(r.top, "home")
 	env := append([]string{
@@ -69,15 +70,15 @@ func (r *repository) environment(protocol string, settings [][2]string, more ...
 	return env
 }
 
-// systemRoots are where root certificates are, in the order of crypto/x509.
+// systemRoots lists the locations of root certificates, in the order of crypto/x509.
 var systemRoots = []string{
 	"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
 	"/etc/pki/tls/cacert.pem", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// rootsFile returns the file of root certificates that git is to trust, or empty for git's own. git replaces its
-// roots by what it is given, so caFile goes behind a copy of the system's. Like package crypto/x509, and so like
-// every other connection of this process, it heeds SSL_CERT_FILE.
+// rootsFile returns the file of root certificates for git. If it is empty, git uses its own. The file replaces git's
+// roots, so rootsFile appends caFile to a copy of the system's roots. Like package crypto/x509, and so like all other
+// connections of this process, it observes SSL_CERT_FILE.
 func rootsFile(dir, caFile string) (string, error) {
 	candidates := systemRoots
 	if system := os.Getenv("SSL_CERT_FILE"); caFile == "" {
@@ -100,7 +101,7 @@ func rootsFile(dir, caFile string) (string, error) {
 	return name, os.WriteFile(name, append(all, pem...), 0o600)
 }
 
-// sshOptions leave ssh nothing to find out or to ask by itself.
+// sshOptions prevent ssh from using other configuration and from prompting.
 var sshOptions = []string{
 	"BatchMode=yes", "StrictHostKeyChecking=yes", "GlobalKnownHostsFile=/dev/null", "UpdateHostKeys=no", "CheckHostIP=no",
 	"VerifyHostKeyDNS=no", "CanonicalizeHostname=no", "IdentitiesOnly=yes", "IdentityAgent=none",
@@ -109,8 +110,8 @@ var sshOptions = []string{
 	"ControlPath=none", "ConnectTimeout=30", "ServerAliveInterval=15", "ServerAliveCountMax=4",
 }
 
-// prepareSSH sets the environment of a git that connects to r.at. The IP address that was checked is the one that is
-// connected to; the host's key is looked up by the host's name.
+// prepareSSH sets the environment of a git that connects to r.at. git connects to the IP address that was checked. ssh
+// looks up the host's key by the host's name.
 func (u *use) prepareSSH(ctx context.Context, r *repository) error {
 	shown, err := u.identity(r.at)
 	if err != nil {
@@ -122,7 +123,7 @@ func (u *use) prepareSSH(ctx context.Context, r *repository) error {
 	}
 	alias := r.at.host
 	if r.at.port != 0 {
-		alias = "[" + alias + "]:" + strconv.Itoa(r.at.port) // as known_hosts has it
+		alias = "[" + alias + "]:" + strconv.Itoa(r.at.port) // the form in known_hosts
 	}
 	line := "ssh -F /dev/null"
 	for _, option := range append([]string{
@@ -151,7 +152,7 @@ func (u *use) identity(a address) (fetch.Credential, error) {
 	return shown, nil
 }
 
-// sshPath quotes a file's name for ssh, which splits at spaces and expands percent signs.
+// sshPath quotes a file name for ssh, which splits at spaces and expands percent signs.
 func sshPath(name string) string {
 	return `"` + strings.ReplaceAll(name, "%", "%%") + `"`
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// explain returns why git could not get something from r, by the session and the last HTTP answer instead of git's
-// prose. The result is an *exitError still where asking in another way may help. It sets r.mayPass.
+// explain returns the reason why git failed to fetch from r. It uses the session and the last HTTP answer instead of
+// git's messages. The result is still an *exitError if another kind of request may succeed. explain sets r.mayPass.
 func (r *repository) explain(err error) error {
 	exit, ok := errors.AsType[*exitError](err)
 	if !ok {
@@ -38,7 +38,7 @@ func (r *repository) explain(err error) error {
 	if err := r.answered(status, after, said); err != nil {
 		return err
 	}
-	r.mayPass = status == 0 && r.at.scheme != "ssh" // no answer at all
+	r.mayPass = status == 0 && r.at.scheme != "ssh" // git received no answer
 	if untrusted.MatchString(exit.stderr) {
 		r.mayPass = false
 		said += fetch.Authority
@@ -46,11 +46,11 @@ func (r *repository) explain(err error) error {
 	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
 }
 
-// untrusted finds what git says, in the words of its TLS library, of a certificate whose authority it does not know.
+// untrusted matches the messages of git's TLS libraries about a certificate of an unknown authority.
 var untrusted = regexp.MustCompile(`(?i)server certificate verification failed|unable to get (local )?issuer certificate|self[- ]signed certificate`)
 
-// answered returns what an answer of r.at with that status, and a Retry-After, means; nil if it is none of an error.
-// It sets r.mayPass.
+// answered returns the error for an answer of r.at with the given status and Retry-After, or nil if the status is not
+// an error. It sets r.mayPass.
 func (r *repository) answered(status int, after, said string) error {
 	origin := r.at.origin()
 	switch {
@@ -71,7 +71,7 @@ func (r *repository) answered(status int, after, said string) error {
 	return nil
 }
 
-// broken returns why a git failed that needs nothing but what is here.
+// broken returns the error for the failure of a git that makes no connection.
 func broken(err error) error {
 	exit, ok := errors.AsType[*exitError](err)
 	if !ok {
@@ -83,7 +83,7 @@ func broken(err error) error {
 	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, scrub(exit.stderr, false))
 }
 
-// outOfSpace returns the error of a git that had no room to write, or nil; git runs in the C locale.
+// outOfSpace returns the error of a git that could not write for lack of space, or nil. git runs in the C locale.
 func outOfSpace(stderr string) error {
 	for _, known := range []error{syscall.ENOSPC, syscall.EDQUOT} {
 		if strings.Contains(strings.ToLower(stderr), known.Error()) {
@@ -99,8 +99,8 @@ var (
 	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(\S.*)$`)
 )
 
-// lastAnswer returns the status of the last HTTP answer that git had, or 0, where it redirects to, and its
-// Retry-After. git's exit status is 128 for everything; its trace has the headers as they came.
+// lastAnswer returns the status of the last HTTP answer that git received, or 0, with the target of a redirect and the
+// Retry-After. git's exit status is 128 for all errors, but its trace has the headers.
 func (r *repository) lastAnswer() (status int, location, after string) {
 	f, err := os.Open(r.trace)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 	}
 	defer f.Close()
 	const tail = 256 << 10
-	_, _ = f.Seek(-tail, io.SeekEnd) // stays at its beginning if there is less
+	_, _ = f.Seek(-tail, io.SeekEnd) // fails, and stays at the beginning, if the file is shorter
 	trace, _ := io.ReadAll(io.LimitReader(f, tail))
 	last := trace[len(trace):]
 	for _, at := range statusPattern.FindAllSubmatchIndex(trace, -1) {
@@ -127,17 +127,17 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 var (
 	urlPattern = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s'"<>]*`)
 	atPattern  = regexp.MustCompile(`\S*@`)
-	// hostport is an authority without user information.
+	// hostport matches an authority without user information.
 	hostport = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?(?:/|$)`)
 )
 
 const maxSaid = 240 // bytes
 
-// scrub makes of git's stderr a short tail for an error: what it says is wrong, URLs without user information and
-// query, no control characters, none of the secrets. It is for people only.
+// scrub shortens git's stderr for the end of an error message. The result has git's error messages, with URLs without
+// user information and query, without control characters, and without secrets. It is only for people.
 func scrub(stderr string, viaSSH bool, secrets ...string) string {
-	var said []string // in which git says what is wrong
-	before := ""      // with ssh, the line before them is that of ssh
+	var said []string // git's lines about errors
+	before := ""      // the line before them, which with ssh is ssh's own message
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)
 		kind, text, _ := strings.Cut(line, ": ")
@@ -177,18 +177,18 @@ func bareURL(s string) string {
 	s, _, _ = strings.Cut(s, "?")
 	s, _, _ = strings.Cut(s, "#")
 	scheme, rest, _ := strings.Cut(s, "://")
-	if !hostport.MatchString(rest) { // a password may have a slash in it, and a path an @
+	if !hostport.MatchString(rest) { // a password may contain a slash, and a path an @
 		rest = atPattern.ReplaceAllString(rest, "")
 	}
 	return scheme + "://" + rest
 }
 
-// tooLarge returns the cause with which a fetch ends whose repository is larger than it may be.
+// tooLarge returns the error for a fetch whose repository exceeds the limit.
 func tooLarge(limit int64) error {
 	return invalid("the repository is larger than the %d bytes that are allowed (operator: fetch.max_received)", limit)
 }
 
-// errUnavailable returns err, unless that is nil, as [modproxy.ErrUnavailable].
+// errUnavailable wraps err as [modproxy.ErrUnavailable]. It returns nil if err is nil.
 func errUnavailable(err error) error {
 	if err == nil {
 		return nil

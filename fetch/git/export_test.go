@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// Tree takes the files of a revision.
+// Tree receives the files of a revision.
 type Tree = tree
 
 // FetchURL writes the files of the revision that url names into t.
@@ -33,13 +33,13 @@ func (g *Getter) CheckURL(ctx context.Context, url string) error {
 	return g.Check(ctx, fetch.Source{Location: modproxy.Location{URL: url}})
 }
 
-// Grammar returns what is wrong with url, whatever the policy is.
+// Grammar returns the error for url, with any policy.
 func Grammar(url string) error {
 	_, _, err := parseSource(url)
 	return err
 }
 
-// HoldSource holds what is accepted of a location to what git is handed.
+// HoldSource checks the arguments for git of every accepted location.
 func HoldSource(t *testing.T, raw string) {
 	a, ref, err := parseSource(raw)
 	if err != nil {
@@ -58,7 +58,7 @@ func HoldSource(t *testing.T, raw string) {
 	}
 }
 
-// HoldSubmodules holds what is accepted of a .gitmodules file to the same.
+// HoldSubmodules checks the same for every accepted .gitmodules file.
 func HoldSubmodules(t *testing.T, list, parent string) {
 	at, err := parseAddress(parent)
 	if err != nil {
@@ -111,13 +111,13 @@ func (a address) hold(t *testing.T, raw string) {
 	}
 }
 
-// RelativeURL is where a submodule of a relative URL is.
+// RelativeURL resolves the relative URL of a submodule.
 var RelativeURL = relativeURL
 
-// Scrub is what a user is shown of git's stderr.
+// Scrub returns the part of git's stderr that users see.
 var Scrub = scrub
 
-// HoldPackets holds packet lines to what was read: written again they are the same.
+// HoldPackets checks that the packet lines that were read can be written again unchanged.
 func HoldPackets(t *testing.T, raw []byte) {
 	p, again := newPackets(bytes.NewReader(raw)), []byte(nil)
 	for {
@@ -142,7 +142,7 @@ func HoldPackets(t *testing.T, raw []byte) {
 	}
 }
 
-// HoldAnswer holds what is taken of an answer to its grammar.
+// HoldAnswer checks that an accepted answer follows its grammar.
 func HoldAnswer(t *testing.T, raw []byte) {
 	expected := func(err error) {
 		_, unexpected := errors.AsType[*otherwise](err)
@@ -176,7 +176,7 @@ func HoldAnswer(t *testing.T, raw []byte) {
 	}
 }
 
-// HoldTree holds what is read of a tree object to what a tree has.
+// HoldTree checks that an accepted tree object is a possible tree.
 func HoldTree(t *testing.T, raw []byte) {
 	below, err := parseTree(raw, 20)
 	size := 0

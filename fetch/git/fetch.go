@@ -14,9 +14,9 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Check implements [fetch.Getter]. A URL is one of a repository by https, http or ssh whose query is nothing but
-// ref (a branch, a tag, a commit id, whole or abbreviated) and depth (a positive number, without influence on what
-// is fetched). What is refused is what the network refuses, and ssh hosts without a key.
+// Check implements [fetch.Getter]. A URL names a repository over https, http or ssh. Its query may only have ref (a
+// branch, a tag, or a commit id, complete or abbreviated) and depth (a positive number that does not affect the files).
+// Check refuses URLs that the network refuses, and ssh hosts without a configured key.
 func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	a, _, err := named(s)
 	if err != nil {
@@ -25,8 +25,8 @@ func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	return g.use(s, nil).allow(ctx, a)
 }
 
-// Commit implements [fetch.Getter] by the remote's list of refs. The result is empty for an abbreviated id. A ref
-// that is a whole id is that commit, and the remote is not asked.
+// Commit implements [fetch.Getter] with the remote's list of refs. The result is empty for an abbreviated id. If the
+// ref is a complete id, the result is that id, without a request.
 func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err error) {
 	a, ref, err := named(s)
 	switch {
@@ -48,7 +48,8 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err
 	return commit, nil
 }
 
-// Fetch implements [fetch.Getter]. The default of ref is the remote's HEAD. A tag goes before a branch of its name.
+// Fetch implements [fetch.Getter]. The default ref is the remote's HEAD. A tag takes precedence over a branch of the
+// same name.
 func (g *Getter) Fetch(ctx context.Context, s fetch.Source, t *pack.Builder) (fetch.Result, error) {
 	return g.fetch(ctx, s, t)
 }
@@ -83,27 +84,28 @@ func named(s fetch.Source) (a address, ref string, err error) {
 	return a, s.Commit, checkRef(s.Commit)
 }
 
-// use is one use of a Getter: what the repositories that it visits share.
+// use is one use of a Getter. Its repositories share it.
 type use struct {
 	*Getter
-	credentials fetch.Credentials // that may be used for the module
+	credentials fetch.Credentials // the credentials that the module may use
 	limits      Limits
 	tree        tree
 	received    int64
-	submodules  int // repositories beside the first
+	submodules  int // repositories in addition to the first
 }
 
 func (g *Getter) use(s fetch.Source, t tree) *use {
 	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
 }
 
-// bound returns ctx with the time that there is.
+// bound returns ctx with the time limit.
 func (u *use) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	late := fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)
 	return context.WithTimeoutCause(ctx, u.limits.Time, late)
 }
 
-// listed returns the commit that ref is in the list of refs of the repository at a; empty if only a fetch would tell.
+// listed returns the commit of ref in the list of refs of the repository at a. It is empty if only a fetch would show
+// it.
 func (u *use) listed(ctx context.Context, a address, ref string) (commit string, err error) {
 	r, err := u.open(ctx, a, u.limits.Received)
 	if err != nil {
@@ -122,7 +124,7 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 	return commit, err
 }
 
-// repository fetches one repository, and the submodules in it, into the tree below prefix.
+// repository fetches one repository, with its submodules, into the tree below prefix.
 func (u *use) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
 	var links map[string]entry // to the commits of submodules, by path
 	var byPath map[string]*submodule
@@ -131,7 +133,7 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 		if err != nil {
 			return err
 		}
-		// The disk space of the repository is for its submodules.
+		// Remove the repository first, so that its submodules can use the disk space.
 		defer func() { err = cmp.Or(err, u.close(r)) }()
 		var modules entry
 		if links, modules, err = r.read(ctx, commit, prefix, u.limits, u.tree); err != nil {
@@ -145,12 +147,12 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 	if err != nil {
 		return "", err
 	}
-	// What is relative is relative to the URL that was asked for.
+	// Relative URLs are relative to the requested URL, not to the URL after redirects.
 	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
 }
 
-// resolve fetches the commit that ref means, again if trouble may pass. What is received counts, whatever comes of
-// it: where too little is left because of trouble, that is the error.
+// resolve fetches the commit of ref, and retries temporary failures. The bytes of failed tries count against the limit.
+// If a failure leaves too few bytes, resolve returns the error of that failure.
 func (u *use) resolve(ctx context.Context, a address, ref string, commit *string) (r *repository, err error) {
 	var trouble error // of the last try
 	err = fetch.Retry(ctx, func() (again bool, err error) {
@@ -167,7 +169,7 @@ func (u *use) resolve(ctx context.Context, a address, ref string, commit *string
 		if closeErr := u.close(r); closeErr != nil {
 			return false, err
 		}
-		if trouble != nil && errors.Is(err, modproxy.ErrInvalid) { // it is too large for what is left
+		if trouble != nil && errors.Is(err, modproxy.ErrInvalid) { // it is too large for the rest of the limit
 			return false, trouble
 		}
 		trouble = err
@@ -176,17 +178,17 @@ func (u *use) resolve(ctx context.Context, a address, ref string, commit *string
 	return r, err
 }
 
-// redirect tells that a repository is said to be elsewhere, in the answer to a request.
+// redirect is the error for an answer that redirects a request for a repository.
 type redirect struct{ request, location string }
 
 func (*redirect) Error() string { return "redirected" }
 
 const (
 	maxRedirects = 5
-	firstRequest = "/info/refs?service=git-upload-pack" // with which git begins to talk to a repository
+	firstRequest = "/info/refs?service=git-upload-pack" // the first request of git to a repository
 )
 
-// redirected calls visit with a, and with each address that a visit finds to be redirected to.
+// redirected calls visit with a, and then with each address to which a visit is redirected.
 func redirected(a address, visit func(at address) error) error {
 	for at, hops := a, 0; ; hops++ {
 		err := visit(at)
@@ -206,8 +208,8 @@ func redirected(a address, visit func(at address) error) error {
 	}
 }
 
-// follow returns the repository that r leads to from a. It is an address like any other: its grammar is checked
-// here, the policy is asked for it, it gets the credential of its own origin, if any.
+// follow returns the repository to which r redirects from a. It is checked like any other address: by its grammar here,
+// and by the policy when it is opened. It uses only the credential of its own origin.
 func (r *redirect) follow(a address) (address, error) {
 	var to *url.URL
 	from, err := url.Parse(a.String() + r.request)

@@ -10,14 +10,13 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// getter is what clone leaves.
+// getter returns the files that clone produces.
 func getter(t testing.TB, url, ref string, env ...string) files {
 	t.Helper()
 	return workTree(t, clone(t, url, ref, env...))
 }
 
-// clone does what the clients do with git:: addresses (go-getter, get_git.go):
-// clone, resolve, checkout, submodules.
+// clone does what the clients do for git:: addresses (go-getter, get_git.go): clone, resolve, checkout, submodules.
 func clone(t testing.TB, url, ref string, env ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "clone")
@@ -34,7 +33,7 @@ func clone(t testing.TB, url, ref string, env ...string) (dir string) {
 	return dir
 }
 
-// resolve is the commit that the clients take ref for in a clone, or empty.
+// resolve returns the commit that the clients find for ref in a clone, or an empty string.
 func resolve(clone, ref string) string {
 	for _, candidate := range []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref} {
 		if id, err := tryGit(clone, nil, "rev-parse", "--verify", "--quiet", "--end-of-options",
@@ -117,9 +116,8 @@ func TestFilesAreThoseOfAClone(t *testing.T) {
 	}
 }
 
-// submodules writes super.git, which has submodules by relative URL and by an
-// absolute one with a path of its own, one of them with a submodule, and one
-// that is not wanted.
+// submodules writes super.git with several submodules: by relative URLs, by an absolute URL with its own path, one with
+// a submodule of its own, and one that is not to be fetched.
 func submodules(t testing.TB, root string) author {
 	leaf := newAuthor(t, root, "leaf.git")
 	leaf.write("leaf.tf", "old\n")

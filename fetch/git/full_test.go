@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// A git that finds no room to write is no trouble of the repository.
+// A git without disk space is not an error of the repository.
 func TestGitWithoutRoom(t *testing.T) {
 	root := t.TempDir()
 	newAuthor(t, root, "a.git").commit("a")
@@ -32,7 +32,7 @@ func TestGitWithoutRoom(t *testing.T) {
 	})
 }
 
-// No git waits for a disk: what it writes is removed when the fetch ends.
+// No git waits for a disk flush: its files are removed when the fetch ends.
 func TestNothingFlushed(t *testing.T) {
 	root := t.TempDir()
 	newAuthor(t, root, "a.git").commit("a")

@@ -1,21 +1,27 @@
-// Package git brings the files of one revision of a git repository.
+// Package git downloads the files of one revision of a git repository.
 //
-// Invariant: what a stranger wrote (an address, a ref, a tree, a .gitmodules file) is data. It chooses what is
-// fetched from where the policy allows; it never becomes an option of a program, a setting of git, a command, or a
-// file on this disk under a name of its choosing. There is never a work tree: git fetches into a bare repository
-// that is made for one fetch and removed after it, and the files are read out of it as a stream.
+// A [Getter] is a [fetch.Getter] for a [fetch.Table]. Call [Installed] at the start of the program.
 //
-// The files are those that git clone, git checkout and git submodule update --init --recursive leave in an empty
-// directory on Linux with no configuration, without .git: line endings, $Id$ and working-tree encodings converted
-// as .gitattributes says, nothing left out by export-ignore, Git LFS files as pointers. git holds in memory what it
-// converts, so a file of more than 32 MiB that takes more than 256 MiB before or after that is an error.
+//	g := &git.Getter{Dir: dir, Network: egress, Credentials: credentials}
+//	result, err := g.Fetch(ctx, source, tree)
 //
-// Over http and https this package asks servers itself, in protocol v2 (https://git-scm.com/docs/gitprotocol-v2): for
-// a commit id once, for a name twice. git index-pack, which connects to nothing, takes the pack, holds every object to
-// its id and to what git fsck wants, and every link between them to be whole. What is not answered so git fetches
-// itself, through a forward proxy of this process, and so it does what comes by ssh.
+// Invariants: untrusted input (an address, a ref, a tree, a .gitmodules file) is data. It determines which files are
+// downloaded, within the limits of the policy. It never becomes an option of a program, a setting of git, a command, or
+// the name of a file on this disk. No work tree exists: git fetches into a bare repository that is made for one fetch
+// and removed after it, and the files are read from it as a stream.
 //
-// It needs git 2.31 or newer in PATH, and OpenSSH for ssh addresses.
+// The files are those that git clone, git checkout and git submodule update --init --recursive produce in an empty
+// directory on Linux without configuration, except .git. Line endings, $Id$ and working-tree encodings are converted
+// according to .gitattributes. export-ignore omits nothing, and Git LFS files remain pointers. git converts files in
+// memory, so a file of more than 32 MiB that takes more than 256 MiB before or after conversion is an error.
+//
+// Over http and https this package itself sends requests, in protocol v2 (https://git-scm.com/docs/gitprotocol-v2): one
+// for a commit id, two for a name. Its own requests halve the round trips of git. git index-pack, which makes no
+// connection, receives the pack. It checks the id of every object, the rules of git fsck, and that no linked object is
+// missing. If a server does not answer such requests, git itself fetches, through a forward proxy of this process. git
+// also fetches over ssh.
+//
+// The package needs git 2.31 or newer in PATH, and OpenSSH for ssh addresses.
 package git
 
 import (
@@ -32,43 +38,43 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// Getter is a [fetch.Getter] for git repositories. Fetches share nothing but what is known of
-// servers. The caller bounds how many run at once.
+// Getter is a [fetch.Getter] for git repositories. Fetches share only what is known about servers. The caller bounds
+// the number of concurrent fetches.
 type Getter struct {
-	Dir         string // where each fetch makes directories of its own; the system's for temporary files if empty
+	Dir         string // where each fetch makes its own directories; if empty, the system's directory for temporary files
 	Network     Network
-	CAFile      string // a PEM file of root certificates to trust beside the system's
+	CAFile      string // a PEM file of additional trusted root certificates
 	Credentials fetch.Credentials
 	Limits      Limits
 
-	unheard memory.Cache[string, struct{}] // origins and repositories that git itself has to ask
+	unheard memory.Cache[string, struct{}] // origins and repositories that do not answer this package's own requests
 }
 
 var _ fetch.Getter = (*Getter)(nil)
 
-// Network is the way out: an [egress.Client].
+// Network makes the connections. [egress.Client] implements it.
 type Network interface {
-	// Check returns an error for an http or https URL that may not be asked.
+	// Check returns an error for an http or https URL that must not be requested.
 	Check(ctx context.Context, u *url.URL) error
-	// Post asks a server like [egress.Client.Post].
+	// Post sends a request like [egress.Client.Post].
 	Post(ctx context.Context, r egress.Request, body []byte) (*http.Response, error)
-	// Resolve returns an address of an ssh host that may be connected to.
+	// Resolve returns an address of an ssh host to which a connection is allowed.
 	Resolve(ctx context.Context, host string, port int) (netip.AddrPort, error)
-	// Session opens a forward proxy for one repository, which may receive maxBytes.
+	// Session opens a forward proxy for one repository, which receives at most maxBytes.
 	Session(maxBytes int64) (*egress.Session, error)
 }
 
-// Limits bound one fetch, submodules included. A zero field stands for its default.
+// Limits bounds one fetch, including submodules. A zero field means its default.
 type Limits struct {
 	Time       time.Duration // default 10 minutes
-	CPU        time.Duration // processor time of one process of git, in whole seconds, not on Windows; default 5 minutes
-	Received   int64         // bytes that come in, and bytes of a repository on disk; default 1 GiB
+	CPU        time.Duration // processor time of one git process, in whole seconds, not on Windows; default 5 minutes
+	Received   int64         // bytes received, and bytes of a repository on disk; default 1 GiB
 	Entries    int           // files, links and submodules of one tree; default 100,000
 	Path       int           // bytes of one path of a tree; default 1024
 	Paths      int           // bytes of all paths of one tree; default 16 MiB
 	Content    int64         // bytes of the files of one tree, before conversion; default 1 GiB
-	Submodules int           // repositories beside the first; default 64
-	Depth      int           // submodules within submodules; default 8
+	Submodules int           // repositories in addition to the first; default 64
+	Depth      int           // nesting of submodules; default 8
 }
 
 func (l Limits) orDefault() Limits {
@@ -80,7 +86,7 @@ func (l Limits) orDefault() Limits {
 	}
 }
 
-// tree takes the files of a revision; a *pack.Builder is one.
+// tree receives the files of a revision. *pack.Builder implements it.
 type tree interface {
 	File(name string, executable bool, r io.Reader) error
 	Link(name, target string) error // target is relative to the link's directory

@@ -18,8 +18,8 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// processesWith lists processes in whose arguments or environment text is: all
-// that a fetch starts have the path of its directory there.
+// processesWith lists the processes with text in their arguments or environment: all processes of a fetch have the path
+// of its directory there.
 func processesWith(t testing.TB, text string, file string) []string {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/" + file)
@@ -35,13 +35,13 @@ func processesWith(t testing.TB, text string, file string) []string {
 	return found
 }
 
-// silent answers nothing until its request or the test ends.
+// silent does not answer until its request or the test ends.
 func silent(t testing.TB, asked func()) http.Handler {
 	ended := make(chan struct{})
 	t.Cleanup(func() { close(ended) })
 	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked()
-		_, _ = io.Copy(io.Discard, r.Body) // else r's context does not end with its connection
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise r's context does not end with its connection
 		select {
 		case <-r.Context().Done():
 		case <-ended:
@@ -55,7 +55,7 @@ func TestEndsInTime(t *testing.T) {
 	dir := f.Dir
 	var running atomic.Int32
 	s := serve(t, silent(t, func() { running.Store(int32(len(processesWith(t, dir, "environ")))) }))
-	f.Limits.Time = 3 * time.Second // in which git is started, also by a machine that is busy
+	f.Limits.Time = 3 * time.Second // includes the start of git, also on a busy machine
 	_, err := f.FetchURL(t.Context(), s.URL+"/x", files{})
 	if !errors.Is(err, modproxy.ErrUnavailable) || !strings.HasSuffix(err.Error(), "not done after 3s") {
 		t.Errorf("error %v", err)
@@ -86,19 +86,19 @@ func TestEndsWithContext(t *testing.T) {
 	}
 }
 
-// failing is a Tree that takes nothing.
+// failing is a Tree that accepts nothing.
 type failing struct{ error }
 
 func (f failing) File(string, bool, io.Reader) error { return f.error }
 func (f failing) Link(string, string) error          { return f.error }
 
-// panicking is a Tree that panics about every file.
+// panicking is a Tree that panics for every file.
 type panicking struct{}
 
 func (panicking) File(string, bool, io.Reader) error { panic("SECRET") }
 func (panicking) Link(string, string) error          { panic("SECRET") }
 
-// What panics about a stranger's files ends this fetch, and no other.
+// A panic about untrusted files ends its fetch, and no other.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -133,8 +133,7 @@ func TestLimits(t *testing.T) {
 		many.write(fmt.Sprintf("%d.tf", i), "")
 	}
 	many.commit("many")
-	// A commit cannot contain its own id, but a submodule may lead to the next
-	// of an endless row of commits.
+	// A commit cannot contain its own id, but its submodule may lead to the next one of an endless row of commits.
 	self := newAuthor(t, root, "self.git")
 	self.write(".gitmodules", "[submodule \"self\"]\n\tpath = self\n\turl = ../../self.git/.git\n")
 	id := self.commit("0")
@@ -152,7 +151,7 @@ func TestLimits(t *testing.T) {
 		is         error
 		says       string
 	}{
-		// The session or the size on disk tells first.
+		// Either the session or the size on disk reports it first.
 		{"big.git", git.Limits{Received: 1 << 20}, files{}, modproxy.ErrInvalid, ""},
 		{"bomb.git", git.Limits{Content: 1 << 20}, files{}, modproxy.ErrInvalid,
 			"the files are larger than the 1048576 bytes that are allowed (operator: fetch.max_unpacked)"},
@@ -181,7 +180,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A server may send without end: it is cut off, not waited for.
+// An endless answer is cut off; the fetch does not wait for its end.
 func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -208,7 +207,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// What git notes about the headers of answers takes disk space as the repository does.
+// The headers that git records count as disk space of the repository.
 func TestEndlessHeaders(t *testing.T) {
 	t.Parallel()
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,22 +6,22 @@ import (
 	"sync/atomic"
 )
 
-// packfile reads the pack out of the last section of an answer. Its last byte comes only when the answer is known to
-// end there, so that nobody takes the pack for whole before that.
+// packfile reads the pack in the last section of an answer. It holds the last byte of the pack back until the answer
+// has ended correctly, so that no reader accepts the pack before.
 type packfile struct {
 	from   packets
 	body   io.Closer
-	fail   func(error) // told of the first error, while the packfile is not closed
+	fail   func(error) // receives the first error, unless the packfile is closed
 	closed atomic.Bool
 
 	data  []byte // of the last packet line
-	rest  []byte // of data, to be read
-	held  []byte // the last byte that came
+	rest  []byte // the unread rest of data
+	held  []byte // the last byte of the pack so far
 	ended bool
 	err   error
 }
 
-// said is what a server says went wrong.
+// said is an error message of the server.
 type said struct{ text string }
 
 func (s *said) Error() string { return s.text }
@@ -50,7 +50,7 @@ func (f *packfile) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next takes one packet line.
+// next reads one packet line.
 func (f *packfile) next() error {
 	if f.ended {
 		return io.EOF
@@ -80,13 +80,13 @@ func (f *packfile) next() error {
 	}
 }
 
-// Close ends the answer, also for a Read under way.
+// Close closes the answer. It also ends a Read in progress.
 func (f *packfile) Close() error {
 	f.closed.Store(true)
 	return f.body.Close()
 }
 
-// whole returns err of an answer that has begun, of which an end is one too early.
+// whole returns err, for an answer that has begun: an end of the input is io.ErrUnexpectedEOF.
 func whole(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

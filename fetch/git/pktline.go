@@ -7,25 +7,25 @@ import (
 	"io"
 )
 
-// maxPacket is the longest packet line, with its length (LARGE_PACKET_MAX in git's pkt-line.h).
+// maxPacket is the size of the longest packet line, including its length (LARGE_PACKET_MAX in git's pkt-line.h).
 const maxPacket = 65520
 
-// packet is what a packet line is (https://git-scm.com/docs/gitprotocol-v2#_packet_line_framing).
+// packet is the type of a packet line (https://git-scm.com/docs/gitprotocol-v2#_packet_line_framing).
 type packet int
 
 const (
 	packetFlush packet = iota // 0000, the end of an answer
 	packetDelim               // 0001, the end of a section
-	packetEnd                 // 0002, which only helpers of git write
+	packetEnd                 // 0002, only between git and its helpers
 	packetData
 )
 
-// packets reads packet lines from a stranger.
+// packets reads untrusted packet lines.
 type packets struct{ r *bufio.Reader }
 
 func newPackets(r io.Reader) packets { return packets{bufio.NewReaderSize(r, maxPacket)} }
 
-// next returns the next packet line, and its data until the next call. The error is io.EOF only between lines.
+// next returns the next packet line. Its data is valid until the next call. The error is io.EOF only between lines.
 func (p packets) next() (packet, []byte, error) {
 	length, err := p.r.Peek(4)
 	if err == io.EOF && len(length) > 0 {
@@ -57,7 +57,7 @@ func (p packets) next() (packet, []byte, error) {
 	return packetData, line[4:], err
 }
 
-// end returns nil if nothing follows.
+// end returns nil if the input has ended.
 func (p packets) end() error {
 	switch _, err := p.r.Peek(1); err {
 	case io.EOF:
@@ -69,5 +69,5 @@ func (p packets) end() error {
 	}
 }
 
-// appendPacket adds a packet line with text, which is short, to b.
+// appendPacket appends a packet line with a short text to b.
 func appendPacket(b []byte, text string) []byte { return fmt.Appendf(b, "%04x%s", 4+len(text), text) }

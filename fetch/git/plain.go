@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// read writes the files and links of commit into t below prefix. It returns the commits that submodules are to have,
-// by path, and what the tree has for .gitmodules.
+// read writes the files and links of commit into t below prefix. links has the commits of submodules, by path, and
+// modules the entry of .gitmodules.
 func (r *repository) read(ctx context.Context, commit, prefix string, l Limits, t tree) (
 	links map[string]entry, modules entry, err error,
 ) {
@@ -30,10 +30,10 @@ func (r *repository) read(ctx context.Context, commit, prefix string, l Limits, 
 	return links, modules, r.files(ctx, commit, prefix, links, t)
 }
 
-// errConverts tells of a tree with attributes, by which git may convert files.
+// errConverts is the error for a tree with attributes, because git may convert its files.
 var errConverts = errors.New("the tree has attributes")
 
-// plain is read for a tree without attributes, by one process. Nothing is written before that is known.
+// plain is read for a tree without attributes, with one process. It writes nothing before it has listed the whole tree.
 func (r *repository) plain(ctx context.Context, commit, prefix string, l Limits, t tree) (
 	map[string]entry, entry, error,
 ) {
@@ -68,7 +68,7 @@ func (r *repository) plain(ctx context.Context, commit, prefix string, l Limits,
 	return o.entries, modules, broken(err)
 }
 
-// objects reads the objects of a repository by a git cat-file --batch.
+// objects reads the objects of a repository through one git cat-file --batch.
 type objects struct {
 	listing
 	ask     io.WriteCloser
@@ -78,7 +78,7 @@ type objects struct {
 	files   []string
 }
 
-// next returns the size of the object that comes next.
+// next reads the header of the next object, and returns the object's size.
 func (o *objects) next(kind string) (size int64, err error) {
 	line, err := o.answers.ReadSlice('\n')
 	if err != nil {
@@ -94,7 +94,7 @@ func (o *objects) next(kind string) (size int64, err error) {
 	return size, nil
 }
 
-// end reads what stands behind an object.
+// end reads the line break after an object.
 func (o *objects) end() error {
 	if b, err := o.answers.ReadByte(); err != nil || b != '\n' {
 		return fmt.Errorf("%w: git cat-file printed something else", modproxy.ErrUnavailable)
@@ -102,7 +102,7 @@ func (o *objects) end() error {
 	return nil
 }
 
-// walk lists what the tree id has, below prefix: what git ls-tree -r does, but files before directories.
+// walk lists the content of the tree id, below prefix, like git ls-tree -r, but with files before directories.
 func (o *objects) walk(id, prefix string) error {
 	if _, err := io.WriteString(o.ask, id+"\n"); err != nil {
 		return errUnavailable(err)
@@ -125,7 +125,7 @@ func (o *objects) walk(id, prefix string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range below { // all of them count before more is read
+	for _, e := range below { // count all of them before reading more
 		name := prefix + e.name
 		switch {
 		case e.name == ".gitattributes":
@@ -156,10 +156,10 @@ func (o *objects) walk(id, prefix string) error {
 	return nil
 }
 
-// maxLink bounds what a link may name, in bytes.
+// maxLink bounds the target of a link, in bytes.
 const maxLink = 1 << 20
 
-// file writes the file or link that comes next.
+// file writes the file or link that comes next in the output.
 func (o *objects) file(name, prefix string, t tree) error {
 	size, err := o.next("blob")
 	if err != nil {
@@ -194,7 +194,7 @@ func (o *objects) file(name, prefix string, t tree) error {
 	return o.end()
 }
 
-// exactly reads so many bytes, or fails.
+// exactly reads exactly left bytes, or fails.
 type exactly struct {
 	r    io.Reader
 	left int64
@@ -211,7 +211,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// namedEntry is an entry of one tree.
+// namedEntry is an entry of one tree object.
 type namedEntry struct {
 	name string
 	entry
@@ -219,7 +219,7 @@ type namedEntry struct {
 
 const modeDirectory = "40000"
 
-// parseTree reads a tree object: of each entry a mode, a space, a name, a zero byte and an object id.
+// parseTree reads a tree object. Each entry has a mode, a space, a name, a zero byte and an object id.
 func parseTree(raw []byte, idSize int) (below []namedEntry, err error) {
 	for len(raw) > 0 {
 		head, rest, ok := bytes.Cut(raw, []byte{0})
@@ -249,7 +249,7 @@ func parseTree(raw []byte, idSize int) (below []namedEntry, err error) {
 	return below, nil
 }
 
-// listing is what of a tree is known so far, within limits.
+// listing has the known part of a tree, within limits.
 type listing struct {
 	limits  Limits
 	entries map[string]entry
@@ -257,7 +257,7 @@ type listing struct {
 	total   int64 // bytes
 }
 
-// add lists e, whose size may not be known yet.
+// add lists e, whose size may still be unknown.
 func (l *listing) add(name string, e entry) error {
 	_, twice := l.entries[name]
 	l.entries[name] = e

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What git has started, and does not wait for, ends with it.
+// Processes that git started, and does not wait for, end with git.
 func TestWhatGitLeaves(t *testing.T) {
 	var pid int
 	c := command{
@@ -39,7 +39,7 @@ func TestWhatGitLeaves(t *testing.T) {
 	}
 }
 
-// A process that git starts, and that goes on computing, ends, and that is said.
+// A process of git that computes for too long is ended, and the error says so.
 func TestProcessorTime(t *testing.T) {
 	c := command{
 		dir: t.TempDir(), env: os.Environ(), cpu: time.Second,
@@ -50,7 +50,7 @@ func TestProcessorTime(t *testing.T) {
 	}
 }
 
-// running tells whether a process has not ended, though perhaps nobody has waited for it.
+// running reports whether a process runs. A zombie does not run.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := bytes.Cut(stat, []byte(") "))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// inGroup does nothing. There are no process groups: what git started ends when its pipes break.
+// inGroup does nothing, because this system has no process groups. Processes that git started end when their pipes break.
 func inGroup(*exec.Cmd) {}
 
 func endGroup(*exec.Cmd) {}

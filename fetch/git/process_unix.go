@@ -12,5 +12,6 @@ func inGroup(c *exec.Cmd) {
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 }
 
-// endGroup leaves alone what outlives git: without waitid nothing tells whether the group's number is still its own.
+// endGroup does not kill processes that outlive git: without waitid, another process may have the group's number by
+// then.
 func endGroup(*exec.Cmd) {}

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// Wherever a redirect leads, only a repository's address is followed.
+// A redirect is followed only to the address of a repository.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	bothWays(t, "", redirects)

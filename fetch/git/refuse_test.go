@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// refusedURLs are what a registry, or a .gitmodules file, may try. None may
-// start a process.
+// refusedURLs lists URLs that a registry or a .gitmodules file may try. None may start a process.
 var refusedURLs = []string{
 	"", "x", "/etc", "./x", "../x", "https://", "https:///x", "https:x", "https://h", "https://h/", "https://h//",
 	"ext::sh -c touch% /tmp/x", "ext::sh", "fd::17", "fd::17/foo", "file:///etc", "file://h/etc", "file::/etc", "::x",
@@ -41,7 +40,7 @@ var refusedURLs = []string{
 	"https://h/" + strings.Repeat("x", 5000),
 }
 
-// Only a location can have these: in .gitmodules they are other things.
+// Only locations refuse these: in .gitmodules they have another meaning.
 var refusedLocations = []string{"git@github.com:acme/x.git", "github.com:acme/x.git"}
 
 var refusedRefs = []string{
@@ -51,7 +50,7 @@ var refusedRefs = []string{
 	"a.lock", "a.lock/b", "\u202ea", "a\xff", strings.Repeat("a", 251),
 }
 
-// noGit puts a git in PATH that leaves a mark when it is started.
+// noGit puts a git into PATH that leaves a mark when it is started.
 func noGit(t *testing.T) (started func() bool) {
 	dir := t.TempDir()
 	mark := filepath.Join(dir, "started")

@@ -17,25 +17,25 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 )
 
-// repository is one bare repository on disk, made for one revision, and what git needs to fetch into it.
+// repository is one bare repository on disk, for one revision, with everything that git needs to fetch into it.
 type repository struct {
 	use     *use
 	at      address
-	top     string // what is on disk for it
+	top     string // the directory of all its files
 	dir     string // GIT_DIR, in top
-	trace   string // the file in which git notes the headers of answers, in top
+	trace   string // the file to which git writes the headers of answers, in top
 	local   []string
 	network []string // the environment of a git that connects
 	limit   int64    // bytes
 
-	basic   egress.Secret   // the Authorization for r.at, zero for none
+	basic   egress.Secret   // the Authorization for r.at; zero for none
 	session *egress.Session // nil over ssh, and before git connects
-	came    atomic.Int64    // bytes that came in without git
-	secrets []string        // what must not be shown
-	mayPass bool            // the trouble that the last connect had: the next try may do better
+	came    atomic.Int64    // bytes received without git
+	secrets []string        // must not appear in messages
+	mayPass bool            // the failure of the last connection may be temporary
 }
 
-// open makes a repository in a new directory, ready to fetch from a, if the policy allows a.
+// open makes a repository in a new directory, ready to fetch from a. It fails if the policy does not allow a.
 func (u *use) open(ctx context.Context, a address, limit int64) (*repository, error) {
 	if err := u.allow(ctx, a); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (u *use) open(ctx context.Context, a address, limit int64) (*repository, er
 	return r, nil
 }
 
-// allow returns an error for an address that the policy refuses. It starts and resolves nothing.
+// allow returns an error for an address that the policy denies. It starts no process and resolves no name.
 func (u *use) allow(ctx context.Context, a address) error {
 	if a.scheme == "ssh" {
 		_, err := u.identity(a)
@@ -91,9 +91,9 @@ func (u *use) prepareHTTP(r *repository) error {
 	}
 	r.secrets = append(r.secrets, r.session.URL())
 	settings := [][2]string{
-		// git would take extraHeader along to wherever a redirect leads: [redirected] follows it instead.
+		// git would send extraHeader to the target of a redirect. [redirected] follows redirects instead.
 		{"http.followRedirects", "false"},
-		{"http.lowSpeedLimit", "1"}, {"http.lowSpeedTime", "60"}, // a server that is counting objects sends a little
+		{"http.lowSpeedLimit", "1"}, {"http.lowSpeedTime", "60"}, // a server that counts objects sends little
 		{"http.sslVerify", "true"},
 		{"http.proxy", r.session.URL()}, {"http.proxyAuthMethod", "basic"},
 	}
@@ -109,7 +109,7 @@ func (u *use) prepareHTTP(r *repository) error {
 	return nil
 }
 
-// received returns the bytes that came in; over ssh nothing counts them.
+// received returns the received bytes. Bytes over ssh are not counted.
 func (r *repository) received() int64 {
 	came := r.came.Load()
 	if r.session != nil {
@@ -118,7 +118,7 @@ func (r *repository) received() int64 {
 	return came
 }
 
-// close removes what open made, and counts what was received.
+// close removes all files of r, and counts the received bytes.
 func (u *use) close(r *repository) (err error) {
 	u.received += max(diskUse(r.dir), r.received())
 	if r.session != nil {
@@ -127,13 +127,13 @@ func (u *use) close(r *repository) (err error) {
 	return errUnavailable(errors.Join(err, os.RemoveAll(r.top)))
 }
 
-// git returns a command that connects to nothing.
+// git returns a command that makes no connection.
 func (r *repository) git(args ...string) command {
 	return command{dir: r.top, env: r.local, args: args, cpu: r.use.limits.CPU}
 }
 
-// connect runs a git that may connect to r.at, and ends it when the repository, with what git notes of the answers,
-// outgrows its limit: git has no such limit of its own.
+// connect runs a git that may connect to r.at. It ends git when the repository, with the recorded headers, exceeds the
+// limit, because git has no such limit of its own.
 func (r *repository) connect(ctx context.Context, c command) error {
 	if r.network == nil {
 		if err := r.use.prepareHTTP(r); err != nil {
@@ -141,7 +141,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 		}
 	}
 	c.dir, c.env = r.top, r.network
-	_ = os.Remove(r.trace) // of what connected before
+	_ = os.Remove(r.trace) // of earlier connections
 	r.mayPass = false
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -176,7 +176,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 	return nil
 }
 
-// diskUse returns the size of all files below dir. Files come and go under it.
+// diskUse returns the size of all files below dir. Files may appear and disappear meanwhile.
 func diskUse(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

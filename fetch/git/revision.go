@@ -15,11 +15,11 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// resolve fetches the commit that ref means, HEAD if it is empty, and returns its id.
+// resolve fetches the commit of ref, or of HEAD if ref is empty, and returns its id.
 //
-// It asks for that one commit, as briefly as that can be done, and has git ask for it when that is not answered so.
-// Only when that is not answered either is everything fetched: for abbreviated ids, for servers that give away
-// nothing but what refs point at, or that know no shallow fetch.
+// It requests only that commit, by this package's own requests. If the server does not answer these, git requests the
+// commit. If that also fails, git fetches everything. This is necessary for abbreviated ids, for servers that serve
+// only commits that refs point at, and for servers without shallow fetches.
 func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	ref = cmp.Or(ref, "HEAD")
 	commit, errDirect := r.resolveDirect(ctx, ref)
@@ -29,12 +29,12 @@ func (r *repository) resolve(ctx context.Context, ref string) (string, error) {
 	commit, err := r.resolveByGit(ctx, ref)
 	absent := errors.Is(err, modproxy.ErrNotFound) && !errors.Is(err, errNoSuchRef) || errors.Is(err, modproxy.ErrDenied)
 	if o, _ := errors.AsType[*otherwise](errDirect); o.refused && absent {
-		return "", invalid("the server sends %s", o.says) // so there is a repository
+		return "", invalid("the server sends %s", o.says) // so the repository exists
 	}
 	return commit, err
 }
 
-// resolveByGit is resolve by a git that connects.
+// resolveByGit is resolve with a git that connects.
 func (r *repository) resolveByGit(ctx context.Context, ref string) (string, error) {
 	format := "sha1"
 	if isObjectID(ref) && len(ref) == 64 {
@@ -70,12 +70,12 @@ var (
 	errNoCommit     = fmt.Errorf("%w: it names a tree or a file, not a commit", modproxy.ErrNotFound)
 )
 
-// errFormat returns why an id is not that of a commit whose repository has ids of that other format.
+// errFormat returns the error for an id that is not in the object format of the repository.
 func errFormat(its string) error {
 	return fmt.Errorf("%w: the ids of the repository are of %s", errNoSuchCommit, its)
 }
 
-// init makes r empty, as git init does (https://git-scm.com/docs/gitrepository-layout).
+// init makes r an empty repository, as git init does (https://git-scm.com/docs/gitrepository-layout).
 func (r *repository) init(format string) error {
 	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 	if format != "sha1" {
@@ -95,7 +95,7 @@ func (r *repository) fetchOne(ctx context.Context, ref string) (string, error) {
 	switch {
 	case isObjectID(ref):
 		ref = strings.ToLower(ref)
-	case isAbbreviated(ref): // a tag goes before an abbreviated id, and that before a branch
+	case isAbbreviated(ref): // a tag takes precedence over an abbreviated id, and the id over a branch
 		ref = "refs/tags/" + ref
 	}
 	if err := r.fetch(ctx, []string{"--depth=1"}, ref); err != nil {
@@ -104,7 +104,7 @@ func (r *repository) fetchOne(ctx context.Context, ref string) (string, error) {
 	return r.commitOf(ctx, "FETCH_HEAD")
 }
 
-// fetchAll fetches all branches and tags and looks for ref as a client does that has cloned the repository.
+// fetchAll fetches all branches and tags, and looks for ref like a client that has cloned the repository.
 func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (string, error) {
 	specs := []string{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"}
 	candidates := []string{ref, "refs/remotes/origin/" + ref, "refs/tags/" + ref}
@@ -127,7 +127,7 @@ func (r *repository) fetchAll(ctx context.Context, ref string, head bool) (strin
 	return "", errNoSuchRef
 }
 
-// fetch runs git fetch. The refspecs go through stdin, where nothing but a refspec is expected.
+// fetch runs git fetch. The refspecs are written to stdin, where git expects only refspecs.
 func (r *repository) fetch(ctx context.Context, options []string, specs ...string) error {
 	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-auto-maintenance", "--stdin"}
 	c := r.git(append(append(args, options...), "--end-of-options", r.at.String())...)
@@ -135,7 +135,7 @@ func (r *repository) fetch(ctx context.Context, options []string, specs ...strin
 	return r.connect(ctx, c)
 }
 
-// commitOf returns the id of the commit that expression, peeled, is. The error of what is not there has an *exitError.
+// commitOf returns the id of the commit to which expression peels. If it does not exist, the error has an *exitError.
 func (r *repository) commitOf(ctx context.Context, expression string) (string, error) {
 	id, err := r.revParse(ctx, expression+"^{commit}")
 	if _, ended := errors.AsType[*exitError](err); ended {
@@ -146,7 +146,7 @@ func (r *repository) commitOf(ctx context.Context, expression string) (string, e
 	return id, err
 }
 
-// revParse returns the id of the object that expression is.
+// revParse returns the id of the object that expression names.
 func (r *repository) revParse(ctx context.Context, expression string) (string, error) {
 	id, err := r.git("rev-parse", "--verify", "--quiet", "--end-of-options", expression).output(ctx, 128)
 	id = strings.TrimSpace(id)
@@ -156,15 +156,16 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 	return id, err
 }
 
-// sought is a ref that is looked for in a list of refs.
+// sought is a ref that is searched in a list of refs.
 type sought struct {
-	names  []string // what comes first counts
-	format string   // of object ids, empty while there are no refs
-	commit string   // what the ref names, of an annotated tag the commit; empty while it is not listed
+	names  []string // in order of precedence
+	format string   // of object ids; empty while the list has no refs
+	commit string   // the commit of the ref, peeled if it is an annotated tag; empty while it is not found
 }
 
-// seek looks for ref; empty stands for HEAD. It tries the names that git rev-parse tries
-// (https://git-scm.com/docs/gitrevisions). Of an abbreviated id only a tag is looked for: the id goes before a branch.
+// seek returns the search for ref; empty means HEAD. The search tries the names that git rev-parse tries
+// (https://git-scm.com/docs/gitrevisions). For an abbreviated id it tries only a tag, because the id takes precedence
+// over a branch.
 func seek(ref string) *sought {
 	ref = cmp.Or(ref, "HEAD")
 	s := &sought{}
@@ -176,7 +177,7 @@ func seek(ref string) *sought {
 	return s
 }
 
-// see takes what is listed under a name; that of what a tag is a tag of ends in ^{}.
+// see handles a listed ref. The name of a peeled tag ends in ^{}.
 func (s *sought) see(id, name string) {
 	switch len(id) {
 	case 40:
@@ -189,7 +190,7 @@ func (s *sought) see(id, name string) {
 	}
 }
 
-// list has git ask the remote for its refs, and looks for ref.
+// list lists the remote's refs with git, and looks for ref.
 func (r *repository) list(ctx context.Context, ref string) (format, commit string, err error) {
 	found := seek(ref)
 	c := r.git("ls-remote", "--quiet", "--end-of-options", r.at.String())

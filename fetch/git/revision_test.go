@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// history writes a repository with all that a ref can mean.
+// history writes a repository with every kind of ref.
 func history(t testing.TB, root, name string, options ...string) author {
 	a := newAuthor(t, root, name, options...)
 	one := func(n string) string { a.write("n.tf", n+"\n"); return a.commit(n) }
@@ -142,7 +142,7 @@ func refs(t *testing.T, f *git.Getter, clones map[string]string, smart, dumb ser
 	}
 }
 
-// A depth changes nothing but how much history a clone would have.
+// depth changes only how much history a clone would have.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -165,7 +165,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// What a user reads must say what there is not.
+// The error for a missing ref or commit names it.
 func TestNotFoundIsNamed(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -183,7 +183,7 @@ func TestNotFoundIsNamed(t *testing.T) {
 	}
 }
 
-// One version is one commit: what is sent does not grow with the history.
+// A version is one commit: the received bytes do not grow with the history.
 func TestOneCommitIsFetched(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

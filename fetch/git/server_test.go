@@ -25,7 +25,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// clientEnv is the environment of the gits that tests themselves run.
+// clientEnv is the environment of the gits that tests run themselves.
 var clientEnv = []string{
 	"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_TERMINAL_PROMPT=0",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ALLOW_PROTOCOL=http:https:ssh:file",
@@ -60,8 +60,8 @@ type author struct {
 	dir string
 }
 
-// newAuthor makes the repository root/name with a work tree; name ends in .git
-// only for its users, so that relative URLs look as they do at a forge.
+// newAuthor makes the repository root/name with a work tree. name ends in .git only so that relative URLs look like
+// those of a forge.
 func newAuthor(t testing.TB, root, name string, options ...string) author {
 	t.Helper()
 	dir := filepath.Join(root, name)
@@ -71,8 +71,7 @@ func newAuthor(t testing.TB, root, name string, options ...string) author {
 
 func (a author) git(args ...string) string { a.t.Helper(); return runGit(a.t, a.dir, args...) }
 
-// write writes a file; an executable one's name ends in !, a link's content
-// begins with ->.
+// write writes a file. The name of an executable file ends in !, and the content of a link begins with ->.
 func (a author) write(name, content string) {
 	a.t.Helper()
 	name, executable := strings.CutSuffix(name, "!")
@@ -98,7 +97,7 @@ func (a author) commit(message string) string {
 	return a.git("rev-parse", "HEAD")
 }
 
-// submodule adds a link to a commit, and nothing to .gitmodules.
+// submodule adds a link to a commit, and no entry in .gitmodules.
 func (a author) submodule(path, commit string) {
 	a.t.Helper()
 	a.git("update-index", "--add", "--cacheinfo", "160000,"+commit+","+path)
@@ -113,7 +112,7 @@ type server struct {
 	caFile string // for TLS
 }
 
-// backend is git http-backend for the repositories below root.
+// backend returns git http-backend for the repositories below root.
 func backend(t testing.TB, root string) http.Handler {
 	t.Helper()
 	return &cgi.Handler{
@@ -146,20 +145,20 @@ func serveTLS(t testing.TB, handler http.Handler) server {
 	return s
 }
 
-// network is an egress client that checks no URL before a session does, and remembers its sessions.
+// network is an egress client that leaves the check of URLs to its sessions, and records the sessions.
 type network struct {
 	*egress.Client
 	check   func(context.Context, *url.URL) error
 	resolve func(ctx context.Context, host string, port int) (netip.AddrPort, error)
 
-	old bool // nobody answers a POST
+	old bool // no server answers a POST
 
 	mu       sync.Mutex
 	sessions []*egress.Session
 	posts    int
 }
 
-// newNetwork returns a network that reaches what allow has, by http too.
+// newNetwork returns a network that may connect to allow, also over http.
 func newNetwork(t testing.TB, allow ...string) *network {
 	t.Helper()
 	return newNetworkTrusting(t, "", allow...)
@@ -216,7 +215,7 @@ func newFetcherTrusting(t testing.TB, caFile string) *git.Getter {
 	return &git.Getter{Dir: t.TempDir(), CAFile: caFile, Network: newNetworkTrusting(t, caFile, "127.0.0.1")}
 }
 
-// oldFetcher returns a Getter whose questions git asks.
+// oldFetcher returns a Getter whose requests are all sent by git.
 func oldFetcher(t testing.TB) *git.Getter {
 	t.Helper()
 	return old(newFetcher(t))
@@ -227,13 +226,13 @@ func old(f *git.Getter) *git.Getter {
 	return f
 }
 
-// bothWays runs test with a Getter that asks by itself, and one that has git ask.
+// bothWays runs test with a Getter that sends direct requests, and with one that uses git.
 func bothWays(t *testing.T, caFile string, test func(t *testing.T, f *git.Getter)) {
 	t.Run("direct", func(t *testing.T) { test(t, newFetcherTrusting(t, caFile)) })
 	t.Run("git", func(t *testing.T) { test(t, old(newFetcherTrusting(t, caFile))) })
 }
 
-// files is a Tree in memory: what is under each path.
+// files is a Tree in memory: content by path.
 type files map[string]string
 
 func (f files) File(name string, executable bool, r io.Reader) error {
@@ -257,7 +256,7 @@ func (f files) Link(name, target string) error {
 	return nil
 }
 
-// workTree is what is in dir, without .git.
+// workTree returns the content of dir, without .git.
 func workTree(t testing.TB, dir string) files {
 	t.Helper()
 	f := files{}
@@ -265,7 +264,7 @@ func workTree(t testing.TB, dir string) files {
 	return f
 }
 
-// readTree adds what is in dir, without .git, to f.
+// readTree adds the content of dir, without .git, to f.
 func readTree(t testing.TB, dir string, f git.Tree) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -311,7 +310,7 @@ func noise(n int) string {
 	return string(b)
 }
 
-// requests remembers what a handler was asked for.
+// requests records the requests to a handler.
 type requests struct {
 	mu   sync.Mutex
 	seen []*http.Request

@@ -24,13 +24,13 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// sshServer is OpenSSH's server on loopback, one process for each connection.
+// sshServer is OpenSSH's server on loopback, with one process for each connection.
 type sshServer struct {
 	addr      netip.AddrPort
 	user      string
-	hostKey   string // known_hosts has it behind the host's name
+	hostKey   string // in known_hosts after the host's name
 	clientKey string // file
-	strange   string // file of a key that nobody knows
+	strange   string // file of a key that the server does not know
 
 	log sync.Map // connection number → *bytes.Buffer
 }
@@ -52,13 +52,13 @@ func serveSSH(t *testing.T) *sshServer {
 	t.Helper()
 	sshd, err := exec.LookPath("sshd")
 	if err != nil {
-		sshd, err = exec.LookPath("/usr/sbin/sshd") // where no user's PATH has it
+		sshd, err = exec.LookPath("/usr/sbin/sshd") // not in the PATH of users
 	}
 	if err != nil {
 		rig.Missing(t, "NOT RUN: no sshd, which is in the package openssh-server")
 	}
 	if os.Getuid() == 0 {
-		// sshd does not start as root without it; distributions make it at boot.
+		// sshd does not start as root without this directory; distributions make it at boot.
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func (s *sshServer) handle(n int, sshd, config string, conn *net.TCPConn) {
 	var log bytes.Buffer
 	cmd := exec.Command(sshd, "-i", "-e", "-f", config)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = file, file, &log
-	_ = cmd.Run() // its status is that of the connection
+	_ = cmd.Run() // the status is that of the connection
 	s.log.Store(n, &log)
 }
 
@@ -141,7 +141,7 @@ func (s *sshServer) fetcher(t *testing.T, key, knownHosts string) *git.Getter {
 			if host != "git.test" || port != 22 && port != 2222 {
 				return netip.AddrPort{}, fmt.Errorf("resolve %s:%d", host, port)
 			}
-			return s.addr, nil // whatever the name says by the time ssh would ask
+			return s.addr, nil // regardless of what the name resolves to later
 		}},
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// submodule is what .gitmodules says about one path.
+// submodule is an entry of .gitmodules for one path.
 type submodule struct {
 	name string
 	path string
-	url  string // absolute, or relative to the URL of the repository that has it
+	url  string // absolute, or relative to the URL of the repository with the .gitmodules file
 	none bool   // not to be fetched
 }
 
 const maxModulesFile = 1 << 20 // bytes
 
-// submodules returns what commit's .gitmodules, which has size bytes, says, by path.
+// submodules returns the entries of commit's .gitmodules, which has size bytes, by path.
 func (r *repository) submodules(ctx context.Context, commit string, size int64) (map[string]*submodule, error) {
 	if size > maxModulesFile {
 		return nil, invalid(".gitmodules is larger than %d bytes", maxModulesFile)
@@ -35,9 +35,9 @@ func (r *repository) submodules(ctx context.Context, commit string, size int64) 
 	return parseSubmodules(list)
 }
 
-// parseSubmodules reads what git config --null --list prints of a .gitmodules file, as git submodule does
-// (https://git-scm.com/docs/gitmodules): the last value of a key counts, and the last name that claims a path has
-// it. A name that could lead out of .git/modules is ignored, and so is a path or URL that could be an option.
+// parseSubmodules reads the output of git config --null --list for a .gitmodules file, as git submodule does
+// (https://git-scm.com/docs/gitmodules). The last value of a key counts, and a path belongs to the last name that
+// claims it. A name that could lead out of .git/modules is ignored, and so is a path or URL that could be an option.
 func parseSubmodules(list string) (map[string]*submodule, error) {
 	byName, byPath := make(map[string]*submodule), make(map[string]*submodule)
 	for item := range strings.SplitSeq(list, "\x00") {
@@ -56,7 +56,7 @@ func parseSubmodules(list string) (map[string]*submodule, error) {
 		case !hasValue:
 			return nil, invalid(".gitmodules: %.80q has no value", key)
 		case variable == "update":
-			if !slices.Contains([]string{"checkout", "rebase", "merge", "none"}, value) { // the first three are the same here
+			if !slices.Contains([]string{"checkout", "rebase", "merge", "none"}, value) { // the first three mean the same here
 				return nil, invalid(".gitmodules: %.80q is %.80q", key, value)
 			}
 			s.none = value == "none"
@@ -73,7 +73,7 @@ func parseSubmodules(list string) (map[string]*submodule, error) {
 	return byPath, nil
 }
 
-// submoduleKey takes submodule.<name>.<variable> apart.
+// submoduleKey splits submodule.<name>.<variable>.
 func submoduleKey(key string) (name, variable string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "submodule.")
 	dot := strings.LastIndexByte(rest, '.')
@@ -85,8 +85,9 @@ func submoduleKey(key string) (name, variable string, ok bool) {
 	return name, variable, !slices.Contains(parts, "..")
 }
 
-// relativeURL resolves url, which begins with ./ or ../, against the URL of the repository whose .gitmodules has
-// it, as git submodule does: each ../ takes one part off the end, at the last slash or else colon.
+// relativeURL resolves url, which begins with ./ or ../, against the URL of the repository with the .gitmodules file,
+// as git submodule does. Each ../ removes one part from the end, at the last slash, or at the last colon if no slash is
+// left.
 func relativeURL(parent, url string) (string, error) {
 	parent = strings.TrimSuffix(parent, "/")
 	separator := "/"
@@ -106,7 +107,7 @@ func relativeURL(parent, url string) (string, error) {
 	return strings.TrimSuffix(parent+separator+url, "/"), nil
 }
 
-// address returns where s is, a submodule of the repository at parent.
+// address returns the address of s, a submodule of the repository at parent.
 func (s *submodule) address(parent address) (at address, err error) {
 	url := s.url
 	if strings.HasPrefix(url, "./") || strings.HasPrefix(url, "../") {
@@ -117,7 +118,7 @@ func (s *submodule) address(parent address) (at address, err error) {
 	return parseAddress(url)
 }
 
-// fetchSubmodules fetches each of links, what is left of a tree: the commits that submodules are to have, by path.
+// fetchSubmodules fetches the submodules in links, the remaining entries of a tree. links has their commits by path.
 func (u *use) fetchSubmodules(
 	ctx context.Context, at address, links map[string]entry, byPath map[string]*submodule, prefix string, depth int,
 ) error {
@@ -128,7 +129,7 @@ func (u *use) fetchSubmodules(
 		}
 		u.submodules++
 		switch {
-		case !ok || s.url == "": // git submodule update fails as well
+		case !ok || s.url == "": // git submodule update also fails
 			return invalid("submodule %.80q has no URL in .gitmodules", prefix+path)
 		case depth >= u.limits.Depth:
 			return invalid("submodule %.80q: more than %d submodules within each other", prefix+path, u.limits.Depth)

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/git"
 )
 
-// Relative URLs are resolved as git resolves them, wherever that leads.
+// Relative URLs are resolved as git resolves them, even to unexpected addresses.
 func TestRelativeURL(t *testing.T) {
 	t.Parallel()
 	a := newAuthor(t, t.TempDir(), "a.git")
@@ -36,14 +36,14 @@ func TestRelativeURL(t *testing.T) {
 			a.git("config", "--remove-section", fmt.Sprintf("submodule.%d", i))
 		}
 	}
-	// git goes on with a local path; there is none here.
+	// git would continue with a local path, which does not exist here.
 	if got, err := git.RelativeURL("git@h:a/x", "../../../y"); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Errorf("too far up: %q, error %v", got, err)
 	}
 }
 
-// What .gitmodules says is held to the same grammar and policy as a location; a
-// commit without an entry there fails, as it does for git submodule update.
+// URLs in .gitmodules follow the grammar and policy of locations. A commit without an entry in .gitmodules fails, as
+// for git submodule update.
 func TestBadSubmodules(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

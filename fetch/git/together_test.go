@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// egressFetcher is a Fetcher as it runs in modproxy.
+// egressFetcher returns a Getter as modproxy uses it.
 func egressFetcher(t testing.TB, caFile string, allow ...string) *git.Getter {
 	t.Helper()
 	client, err := egress.New(egress.Config{Allow: allow, CAFile: caFile, NoHedging: true})
@@ -60,15 +60,14 @@ func TestWithEgressAndPack(t *testing.T) {
 		!errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback: error %v", err)
 	}
-	f.Network = newNetwork(t) // only the tunnel is left to refuse it
+	f.Network = newNetwork(t) // so that only the tunnel refuses it
 	if _, err := f.FetchURL(t.Context(), url, files{}); !errors.Is(err, modproxy.ErrDenied) ||
 		!errors.Is(err, egress.ErrRefused) {
 		t.Errorf("loopback, by the tunnel: error %v", err)
 	}
 }
 
-// Nothing of the machine's configuration, and no attribute of the repository,
-// makes git run something or read elsewhere.
+// No configuration of the machine, and no attribute of the repository, makes git run a program or read other files.
 func TestMachineIsNotAsked(t *testing.T) {
 	root, home := t.TempDir(), t.TempDir()
 	mark := filepath.Join(home, "mark")
@@ -110,8 +109,8 @@ func TestMachineIsNotAsked(t *testing.T) {
 	}
 }
 
-// A repository whose authors and dates are not as git would write them today is
-// fetched; one whose tree has a path that no tree should have is not, and others are asked for as before.
+// A repository with authors and dates in obsolete forms is fetched. A repository whose tree has a forbidden path is
+// refused, and others are still asked directly.
 func TestFlaws(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -191,7 +190,7 @@ func TestScrub(t *testing.T) {
 	}
 }
 
-// A version of a module that is not there yet: one commit out of many, packed.
+// BenchmarkFetchAndPack fetches a version of a module that is not cached: one commit out of many, packed.
 func BenchmarkFetchAndPack(b *testing.B) {
 	root := b.TempDir()
 	a := newAuthor(b, root, "a.git")

@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// entry is what a tree has under one path.
+// entry is the content of a tree at one path.
 type entry struct {
 	mode string // as git writes it
 	id   string
@@ -33,9 +33,10 @@ const (
 	modeSubmodule  = "160000"
 )
 
-const maxMeta = 128 // bytes that git ls-tree prints before a path, and some
+const maxMeta = 128 // bytes that git ls-tree prints before a path, with some to spare
 
-// entries returns the whole tree of commit by path. A few kilobytes can describe trees without end: an error ends git.
+// entries returns the whole tree of commit by path. A tree of a few kilobytes can describe endlessly many paths; when a
+// limit is exceeded, git is ended.
 func (r *repository) entries(ctx context.Context, commit string, l Limits) (map[string]entry, error) {
 	tree := listing{limits: l, entries: make(map[string]entry)}
 	c := r.git("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit)
@@ -73,7 +74,7 @@ func parseEntry(line string) (name string, e entry, err error) {
 	switch e.mode {
 	case modeSubmodule:
 	case modeRegular, modeExecutable, modeGroup, modeLink:
-		e.size, err = strconv.ParseInt(fields[3], 10, 64) // an object that is not there has no size
+		e.size, err = strconv.ParseInt(fields[3], 10, 64) // a missing object has no size
 		err = errUnavailable(err)
 	default:
 		err = invalid("the tree has %.80q with mode %s", name, e.mode)
@@ -81,10 +82,10 @@ func parseEntry(line string) (name string, e entry, err error) {
 	return name, e, err
 }
 
-// files writes the files and links of commit, converted as for a work tree, into t below prefix. tree says what
-// there must be; what then is left of it are the submodules.
+// files writes the files and links of commit, converted as for a work tree, into t below prefix. tree has the expected
+// entries. Afterwards only the submodules are left in it.
 func (r *repository) files(ctx context.Context, commit, prefix string, tree map[string]entry, t tree) error {
-	// This file goes before every .gitattributes: git archive leaves nothing out and puts nothing in.
+	// This file takes precedence over every .gitattributes: git archive omits and substitutes nothing.
 	info := filepath.Join(r.dir, "info")
 	attributes := []byte("* -export-ignore -export-subst\n")
 	err := cmp.Or(os.MkdirAll(info, 0o700), os.WriteFile(filepath.Join(info, "attributes"), attributes, 0o600))
@@ -100,7 +101,7 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 		return err
 	}
 	unpack.later = nil
-	for paths := range slices.Chunk(converted, 100) { // there are bounds on arguments
+	for paths := range slices.Chunk(converted, 100) { // the size of arguments is limited
 		if err := r.archive(ctx, math.MaxInt32, unpack, commit, paths...); err != nil {
 			return err
 		}
@@ -113,8 +114,8 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 	return nil
 }
 
-// convertedLarge returns, in order, the large files of tree that a checkout converts: git archive streams those as
-// they are in the repository, unless its threshold is another (write_archive_entry in git's archive.c).
+// convertedLarge returns, sorted, the large files of tree that a checkout converts. git archive streams large files
+// unconverted, unless its threshold is raised (write_archive_entry in git's archive.c).
 func (r *repository) convertedLarge(
 	ctx context.Context, commit string, tree map[string]entry,
 ) (paths []string, err error) {
@@ -127,7 +128,7 @@ func (r *repository) convertedLarge(
 	if large.Len() == 0 {
 		return nil, nil
 	}
-	// Without a work tree git check-attr finds .gitattributes in the index only.
+	// Without a work tree, git check-attr finds .gitattributes only in the index.
 	if _, err := r.git("read-tree", commit).output(ctx, 0); err != nil {
 		return nil, err
 	}
@@ -150,20 +151,20 @@ func (r *repository) convertedLarge(
 	return paths, nil
 }
 
-const maxAttributes = 4 << 20 // bytes that are printed of the attributes of large files, which cannot be many
+const maxAttributes = 4 << 20 // bytes of output about large files; a tree can have only a few of them
 
-// converts reports whether a checkout on Linux may write something else than what the repository has, by the values
-// of a path's attributes: "set", "unset", "unspecified", or what they are set to
-// (https://git-scm.com/docs/gitattributes). There are no filters.
+// converts reports whether a checkout on Linux may change the content of a file. The arguments are the values of the
+// path's attributes: "set", "unset", "unspecified", or another value (https://git-scm.com/docs/gitattributes). No
+// filters are configured.
 func converts(text, crlf, eol, ident, encoding string) bool {
 	if text == "unspecified" {
-		text = crlf // its name in early versions of git
+		text = crlf // the attribute's name in early versions of git
 	}
 	return text != "unset" && eol == "crlf" || ident == "set" || encoding != "unspecified"
 }
 
-// archive unpacks what commit has at paths, or all of it. What is larger than threshold is streamed, as it is in
-// the repository; what is not is held in memory, and converted.
+// archive unpacks the given paths of commit, or all of it. git streams files that are larger than threshold
+// unconverted. It reads smaller files into memory and converts them.
 func (r *repository) archive(ctx context.Context, threshold int, u *unpacking, commit string, paths ...string) error {
 	c := r.git("-c", "core.bigFileThreshold="+strconv.Itoa(threshold), "archive", "--format=tar",
 		"--end-of-options", commit)
@@ -174,15 +175,15 @@ func (r *repository) archive(ctx context.Context, threshold int, u *unpacking, c
 	return broken(c.run(ctx))
 }
 
-// unpacking takes from tree what it has found, and puts it into t.
+// unpacking removes found entries from tree, and writes their content to t.
 type unpacking struct {
 	prefix string
 	tree   map[string]entry
-	later  []string // what is passed over, in order
+	later  []string // skipped paths, sorted
 	t      tree
 }
 
-// read reads what git archive prints.
+// read reads the output of git archive.
 func (u *unpacking) read(stdout io.Reader) error {
 	for archive := tar.NewReader(stdout); ; {
 		header, err := archive.Next()

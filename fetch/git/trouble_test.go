@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// cut ends the connection after so many bytes of an answer.
+// cut ends the connection after that many bytes of an answer.
 type cut struct {
 	http.ResponseWriter
 	left int
@@ -28,8 +28,8 @@ func (c *cut) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-// What a forge in trouble sent in vain leaves less for the next try. That this is too
-// little says nothing about the repository.
+// A failed try counts against the size limit of the next try. If the rest is too small, the error says nothing about
+// the size of the repository.
 func TestTroubleIsNotSize(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -16,16 +16,16 @@ import (
 	"github.com/modproxy/modproxy/fetch/archive"
 )
 
-// address is an http or https location, taken apart.
+// address is a parsed http or https location.
 type address struct {
-	url      *url.URL           // without user information, archive and checksum
-	user     *egress.Credential // what the user information says, bound to url's origin
-	format   archive.Format     // empty for what is no archive by its URL
+	url      *url.URL           // without user information and the arguments archive and checksum
+	user     *egress.Credential // the user information, bound to url's origin
+	format   archive.Format     // empty if the URL does not name an archive
 	checksum *archive.Checksum
 }
 
-// parse reads an http or https location. The arguments archive and checksum are the client's and never sent
-// (go-getter's client.go); the rest of the query stays as it is. A direct location has no such arguments.
+// parse reads an http or https location. The arguments archive and checksum are for the client and never sent
+// (go-getter's client.go). The rest of the query is unchanged. A direct location has no such arguments.
 func parse(raw string, direct bool) (address, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -64,8 +64,8 @@ func parse(raw string, direct bool) (address, error) {
 // maxPage bounds the page that may carry a meta tag, in bytes.
 const maxPage = 1 << 20
 
-// askPage asks a location that is no archive where the package is: by the header X-Terraform-Get, or by a meta tag
-// named terraform-get in the head of an HTML page (go-getter's get_http.go).
+// askPage requests a location that is not an archive, and returns the location of the package from the answer: from the
+// header X-Terraform-Get, or from a meta tag named terraform-get in the head of an HTML page (go-getter's get_http.go).
 func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error) {
 	defer modproxy.MeterOf(ctx).Begin()()
 	asked := *v.url
@@ -95,8 +95,8 @@ func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error
 	return next, err
 }
 
-// metaTag returns the content of <meta name="terraform-get"> from a page's head. Its error is [modproxy.ErrInvalid] if the page has
-// none, or an error of page.
+// metaTag returns the content of <meta name="terraform-get"> in a page's head. If the page does not have it, the error
+// is [modproxy.ErrInvalid]. Other errors are those of page.
 func metaTag(page io.Reader) (string, error) {
 	d := xml.NewDecoder(page)
 	d.Strict = false

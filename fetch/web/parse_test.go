@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 		"https://h.example/x.zip?archive=false":                " https://h.example/x.zip",
 		"https://h.example/x":                                  " https://h.example/x",
 		"https://u:p@h.example:8443/x.zip":                     "zip https://h.example:8443/x.zip for https://h.example:8443",
-		"https://h.example/x?checksum=sha256:" + sum:           "", // of what is no archive
+		"https://h.example/x?checksum=sha256:" + sum:           "", // not an archive
 		"https://h.example/x.zip?checksum=file:https://h/SUMS": "",
 		"https:///x.zip":                                       "",
 	} {

@@ -1,7 +1,14 @@
-// Package web brings what http and https locations name: an archive, or what a page says is elsewhere.
+// Package web downloads archives from http and https locations.
 //
-// Invariant: a location is read as go-getter reads it, so that what is brought is what a client would install. An
-// archive is received whole before anything is read from it.
+// A [Getter] is a [fetch.Getter] for a [fetch.Table]:
+//
+//	g := &web.Getter{Egress: egress, Credentials: credentials, Scratch: dir, MaxReceived: 1 << 30}
+//	table.Getters["https"] = g
+//
+// If a location is a page that names another location, as go-getter allows, the result has that location.
+//
+// Invariants: a location has the same meaning as for go-getter (get_http.go, client.go), so that the files are those
+// that a client would install. An archive is received completely before it is read.
 package web
 
 import (
@@ -22,7 +29,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Getter is a [fetch.Getter] for http and https locations.
+// Getter is a [fetch.Getter] for http and https locations. It is safe for concurrent use.
 type Getter struct {
 	Egress      *egress.Client
 	Credentials fetch.Credentials
@@ -41,7 +48,7 @@ func (g *Getter) Check(ctx context.Context, s fetch.Source) error {
 	return fetch.Outgoing(err)
 }
 
-// Commit implements [fetch.Getter]: there are no commits.
+// Commit implements [fetch.Getter]. Archives have no commits.
 func (g *Getter) Commit(context.Context, fetch.Source) (string, error) { return "", nil }
 
 // Fetch implements [fetch.Getter].
@@ -73,7 +80,7 @@ type visit struct {
 	address
 }
 
-// fetchArchive adds the files of the archive to tree. It reports whether the location has its checksum.
+// fetchArchive adds the files of the archive to tree. pinned reports whether the location has the archive's checksum.
 func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bool, err error) {
 	file, size, err := v.download(ctx)
 	if err != nil {
@@ -92,10 +99,10 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 	return v.checksum != nil, archive.Unpack(ctx, file, size, v.format, tree)
 }
 
-// maxRedirects is no bound beside the budget of a package.
+// maxRedirects exceeds the budget of a package, which is the actual bound.
 const maxRedirects = 10
 
-// get sends one request. An unexpected answer is an error; again reports whether another try may do better.
+// get sends one request. An unexpected answer is an error. again reports whether another try may succeed.
 func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, again bool, err error) {
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
 	if res, err = v.Egress.Get(ctx, r); err != nil {
@@ -111,8 +118,8 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 	return nil, again, err
 }
 
-// failed returns whether there is another try after one that failed with err, which passes or not, and the error if there is none:
-// trouble that may pass is that also when no request is left for another try.
+// failed reports whether to try again after err, and returns the error otherwise. passes tells whether err is
+// temporary. A temporary error remains temporary if the budget has no request left for another try.
 func (v *visit) failed(passes bool, err error) (again bool, _ error) {
 	if _, later := errors.AsType[*modproxy.RetryLater](err); passes && !later && v.source.Budget.Spent() {
 		err = &modproxy.Temporary{Err: err}
@@ -120,8 +127,8 @@ func (v *visit) failed(passes bool, err error) (again bool, _ error) {
 	return passes && !v.source.Budget.Spent(), err
 }
 
-// shown returns what servers are shown: what the location itself carries, the registry's own token if the registry
-// asked for that, and what is configured; each to its origin only.
+// shown returns the credentials for servers: those in the location, the registry's token if the registry asked for it,
+// and the configured ones. Each is sent only to its origin.
 func (v *visit) shown() []egress.Credential {
 	shown := slices.Clone(v.source.Own)
 	if v.user != nil {
@@ -140,8 +147,9 @@ func basic(username, password string) egress.Secret {
 	return egress.NewSecret("Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
 }
 
-// download receives the archive into a file without a name: a checksum covers it whole, and a zip is read from its
-// end. Tries that come to nothing count too: where too little is left because of them, their error is the error.
+// download receives the archive into an unlinked file, because a checksum covers all of it, and a zip archive is read
+// from its end. The bytes of failed tries count against the limit. If they leave too few bytes, download returns the
+// error of the last failed try.
 func (v *visit) download(ctx context.Context) (file *os.File, size int64, err error) {
 	left := v.MaxReceived
 	var trouble error // of the last try
@@ -159,7 +167,7 @@ func (v *visit) download(ctx context.Context) (file *os.File, size int64, err er
 	return file, size, err
 }
 
-// downloadOnce is download with one try. With an error, size is what was received of the body.
+// downloadOnce is one try of download. With an error, size is the number of received bytes of the body.
 func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, size int64, again bool, err error) {
 	meter := modproxy.MeterOf(ctx)
 	defer meter.Begin()()
@@ -173,14 +181,14 @@ func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, si
 	}
 	if size, err = io.Copy(io.MultiWriter(file, counter{meter}), res.Body); err != nil {
 		file.Close()
-		local := errors.As(err, new(*fs.PathError)) // the file, and not what is received
+		local := errors.As(err, new(*fs.PathError)) // an error of the file, not of the connection
 		again, err = v.failed(!local && egress.MayPass(err), fetch.Outgoing(err))
 		return nil, size, again, err
 	}
 	return file, size, false, nil
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter struct{ *modproxy.Meter }
 
 func (c counter) Write(p []byte) (int, error) {

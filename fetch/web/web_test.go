@@ -22,7 +22,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// newGetter makes a getter that may reach the TLS server s.
+// newGetter returns a getter that may connect to the TLS server s.
 func newGetter(t *testing.T, s *httptest.Server) *web.Getter {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -72,7 +72,7 @@ func TestFetch(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/busy.zip":
-			if busy.Add(1) <= 3 { // as often as one request is sent
+			if busy.Add(1) <= 3 { // the number of attempts for one request
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
@@ -152,8 +152,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// A server is shown what the location carries, else what the registry wants to be shown, else what is configured for its
-// host and the module; never what is for another host.
+// The credential in the location takes precedence over the registry's own, and that over the configured one for the
+// host and the module. A credential for another host is never sent.
 func TestShown(t *testing.T) {
 	archive := zipped(t)
 	var shown atomic.Value

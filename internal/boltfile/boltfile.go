@@ -3,12 +3,12 @@
 //	f, err := boltfile.Open(file, size)
 //	err = f.Walk(ctx, boltfile.Visitor{Entry: func(bucket, key, value []byte) error { … }})
 //
-// bbolt trusts its pages: if one is damaged it may loop, exhaust the memory, panic, or not find what is there. A walk reads
-// each page at most once, so it ends. Without [Visitor.Damaged] it accepts exactly what bbolt writes: every element is in its
-// page and beside the one before, keys are in order, and every page is in one bucket, in the list of free pages, or of the file's
-// own. Buckets hold no buckets.
+// A [Cursor] looks up keys while bbolt has the file open.
 //
-// A [Cursor] looks keys up while bbolt has the file open.
+// bbolt trusts its pages: if one is damaged, it may loop, exhaust the memory, panic, or miss entries. Invariants: a
+// walk reads each page at most once, so it ends. Without [Visitor.Damaged] it accepts exactly the files that bbolt
+// writes: every element is within its page and directly after the previous one, keys are sorted, and every page is
+// either in exactly one bucket, in the list of free pages, or one of the file's own. Buckets contain no buckets.
 //
 // The format is that of go.etcd.io/bbolt v1.5.0: internal/common/page.go, meta.go, inode.go and bucket.go.
 package boltfile
@@ -21,7 +21,7 @@ import (
 	"io"
 )
 
-// ErrDamaged is the error of a file that is not as bbolt writes it.
+// ErrDamaged is the error for a file that bbolt would not have written.
 var ErrDamaged = errors.New("damaged")
 
 func damaged(format string, args ...any) error {
@@ -43,11 +43,11 @@ const (
 	bucketHeader = 16
 	bucketFlag   = 1
 	noFreeList   = 1<<64 - 1
-	manyFree     = 0xFFFF // then the first element of the list is its length
+	manyFree     = 0xFFFF // the first element of the list is then its length
 	ownPages     = 2      // the meta pages
 )
 
-// File is a bbolt file as it was when one of its transactions was committed.
+// File is a bbolt file in the state after one of its transactions was committed.
 type File struct {
 	r    io.ReaderAt
 	size int64
@@ -63,7 +63,8 @@ type meta struct {
 // TxID returns the id of the transaction.
 func (f *File) TxID() uint64 { return f.tid }
 
-// Open reads the meta pages. It returns the newest transaction also beside [ErrDamaged], or nil if it finds none.
+// Open reads the meta pages. It returns the newest transaction even with [ErrDamaged], or nil if the file has no valid
+// meta page.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	list, problem := f.metas()
@@ -81,11 +82,11 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, problem
 }
 
-// OpenAt returns a transaction of a file to which bbolt may write: one that a reader of bbolt holds open, so that its pages stay.
-// It returns nil if no meta page is of the transaction any more.
+// OpenAt returns a transaction of a file that bbolt may change. A reader of bbolt must hold the transaction open, so
+// that its pages remain. The result is nil if no meta page has the transaction.
 func OpenAt(r io.ReaderAt, size int64, txID uint64) *File {
 	f := &File{r: r, size: size}
-	list, _ := f.metas() // the other one may be half written
+	list, _ := f.metas() // the other meta page may be incomplete
 	for _, m := range list {
 		if m.tid == txID {
 			f.meta = m
@@ -95,14 +96,15 @@ func OpenAt(r io.ReaderAt, size int64, txID uint64) *File {
 	return nil
 }
 
-// metas returns the valid meta pages, and what is wrong with the others. The second one says how large pages are if the first does not.
+// metas returns the valid meta pages, and the errors of the others. If the first does not give the page size, the
+// second does.
 func (f *File) metas() (list []meta, problem error) {
 	first, err := f.metaAt(0, 0)
 	if err == nil {
 		list = append(list, first)
 	}
 	problem = err
-	for pageSize := int64(1 << 10); pageSize <= 1<<24; pageSize <<= 1 { // those that bbolt tries
+	for pageSize := int64(1 << 10); pageSize <= 1<<24; pageSize <<= 1 { // the sizes that bbolt tries
 		if first.pageSize != 0 && first.pageSize != pageSize {
 			continue
 		}
@@ -117,7 +119,7 @@ func (f *File) metas() (list []meta, problem error) {
 	return list, problem
 }
 
-// metaAt reads the meta page of a number.
+// metaAt reads the meta page with the number id.
 func (f *File) metaAt(id uint64, pageSize int64) (meta, error) {
 	b := make([]byte, pageHeader+metaSize)
 	if _, err := f.r.ReadAt(b, int64(id)*pageSize); err != nil {
@@ -139,7 +141,8 @@ func (f *File) metaAt(id uint64, pageSize int64) (meta, error) {
 	return m, nil
 }
 
-// readError returns why a page cannot be read. A page behind the end of the file is damage; other errors are of the disk.
+// readError returns the reason why a page cannot be read. A page beyond the end of the file is damage; other errors
+// come from the disk.
 func readError(id uint64, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return damaged("page %d is behind the end of the file", id)

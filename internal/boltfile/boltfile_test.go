@@ -25,10 +25,10 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// mapped lets transactions read while the file grows.
+// mapped is the initial mapping, with which transactions can read while the file grows.
 const mapped = 64 << 20
 
-// open returns a database that flushes nothing.
+// open returns a database that does not flush.
 func open(t testing.TB, mapped int) (*bbolt.DB, string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "db")
@@ -38,10 +38,10 @@ func open(t testing.TB, mapped int) (*bbolt.DB, string) {
 	return db, name
 }
 
-// content is every value by the number of its bucket and its key, and the name and the sequence of every bucket by its number.
+// content maps the number of a bucket and a key to the value, and the number of a bucket to its name and sequence.
 type content map[string]string
 
-// entries walks and returns what there is. Keys come in order.
+// entries walks the file and returns its content. It checks the order of the keys.
 func entries(t testing.TB, f *boltfile.File, damaged func(error)) (content, error) {
 	all, last, n := content{}, "", 0
 	err := f.Walk(t.Context(), boltfile.Visitor{
@@ -64,7 +64,7 @@ func entries(t testing.TB, f *boltfile.File, damaged func(error)) (content, erro
 	return all, err
 }
 
-// read is entries for the bytes of a file.
+// read calls entries for the bytes of a file.
 func read(t testing.TB, file []byte, damaged func(error)) (content, error) {
 	f, err := boltfile.Open(bytes.NewReader(file), int64(len(file)))
 	if err != nil && !errors.Is(err, boltfile.ErrDamaged) {
@@ -76,7 +76,7 @@ func read(t testing.TB, file []byte, damaged func(error)) (content, error) {
 	return entries(t, f, damaged)
 }
 
-// viaBolt is what bbolt finds.
+// viaBolt returns the content that bbolt finds.
 func viaBolt(t testing.TB, tx *bbolt.Tx) content {
 	t.Helper()
 	all, n := content{}, 0
@@ -91,7 +91,7 @@ func viaBolt(t testing.TB, tx *bbolt.Tx) content {
 	return all
 }
 
-// change makes a random transaction, also with values of many pages, and buckets that become empty.
+// change makes a random transaction. Some values take many pages, and some buckets become empty.
 func change(t testing.TB, db *bbolt.DB, r *rand.Rand) {
 	t.Helper()
 	must(t, db.Update(func(tx *bbolt.Tx) error {
@@ -121,8 +121,8 @@ func change(t testing.TB, db *bbolt.DB, r *rand.Rand) {
 	}))
 }
 
-// Everything that bbolt writes is accepted, and found as bbolt finds it, with readers of old transactions, and after the file was
-// opened again.
+// A walk accepts every file that bbolt writes, and finds the same content as bbolt, also for old transactions that a
+// reader holds, and after the file was reopened.
 func TestWalkFindsWhatBoltWrites(t *testing.T) {
 	db, name := open(t, mapped)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -175,7 +175,7 @@ func TestWalkFindsWhatBoltWrites(t *testing.T) {
 	}
 }
 
-// A transaction that a reader holds is read while others are committed.
+// A transaction that a reader holds can be read while others are committed.
 func TestOpenAt(t *testing.T) {
 	db, name := open(t, mapped)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -213,8 +213,8 @@ func TestOpenAt(t *testing.T) {
 	}
 }
 
-// sample returns a file with branch pages, values of many pages, free pages, and a bucket inside its element, and where the page of
-// the branches of its large bucket is.
+// sample returns a file with branch pages, values of many pages, free pages, and a bucket inside its element. branch is
+// the position of the branch page of its large bucket.
 func sample(t testing.TB) (file []byte, branch int) {
 	db, name := open(t, 0)
 	for i := range 4 { // the later ones leave free pages
@@ -238,13 +238,14 @@ func sample(t testing.TB) (file []byte, branch int) {
 	return file, branch
 }
 
-// Whatever bit flips, a walk ends with damage, or finds as many entries as before, and at most one entry or bucket is another.
+// After any bit flips, a walk ends with damage, or finds as many entries as before. At most one entry or bucket
+// differs.
 func TestAnyBit(t *testing.T) {
 	file, _ := sample(t)
 	want, err := read(t, file, nil)
 	must(t, err)
 	noticed, bits := 0, 0
-	zeros, others := 1999, 113 // of so many one is tried
+	zeros, others := 1999, 113 // one of that many bytes is tried
 	if rig.Long() {
 		zeros, others = 499, 29
 	}
@@ -276,7 +277,7 @@ func TestAnyBit(t *testing.T) {
 	t.Logf("%d of %d bits were noticed", noticed, bits)
 }
 
-// differ returns how many entries of want are not in found.
+// differ returns the number of entries of want that found does not have.
 func differ(found, want content) (n int) {
 	for key, value := range want {
 		if is, ok := found[key]; !ok || is != value {
@@ -286,7 +287,7 @@ func differ(found, want content) (n int) {
 	return n
 }
 
-// Pages that form a circle end a walk, and with Damaged the walk finds the entries that the circle does not hide.
+// Pages that form a circle end a walk. With Damaged, the walk finds the entries that the circle does not hide.
 func TestCircles(t *testing.T) {
 	file, at := sample(t)
 	want, err := read(t, file, nil)
@@ -306,7 +307,7 @@ func TestCircles(t *testing.T) {
 	}
 }
 
-// What happens to a file is noticed, and what is whole is found.
+// Damage is reported, and the intact entries are found.
 func TestDamage(t *testing.T) {
 	file, branch := sample(t)
 	size := os.Getpagesize()
@@ -320,7 +321,7 @@ func TestDamage(t *testing.T) {
 			return b
 		},
 		"branch zero": func(b []byte) []byte { clear(b[branch : branch+size]); return b },
-		"branch key": func(b []byte) []byte { // it is no longer the first one of the page below
+		"branch key": func(b []byte) []byte { // differs from the first key of the page below
 			element := b[branch+16:]
 			key := element[binary.NativeEndian.Uint32(element):][:binary.NativeEndian.Uint32(element[4:])]
 			key[len(key)-1]--
@@ -367,7 +368,7 @@ func TestWalkEnds(t *testing.T) {
 	}
 }
 
-// FuzzWalk overwrites parts of a file: every walk ends, and gives only slices of what it has read.
+// FuzzWalk overwrites parts of a file. Every walk must end, and return only slices of the bytes that it read.
 func FuzzWalk(f *testing.F) {
 	file, _ := sample(f)
 	f.Add(uint32(0), []byte{1}, uint32(5000), []byte{2})

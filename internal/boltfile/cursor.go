@@ -6,28 +6,28 @@ import (
 	"sort"
 )
 
-// Cursor reads one bucket of a bbolt file, page by page, while a reader of bbolt holds the transaction open. The cursor of bbolt
-// reads through a mapping of the file, so that every page that it touches, and some beside it, count as memory of the process.
-// After an error the cursor must be Reset. It is not safe for concurrent use.
+// Cursor reads one bucket of a bbolt file, page by page, while a reader of bbolt holds the transaction open. bbolt's
+// own cursor reads through a mapping of the file, so that every page that it reads, and some pages beside it, count as
+// memory of the process. After an error the caller must call Reset. A Cursor is not safe for concurrent use.
 type Cursor struct {
 	r        io.ReaderAt
 	pageSize int64
 	end      uint64 // of the pages of the transaction
 	root     uint64
 	levels   [maxDepth]level // from the root down
-	depth    int             // how many of them there are; the last one is a leaf
-	last     []byte          // the last key of the leaf before
+	depth    int             // the number of levels; the last one is a leaf
+	last     []byte          // the last key of the previous leaf
 }
 
-// level is a page that the cursor is in.
+// level is a page on the path of the cursor.
 type level struct {
 	page
 	buffer []byte
-	loaded bool // page is the one that was read last into buffer
-	at     int  // the element that the cursor is at
+	loaded bool // page is the one that was last read into buffer
+	at     int  // the current element
 }
 
-// Reset makes c a cursor of the bucket whose root is this page, in a transaction of size bytes. Its buffers are used again.
+// Reset makes c a cursor of the bucket with this root page, in a transaction of size bytes. It reuses the buffers.
 func (c *Cursor) Reset(r io.ReaderAt, pageSize int, size int64, root uint64) {
 	c.r, c.pageSize, c.end, c.root, c.depth = r, int64(pageSize), uint64(size)/uint64(pageSize), root, 0
 	for i := range c.levels {
@@ -35,8 +35,9 @@ func (c *Cursor) Reset(r io.ReaderAt, pageSize int, size int64, root uint64) {
 	}
 }
 
-// Seek moves the cursor to a key, or to the next one if there is no such key, and returns it with its value. The key is nil at the
-// end of the bucket. Slices are valid until the cursor is moved. The error is [ErrDamaged].
+// Seek moves the cursor to key, or to the next key if the bucket does not have it, and returns the key with its value.
+// At the end of the bucket, the returned key is nil. The slices are valid until the cursor is moved. The error is
+// [ErrDamaged].
 func (c *Cursor) Seek(key []byte) (k, v []byte, err error) {
 	c.depth, c.last = 0, c.last[:0]
 	for id := c.root; ; {
@@ -56,7 +57,7 @@ func (c *Cursor) Seek(key []byte) (k, v []byte, err error) {
 	}
 }
 
-// Next moves the cursor to the next key after Seek, as Seek does.
+// Next moves the cursor to the following key. Its results are those of Seek.
 func (c *Cursor) Next() (k, v []byte, err error) {
 	if c.depth == 0 {
 		return nil, nil, nil
@@ -65,7 +66,7 @@ func (c *Cursor) Next() (k, v []byte, err error) {
 	return c.current()
 }
 
-// current returns the element of the cursor. Behind the end of a leaf, it moves to the next one.
+// current returns the element of the cursor. At the end of a leaf, it moves to the next leaf.
 func (c *Cursor) current() (k, v []byte, err error) {
 	for moved := false; ; moved = true {
 		l := &c.levels[c.depth-1]
@@ -103,7 +104,7 @@ func (c *Cursor) current() (k, v []byte, err error) {
 	}
 }
 
-// descend reads a page below the others, unless it was the last one that was read there.
+// descend reads a page one level further down, unless it is the page that was last read at this level.
 func (c *Cursor) descend(id uint64) (*level, error) {
 	if c.depth == maxDepth {
 		return nil, damaged("page %d is too deep", id)
@@ -148,13 +149,13 @@ func (c *Cursor) read(l *level, id uint64) error {
 	}
 }
 
-// key returns the key of an element, or nothing for one that is not in the page.
+// key returns the key of an element, or nil if the element is not within the page.
 func (l *level) key(i int) []byte {
 	e, _ := l.element(i)
 	return e.key
 }
 
-// child returns the page below the element of a branch.
+// child returns the page below the current element of a branch.
 func (l *level) child() (uint64, error) {
 	e, ok := l.element(l.at)
 	if !ok {

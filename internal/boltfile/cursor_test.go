@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/internal/boltfile"
 )
 
-// filled returns a bucket of n keys, some of which have values of several pages, after many were removed again.
+// filled returns a bucket of n keys after many others were removed. Some values take several pages.
 func filled(t testing.TB, n int) (*bbolt.DB, string) {
 	t.Helper()
 	db, name := open(t, mapped)
@@ -37,7 +37,8 @@ func filled(t testing.TB, n int) (*bbolt.DB, string) {
 	return db, name
 }
 
-// A cursor finds what the cursor of bbolt finds, from every key and from between them, while others write.
+// A cursor finds the same entries as bbolt's cursor, from every key and from between the keys, during other
+// transactions.
 func TestCursor(t *testing.T) {
 	db, name := filled(t, 3000)
 	file, err := os.Open(name)
@@ -79,7 +80,7 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// A cursor of damaged pages ends, with an error if it notices.
+// A cursor on damaged pages ends, with an error if it detects the damage.
 func TestCursorOfDamaged(t *testing.T) {
 	db, name := filled(t, 300)
 	var root uint64
@@ -92,7 +93,7 @@ func TestCursorOfDamaged(t *testing.T) {
 	file, err := os.ReadFile(name)
 	must(t, err)
 	file = file[:size]
-	var pages []int // of the bucket, and others that were before
+	var pages []int // of the bucket, and others from earlier transactions
 	for page := 2; page < len(file)/pageSize; page++ {
 		if b := file[page*pageSize:]; binary.NativeEndian.Uint64(b) == uint64(page) && b[8] != 0 {
 			pages = append(pages, page)
@@ -101,7 +102,7 @@ func TestCursorOfDamaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	noticed := 0
 	for range 1000 {
-		begin := file[pages[random.IntN(len(pages))]*pageSize:][:256] // the header and elements of a page are at its beginning
+		begin := file[pages[random.IntN(len(pages))]*pageSize:][:256] // the header and elements are at the beginning of a page
 		was := bytes.Clone(begin)
 		for range 1 + random.IntN(3) {
 			begin[random.IntN(len(begin))] ^= 1 << random.IntN(8)

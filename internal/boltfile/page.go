@@ -10,7 +10,7 @@ type header struct {
 	id       uint64
 	flags    uint16
 	count    int
-	overflow uint64 // the number of pages after it that belong to it
+	overflow uint64 // the number of following pages that belong to it
 }
 
 func headerOf(b []byte) header {
@@ -32,10 +32,10 @@ type element struct {
 	key   []byte
 	value []byte // on a leaf
 	child uint64 // on a branch
-	at    int    // where the key begins
+	at    int    // the position of the key
 }
 
-// element returns an element, or false if it is not in the page.
+// element returns an element. ok is false if it is not within the page.
 func (p page) element(i int) (e element, ok bool) {
 	head := pageHeader + i*elementSize
 	if i >= p.count || head+elementSize > len(p.b) {
@@ -56,11 +56,12 @@ func (p page) element(i int) (e element, ok bool) {
 	return e, true
 }
 
-// check returns what on the page is not as bbolt writes it: elements in the order of their keys, low first and all below high,
-// one beside the other, on as many pages as they need. A page inside an element has pages of one byte.
+// check returns an error if the page is not as bbolt writes it: elements sorted by key, from low and below high,
+// directly one after the other, on as many pages as they need. A page inside an element has a page size of one byte.
 //
-// Low is the key of the page in the branch above it. bbolt looks for a page that it has changed there by the first key of the
-// page. If the two differ, bbolt adds the changed page and leaves the old one, which is free then and still in the tree.
+// low is the key of the page in the branch above. To find a changed page in the branch, bbolt uses the first key of the
+// page. If that key differs from low, bbolt adds the changed page and leaves the old one, which is then free and still
+// in the tree.
 func (p page) check(low, high []byte, pageSize int) error {
 	end := pageHeader + p.count*elementSize
 	last := low

@@ -29,7 +29,7 @@ func grow(t *testing.T, db *bbolt.DB, r *rand.Rand) {
 	}))
 }
 
-// versions returns a file after each of some transactions.
+// versions returns a file after each of several transactions.
 func versions(t *testing.T, r *rand.Rand) (list [][]byte) {
 	t.Helper()
 	db, name := open(t, 0)
@@ -43,7 +43,7 @@ func versions(t *testing.T, r *rand.Rand) (list [][]byte) {
 	return list
 }
 
-// growCopy writes a file and grows it. The error is a panic of bbolt.
+// growCopy writes a file and inserts keys with bbolt. The error is a panic of bbolt.
 func growCopy(t *testing.T, file []byte, r *rand.Rand) (err error) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "copy")
@@ -61,7 +61,7 @@ func growCopy(t *testing.T, file []byte, r *rand.Rand) (err error) {
 	return db.Close()
 }
 
-// A copy of a file that has pages of several transactions is damaged, or bbolt can write to it.
+// If a copy of a file has pages of several transactions, the walk reports damage, or bbolt can write to the copy.
 func TestTornCopies(t *testing.T) {
 	accepted, copies, size := 0, 0, os.Getpagesize()
 	r := rand.New(rand.NewPCG(2, 5))
@@ -89,7 +89,7 @@ func TestTornCopies(t *testing.T) {
 	t.Logf("%d of %d copies are accepted", accepted, copies)
 }
 
-// A leaf that is deeper than those beside it is damage. bbolt would merge its branch with a leaf.
+// A leaf that is deeper than its neighbours is damage. bbolt would merge its branch with a leaf.
 func TestDeeperLeaf(t *testing.T) {
 	file, branch := sample(t)
 	size, u32, u64 := os.Getpagesize(), binary.NativeEndian.Uint32, binary.NativeEndian.Uint64

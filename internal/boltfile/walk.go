@@ -7,20 +7,20 @@ import (
 	"errors"
 )
 
-// Visitor is told what a walk finds. Slices are valid during a call only.
+// Visitor has the callbacks of a walk. Their slices are valid only during the call.
 type Visitor struct {
-	// Bucket is called for each bucket, before its entries. Nil is fine.
+	// Bucket is called for each bucket, before its entries. It may be nil.
 	Bucket func(name []byte, sequence uint64) error
 	// Entry is called for each key of each bucket, in order.
 	Entry func(bucket, key, value []byte) error
-	// Damaged is called for damage, which the walk then leaves out. Nil ends the walk. Beside damage, entries may be told that are
-	// not in the file any more, or twice, or that are none.
+	// Damaged is called for each damage, and the walk continues without the damaged part. If Damaged is nil, damage ends
+	// the walk. Next to damage, Entry may receive entries that were deleted, duplicates, or data that is not an entry.
 	Damaged func(error)
 }
 
 const (
-	maxDepth = 64      // of pages above one another; a bucket of 2^63 keys has fewer
-	maxPage  = 1 << 30 // bytes of a page with those that belong to it
+	maxDepth = 64      // pages above one another; a bucket of 2^63 keys has fewer
+	maxPage  = 1 << 30 // bytes of a page with the pages that belong to it
 )
 
 // Walk visits everything in the file. The error is [ErrDamaged], that of the context, or that of the visitor.
@@ -47,14 +47,14 @@ type walk struct {
 	*File
 	Visitor
 	ctx    context.Context
-	end    uint64   // of the pages that are there
-	seen   []uint64 // a bit for each page
+	end    uint64   // of the pages in the file
+	seen   []uint64 // one bit for each page
 	bufs   [maxDepth][]byte
 	spent  int64 // bytes of pages that were read
-	leaves int   // the depth of the leaves of a bucket, or of the list of buckets; 0 before the first one
+	leaves int   // the depth of the leaves of a bucket, or of the list of buckets; 0 before the first leaf
 }
 
-// note returns err, or nil if the visitor wants the walk to go on without what is damaged.
+// note returns err, or nil if the visitor continues after damage.
 func (w *walk) note(err error) error {
 	if w.Damaged == nil || !errors.Is(err, ErrDamaged) {
 		return err
@@ -65,7 +65,7 @@ func (w *walk) note(err error) error {
 
 func (w *walk) isSeen(id uint64) bool { return w.seen[id/64]&(1<<(id%64)) != 0 }
 
-// take notes that a page has a place in the file. It has only one.
+// take records that a page has its place in the file. A second place is an error.
 func (w *walk) take(id uint64) error {
 	if id >= w.end {
 		return damaged("page %d is not there", id)
@@ -77,7 +77,8 @@ func (w *walk) take(id uint64) error {
 	return nil
 }
 
-// page reads a page with those that belong to it. The bytes are valid until the next page of the same depth is read.
+// page reads a page with the pages that belong to it. The bytes are valid until the next page of the same depth is
+// read.
 func (w *walk) page(id uint64, depth int) (h header, b []byte, err error) {
 	if err := w.ctx.Err(); err != nil {
 		return h, nil, err
@@ -107,7 +108,7 @@ func (w *walk) page(id uint64, depth int) (h header, b []byte, err error) {
 	return h, b, err
 }
 
-// read reads bytes from the beginning of a page.
+// read reads n bytes from the beginning of a page.
 func (w *walk) read(id uint64, depth int, n int64) ([]byte, error) {
 	if w.spent += n; w.spent > 4*(w.size+maxPage) { // pages that belong to several others
 		return nil, damaged("page %d: too much of the file belongs to several pages", id)
@@ -123,8 +124,8 @@ func (w *walk) read(id uint64, depth int, n int64) ([]byte, error) {
 	return b[:n], nil
 }
 
-// freeList takes the pages of the list of free pages, and those that it lists. With Damaged it takes none: a list that is
-// damaged would hide pages.
+// freeList takes the pages of the list of free pages, and the pages in the list. With Damaged it does nothing, because
+// a damaged list would hide pages.
 func (w *walk) freeList() error {
 	if w.Damaged != nil {
 		return nil
@@ -150,8 +151,8 @@ func (w *walk) freeList() error {
 	return nil
 }
 
-// tree visits a page and those below it, whose keys are from low on and below high; nil is no bound. Without a name it is in the
-// list of buckets.
+// tree visits a page and the pages below it. Their keys are at least low and less than high; nil means no limit. If
+// bucket is nil, the page is in the list of buckets.
 func (w *walk) tree(bucket []byte, id uint64, low, high []byte, depth int) error {
 	h, b, err := w.page(id, depth)
 	if err == nil && h.flags != leafPage && h.flags != branchPage {
@@ -172,8 +173,8 @@ func (w *walk) tree(bucket []byte, id uint64, low, high []byte, depth int) error
 	return w.elements(bucket, p, high, depth)
 }
 
-// level checks that all leaves of a bucket have the same depth. bbolt merges a page with the one beside it, and loses pages if only
-// one of the two is a leaf.
+// level checks that all leaves of a bucket have the same depth. bbolt merges neighbouring pages, and loses pages if
+// only one of the two is a leaf.
 func (w *walk) level(p page, depth int) error {
 	if p.flags != leafPage {
 		return nil
@@ -184,12 +185,12 @@ func (w *walk) level(p page, depth int) error {
 	return nil
 }
 
-// elements visits what a page has.
+// elements visits the elements of a page.
 func (w *walk) elements(bucket []byte, p page, high []byte, depth int) (err error) {
 	for i := 0; err == nil && i < p.count; i++ {
 		e, ok := p.element(i)
 		switch {
-		case !ok: // as check has found
+		case !ok: // check has reported it
 		case p.flags == branchPage:
 			until := high
 			if next, ok := p.element(i + 1); ok {
@@ -207,7 +208,7 @@ func (w *walk) elements(bucket []byte, p page, high []byte, depth int) (err erro
 	return err
 }
 
-// bucket visits a bucket. A small one is in its element.
+// bucket visits a bucket. A small bucket is inside its element.
 func (w *walk) bucket(p page, e element, depth int) error {
 	if e.flags != bucketFlag || len(e.value) < bucketHeader {
 		return w.note(damaged("page %d has a key that is no bucket", p.id))

@@ -1,9 +1,11 @@
-// Package clean cleans texts of strangers for programs that print them.
+// Package clean removes or escapes dangerous characters in untrusted text.
 //
-// [Line] and [Prose] are for documents: they leave characters out. [Text] is for lines that a program prints, and for lists that
-// it writes: it escapes characters. [Deep], [JSON] and [Writer] apply it to values, documents and whole outputs.
+// [Line] and [Prose] are for documents: they remove characters. [Text] is for lines and lists that a program prints: it
+// escapes characters. [Deep], [JSON] and [Writer] apply Text to values, documents and whole outputs.
 //
-// What is clean moves no cursor, changes no other text, and reads as it is.
+//	fmt.Fprintln(os.Stderr, clean.Text(err.Error()))
+//
+// Invariant: a clean text moves no cursor, changes no other text, and shows every character that it contains.
 package clean
 
 import (
@@ -11,10 +13,11 @@ import (
 	"unicode"
 )
 
-// MaxLine is how many bytes a line has at most.
+// MaxLine is the maximum length of a line in bytes.
 const MaxLine = 1 << 10
 
-// Line returns s, or nothing if it is more than a line, or too long.
+// Line returns s, or an empty string if s has more than one line, control characters, direction marks, or more than
+// [MaxLine] bytes.
 func Line(s string) string {
 	if len(s) > MaxLine || strings.ContainsFunc(s, controls) {
 		return ""
@@ -22,7 +25,7 @@ func Line(s string) string {
 	return s
 }
 
-// Prose returns s without the characters that control how text is shown, other than ends of lines and tabs.
+// Prose returns s without control characters and direction marks, except line breaks and tabs.
 func Prose(s string) string {
 	return strings.Map(func(r rune) rune {
 		if controls(r) && r != '\n' && r != '\t' {
@@ -32,5 +35,5 @@ func Prose(s string) string {
 	}, s)
 }
 
-// controls reports whether r is not shown but changes how others are, such as in which direction they are written.
+// controls reports whether r is invisible but affects how other characters are shown, such as their direction.
 func controls(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }

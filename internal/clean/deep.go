@@ -2,8 +2,8 @@ package clean
 
 import "reflect"
 
-// Deep returns v with every string in it as [Text] returns it: those in exported fields, lists, maps and what pointers lead to.
-// v itself is not changed. Bytes and unexported fields stay as they are.
+// Deep returns a copy of v in which [Text] is applied to every string: in exported fields, lists, maps, and behind
+// pointers. It does not change v. Bytes and unexported fields are copied unchanged.
 func Deep[T any](v T) T {
 	if in := reflect.ValueOf(&v).Elem(); !isClean(in) {
 		in.Set(cleaned(in))

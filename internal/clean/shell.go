@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// ShellQuote returns s as one word of a POSIX shell, on one line and without characters that a terminal obeys. Every
-// part of a command that is printed goes through it: names may come from strangers, and directories have spaces.
+// ShellQuote returns s as one word of a POSIX shell, on one line and without characters that control a terminal. Use it
+// for every part of a printed command: names may be untrusted, and names of directories may contain spaces.
 func ShellQuote(s string) string {
 	switch {
 	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !isPlain(r) }):

@@ -28,7 +28,7 @@ func FuzzShellQuote(f *testing.F) {
 	f.Add("x;touch${IFS}y;#")
 	f.Fuzz(func(t *testing.T, s string) {
 		if strings.ContainsRune(s, 0) || strings.HasSuffix(s, "\n") {
-			return // no argument of a program has a NUL, and $(…) takes the end off
+			return // arguments cannot contain NUL, and $(…) removes trailing line breaks
 		}
 		got, err := exec.Command("sh", "-c", "printf %s. "+clean.ShellQuote(s)).Output()
 		if err != nil || string(got) != s+"." {

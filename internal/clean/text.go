@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s on one line, with escapes in the place of what a terminal would obey or not show: ends of lines, control
-// characters, marks of direction, and bytes that are not UTF-8. Everything that a stranger wrote goes through Text before it
-// is a part of a line that a program prints. Text of a text that it has returned is the same.
+// Text returns s on one line. It escapes everything that controls a terminal or is invisible: line breaks, control
+// characters, direction marks, and bytes that are not UTF-8. Use it for all untrusted parts of lines that a program
+// prints. Text does not change its own results.
 func Text(s string) string {
 	if isText(s) {
 		return s
@@ -29,7 +29,7 @@ func Text(s string) string {
 	return b.String()
 }
 
-// isText reports whether Text changes nothing.
+// isText reports whether Text would not change s.
 func isText(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -41,8 +41,8 @@ func escaped(r rune) string {
 	return strings.Trim(strconv.QuoteRune(r), "'")
 }
 
-// JSON returns a JSON text in which characters that a terminal would obey or not show are escaped. The text has no others
-// than in strings.
+// JSON returns a JSON text in which characters that control a terminal or are invisible are escaped. In JSON such
+// characters occur only in strings.
 func JSON(text []byte) []byte {
 	if isText(string(text)) {
 		return text
@@ -62,12 +62,12 @@ func JSON(text []byte) []byte {
 	return []byte(b.String())
 }
 
-// Writer writes texts of several lines to another writer, each line as [Text] returns it. It is the last guard of a program
-// that prints: a line break that a stranger wrote is one to it. It is safe for concurrent use.
+// Writer writes texts of several lines to another writer, and applies [Text] to each line. It is the last guard of a
+// program that prints. It cannot recognize line breaks in untrusted text. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	w    io.Writer
-	rest []byte // the beginning of a character
+	rest []byte // the beginning of an incomplete character
 }
 
 // NewWriter returns a Writer to w.
@@ -91,7 +91,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), w.write(text[:end])
 }
 
-// Flush writes what a character began with that has no end.
+// Flush writes the beginning of an incomplete character, if there is one.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

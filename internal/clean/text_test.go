@@ -31,7 +31,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A writer changes what Text changes, but for ends of lines and tabs, however it is written to.
+// A Writer changes the same characters as Text, except line breaks and tabs, with any sequence of writes.
 func TestWriter(t *testing.T) {
 	for s, want := range texts {
 		want = strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(want)
@@ -48,7 +48,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// What JSON returns means the same, and has nothing that a terminal obeys.
+// The result of JSON has the same meaning, and no characters that control a terminal.
 func FuzzJSON(f *testing.F) {
 	for s := range texts {
 		f.Add(s)
@@ -75,7 +75,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// Deep changes what it returns, and not what it was given.
+// Deep changes its result, and not its argument.
 func TestDeep(t *testing.T) {
 	type Inner struct{ A, b string }
 	type all struct {

@@ -1,5 +1,11 @@
-// Package durable changes files so that the change survives a power cut once the call has returned, and opens
-// files in directories whose owner need not be trusted.
+// Package durable makes file changes survive power cuts, and opens untrusted files safely.
+//
+//	var disk durable.Disk
+//	err := disk.WriteFile(name, func(f *os.File) error { … })
+//
+// Invariants: after a call has returned nil, its change is on the disk. After a power cut, a file has its complete old
+// content or its complete new content. [OpenRegular] with [NoFollow] opens only regular files, and follows no symbolic
+// link in their place.
 package durable
 
 import (
@@ -13,13 +19,13 @@ import (
 	"syscall"
 )
 
-// ErrSync is wrapped by errors of flushes. Nothing is known after one: the change may be on the disk or not,
-// and another flush of the same file may succeed without writing anything.
+// ErrSync is wrapped by errors of flushes. After such an error the state is unknown: the change may be on the disk or
+// not, and another flush of the same file may succeed without writing anything.
 var ErrSync = errors.New("cannot flush to the disk")
 
-// Disk makes changes durable. The zero value is ready to use.
+// Disk makes changes durable. The zero value is ready for use.
 type Disk struct {
-	// Sync flushes an open file or directory. Nil is (*os.File).Sync; tests replace it.
+	// Sync flushes an open file or directory. nil means (*os.File).Sync; tests replace it.
 	Sync func(*os.File) error
 }
 
@@ -35,7 +41,7 @@ func (d Disk) Flush(f *os.File) error {
 	return nil
 }
 
-// FlushDir flushes the names in a directory, where the system and the file system can do that. Its error is [ErrSync].
+// FlushDir flushes the names in a directory, if the system and the file system support it. Its error is [ErrSync].
 func (d Disk) FlushDir(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -53,11 +59,11 @@ func (d Disk) closeDir(f *os.File) error {
 	return err
 }
 
-// WriteFile replaces the file with the given name by what write writes. After a power cut there is the whole
-// old file or the whole new one, and the new one once WriteFile has returned nil. When the error is not
-// [ErrSync] the old file is still there. The mode of the new file is 0600, unless write changes it.
+// WriteFile replaces the content of the named file with the content that write writes. After a power cut the file has
+// either the complete old or the complete new content; after WriteFile has returned nil, the new content. If the error
+// is not [ErrSync], the old file is unchanged. The mode of the new file is 0600, unless write changes it.
 //
-// The file is written to a temporary one, which is flushed and renamed; then the directory is flushed.
+// WriteFile writes a temporary file, flushes it, renames it, and flushes the directory.
 func (d Disk) WriteFile(name string, write func(*os.File) error) error {
 	temp, err := d.WriteTemp(filepath.Dir(name), filepath.Base(name), write)
 	if err != nil {
@@ -75,7 +81,8 @@ func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp stri
 	return d.FinishTemp(f, write)
 }
 
-// LinkTemp opens a file to which link gives the name of a temporary one, like that of WriteTemp. When it fails there is none.
+// LinkTemp calls link with the name of a temporary file like that of WriteTemp, and opens the file to which link gives
+// this name. If it fails, no file remains.
 func LinkTemp(dir, base string, link func(name string) error) (*os.File, error) {
 	f, err := os.CreateTemp(dir, base+".*"+tempSuffix)
 	if err != nil {
@@ -94,7 +101,7 @@ func LinkTemp(dir, base string, link func(name string) error) (*os.File, error) 
 	return f, nil
 }
 
-// FinishTemp is WriteTemp for a temporary file that is there: it has write write to it, flushes it and closes it.
+// FinishTemp is WriteTemp for an existing temporary file: it calls write, then flushes and closes the file.
 func (d Disk) FinishTemp(f *os.File, write func(*os.File) error) (temp string, err error) {
 	if err = write(f); err == nil {
 		err = d.Flush(f)
@@ -105,9 +112,9 @@ func (d Disk) FinishTemp(f *os.File, write func(*os.File) error) (temp string, e
 	return f.Name(), nil
 }
 
-// Rename is the second half of WriteFile. When it fails there is no temporary file.
+// Rename is the second half of WriteFile. If it fails, the temporary file is removed.
 func (d Disk) Rename(temp, name string) error {
-	dir, err := os.Open(filepath.Dir(name)) // now: when that fails nothing has changed
+	dir, err := os.Open(filepath.Dir(name)) // before the rename, so that a failure changes nothing
 	if err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
@@ -123,8 +130,8 @@ func (d Disk) Rename(temp, name string) error {
 
 const tempSuffix = ".tmp"
 
-// RemoveTemps removes the temporary files in dir that a process has left which was killed. Their names begin
-// with base. The caller has the lock under which such files are made.
+// RemoveTemps removes the temporary files in dir that killed processes have left. Their names begin with base. The
+// caller must hold the lock under which such files are made.
 func RemoveTemps(dir, base string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -135,9 +142,10 @@ func RemoveTemps(dir, base string) error {
 	return err
 }
 
-// MkdirAll makes a directory, and those above it, with mode 0700. Something else by the name is an error.
+// MkdirAll makes a directory and its missing parents with mode 0700. If the name is not that of a directory, it returns
+// an error.
 func (d Disk) MkdirAll(name string) error {
-	var above []string // where something is missing
+	var above []string // directories in which an entry is missing
 	for at, up := name, filepath.Dir(name); at != up; at, up = up, filepath.Dir(up) {
 		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
 			break

@@ -48,7 +48,7 @@ func wantNames(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// The file is flushed before it gets its name, and the directory after that.
+// The file is flushed before it receives its name, and the directory afterwards.
 func TestWriteFileOrder(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
@@ -73,7 +73,7 @@ func TestWriteFileOrder(t *testing.T) {
 	wantNames(t, dir, "file")
 }
 
-// Whatever fails, the old file or the new one is there as a whole, and nothing else.
+// After any failure, the directory has the complete old file or the complete new one, and nothing else.
 func TestWriteFileFails(t *testing.T) {
 	broken := errors.New("input/output error")
 	for failAt, want := range map[int]string{0: "old", 1: "old", 2: "new"} {
@@ -114,7 +114,7 @@ func TestRenameFails(t *testing.T) {
 	}
 }
 
-// A file that moves between directories is to be flushed in both.
+// If a file moves between directories, both are flushed.
 func TestRenameBetweenDirectories(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
@@ -150,7 +150,7 @@ func TestRemoveTemps(t *testing.T) {
 	wantNames(t, dir, "tokens.json", "tokens.json.2.tmp", "tokens.json.3.tmp")
 }
 
-// Every directory that was made is flushed in the one above it.
+// Every new directory is flushed in its parent.
 func TestMkdirAll(t *testing.T) {
 	root := t.TempDir()
 	var flushed []string
@@ -180,7 +180,7 @@ func TestMkdirAll(t *testing.T) {
 	}
 }
 
-// A file system that cannot flush directories is used as it is; one that fails is not.
+// A file system that cannot flush directories is accepted; one whose flush fails is not.
 func TestFlushDir(t *testing.T) {
 	for _, err := range []error{nil, syscall.EINVAL, syscall.ENOTSUP, syscall.EIO} {
 		d := durable.Disk{Sync: func(*os.File) error { return err }}

@@ -2,5 +2,5 @@
 
 package durable
 
-// NoInodes reports false: the number of free inodes is not known.
+// NoInodes returns false, because the number of free inodes is unknown on this system.
 func NoInodes(error) bool { return false }

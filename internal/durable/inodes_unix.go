@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// NoInodes reports whether err says that a file could not be made, and the reason is that its file system has no free inode. That
-// file system may have room for bytes.
+// NoInodes reports whether err means that a file could not be made because its file system has no free inode. The file
+// system may still have free bytes.
 func NoInodes(err error) bool {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return false
@@ -29,5 +29,5 @@ func NoInodes(err error) bool {
 	if syscall.Statfs(name, &s) != nil && syscall.Statfs(filepath.Dir(name), &s) != nil {
 		return false
 	}
-	return s.Files > 0 && s.Ffree == 0 // some file systems count none
+	return s.Files > 0 && s.Ffree == 0 // some file systems do not count inodes
 }

@@ -11,9 +11,9 @@ import (
 // ErrNotRegular is wrapped by the errors of [OpenRegular].
 var ErrNotRegular = errors.New("not a regular file")
 
-// OpenRegular is os.OpenFile with mode 0600 for a regular file, or a link to one. It refuses anything else, and
-// does not wait for the other end of a pipe. With [NoFollow] in flag it refuses symbolic links, too: the owner
-// of the directory need not be trusted by the user who runs the program.
+// OpenRegular is os.OpenFile with mode 0600 for a regular file, or a link to one. It refuses everything else, and does
+// not wait for the other end of a pipe. With [NoFollow] in flag it also refuses symbolic links, so that the user of the
+// program need not trust the owner of the directory.
 func OpenRegular(name string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|noWait, 0o600)
 	if err != nil {
@@ -28,7 +28,7 @@ func OpenRegular(name string, flag int) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// ReadRegular reads a file of at most limit bytes that [OpenRegular] opens.
+// ReadRegular reads a file of at most limit bytes, opened with [OpenRegular].
 func ReadRegular(name string, limit int64) ([]byte, error) {
 	f, err := OpenRegular(name, os.O_RDONLY)
 	if err != nil {
@@ -41,7 +41,7 @@ func ReadRegular(name string, limit int64) ([]byte, error) {
 	}
 	var text []byte
 	size := info.Size()
-	if size <= limit { // it may grow
+	if size <= limit { // the file may grow
 		text, err = io.ReadAll(io.LimitReader(f, limit+1))
 		size = int64(len(text))
 	}

@@ -15,7 +15,7 @@ const (
 	canFlushDir = false
 )
 
-// Links returns 1: the number of names is not known on this system.
+// Links returns 1, because the number of names is unknown on this system.
 func Links(fs.FileInfo) uint64 { return 1 }
 
 // InheritOwner does nothing on this system.

@@ -52,7 +52,7 @@ func TestOpenRegular(t *testing.T) {
 
 func TestInheritOwner(t *testing.T) {
 	dir, owner := t.TempDir(), os.Geteuid()
-	if owner == 0 { // nobody else gives files away
+	if owner == 0 { // only root can change owners
 		owner = 65534
 		must(t, os.Chown(dir, owner, owner))
 	}

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// NoFollow is a flag for opening files: it refuses a symbolic link by the name.
+// NoFollow is a flag for opening files: a name that is a symbolic link is refused.
 const NoFollow = syscall.O_NOFOLLOW
 
 const (
@@ -17,7 +17,7 @@ const (
 	canFlushDir = true
 )
 
-// Links returns how many names a file has.
+// Links returns the number of names of a file.
 func Links(info fs.FileInfo) uint64 {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(stat.Nlink)
@@ -25,8 +25,8 @@ func Links(info fs.FileInfo) uint64 {
 	return 1
 }
 
-// InheritOwner gives f, a file or directory that was made just now, to the owner of the directory that it is
-// in. It does nothing unless root runs the program: what root makes there is to be read by the server.
+// InheritOwner gives f, a new file or directory, to the owner of its directory, so that the server can read files that
+// root makes. It does nothing unless the program runs as root.
 func InheritOwner(f *os.File) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -74,7 +74,7 @@ func TestLockWaits(t *testing.T) {
 	})
 }
 
-// A lock ends with the process that has it.
+// A lock ends with its process.
 func TestProcessEnds(t *testing.T) {
 	if path := os.Getenv("FILELOCK_TEST"); path != "" {
 		if err := filelock.TryLock(open(t, path)); err != nil {

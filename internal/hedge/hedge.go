@@ -1,12 +1,14 @@
-// Package hedge sends a request a second time, beside the first, when its answer is late.
+// Package hedge repeats a request when its answer is late, and returns the first answer.
 //
-// One server behind a name may hang, or one connection to it, while others answer. [Do] sends a request, sends it once
-// more when the answer has not begun after [Late], and returns the first answer. The caller decides what a request is,
-// and may send it again after a failure.
+// One server behind a name, or one connection to it, may hang while others answer. [Do] sends a request. If the answer
+// has not begun after [Late], Do sends the request a second time beside the first. The caller defines the request in a
+// [Request], and decides what to retry after a failure.
 //
-// Invariants: at most two sends of one request are under way because an answer is late, and at most three are made. The
-// first is never given up for another, so that a server that is only slow still answers. With a [Budget], hedges are a
-// share of all requests: a server that is slow for everybody is not asked twice as much.
+//	answer, err := hedge.Do(ctx, hedge.Request[T]{Send: send, May: budget.Take, Failed: failed})
+//
+// Invariants: of one request, at most two sends are in progress because of late answers. At most four hedges are
+// made. The first send is never cancelled for another, so that a slow server can still answer. With a [Budget], hedges
+// are a fixed share of all requests, so that a server that is slow for all clients does not receive twice as many.
 package hedge
 
 import (
@@ -21,24 +23,25 @@ import (
 
 const (
 	lateAfter = 1500 * time.Millisecond // on average
-	maxHedges = 4                       // of one request; each takes the place of the one before
-	failPause = 100 * time.Millisecond  // the shortest after a hedge that fails
+	maxHedges = 4                       // of one request; each replaces the previous one
+	failPause = 100 * time.Millisecond  // the shortest pause after a failed hedge
 )
 
-// Late returns after what time an answer that has not begun is late: 1.1 to 1.9 s.
+// Late returns the time after which an answer that has not begun is late: 1.1 to 1.9 s.
 func Late() time.Duration { return lateAfter*3/4 + rand.N(lateAfter/2) }
 
-// Request is what [Do] sends.
+// Request is a request for [Do].
 type Request[T any] struct {
-	// Send sends the request once. It calls late, at most once, when the answer has not begun in time. Its context ends
-	// when another answer is returned, and for the answer that is returned, with the context of Do.
+	// Send sends the request once. It calls late, at most once, if the answer has not begun in time. The context of Send
+	// ends when Do returns another answer. If Do returns this answer, the context ends with that of Do.
 	Send func(ctx context.Context, late func()) (T, error)
 	// May reports whether the request may be hedged now; nil never hedges.
 	May func() bool
-	// Failed tells what follows an error of Send. If final is set, Do returns the error. Otherwise Do sends the request
-	// again after wait. If wait is negative, it hedges what is late, and returns the last error when nothing is under way.
+	// Failed decides what follows an error of Send. If final is true, Do returns the error. Otherwise Do sends the request
+	// again after wait. If wait is negative, Do only hedges a late send, and returns the last error when no send is in
+	// progress.
 	Failed func(err error) (wait time.Duration, final bool)
-	// Drop releases a value that is not returned; nil does nothing.
+	// Drop releases a value that Do does not return; nil does nothing.
 	Drop func(T)
 }
 
@@ -50,8 +53,8 @@ type send[T any] struct {
 	err    error
 }
 
-// Do sends r and returns its first answer, or a value and error that Send returned. When ctx ends it returns the cause.
-// Contexts of Send are released when ctx ends.
+// Do sends r and returns its first answer, or a value and error that Send returned. If ctx ends, Do returns its cause.
+// The contexts of Send are released when ctx ends.
 func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 	d := &doing[T]{Request: r, ctx: ctx, ended: make(chan *send[T]), late: make(chan *send[T]), over: make(chan struct{})}
 	defer close(d.over)
@@ -61,8 +64,8 @@ func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 		}
 	}()
 	d.start()
-	var next <-chan time.Time      // of the next send after a failure
-	var nextHedge <-chan time.Time // of the next hedge after one that failed
+	var next <-chan time.Time      // the next send after a failure
+	var nextHedge <-chan time.Time // the next hedge after a failed one
 	var failed *send[T]            // the last
 	defer func() { d.drop(failed) }()
 	for {
@@ -79,7 +82,7 @@ func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 				d.hedge()
 			}
 		case s := <-d.ended:
-			if !d.forget(s) { // another one took its place
+			if !d.forget(s) { // another send replaced it
 				d.drop(s)
 				continue
 			}
@@ -107,12 +110,12 @@ func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 
 func isLate[T any](s *send[T]) bool { return s.late }
 
-// doing is a request that is being sent.
+// doing is a request in progress.
 type doing[T any] struct {
 	Request[T]
 	ctx         context.Context
 	late, ended chan *send[T]
-	over        chan struct{} // closed when nothing is received any more
+	over        chan struct{} // closed when Do no longer receives
 	underWay    []*send[T]    // the oldest first
 	hedges      int
 }
@@ -133,7 +136,7 @@ func (d *doing[T]) start() {
 
 func (d *doing[T]) send(ctx context.Context, s *send[T]) {
 	defer func() {
-		if p := recover(); p != nil { // it would end the process
+		if p := recover(); p != nil { // a panic would end the process
 			s.err = modproxy.Fault(p)
 		}
 	}()
@@ -145,7 +148,7 @@ func (d *doing[T]) send(ctx context.Context, s *send[T]) {
 	})
 }
 
-// hedge sends the request beside the first one, in the place of another one that is beside it.
+// hedge sends the request beside the first send. It replaces an earlier hedge.
 func (d *doing[T]) hedge() {
 	if d.hedges == maxHedges || d.May == nil || !d.May() {
 		return
@@ -158,7 +161,7 @@ func (d *doing[T]) hedge() {
 	d.start()
 }
 
-// forget reports whether s was under way.
+// forget removes s from the sends in progress, and reports whether s was one of them.
 func (d *doing[T]) forget(s *send[T]) bool {
 	i := slices.Index(d.underWay, s)
 	if i >= 0 {
@@ -176,7 +179,7 @@ func (d *doing[T]) drop(s *send[T]) {
 	}
 }
 
-// Budget bounds hedges to a fifth of the requests, and 16 more. The zero Budget is ready for use, and safe for
+// Budget limits hedges to a fifth of the requests, plus 16. The zero Budget is ready for use. A Budget is safe for
 // concurrent use.
 type Budget struct {
 	mu    sync.Mutex

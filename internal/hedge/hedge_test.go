@@ -15,7 +15,7 @@ import (
 
 var errPasses, errFinal = errors.New("passes"), errors.New("final")
 
-// server answers the sends of a request: each as the list says, what is behind its end with the last.
+// server answers the sends of a request with the answers in the list, in order. Further sends receive the last answer.
 type server struct {
 	answers []answer
 
@@ -24,7 +24,7 @@ type server struct {
 	dropped        []int
 }
 
-// answer comes after a while; never when that is zero.
+// answer comes after a duration, or never if that is zero.
 type answer struct {
 	after time.Duration
 	err   error
@@ -33,7 +33,7 @@ type answer struct {
 func (s *server) request(may func() bool) hedge.Request[int] {
 	return hedge.Request[int]{
 		Send: func(ctx context.Context, late func()) (int, error) {
-			time.Sleep(time.Nanosecond) // what was given up for this one ends
+			time.Sleep(time.Nanosecond) // the send that this one replaced ends
 			s.mu.Lock()
 			n := s.sent
 			s.sent++
@@ -78,11 +78,11 @@ func (s *server) request(may func() bool) hedge.Request[int] {
 
 const never, minute = 0, time.Minute
 
-// What is late is sent beside the first, and the first answer counts, whichever it is.
+// A late request is sent again beside the first send, and the first answer counts, from either send.
 func TestDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []answer
-		want    int // which send is answered
+		want    int // the number of the send that is answered
 		err     error
 		sent    int
 		within  time.Duration
@@ -122,7 +122,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// Without leave, nothing is sent a second time, however late the answer is. What fails may be sent again.
+// If May returns false, nothing is hedged, however late the answer is. A failed request may be sent again.
 func TestNoHedging(t *testing.T) {
 	for name, may := range map[string]func() bool{"never": nil, "not now": func() bool { return false }} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestNoHedging(t *testing.T) {
 	}
 }
 
-// Every answer that is not returned is dropped, once; one that comes too late as well.
+// Every answer that Do does not return is dropped once, even if it comes too late.
 func TestDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{answers: []answer{{minute, errPasses}, {1, errPasses}}}
@@ -149,7 +149,7 @@ func TestDrop(t *testing.T) {
 	})
 }
 
-// The end of the context ends all sends, and a panic of one is its error.
+// The end of the context ends all sends. A panic of a send is its error.
 func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
@@ -172,7 +172,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// Hedges are a fifth of the requests, but for a few.
+// Hedges are a fifth of the requests, plus a few.
 func TestBudget(t *testing.T) {
 	var b hedge.Budget
 	hedges := 0

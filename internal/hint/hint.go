@@ -1,4 +1,8 @@
-// Package hint is for errors whose remedy is known, and for what a misspelt name was meant to be.
+// Package hint adds remedies to errors, and finds the intended name for a misspelt one.
+//
+//	return hint.With(err, hint.DidYouMean(name, names, "list the names with …"))
+//
+// The program prints the hints [Of] an error after it.
 package hint
 
 import "errors"
@@ -10,10 +14,10 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// With adds to err what to do about it, one line for each hint.
+// With adds hints, one line each, that tell the user how to solve err. Its result unwraps to err.
 func With(err error, hints ...string) error { return &hinted{err, hints} }
 
-// Of returns the hints that were added to err last.
+// Of returns the hints that were last added to err.
 func Of(err error) []string {
 	var h *hinted
 	if errors.As(err, &h) {

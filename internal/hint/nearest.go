@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Nearest returns the first candidate that is fewest edits away from s, or empty when none is near enough to be meant.
+// Nearest returns the first of the candidates with the fewest edits from s, or an empty string if none is close enough.
 func Nearest(s string, candidates []string) string {
 	best, least := "", 1+max(1, len(s)/3)
 	for _, c := range candidates {
@@ -19,8 +19,8 @@ func Nearest(s string, candidates []string) string {
 	return best
 }
 
-// Within returns the first candidate that is fewest edits away from s, at most so many, or empty when none is. A candidate that
-// takes as many edits as s has letters is not meant.
+// Within returns the first of the candidates with the fewest edits from s, or an empty string if all need more than the
+// given number of edits. A candidate that needs as many edits as s has letters is never returned.
 func Within(edits int, s string, candidates []string) string {
 	best, least := "", min(edits+1, len(s))
 	for _, c := range candidates {
@@ -31,7 +31,7 @@ func Within(edits int, s string, candidates []string) string {
 	return best
 }
 
-// Few returns at most so many of the candidates that are near enough to s to be meant, the nearest first.
+// Few returns at most most candidates that are close to s, the nearest first.
 func Few(s string, candidates []string, most int) []string {
 	limit := 1 + max(1, len(s)/4)
 	by := map[string]int{}
@@ -44,7 +44,7 @@ func Few(s string, candidates []string, most int) []string {
 	return near[:min(most, len(near))]
 }
 
-// DidYouMean returns a hint that names the nearest candidate, or otherwise.
+// DidYouMean returns a hint that names the nearest candidate, or otherwise if none is close enough.
 func DidYouMean(s string, candidates []string, otherwise string) string {
 	if near := Nearest(s, candidates); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
@@ -52,12 +52,13 @@ func DidYouMean(s string, candidates []string, otherwise string) string {
 	return otherwise
 }
 
-// distance is the number of edits, an exchange of neighbours being one, that turn a into b, or limit if that is less.
+// distance returns the number of edits that turn a into b, or limit if that is less. An exchange of neighbouring bytes
+// is one edit.
 func distance(a, b string, limit int) int {
 	if diff := len(a) - len(b); diff >= limit || -diff >= limit {
 		return limit
 	}
-	rows := make([][]int, len(a)+1) // by how much of a, and of b
+	rows := make([][]int, len(a)+1) // by the length of the prefixes of a and b
 	for i := range rows {
 		rows[i] = make([]int, len(b)+1)
 		for j := range rows[i] {

@@ -1,4 +1,11 @@
-// Package memory remembers what is found out again at some cost, and never more of it than there is room for.
+// Package memory caches values that are expensive to compute, in bounded memory.
+//
+//	cache := memory.Cache[string, Answer]{Limit: 64 << 20}
+//	remember := cache.Begin(key)
+//	answer := lookUp(key)
+//	remember(answer, time.Minute, size)
+//
+// Invariant: a value that was looked up before a change of its key is not stored after the change.
 package memory
 
 import (
@@ -8,21 +15,21 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// maxKnown is how many values a [Cache] remembers.
+// maxKnown is the maximum number of values in a [Cache].
 const maxKnown = 16 << 10
 
-// Cache remembers values for a while each. It is bounded in number, and in bytes if it has a limit; the values
-// that were not looked at for longest are forgotten. Its zero value is empty. It is safe for concurrent use.
+// Cache stores values, each for a limited time. The number of values is bounded, and their size if Limit is set. The
+// least recently used values are removed first. The zero value is an empty cache. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	Limit int64 // bytes; zero: no bound. It is set before the first use.
+	Limit int64 // bytes; zero means no limit; must be set before the first use
 
 	mu    sync.Mutex
 	known *simplelru.LRU[K, *remembered[V]]
 	used  int64 // bytes
 }
 
-// remembered is a value with the time until which it counts. The time is made from time.Now, so that a jump of
-// the wall clock does not move it.
+// remembered is a value with its expiry time. The time comes from time.Now, so that changes of the wall clock do not
+// affect it.
 type remembered[V any] struct {
 	value V
 	until time.Time
@@ -36,7 +43,7 @@ func (c *Cache[K, V]) lock() {
 	}
 }
 
-// Get returns the value for k, and whether it counts; after its time it is returned all the same.
+// Get returns the value for k, even if it has expired. ok reports whether it has not expired.
 func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	c.lock()
 	defer c.mu.Unlock()
@@ -47,7 +54,7 @@ func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	return e.value, time.Now().Before(e.until)
 }
 
-// Add remembers v of some bytes for d, if that is positive.
+// Add stores v, which has some bytes, for the duration d, if d is positive.
 func (c *Cache[K, V]) Add(k K, v V, d time.Duration, bytes int64) {
 	if d > 0 {
 		c.lock()
@@ -56,8 +63,8 @@ func (c *Cache[K, V]) Add(k K, v V, d time.Duration, bytes int64) {
 	}
 }
 
-// Begin is called before a value for k is looked up. The value is added with remember, which does nothing if k
-// was dropped or added meanwhile, or is being looked up anew.
+// Begin must be called before a value for k is looked up. The caller stores the value with remember. remember does
+// nothing if k was dropped or added since Begin, or if Begin was called for k again.
 func (c *Cache[K, V]) Begin(k K) (remember func(v V, d time.Duration, bytes int64)) {
 	c.lock()
 	defer c.mu.Unlock()
@@ -76,9 +83,9 @@ func (c *Cache[K, V]) Begin(k K) (remember func(v V, d time.Duration, bytes int6
 }
 
 func (c *Cache[K, V]) put(k K, e *remembered[V]) {
-	c.known.Remove(k) // Add would not tell of what it replaces
+	c.known.Remove(k) // Add would not report the replaced value
 	if c.Limit > 0 && e.bytes > c.Limit {
-		return // it would take the place of all others, and have none
+		return // it would remove all other values, and still not fit
 	}
 	c.used += e.bytes
 	c.known.Add(k, e)
@@ -87,14 +94,14 @@ func (c *Cache[K, V]) put(k K, e *remembered[V]) {
 	}
 }
 
-// Drop forgets k.
+// Drop removes k.
 func (c *Cache[K, V]) Drop(k K) {
 	c.lock()
 	defer c.mu.Unlock()
 	c.known.Remove(k)
 }
 
-// Remove forgets every key that matches.
+// Remove removes every key that matches.
 func (c *Cache[K, V]) Remove(match func(K) bool) {
 	c.lock()
 	defer c.mu.Unlock()

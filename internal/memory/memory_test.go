@@ -8,7 +8,7 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// What was not looked at for longest goes first, and what has no room alone takes none.
+// The least recently used value is removed first, and a value that is larger than the limit is not stored.
 func TestLimit(t *testing.T) {
 	c := memory.Cache[string, int]{Limit: 10}
 	known := func(want map[string]bool) {
@@ -21,7 +21,7 @@ func TestLimit(t *testing.T) {
 	}
 	c.Add("a", 1, time.Hour, 4)
 	c.Add("b", 2, time.Hour, 4)
-	c.Add("b", 3, time.Hour, 5) // in the place of the 4
+	c.Add("b", 3, time.Hour, 5) // replaces the 4
 	c.Get("a")
 	c.Add("c", 4, time.Hour, 5)
 	known(map[string]bool{"a": true, "b": false, "c": true})
@@ -51,7 +51,7 @@ func TestTime(t *testing.T) {
 	})
 }
 
-// What was looked up before a change is not remembered after it.
+// A value that was looked up before a change is not stored after it.
 func TestBegin(t *testing.T) {
 	var c memory.Cache[string, int]
 	for name, change := range map[string]func(){

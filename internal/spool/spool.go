@@ -1,5 +1,12 @@
-// Package spool is a file that is read while it is written: one goroutine writes what it receives, and any number of others
-// read it from the start, each at its own pace, without taking memory for it.
+// Package spool provides a file that readers can read while one goroutine writes it.
+//
+//	f, err := spool.New(dir)
+//	go func() { _, err := io.Copy(f, body); f.End(err) }()
+//	r, err := f.Open(ctx)
+//	defer f.Close()
+//
+// Invariants: every reader reads the whole content from the start, at its own pace. The content uses disk space, and no
+// memory.
 package spool
 
 import (
@@ -18,12 +25,12 @@ type File struct {
 
 	mu    sync.Mutex
 	size  int64
-	end   error         // io.EOF when it was ended well, or why it was not; nil while it grows
-	grown chan struct{} // closed when size or end changes; nil when nobody waits
-	users int           // readers that are open, and one until Close
+	end   error         // nil while the file grows, io.EOF after a successful end, otherwise the error of the writer
+	grown chan struct{} // closed when size or end changes; nil when no reader waits
+	users int           // open readers, plus one until Close
 }
 
-// New makes a file in dir, which [File.Close] removes.
+// New makes a file in dir. [File.Close] removes it.
 func New(dir string) (*File, error) {
 	file, err := os.CreateTemp(dir, "modproxy-*.tmp")
 	if err != nil {
@@ -32,7 +39,7 @@ func New(dir string) (*File, error) {
 	return &File{file: file, users: 1}, nil
 }
 
-// Write appends p. It is not called after End.
+// Write appends p. It must not be called after End.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.Write(p)
 	f.mu.Lock()
@@ -42,8 +49,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// End tells that nothing more comes. Those who read beyond what is there get err, or if it is nil the end of the file. What
-// ended stays so.
+// End ends the content. Reads after the content return err, or io.EOF if err is nil. Only the first call has an effect.
 func (f *File) End(err error) {
 	if err == nil {
 		err = io.EOF
@@ -56,7 +62,7 @@ func (f *File) End(err error) {
 	}
 }
 
-// wake is called with mu held.
+// wake wakes waiting readers. The caller holds mu.
 func (f *File) wake() {
 	if f.grown != nil {
 		close(f.grown)
@@ -64,16 +70,16 @@ func (f *File) wake() {
 	}
 }
 
-// ReadAt reads what is there already, as [io.ReaderAt] says.
+// ReadAt reads the content that was written so far, as [io.ReaderAt] specifies.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
 
-// Close ends the file with an error, unless it has ended, and removes it. Readers that are open read on.
+// Close ends the file with an error, unless it has ended, and removes it. Open readers can continue.
 func (f *File) Close() error {
 	f.End(fs.ErrClosed)
 	return errors.Join(os.Remove(f.file.Name()), f.leave())
 }
 
-// leave closes the file when nobody uses it any more.
+// leave closes the file after its last user has left.
 func (f *File) leave() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,8 +89,8 @@ func (f *File) leave() error {
 	return f.file.Close()
 }
 
-// Open returns a reader at the start of the file. What is not there yet is waited for until ctx ends. It is not opened after
-// Close.
+// Open returns a reader at the start of the file. Its reads wait for content until ctx ends. Open must not be called
+// after Close.
 func (f *File) Open(ctx context.Context) (*Reader, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +101,7 @@ func (f *File) Open(ctx context.Context) (*Reader, error) {
 	return &Reader{file: f, ctx: ctx}, nil
 }
 
-// Reader reads a File. It is for one goroutine.
+// Reader reads a File. It is not safe for concurrent use.
 type Reader struct {
 	file   *File
 	ctx    context.Context
@@ -103,7 +109,7 @@ type Reader struct {
 	closed bool
 }
 
-// Read waits until there is something to read.
+// Read waits until content is available.
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -116,13 +122,13 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.offset += int64(n); n > 0 {
 		err = nil
 	}
-	if err == io.EOF { // it had more
+	if err == io.EOF { // the file was longer before
 		err = fmt.Errorf("%s: %w", r.file.file.Name(), io.ErrUnexpectedEOF)
 	}
 	return n, err
 }
 
-// wait waits until something is there behind the offset, and returns how much.
+// wait waits until content is available at the offset, and returns its size.
 func (r *Reader) wait() (left int64, err error) {
 	f := r.file
 	for {
@@ -147,7 +153,7 @@ func (r *Reader) wait() (left int64, err error) {
 	}
 }
 
-// Seek waits for the end of the file if it has to know where that is.
+// Seek moves the reader. A seek relative to the end waits for the end of the file.
 func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -169,7 +175,7 @@ func (r *Reader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// size waits for the end of the file.
+// size waits for the end of the file, and returns its size.
 func (r *Reader) size() (int64, error) {
 	at := Reader{file: r.file, ctx: r.ctx}
 	for {
@@ -183,10 +189,10 @@ func (r *Reader) size() (int64, error) {
 	}
 }
 
-// Link gives the file another name. Nobody writes to it any more when it has ended, and it must have.
+// Link gives the file another name. The file must have ended, so that its content no longer changes.
 func (r *Reader) Link(name string) error { return os.Link(r.file.file.Name(), name) }
 
-// Close does nothing the second time.
+// Close closes the reader. Further calls do nothing.
 func (r *Reader) Close() error {
 	if r.closed {
 		return nil

@@ -37,7 +37,7 @@ func open(t *testing.T, f *spool.File, ctx context.Context) *spool.Reader {
 	return r
 }
 
-// Readers that come early and late have all of it, also after Close, and nothing is left over.
+// Early and late readers read the whole content, also after Close, and no file remains.
 func TestReadersFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, dir := newFile(t)
@@ -75,7 +75,7 @@ func TestReadersFollow(t *testing.T) {
 	})
 }
 
-// Whoever waits learns of the end, and of that of its own context.
+// A waiting reader returns when the file ends, or when its own context ends.
 func TestReadersEnd(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

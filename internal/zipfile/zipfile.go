@@ -1,5 +1,17 @@
-// Package zipfile tells zip archives in which different programs see different entries: what was reviewed of such a one is not
-// what is installed. Its errors say what is wrong, or are those of the file.
+// Package zipfile detects zip archives in which different programs see different entries.
+//
+// The reviewed files of such an archive could differ from the installed ones. Call [ReadEnd] before zip.NewReader, and
+// [Source.Check] after it:
+//
+//	entries, directory, err := zipfile.ReadEnd(file, size, maxEntries)
+//	source := &zipfile.Source{ReaderAt: file}
+//	r, err := zip.NewReader(source, size)
+//	files, err := source.Check(r.File, directory)
+//
+// Invariant: an archive is accepted only if its local headers, descriptors and extra fields agree with its directory,
+// and its entries share no bytes. Errors name the contradiction, or are those of the file.
+//
+// The format is https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT.
 package zipfile
 
 import (
@@ -13,10 +25,10 @@ import (
 	"slices"
 )
 
-// A Source is an archive for archive/zip to read from. It is not safe for concurrent use.
+// A Source is the input of archive/zip for an archive. It is not safe for concurrent use.
 type Source struct {
 	io.ReaderAt
-	last int64 // where the last read began
+	last int64 // the offset of the last read
 }
 
 // ReadAt implements [io.ReaderAt].
@@ -37,8 +49,8 @@ func readFull(in io.ReaderAt, p []byte, off int64) error {
 	return err
 }
 
-// Check checks every header of the files that archive/zip has found in s, and returns them in the order of their content. An
-// entry must end before the next one and the directory.
+// Check checks every header of the files that archive/zip found in s, and returns the files in the order of their
+// content. An entry must end before the next one and before the directory.
 func (s *Source) Check(files []*zip.File, directory int64) ([]*zip.File, error) {
 	type place struct {
 		f            *zip.File
@@ -85,9 +97,9 @@ const (
 	end64Length        = 56
 	end64LocatorLength = 20
 
-	flagEncrypted  = 1<<0 | 1<<6 | 1<<13 // encrypted, strongly, with masked headers
+	flagEncrypted  = 1<<0 | 1<<6 | 1<<13 // encrypted, strongly encrypted, with masked headers
 	flagDescriptor = 1 << 3
-	knownFlags     = 1<<1 | 1<<2 | flagDescriptor | 1<<11 // 1 and 2: how it was deflated, 11: UTF-8
+	knownFlags     = 1<<1 | 1<<2 | flagDescriptor | 1<<11 // 1 and 2: compression level, 11: UTF-8
 
 	extraZip64       = 0x0001
 	extraUnicodePath = 0x7075
@@ -107,8 +119,8 @@ func (t *TooMany) Error() string {
 	return fmt.Sprintf("%d entries, more than the %d that are allowed", t.Entries, t.Most)
 }
 
-// ReadEnd reads the last end that is in the first size bytes of in, as archive/zip does, whatever follows it. It returns how
-// many entries there are, and where their directory begins, or later.
+// ReadEnd reads the last end record in the first size bytes of in, as archive/zip does, even if other data follows. It
+// returns the number of entries, and the latest offset at which their directory can begin.
 func ReadEnd(in io.ReaderAt, size int64, maxEntries int) (entries int, directory int64, err error) {
 	tail := make([]byte, min(size, 65<<10))
 	if err := readFull(in, tail, size-int64(len(tail))); err != nil {
@@ -149,7 +161,7 @@ func ReadEnd(in io.ReaderAt, size int64, maxEntries int) (entries int, directory
 	return int(count), at - int64(length), nil
 }
 
-// checkHeader compares an entry of the directory with the one before its content, between header and data.
+// checkHeader compares an entry of the directory with its local header, between header and data.
 func checkHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
 	differs := func(what string) error {
 		return fmt.Errorf("%.200q: the header before it and the directory have not the same %s", f.Name, what)
@@ -185,7 +197,7 @@ func checkHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
 		}
 	}
 	same := func(local, directory uint64) bool {
-		return local == directory || local == 0 && f.Flags&flagDescriptor != 0 // the descriptor says it
+		return local == directory || local == 0 && f.Flags&flagDescriptor != 0 // the descriptor has the value
 	}
 	if !same(uint64(little.Uint32(p[14:])), uint64(f.CRC32)) || !same(packed, f.CompressedSize64) || !same(size, f.UncompressedSize64) {
 		return differs("checksum and sizes")
@@ -193,8 +205,9 @@ func checkHeader(f *zip.File, in io.ReaderAt, header, data int64) error {
 	return nil
 }
 
-// checkDescriptor compares an entry of the directory with what may follow its content, between at and next: the
-// checksum and the sizes, with or without a signature, in 32 or 64 bits each. archive/zip does not heed the sizes.
+// checkDescriptor compares an entry of the directory with the descriptor, which may follow the content, between at and
+// next: the checksum and the sizes, with or without a signature, in 32 or 64 bits each. archive/zip ignores these
+// sizes.
 func checkDescriptor(f *zip.File, in io.ReaderAt, at, next int64) error {
 	if f.Flags&flagDescriptor == 0 {
 		return nil
@@ -215,13 +228,13 @@ func checkDescriptor(f *zip.File, in io.ReaderAt, at, next int64) error {
 	return fmt.Errorf("%.200q: the descriptor after it and the directory have not the same checksum and sizes", f.Name)
 }
 
-// checkExtra refuses a second name and second sizes in extra fields, which not all readers heed. It returns the
-// field with sizes of 64 bits.
+// checkExtra refuses a second name or second sizes in extra fields, which only some readers use. It returns the field
+// with sizes of 64 bits.
 func checkExtra(extra []byte, name string) (zip64 []byte, err error) {
 	for len(extra) >= 4 {
 		id, n := little.Uint16(extra), int(little.Uint16(extra[2:]))
 		if n > len(extra)-4 {
-			break // padding, or broken: no other field can be in it
+			break // padding, or incomplete: no other field fits
 		}
 		field := extra[4 : 4+n]
 		switch {
