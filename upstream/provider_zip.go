@@ -96,7 +96,7 @@ func (in *incoming) Open(ctx context.Context) (io.ReadSeekCloser, error) { retur
 // Arrived implements [modproxy.Arrival].
 func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	facts, err := in.bring(ctx)
-	return facts, failed("package", in.of.ForPlatform(in.said.Archive.Platform), err)
+	return facts, modproxy.Wrap("package", in.of.ForPlatform(in.said.Archive.Platform), err)
 }
 
 // bring receives and checks what was asked for, the first time that it is called.

@@ -20,7 +20,7 @@ import (
 // recorded source, of a provider from there. It is for the caller to compare it with rec.
 func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	p, err := c.recorded(ctx, rec)
-	return p, failed("package", rec.Ref, err)
+	return p, modproxy.Wrap("package", rec.Ref, err)
 }
 
 func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {

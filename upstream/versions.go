@@ -15,7 +15,7 @@ import (
 // Versions asks m's registry for its versions.
 func (c *Client) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := c.askVersions(ctx, m)
-	return v, failed("versions", m.At(""), err)
+	return v, modproxy.Wrap("versions", m.At(""), err)
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
