@@ -22,17 +22,22 @@ var (
 	ErrUnavailable  = errors.New("unavailable")     // the upstream or the storage failed
 )
 
-// Error adds the failed request to Err. The layer that first knows the module and the version adds it.
+// Error adds the question to an error. The layer that first knows the version adds it, with [Wrap].
 type Error struct {
-	Op      string // "versions", "location" or "package"
-	Module  Address
-	Version string // empty for versions
-	Err     error
+	Op  string // "versions", "location", "package", or what a [Catalog] was asked
+	Ref Ref    // without a version for "versions"
+	Err error
 }
 
-func (e *Error) Error() string {
-	return e.Op + " " + e.Module.At(e.Version).Shown() + ": " + e.Err.Error()
+// Wrap returns err as the answer to a question about v. It returns err itself if err is nil or has a question already.
+func Wrap(op string, v Ref, err error) error {
+	if _, named := errors.AsType[*Error](err); named || err == nil {
+		return err
+	}
+	return &Error{op, v, err}
 }
+
+func (e *Error) Error() string { return e.Op + " " + e.Ref.Shown() + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 

@@ -54,7 +54,7 @@ func TestErrorNamesPlatform(t *testing.T) {
 		toy: "package registry.example.com/acme/toy 1.0.0: not found",
 		zip: "package registry.example.com/acme/toy 1.0.0 for linux_amd64: not found",
 	} {
-		if got := (&modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: modproxy.ErrNotFound}).Error(); got != want {
+		if got := (&modproxy.Error{Op: "package", Ref: v, Err: modproxy.ErrNotFound}).Error(); got != want {
 			t.Errorf("%s; want %s", got, want)
 		}
 	}

@@ -24,7 +24,7 @@ func (f frozen) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Ver
 // Location returns the result of Next, or [modproxy.ErrDenied].
 func (f frozen) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.Version != f.Version {
-		return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
+		return modproxy.Location{}, &modproxy.Error{Op: "location", Ref: v, Err: modproxy.ErrDenied}
 	}
 	return f.Next.Location(ctx, v)
 }
@@ -32,7 +32,7 @@ func (f frozen) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location
 // Package returns the result of Next, or [modproxy.ErrDenied].
 func (f frozen) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.Version != f.Version {
-		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
+		return nil, &modproxy.Error{Op: "package", Ref: v, Err: modproxy.ErrDenied}
 	}
 	return f.Next.Package(ctx, v)
 }

@@ -203,7 +203,7 @@ func (open Open) mayRead(ctx context.Context, op string, v modproxy.Ref) error {
 	case p.Kind == Nobody:
 		return &Refused{Why: "the request has no principal"}
 	case !p.MayRead(v.Address):
-		return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: open.outside(p, v.Address)}
+		return modproxy.Wrap(op, v, open.outside(p, v.Address))
 	}
 	return nil
 }

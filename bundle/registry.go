@@ -185,7 +185,7 @@ func (r *Registry) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package
 		err = r.checkZip(v, h)
 	}
 	if err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: err}
+		return nil, modproxy.Wrap("package", v, err)
 	}
 	p := h.pkg
 	p.Body = h.open()
@@ -221,7 +221,7 @@ func (r *Registry) find(op string, v modproxy.Ref) (*held, error) {
 }
 
 func absent(op string, v modproxy.Ref) error {
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound)}
+	return modproxy.Wrap(op, v, fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound))
 }
 
 // Lookup returns the record of a version. The error is [fs.ErrNotExist] when the bundle does not bring it.

@@ -259,13 +259,7 @@ func (k key) event(kind Kind, took time.Duration, err error) Event {
 	return Event{Kind: kind, Module: k.Address, Version: k.FullVersion(), Duration: took, Err: err}
 }
 
-// wrap adds the question to err, unless a layer below has.
-func (k key) wrap(op string, err error) error {
-	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
-		return err
-	}
-	return &modproxy.Error{Op: op, Module: k.Address, Version: k.FullVersion(), Err: err}
-}
+func (k key) wrap(op string, err error) error { return modproxy.Wrap(op, k.Ref, err) }
 
 // notKept returns the error for a package that is not kept while nobody is asked.
 func (r *Registry) notKept(ctx context.Context, k key) error {

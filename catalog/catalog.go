@@ -130,7 +130,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Detail
 		return known, nil
 	}
 	if !lists(list, v.FullVersion()) {
-		return nil, wrap("details", v, modproxy.ErrNotFound)
+		return nil, modproxy.Wrap("details", v, modproxy.ErrNotFound)
 	}
 	describe := c.described
 	if v.IsProvider() {
@@ -138,7 +138,7 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Detail
 	}
 	d, err := describe(ctx, v)
 	if err != nil {
-		return nil, wrap("details", v, err)
+		return nil, modproxy.Wrap("details", v, err)
 	}
 	return c.complete(ctx, d, q, list)
 }
@@ -242,11 +242,11 @@ func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question,
 	v := q.Ref
 	deprecation, err := c.Rules.Deprecation(ctx, v)
 	if err != nil {
-		return nil, wrap("details", v, err)
+		return nil, modproxy.Wrap("details", v, err)
 	}
 	others, err := c.siblingsOf(ctx, d, q)
 	if err != nil {
-		return nil, wrap("details", v, err)
+		return nil, modproxy.Wrap("details", v, err)
 	}
 	k := completedKey{of: d, siblings: others.name, listed: list.ETag}
 	full := *d
@@ -257,7 +257,7 @@ func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question,
 	known, ok := c.completed.Get(k)
 	if !ok {
 		if err := c.addRecorded(ctx, &full, list); err != nil {
-			return nil, wrap("details", v, err)
+			return nil, modproxy.Wrap("details", v, err)
 		}
 		if known == nil || !known.Published.Equal(full.Published) || known.Source != full.Source || known.Downloads != full.Downloads {
 			known = &full // else what was made of it is remembered
@@ -317,12 +317,4 @@ func listedSince(sight modproxy.Sight, version string, others ...time.Time) time
 		}
 	}
 	return at.UTC().Truncate(time.Second)
-}
-
-// wrap adds the question to err, unless a layer below has.
-func wrap(op string, v modproxy.Ref, err error) error {
-	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
-		return err
-	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

@@ -29,14 +29,14 @@ func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.
 	if c.Next != nil {
 		d, err := c.Next.Downloads(ctx, m)
 		if err == nil && d.Total > 0 || ctx.Err() != nil {
-			return d, wrap("downloads", m.At(""), err)
+			return d, modproxy.Wrap("downloads", m.At(""), err)
 		}
 	}
 	if c.Counts == nil {
 		return &modproxy.Downloads{Answered: modproxy.Answered{Time: list.Time, Hit: true}}, nil
 	}
 	d, err := c.Counts.Downloads(ctx, m)
-	return d, wrap("downloads", m.At(""), err)
+	return d, modproxy.Wrap("downloads", m.At(""), err)
 }
 
 // total returns said, how often a registry says that a module was downloaded, or if that is never, the total of counted.
@@ -61,7 +61,7 @@ func (c *Catalog) counted(ctx context.Context, m modproxy.Address) (*modproxy.Do
 	}
 	d, err := c.Counts.Downloads(ctx, m)
 	if err != nil {
-		return nil, wrap("downloads", m.At(""), err)
+		return nil, modproxy.Wrap("downloads", m.At(""), err)
 	}
 	c.counts.Add(m, d, countFor, 1<<10+64*int64(len(d.Versions)))
 	return d, nil

@@ -32,7 +32,7 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.Hi
 		said, err = c.Next.History(ctx, m)
 		switch {
 		case ctx.Err() != nil:
-			return nil, wrap("history", m.At(""), err)
+			return nil, modproxy.Wrap("history", m.At(""), err)
 		case err != nil:
 			said = nil
 		}
@@ -47,7 +47,7 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.Hi
 	}
 	h, err := c.history(ctx, m, list, told)
 	if err != nil {
-		return nil, wrap("history", m.At(""), err)
+		return nil, modproxy.Wrap("history", m.At(""), err)
 	}
 	size := h.Size()
 	if said != nil {

@@ -44,8 +44,8 @@ func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modprox
 		return nil, err
 	}
 	if c.Next == nil || !slices.ContainsFunc(d.Docs, func(doc modproxy.Doc) bool { return doc.ID == id }) {
-		return nil, wrap("document", v, fmt.Errorf("%w: the version has no document %.80q", modproxy.ErrNotFound, id))
+		return nil, modproxy.Wrap("document", v, fmt.Errorf("%w: the version has no document %.80q", modproxy.ErrNotFound, id))
 	}
 	text, err := c.Next.Text(ctx, v, id)
-	return text, wrap("document", v, err)
+	return text, modproxy.Wrap("document", v, err)
 }

@@ -15,10 +15,7 @@ package downloads
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"sync"
 	"time"
@@ -56,10 +53,9 @@ type Observer interface {
 
 const (
 	recordEvery = 10 * time.Second
-	maxWritten  = 128              // modules at once: each is a change of the store, which is flushed
-	maxWaiting  = 4096             // versions waiting to be recorded; others are not counted
-	lastWrite   = 10 * time.Second // timeout of the last write
-	maxTries    = 16               // tries to change a record that others change, too
+	maxWritten  = 128              // modules each time: every one is a change of the store, which is flushed
+	maxWaiting  = 4096             // versions that wait to be recorded; others are not counted
+	lastWrite   = 10 * time.Second // how long the end may take
 )
 
 // Versions returns the result of Next.
@@ -154,29 +150,15 @@ func (r *Registry) record(ctx context.Context, m modproxy.Address) error {
 	r.recording.Lock()
 	defer r.recording.Unlock()
 	more := r.waitingOf(m)
-	for range maxTries {
-		c, revision, err := r.load(ctx, m)
-		if err != nil {
-			return err
-		}
-		c.add(more, time.Now())
-		text, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		_, err = r.Records.Put(ctx, store.Record{Ref: refOf(m), Value: text, Revision: revision})
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err != nil { // the store may have the record despite the error
-			if _, now, errNow := r.load(ctx, m); errNow == nil && now == revision {
-				return err
-			}
-		}
+	stored, err := r.table().Update(ctx, m.String(), func(row *store.Row[counts]) { row.Value.add(more, time.Now()) })
+	if stored {
 		r.forget(m, more)
-		return err
 	}
-	return fmt.Errorf("%w: the record of its downloads changes all the time", modproxy.ErrUnavailable)
+	return err
+}
+
+func (r *Registry) table() store.Table[counts] {
+	return store.Table[counts]{Records: r.Records, Kind: Kind}
 }
 
 // waitingOf returns the unrecorded counts of m.
@@ -202,37 +184,20 @@ func (r *Registry) forget(m modproxy.Address, counted map[string]int64) {
 	}
 }
 
-// load returns the record of m. A damaged record is treated as missing.
-func (r *Registry) load(ctx context.Context, m modproxy.Address) (c counts, revision uint64, err error) {
-	rec, err := r.Records.Get(ctx, refOf(m))
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
-		return c, 0, nil
-	case err != nil:
-		return c, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	case json.Unmarshal(rec.Value, &c) != nil:
-		return counts{}, rec.Revision, nil
-	}
-	return c, rec.Revision, nil
-}
-
-// Downloads returns the recorded downloads of m, and those that this process has not recorded yet. A week has seven days, a
-// month 30 and a year 365, including today. Errors: [modproxy.ErrUnavailable].
+// Downloads returns what was counted of m: what is recorded, and what this process has not recorded yet. Its week has seven
+// days, its month 30 and its year 365, with today. Errors: [modproxy.ErrUnavailable].
 func (r *Registry) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	m = m.Folded()
 	r.recording.RLock()
 	defer r.recording.RUnlock()
-	c, _, err := r.load(ctx, m)
+	row, err := r.table().Get(ctx, m.String())
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	c, now := row.Value, time.Now()
 	c.add(r.waitingOf(m), now)
 	return &modproxy.Downloads{
 		Week: c.since(now, 7), Month: c.since(now, 30), Year: c.since(now, 365), Total: c.Total, Versions: c.Versions,
 		Answered: modproxy.Answered{Time: now, Hit: true},
 	}, nil
 }
-
-// refOf returns the key of the record of m. Addresses that differ only in case share one record.
-func refOf(m modproxy.Address) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }

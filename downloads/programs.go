@@ -2,10 +2,6 @@ package downloads
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
 	"strings"
 	"time"
@@ -17,7 +13,7 @@ import (
 // ProgramsKind is the kind of the record of installations by program. There is one record.
 const ProgramsKind store.Kind = "programs"
 
-var programsRef = store.Ref{Kind: ProgramsKind, Key: "installations"}
+const programsKey = "installations"
 
 // programDays is the number of days for which an installation counts.
 const programDays = 30
@@ -45,12 +41,12 @@ func (r *Registry) countProgram(ctx context.Context) {
 func (r *Registry) Programs(ctx context.Context) (map[string]int64, error) {
 	r.recording.RLock()
 	defer r.recording.RUnlock()
-	all, _, err := r.loadPrograms(ctx)
+	row, err := r.programTable().Get(ctx, programsKey)
 	if err != nil {
 		return nil, err
 	}
 	sums := r.waitingPrograms()
-	for program, days := range all {
+	for program, days := range row.Value {
 		for date, n := range days {
 			if date >= dateOf(time.Now(), 1-programDays) {
 				sums[program] += n
@@ -68,25 +64,15 @@ func (r *Registry) recordPrograms(ctx context.Context) error {
 	if len(more) == 0 {
 		return nil
 	}
-	for range maxTries {
-		all, revision, err := r.loadPrograms(ctx)
-		if err != nil {
-			return err
-		}
-		text, err := json.Marshal(all.with(more, time.Now()))
-		if err != nil {
-			return err
-		}
-		_, err = r.Records.Put(ctx, store.Record{Ref: programsRef, Value: text, Revision: revision})
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err == nil {
-			r.forgetPrograms(more)
-		}
-		return err
+	stored, err := r.programTable().Update(ctx, programsKey, func(row *store.Row[programs]) { row.Value = row.Value.with(more, time.Now()) })
+	if stored {
+		r.forgetPrograms(more)
 	}
-	return fmt.Errorf("%w: the record of programs changes all the time", modproxy.ErrUnavailable)
+	return err
+}
+
+func (r *Registry) programTable() store.Table[programs] {
+	return store.Table[programs]{Records: r.Records, Kind: ProgramsKind}
 }
 
 // with returns p with additional installations at a time, and without expired ones.
@@ -124,18 +110,4 @@ func (r *Registry) forgetPrograms(counted map[string]int64) {
 			delete(r.programs, program)
 		}
 	}
-}
-
-// loadPrograms returns the record of installations. A damaged record is treated as missing.
-func (r *Registry) loadPrograms(ctx context.Context) (all programs, revision uint64, err error) {
-	rec, err := r.Records.Get(ctx, programsRef)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	case json.Unmarshal(rec.Value, &all) != nil:
-		return nil, rec.Revision, nil
-	}
-	return all, rec.Revision, nil
 }

@@ -35,7 +35,7 @@ type providers struct {
 func (u *providers) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, ok := u.packages[v]
 	if !ok {
-		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrNotFound}
+		return nil, &modproxy.Error{Op: "package", Ref: v, Err: modproxy.ErrNotFound}
 	}
 	p.Body = providerBody{strings.NewReader("bytes"), u}
 	return &p, nil

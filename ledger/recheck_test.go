@@ -59,7 +59,7 @@ func (u *mover) Check(_ context.Context, v modproxy.Ref) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if v.Version == u.refused {
-		return &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: modproxy.ErrDenied}
+		return &modproxy.Error{Op: "package", Ref: v, Err: modproxy.ErrDenied}
 	}
 	return nil
 }

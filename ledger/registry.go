@@ -96,5 +96,5 @@ func asked(op string, v modproxy.Ref, err error) error {
 	if !slices.ContainsFunc([]error{modproxy.ErrInvalid, modproxy.ErrChanged, modproxy.ErrDenied, modproxy.ErrUnavailable}, known) {
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
+	return modproxy.Wrap(op, v, err)
 }

@@ -119,7 +119,7 @@ func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 		p.Close()
 	} else {
 		var named *modproxy.Error
-		if !errors.As(err, &named) || named.Op != "package" || named.Module != vpc || named.Version != "1.0.0" {
+		if !errors.As(err, &named) || named.Op != "package" || named.Ref.Address != vpc || named.Ref.FullVersion() != "1.0.0" {
 			t.Errorf("error %v does not say what was asked", err)
 		}
 	}
@@ -271,7 +271,7 @@ func (s sumless) Package(context.Context, modproxy.Ref) (*modproxy.Package, erro
 }
 
 func TestNextFails(t *testing.T) {
-	want := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
+	want := &modproxy.Error{Op: "package", Ref: vpc.At("1.0.0"), Err: modproxy.ErrNotFound}
 	u, book := &upstream{err: want}, ledgertest.NewMemory()
 	reg := &ledger.Registry{Next: u, Ledger: book}
 	if _, err := reg.Package(t.Context(), vpc.At("1.0.0")); err != want {
@@ -348,7 +348,7 @@ func TestRecordedCommit(t *testing.T) {
 		return p, err
 	}
 	ask(t, reg, u, modproxy.ErrChanged)
-	gone := &modproxy.Error{Op: "package", Module: vpc, Version: "1.0.0", Err: modproxy.ErrNotFound}
+	gone := &modproxy.Error{Op: "package", Ref: vpc.At("1.0.0"), Err: modproxy.ErrNotFound}
 	u.at = func(string) (*modproxy.Package, error) { return nil, gone }
 	err := ask(t, reg, u, modproxy.ErrChanged)
 	if errors.Is(err, modproxy.ErrNotFound) || !strings.HasSuffix(err.Error(), "; the recorded source does not have it: not found") {

@@ -24,7 +24,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	}
 	kept, err := r.Next.Has(ctx, n.served)
 	if kept || err != nil {
-		return failed("package", p.of, err)
+		return modproxy.Wrap("package", p.of, err)
 	}
 	opened, err := r.open(ctx, n)
 	if err != nil {
@@ -32,22 +32,22 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	}
 	defer opened.Close()
 	if opened.Sum != n.sum {
-		return failed("package", p.of, fmt.Errorf("%w: a package has changed meanwhile: try again", modproxy.ErrUnavailable))
+		return modproxy.Wrap("package", p.of, fmt.Errorf("%w: a package has changed meanwhile: try again", modproxy.ErrUnavailable))
 	}
 	made, err := r.edit(ctx, p, opened, n)
 	if err != nil {
-		return failed("package", p.of, err)
+		return modproxy.Wrap("package", p.of, err)
 	}
 	defer made.Close()
 	rec := modproxy.Record{
 		Ref: n.served, Sum: made.Sum, Subdir: cmp.Or(made.Subdir, "."), Source: made.Source, Time: made.Time,
 	}
 	if err := r.Ledger.Add(ctx, rec); err != nil && !errors.Is(err, modproxy.ErrChanged) {
-		return failed("package", p.of, unknown(err))
+		return modproxy.Wrap("package", p.of, unknown(err))
 	} else if err != nil {
-		return failed("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
+		return modproxy.Wrap("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
 	}
-	return failed("package", p.of, r.Next.Keep(ctx, n.served, made))
+	return modproxy.Wrap("package", p.of, r.Next.Keep(ctx, n.served, made))
 }
 
 // edit packs a package anew, with other sources, and reads these.

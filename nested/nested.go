@@ -184,7 +184,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	}
 	asked := time.Now()
 	if !v.IsListed() {
-		return modproxy.Location{}, failed("location", v, modproxy.ErrNotFound)
+		return modproxy.Location{}, modproxy.Wrap("location", v, modproxy.ErrNotFound)
 	}
 	l, err := r.Next.Location(ctx, v)
 	if err != nil {
@@ -216,21 +216,21 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		return r.Next.Package(ctx, v)
 	case modproxy.NestedVariant: // nothing is done for somebody who has guessed
 		if _, err := r.Ledger.Lookup(ctx, v); errors.Is(err, fs.ErrNotExist) {
-			return nil, failed("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
+			return nil, modproxy.Wrap("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
-			return nil, failed("package", of, unknown(err))
+			return nil, modproxy.Wrap("package", of, unknown(err))
 		}
 	case modproxy.BaseVariant, modproxy.PlatformVariant, modproxy.SourceVariant, modproxy.RewrittenVariant,
 		modproxy.ServedVariant, modproxy.KeysVariant, modproxy.UnknownVariant:
 		if v.Variant == (modproxy.Variant{Kind: modproxy.BaseVariant, Value: r.base}) {
 			break
 		}
-		return nil, failed("package", of, fmt.Errorf("%w: this path was for another public URL: install again", modproxy.ErrNotFound))
+		return nil, modproxy.Wrap("package", of, fmt.Errorf("%w: this path was for another public URL: install again", modproxy.ErrNotFound))
 	}
 	for try := 1; ; try++ {
 		plan, err := r.await(ctx, of)
 		if err != nil {
-			return nil, failed("package", of, err)
+			return nil, modproxy.Wrap("package", of, err)
 		}
 		n := plan.root
 		if isSource {
@@ -238,7 +238,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		}
 		if n == nil || isSource && base != plan.base {
 			why := fmt.Errorf("%w: this address was for another public URL, or another source: install again", modproxy.ErrNotFound)
-			return nil, failed("package", of, why)
+			return nil, modproxy.Wrap("package", of, why)
 		}
 		p, err := r.Next.Package(ctx, n.served)
 		if err == nil || try == 2 || ctx.Err() != nil || n.served == n.key {
@@ -272,7 +272,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) <-chan singlefli
 	return r.flights.DoChan(v.String(), func() (_ any, err error) {
 		done, err := r.begin()
 		if err != nil {
-			return nil, failed("package", v, err)
+			return nil, modproxy.Wrap("package", v, err)
 		}
 		defer done()
 		defer caught(v, &err)
@@ -283,7 +283,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) <-chan singlefli
 		turn, err := r.turns.Await(ctx, publisher)
 		if err != nil {
 			why := fmt.Errorf("the nested sources of too many versions are being fetched: %w", err)
-			return nil, failed("package", v, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: why})
+			return nil, modproxy.Wrap("package", v, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: why})
 		}
 		defer turn.Give()
 		return r.prepared(ctx, v)
@@ -312,7 +312,7 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.Ref) (*plan, error) 
 		return p, nil
 	}
 	if err := r.recordNames(ctx, p); err != nil {
-		return nil, failed("package", v, err)
+		return nil, modproxy.Wrap("package", v, err)
 	}
 	r.plans.Add(v, p, planFor, p.size())
 	if r.Observer != nil {
@@ -336,17 +336,9 @@ func (r *Registry) planOnce(ctx context.Context, v modproxy.Ref) (*plan, error) 
 // caught is deferred by what works on v: a panic of it becomes its error.
 func caught(v modproxy.Ref, err *error) {
 	if p := recover(); p != nil {
-		*err = failed("package", v, modproxy.Fault(p))
+		*err = modproxy.Wrap("package", v, modproxy.Fault(p))
 	}
 }
 
 // unknown is the error for what the ledger cannot say or take.
 func unknown(err error) error { return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err) }
-
-// failed adds the question to err, unless a layer below has.
-func failed(op string, v modproxy.Ref, err error) error {
-	if _, named := errors.AsType[*modproxy.Error](err); named || err == nil {
-		return err
-	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
-}

@@ -122,7 +122,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
 			}
 		}
 		if err != nil {
-			return nil, failed("package", v, err)
+			return nil, modproxy.Wrap("package", v, err)
 		}
 	}
 	for _, n := range p.order {
@@ -353,7 +353,7 @@ func (p *plan) wrap(n *node, err error) error {
 		return nil
 	}
 	if n == p.root {
-		return failed("package", p.of, err)
+		return modproxy.Wrap("package", p.of, err)
 	}
 	inner := err
 	if named, ok := errors.AsType[*modproxy.Error](err); ok {
@@ -363,7 +363,7 @@ func (p *plan) wrap(n *node, err error) error {
 		inner = &modproxy.NotKept{Ref: p.of}
 	}
 	inner = fmt.Errorf("nested source %s: %w", n.place, inner)
-	err, once := failed("package", p.of, inner), err
+	err, once := modproxy.Wrap("package", p.of, inner), err
 	if lost, ok := errors.AsType[*modproxy.FetchFailed](once); ok {
 		return &modproxy.FetchFailed{Time: lost.Time, Again: lost.Again, Err: err}
 	}
@@ -377,7 +377,7 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && rec.Sum != n.sum {
 			return false, nil
 		} else if err != nil {
-			return false, failed("package", p.of, unknown(err))
+			return false, modproxy.Wrap("package", p.of, unknown(err))
 		}
 	}
 	return true, nil

@@ -69,7 +69,7 @@ func (s *Sources) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locati
 	if err == nil {
 		err = s.table.Check(ctx, source)
 	}
-	return modproxy.Location{Getter: source.Getter, URL: source.URL}, failed("location", v, err)
+	return modproxy.Location{Getter: source.Getter, URL: source.URL}, modproxy.Wrap("location", v, err)
 }
 
 // Package implements [modproxy.Registry].
@@ -91,7 +91,7 @@ func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy
 		source.Commit = rec.Source.Commit
 		p, err = s.table.Package(ctx, source)
 	}
-	return p, failed("package", rec.Ref, err)
+	return p, modproxy.Wrap("package", rec.Ref, err)
 }
 
 // Commit implements [Upstream]. A source is what it was when its version was first asked for: nothing is rechecked.

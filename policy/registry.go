@@ -43,7 +43,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	s, err := r.Gate.now(ctx)
 	if err != nil || s.idle() {
 		if err != nil {
-			return nil, wrap("versions", m.At(""), err)
+			return nil, modproxy.Wrap("versions", m.At(""), err)
 		}
 		return r.Next.Versions(ctx, m)
 	}
@@ -105,7 +105,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 			if s.rules.Audit {
 				return v, nil
 			}
-			return nil, wrap("versions", m.At(""), err)
+			return nil, modproxy.Wrap("versions", m.At(""), err)
 		}
 		if len(v.Document) <= maxListing {
 			s.lists.Add(key, l)
@@ -118,7 +118,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 	case l.hidden == 0 || s.rules.Audit:
 		return v, nil
 	case l.some == nil:
-		return nil, wrap("versions", m.At(""), l.newest)
+		return nil, modproxy.Wrap("versions", m.At(""), l.newest)
 	}
 	some := *l.some
 	some.Dropped, some.Time, some.Hit, some.Stale = v.Dropped, v.Time, v.Hit, v.Stale
@@ -190,7 +190,7 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil {
-		return modproxy.Location{}, wrap("location", v, err)
+		return modproxy.Location{}, modproxy.Wrap("location", v, err)
 	}
 	sel := s.of(ctx, v.Address)
 	if err := r.pass(ctx, s, sel, "location", v, ""); err != nil {
@@ -209,7 +209,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil {
-		return nil, wrap("package", v, err)
+		return nil, modproxy.Wrap("package", v, err)
 	}
 	sel := s.ofVersion(ctx, v)
 	if err := r.pass(ctx, s, sel, "package", v, ""); err != nil {
@@ -253,7 +253,7 @@ func (r *Registry) pass(
 	case err != nil && s.rules.Audit:
 		return nil
 	case err != nil:
-		return wrap(op, v, err)
+		return modproxy.Wrap(op, v, err)
 	case !verdict.Refused():
 		return nil
 	}
@@ -266,7 +266,7 @@ func (r *Registry) pass(
 	if event.Audit {
 		return nil
 	}
-	return wrap(op, v, refusal)
+	return modproxy.Wrap(op, v, refusal)
 }
 
 func (r *Registry) refusal(s *state, v modproxy.Ref, verdict Verdict) *Refusal {
@@ -277,9 +277,4 @@ func (r *Registry) observe(e Event) {
 	if r.Observe != nil {
 		r.Observe(e)
 	}
-}
-
-// wrap adds the question to err.
-func wrap(op string, v modproxy.Ref, err error) error {
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
 }

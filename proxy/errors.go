@@ -150,7 +150,7 @@ func (h *Handler) writeError(w *response, r *http.Request, e *Event, err error) 
 // explain returns what the client that sent r is told of err.
 func (h *Handler) explain(r *http.Request, err error) error {
 	if h.cfg.Auth != nil && errors.Is(err, modproxy.ErrNotFound) && !as[*modproxy.FetchFailed](err) {
-		if named, ok := errors.AsType[*modproxy.Error](err); !ok || h.cfg.Auth.Open == nil || !h.cfg.Auth.Open(named.Module.Host) {
+		if named, ok := errors.AsType[*modproxy.Error](err); !ok || h.cfg.Auth.Open == nil || !h.cfg.Auth.Open(named.Ref.Host) {
 			return errAbsent
 		}
 	}

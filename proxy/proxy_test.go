@@ -268,7 +268,7 @@ func TestPackageThatBreaksIsNotComplete(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	failed := &modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.Error{Op: "package", Module: modproxy.Address{Host: host, Namespace: "acme", Name: "network", System: "aws"}, Version: "1.1.0", Err: errors.New("git fetch:\nno such ref")}}
+	failed := &modproxy.FetchFailed{Time: time.Now(), Err: &modproxy.Error{Op: "package", Ref: modproxy.Address{Host: host, Namespace: "acme", Name: "network", System: "aws"}.At("1.1.0"), Err: errors.New("git fetch:\nno such ref")}}
 	h := newHandler(t, func(_ *proxy.Config, s *scripted) { s.err = failed })
 	res := get(h, base+"/1.1.0/download")
 	want := `{"errors":["package registry.example.com/acme/network/aws 1.1.0: git fetch: no such ref; ask the operator of this proxy"]}` + "\n"

@@ -38,7 +38,7 @@ func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*opened, error) 
 	}
 	r, err := release.Open(p)
 	if err != nil {
-		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.FullVersion(), Err: err}
+		return nil, modproxy.Wrap("package", v, err)
 	}
 	o := &opened{Release: r, digest: p.Digest}
 	_, err = release.ParseSums(r.Sums)

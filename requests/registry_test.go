@@ -18,7 +18,7 @@ type offline struct{ modproxy.Registry }
 
 func (offline) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if m.Folded() != vpc {
-		return nil, &modproxy.Error{Op: "versions", Module: m, Err: &modproxy.NotKept{Ref: m.At("")}}
+		return nil, &modproxy.Error{Op: "versions", Ref: m.At(""), Err: &modproxy.NotKept{Ref: m.At("")}}
 	}
 	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"}]}]}`))
 }
@@ -30,7 +30,7 @@ func (offline) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, e
 	case vpc.At("6.6.6"):
 		return modproxy.Location{}, modproxy.ErrDenied
 	}
-	return modproxy.Location{}, &modproxy.Error{Op: "location", Module: v.Address, Err: &modproxy.NotKept{Ref: v}}
+	return modproxy.Location{}, &modproxy.Error{Op: "location", Ref: v, Err: &modproxy.NotKept{Ref: v}}
 }
 
 func (offline) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {

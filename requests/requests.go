@@ -10,12 +10,9 @@
 package requests
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"slices"
 	"sync"
@@ -69,8 +66,7 @@ const (
 	maxRequests = 10_000          // recorded versions
 	trimmed     = maxRequests / 8 // number of records that are removed at once
 	writeEvery  = time.Second
-	maxWritten  = 32 // versions at once: each is a change of the store, which is flushed
-	maxTries    = 16 // tries to change a record that others change, too
+	maxWritten  = 32 // versions each time: every one is a change of the store, which is flushed
 )
 
 // See adds one request for a version. It does not wait for the store.
@@ -186,34 +182,22 @@ func (l *Log) take(most int) map[modproxy.Ref]Request {
 	return some
 }
 
-// record adds requests for one version to its record.
+// record adds requests for one version to the recorded ones.
 func (l *Log) record(ctx context.Context, key modproxy.Ref, more Request) (isNew bool, err error) {
-	ref := store.Ref{Kind: l.Kind, Key: key.String()}
-	for range maxTries {
-		rec, err := l.Records.Get(ctx, ref)
-		isNew := errors.Is(err, fs.ErrNotExist)
-		if err != nil && !isNew && !errors.Is(err, store.ErrDamaged) {
-			return false, err
+	_, err = l.table().Update(ctx, key.String(), func(row *store.Row[Request]) {
+		if isNew = !row.Exists; isNew || row.Damaged {
+			row.Value = more
+		} else {
+			row.Value = row.Value.with(more)
 		}
-		now := more
-		if was, ok := parseRequest(rec); ok && err == nil {
-			now = was.with(more)
-		}
-		text, err := json.Marshal(now)
-		if err != nil {
-			return false, err
-		}
-		_, err = l.Records.Put(ctx, store.Record{Ref: ref, Value: text, Revision: rec.Revision})
-		if !errors.Is(err, store.ErrConflict) {
-			return isNew, err
-		}
-	}
-	return false, fmt.Errorf("%w: the record of who asked for it changes all the time", modproxy.ErrUnavailable)
+	})
+	return isNew && err == nil, err
 }
 
-func parseRequest(rec store.Record) (r Request, ok bool) {
-	err := json.Unmarshal(rec.Value, &r)
-	return r, err == nil && r.CheckAddress() == nil && fold(r.Ref).String() == rec.Key
+func (l *Log) table() store.Table[Request] {
+	return store.Table[Request]{Records: l.Records, Kind: l.Kind, Belongs: func(key string, r Request) bool {
+		return r.CheckAddress() == nil && fold(r.Ref).String() == key
+	}}
 }
 
 // trim removes the records with the oldest last request if there are too many records.
@@ -225,28 +209,9 @@ func (l *Log) trim(ctx context.Context, added int) error {
 	if enough {
 		return nil
 	}
-	type old struct {
-		store.Record
-		last time.Time
-	}
-	var all []old
-	for rec, err := range l.Records.List(ctx, l.Kind, "") {
-		if err != nil && !errors.Is(err, store.ErrDamaged) {
-			return err
-		}
-		request, _ := parseRequest(rec) // damaged records count as oldest
-		rec.Value = nil
-		all = append(all, old{rec, request.Last})
-	}
-	left := len(all)
-	if left > maxRequests {
-		slices.SortFunc(all, func(a, b old) int { return cmp.Or(a.last.Compare(b.last), cmp.Compare(a.Key, b.Key)) })
-		for _, o := range all[:len(all)-maxRequests+trimmed] {
-			if err := l.Records.Delete(ctx, o.Ref, o.Revision); err != nil && !errors.Is(err, store.ErrConflict) {
-				return err
-			}
-			left--
-		}
+	left, err := l.table().Trim(ctx, maxRequests, trimmed, func(r Request) time.Time { return r.Last })
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,15 +219,14 @@ func (l *Log) trim(ctx context.Context, added int) error {
 	return nil
 }
 
-// List yields the recorded requests, sorted by module and version. It skips damaged records. An error ends the sequence.
+// List yields the recorded requests, by module and version, without damaged ones. An error ends the sequence.
 func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
-		for rec, err := range l.Records.List(ctx, l.Kind, "") {
-			request, ok := parseRequest(rec)
-			if errors.Is(err, store.ErrDamaged) || err == nil && !ok {
+		for row, err := range l.table().List(ctx, "") {
+			if row.Damaged {
 				continue
 			}
-			if !yield(request, err) || err != nil {
+			if !yield(row.Value, err) || err != nil {
 				return
 			}
 		}
@@ -275,19 +239,19 @@ func (l *Log) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
 	if err := l.Write(ctx); err != nil {
 		return 0, err
 	}
-	for rec, err := range l.Records.List(ctx, l.Kind, "") {
-		r, ok := parseRequest(rec)
+	for row, err := range l.table().List(ctx, "") {
 		switch {
-		case err != nil && !errors.Is(err, store.ErrDamaged):
+		case err != nil:
 			return n, err
-		case v != modproxy.Ref{} && !(ok && r.Of(v)):
+		case v != modproxy.Ref{} && (row.Damaged || !row.Value.Of(v)):
 			continue
 		}
-		switch err := l.Records.Delete(ctx, rec.Ref, rec.Revision); {
-		case err == nil:
-			n++
-		case !errors.Is(err, store.ErrConflict): // otherwise the version was requested again
+		deleted, err := l.table().Delete(ctx, row)
+		if err != nil {
 			return n, err
+		}
+		if deleted { // else a client has requested it again
+			n++
 		}
 	}
 	return n, nil

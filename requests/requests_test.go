@@ -113,7 +113,7 @@ func TestRequestsFail(t *testing.T) {
 	r.See(vpc.At("1.0.0"), asker("a"))
 	m.Fail(errors.New("no disk"))
 	for range 3 {
-		if err := r.Write(t.Context()); err == nil || !strings.Contains(err.Error(), "acme/vpc/aws 1.0.0: no disk") {
+		if err := r.Write(t.Context()); err == nil || !strings.Contains(err.Error(), "acme/vpc/aws 1.0.0: unavailable: no disk") {
 			t.Error(err)
 		}
 		for i := range 2000 { // memory holds no more than a burst

@@ -53,7 +53,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsModuleVariant() && r.Base == "" {
 		err := fmt.Errorf("%w: nested sources are not rewritten here any more: install again", modproxy.ErrNotFound)
-		return nil, &modproxy.Error{Op: "package", Module: v.Address, Version: v.Version, Err: err}
+		return nil, modproxy.Wrap("package", v, err)
 	}
 	return r.Next.Package(ctx, v)
 }

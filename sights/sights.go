@@ -15,9 +15,7 @@ package sights
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"sync"
@@ -83,8 +81,7 @@ type recent struct {
 const (
 	rereadAfter = 3 * time.Second // lifetime of a record in memory
 	maxRecent   = 512
-	maxVersions = 1000 // of a record in memory
-	maxTries    = 16   // tries to change a record that others change, too
+	maxVersions = 1000 // of a record that is remembered
 )
 
 func (r *Registry) init() {
@@ -202,11 +199,12 @@ func (r *Registry) read(ctx context.Context, m modproxy.Address) (modproxy.Sight
 	if known, ok := r.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
 		return known.sight, nil
 	}
-	s, _, _, err := r.load(ctx, m)
+	row, err := r.table().Get(ctx, keyOf(m))
 	if err != nil {
-		return s, err
+		return modproxy.Sight{}, err
 	}
-	if now := time.Now(); clamp(&s, now) { // otherwise every read would return another time
+	s := row.Value
+	if now := time.Now(); clamp(&s, now) { // else the time would be that of each reading
 		if err := r.change(ctx, m, func(s *modproxy.Sight) { clamp(s, now) }); err != nil {
 			r.observe(m, err)
 		}
@@ -242,49 +240,28 @@ func (r *Registry) remember(m modproxy.Address, s modproxy.Sight) {
 	}
 }
 
-func (r *Registry) load(ctx context.Context, m modproxy.Address) (s modproxy.Sight, revision uint64, damaged bool, err error) {
-	rec, err := r.Records.Get(ctx, refOf(m))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return s, 0, false, nil
-	case errors.Is(err, store.ErrDamaged):
-		return s, 0, true, nil
-	case err != nil:
-		return s, 0, false, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-	case json.Unmarshal(rec.Value, &s) != nil:
-		return modproxy.Sight{}, rec.Revision, true, nil
-	}
-	return s, rec.Revision, false, nil
-}
-
-// change changes the record of m. After a conflict it reads the record again and retries.
+// change changes the record of m. It calls f again if another process has changed the record meanwhile.
 func (r *Registry) change(ctx context.Context, m modproxy.Address, f func(*modproxy.Sight)) error {
-	for range maxTries {
-		s, revision, damaged, err := r.load(ctx, m)
-		if err != nil {
-			return err
-		}
-		if damaged {
-			s.Met = time.Now().UTC() // seen again: this is not the first contact
+	var changed modproxy.Sight
+	_, err := r.table().Update(ctx, keyOf(m), func(row *store.Row[modproxy.Sight]) {
+		s := &row.Value
+		if row.Damaged {
+			s.Met = time.Now().UTC() // again: this is not the first contact
 		}
 		if s.Versions == nil {
 			s.Versions = map[string]modproxy.VersionSight{}
 		}
-		f(&s)
-		text, err := json.Marshal(s)
-		if err != nil {
-			return err
-		}
-		_, err = r.Records.Put(ctx, store.Record{Ref: refOf(m), Value: text, Revision: revision})
-		if err == nil {
-			r.remember(m, s)
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
-		}
+		f(s)
+		changed = *s
+	})
+	if err == nil {
+		r.remember(m, changed)
 	}
-	return fmt.Errorf("%w: the record of when versions were first listed changes all the time", modproxy.ErrUnavailable)
+	return err
+}
+
+func (r *Registry) table() store.Table[modproxy.Sight] {
+	return store.Table[modproxy.Sight]{Records: r.Records, Kind: Kind}
 }
 
 func (r *Registry) observe(m modproxy.Address, err error) {
@@ -293,5 +270,5 @@ func (r *Registry) observe(m modproxy.Address, err error) {
 	}
 }
 
-// refOf returns the key of the record of m. Addresses that differ only in case share one record.
-func refOf(m modproxy.Address) store.Ref { return store.Ref{Kind: Kind, Key: m.Folded().String()} }
+// keyOf returns the key of the row of m, which is the same for all spellings of m.
+func keyOf(m modproxy.Address) string { return m.Folded().String() }

@@ -71,7 +71,7 @@ func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 		d, err = c.details(ctx, v)
 	}
 	if err != nil {
-		return nil, failed("details", v, err)
+		return nil, modproxy.Wrap("details", v, err)
 	}
 	d.Time = time.Now()
 	return d, nil
@@ -101,7 +101,7 @@ func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 func (c *Client) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
 	h, err := c.history(ctx, m)
 	if err != nil {
-		return nil, failed("history", m.At(""), err)
+		return nil, modproxy.Wrap("history", m.At(""), err)
 	}
 	h.Time = time.Now()
 	return h, nil
@@ -126,7 +126,7 @@ func (c *Client) history(ctx context.Context, m modproxy.Address) (*modproxy.His
 func (c *Client) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	d, err := described(ctx, c, serviceOf{m.Host, moduleDocs}, modulePath(m, "downloads/summary"), (*reading).downloads)
 	if err != nil {
-		return nil, failed("downloads", m.At(""), err)
+		return nil, modproxy.Wrap("downloads", m.At(""), err)
 	}
 	d.Time = time.Now()
 	return d, nil

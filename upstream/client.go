@@ -159,15 +159,7 @@ func modulePath(m modproxy.Address, rest string) string {
 	return m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
 }
 
-// failed wraps err as the error of a question about v. It returns nil if err is nil.
-func failed(op string, v modproxy.Ref, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &modproxy.Error{Op: op, Module: v.Address, Version: v.FullVersion(), Err: err}
-}
-
-// shared calls ask once for all concurrent callers with the same key. The call continues if the first caller gives up.
+// shared calls ask once for all that want key at the same time. It does not end with the question that came first.
 func shared(
 	ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error),
 ) <-chan singleflight.Result {

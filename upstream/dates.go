@@ -34,14 +34,14 @@ func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []s
 		case err == nil:
 			return datesOf(h), nil, nil
 		case inTrouble(ctx, err):
-			return nil, nil, failed("dates", m.At(""), err)
+			return nil, nil, modproxy.Wrap("dates", m.At(""), err)
 		}
 	}
 	for i, version := range versions[:min(len(versions), maxDateless)] {
 		at, err := c.dateOf(ctx, m.At(version))
 		switch {
 		case err != nil && inTrouble(ctx, err):
-			return nil, nil, failed("dates", m.At(version), err)
+			return nil, nil, modproxy.Wrap("dates", m.At(version), err)
 		case !at.IsZero():
 			return map[string]time.Time{version: at}, append(versions[:i:i], versions[i+1:]...), nil
 		}
@@ -64,7 +64,7 @@ func (c *Client) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, er
 	default: // the registry has no document with a date
 		return time.Time{}, nil
 	}
-	return time.Time{}, failed("dates", v, err)
+	return time.Time{}, modproxy.Wrap("dates", v, err)
 }
 
 // dateOf is PublishedOf with all errors: registries that describe no versions answer in many ways.

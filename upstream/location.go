@@ -20,7 +20,7 @@ func (c *Client) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locatio
 		return modproxy.Location{}, nil
 	}
 	s, err := c.locate(ctx, v)
-	return s.Location, failed("location", v, err)
+	return s.Location, modproxy.Wrap("location", v, err)
 }
 
 // locate requests the location of v, and stores it for the download that follows.

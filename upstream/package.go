@@ -12,10 +12,10 @@ import (
 func (c *Client) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		p, err := c.providerPackage(ctx, v)
-		return p, failed("package", v, err)
+		return p, modproxy.Wrap("package", v, err)
 	}
 	p, err := c.fetch(ctx, v, "")
-	return p, failed("package", v, err)
+	return p, modproxy.Wrap("package", v, err)
 }
 
 // fetch downloads the package of v from the location that its registry gives: at commit, or the current content if
@@ -43,5 +43,5 @@ func (c *Client) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	if err == nil {
 		commit, err = c.cfg.Fetch.Commit(ctx, s)
 	}
-	return commit, failed("location", v, err)
+	return commit, modproxy.Wrap("location", v, err)
 }

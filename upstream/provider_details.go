@@ -37,7 +37,7 @@ func (c *Client) providerDetails(ctx context.Context, v modproxy.Ref, elsewhere 
 func (c *Client) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	text, err := c.text(ctx, v, id)
 	if err != nil {
-		return nil, failed("document "+id, v, err)
+		return nil, modproxy.Wrap("document "+id, v, err)
 	}
 	text.Time = time.Now()
 	return text, nil

@@ -112,7 +112,7 @@ func (in *incoming) Open(ctx context.Context) (modproxy.Body, error) {
 // Arrived implements [modproxy.Arrival].
 func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	facts, err := in.bring(ctx)
-	return facts, failed("package", in.of.ForPlatform(in.said.Archive.Platform), err)
+	return facts, modproxy.Wrap("package", in.of.ForPlatform(in.said.Archive.Platform), err)
 }
 
 // bring downloads and checks the archive on its first call. Later calls return the same result.

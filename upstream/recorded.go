@@ -21,7 +21,7 @@ import (
 // rec.
 func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	p, err := c.recorded(ctx, rec)
-	return p, failed("package", rec.Ref, err)
+	return p, modproxy.Wrap("package", rec.Ref, err)
 }
 
 func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {

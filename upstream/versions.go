@@ -15,7 +15,7 @@ import (
 // Versions requests the list of m's versions from its registry.
 func (c *Client) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := c.askVersions(ctx, m)
-	return v, failed("versions", m.At(""), err)
+	return v, modproxy.Wrap("versions", m.At(""), err)
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {

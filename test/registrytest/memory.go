@@ -133,7 +133,7 @@ func (m *Memory) find(ctx context.Context, op string, module modproxy.Address, v
 		missing = !ok
 	}
 	if missing {
-		return nil, &modproxy.Error{Op: op, Module: module, Version: version, Err: modproxy.ErrNotFound}
+		return nil, modproxy.Wrap(op, module.At(version), modproxy.ErrNotFound)
 	}
 	return versions, nil
 }
