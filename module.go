@@ -64,8 +64,8 @@ func (m Address) Folded() Address {
 // Ref identifies one version of a module or provider, or a variant of it.
 type Ref struct {
 	Address
-	Version string // canonical, as [Version.String] prints it; empty for all versions, where documented
-	Variant Variant
+	Version string  // canonical, as [Version.String] prints it; empty for all versions, where documented
+	Variant Variant `json:"-"` // a form that is stored has FullVersion
 }
 
 // Folded returns v with its address in lower case, see [Address.Folded].

@@ -11,6 +11,7 @@ package requests
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -37,6 +38,23 @@ type Request struct {
 	Askers       []string  `json:"askers"`            // the first maxAskers clients, each once
 	Groups       []string  `json:"groups"`            // of the last client
 	Refused      string    `json:"refused,omitempty"` // the ETag of the last list from which the client took no version
+}
+
+// MarshalJSON implements [json.Marshaler]. The version has its variant, as [modproxy.Ref.FullVersion] returns it.
+func (r Request) MarshalJSON() ([]byte, error) {
+	type stored Request // without this method
+	s := stored(r)
+	s.Version = r.FullVersion()
+	return json.Marshal(s)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *Request) UnmarshalJSON(text []byte) error {
+	type stored Request // without this method
+	s := (*stored)(r)
+	err := json.Unmarshal(text, s)
+	s.Ref = s.At(s.Version)
+	return err
 }
 
 // Log records requests of one kind. It is safe for concurrent use. Several processes may share the records.

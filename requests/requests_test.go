@@ -2,6 +2,7 @@ package requests_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -320,5 +321,22 @@ func BenchmarkRequestsWrite(b *testing.B) {
 			r.See(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
 		}
 		write(b, r)
+	}
+}
+
+// TestStoredForm checks that stored requests keep their form: a variant is part of the text of the version.
+func TestStoredForm(t *testing.T) {
+	const stored = `{"Host":"registry.example.com","Namespace":"acme","Name":"toy","System":"","Version":"1.0.0+modproxy.platform.linux-amd64",` +
+		`"first":"2026-01-02T03:04:05Z","last":"2026-01-02T03:04:05Z","count":1,"askers":null,"groups":null}`
+	var r requests.Request
+	if err := json.Unmarshal([]byte(stored), &r); err != nil {
+		t.Fatal(err)
+	}
+	want := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0").ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})
+	if r.Ref != want {
+		t.Errorf("read: %#v", r.Ref)
+	}
+	if text, err := json.Marshal(r); err != nil || string(text) != stored {
+		t.Errorf("written: %s, %v", text, err)
 	}
 }
