@@ -128,7 +128,7 @@ type Upstream struct {
 	// Host is the registry's hostname, with its port if that is not 443. It is the first part of a module's source address. "*"
 	// means any registry; clients request its modules at the path /registry.example.com/v1/modules/.
 	Host string `yaml:"host" example:"registry.acme.example" check:"host,unique"`
-	// Modules is the registry's modules.v1 base URL, instead of service discovery.
+	// Modules is the registry's modules.v1 base URL, instead of service discovery. modproxy does not start if egress refuses it.
 	Modules string `yaml:"modules" check:"url"`
 	// Providers is the registry's providers.v1 base URL, instead of service discovery.
 	Providers string `yaml:"providers" check:"url"`
@@ -205,7 +205,8 @@ type Cache struct {
 	// MaxStale is the maximum age of such an answer while upstream is unavailable. It must not be less than fresh. Without such an
 	// answer, modproxy lists the versions whose packages are stored.
 	MaxStale time.Duration `yaml:"max_stale" default:"720h" check:"positive"`
-	// Missing is how long "upstream has no such module or version" is cached.
+	// Missing is how long "upstream has no such module or version" and a failed download are cached. A temporary error is
+	// cached for two seconds. An error in content that cannot change, at a commit or with a checksum, is cached for a day.
 	Missing time.Duration `yaml:"missing" default:"30s" check:"positive"`
 	// MaxSize is the maximum total size of stored packages (50GiB), including those being written; 0B means unlimited. The
 	// least recently used packages are evicted first, and those that their registry no longer lists last. An evicted package is
@@ -295,7 +296,9 @@ type Fetch struct {
 	// Timeout is the time limit for the download of one package.
 	Timeout time.Duration `yaml:"timeout" default:"15m" check:"positive"`
 	// AtOnce is the number of packages that are downloaded at the same time; further ones wait. One namespace of a registry
-	// gets at most three quarters of them, and an eighth is reserved for namespaces without a download.
+	// gets at most three quarters of them, and an eighth is reserved for namespaces without a download. While others wait, a
+	// download slower than 16 KiB/s for 30s ends. A download that receives nothing for 3s lends its slot to others until data
+	// arrives; after its clients have left, it ends after 10s.
 	AtOnce int `yaml:"at_once" default:"8" check:"positive"`
 	// MaxCPU is the processor time that one git process may use for one package; not on Windows.
 	MaxCPU time.Duration `yaml:"max_cpu" default:"5m" check:"positive"`
@@ -316,7 +319,7 @@ type Providers struct {
 	// Timeout is the time limit for the download of the package for one platform.
 	Timeout time.Duration `yaml:"timeout" default:"30m" check:"positive"`
 	// AtOnce is the number of packages that are downloaded at the same time, in addition to those of modules and shared in the
-	// same way.
+	// same way. OpenTofu 1.12 and newer installs several providers at once.
 	AtOnce int `yaml:"at_once" default:"4" check:"positive"`
 	// MaxReceived is the maximum size of the package for one platform.
 	MaxReceived ByteSize `yaml:"max_received" default:"1GiB" check:"positive"`
@@ -400,7 +403,7 @@ func (m Mirror) Interval() time.Duration { return cmp.Or(m.Every, 24*time.Hour) 
 // Limits are limits on clients. Requests over a limit wait, or are told to retry later.
 type Limits struct {
 	// Connections is the maximum number of open connections. For a further one, the longest idle one is closed, or else the
-	// further one waits.
+	// further one waits. The system's limit of open files can lower it.
 	Connections int `yaml:"connections" default:"4096" check:"positive"`
 	// Requests is the maximum number of concurrent requests, including those that wait for a download.
 	Requests int `yaml:"requests" default:"1024" check:"positive"`
