@@ -19,8 +19,8 @@ check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words o
 	tools/vulncheck.sh
 
 race: tools ## the tests of packages and worlds, under the race detector
-	go test -race -timeout 60m $$(go list ./... | grep -v /cmd/)
-	go test -run '^TestHostile$$/^memory$$' ./tfconfig # takes gigabytes under the race detector, and is left out there
+	go test -race -timeout 60m -skip '^TestDescribeLong$$|^TestHostile$$/^memory$$' $$(go list ./... | grep -v /cmd/)
+	go test -run '^TestHostile$$/^memory$$' ./tfconfig # takes gigabytes under the race detector
 
 scripts: tools ## the tests of the program: what users see, every script with Terraform or OpenTofu, as its name chooses
 	go test -timeout 60m ./cmd/...

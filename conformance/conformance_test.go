@@ -349,7 +349,7 @@ func FuzzRun(f *testing.F) {
 	m.Host = "registry.example.com"
 	f.Fuzz(func(t *testing.T, discovery, versions, location, body, details, archive string) {
 		if strings.Contains(location+body, "?") {
-			t.Skip("waits for another second")
+			return // conformance would wait for another second
 		}
 		now = registry{
 			doc: says(discovery), modulePath + "/versions": says(versions), packagePath: says(archive), modulePath: says(details),

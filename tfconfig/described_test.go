@@ -44,7 +44,7 @@ func TestDescribeKept(t *testing.T) {
 // garbage decides.
 func TestDescribeLong(t *testing.T) {
 	if !rig.Long() {
-		t.Skip("takes ten seconds of a processor")
+		rig.Missing(t, "it takes ten seconds of a processor: make nightly runs it")
 	}
 	s, d := newStore(t)
 	r := tfconfig.Reader{Store: s}

@@ -109,7 +109,7 @@ func TestHostile(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if name == "memory" && rig.Race {
-				t.Skip("takes gigabytes under the race detector")
+				rig.Missing(t, "it takes gigabytes under the race detector")
 			}
 			t.Parallel()
 			var r tfconfig.Reader

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 func TestPublishFile(t *testing.T) {
@@ -37,7 +39,7 @@ func TestPublishFile(t *testing.T) {
 
 func TestPublishFileIsNoFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no pipes with names")
+		rig.Missing(t, "Windows has no named pipes")
 	}
 	dir := t.TempDir()
 	write := func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }
@@ -81,7 +83,7 @@ func TestPublishFileIsNoFile(t *testing.T) {
 // A pipe without a reader, or whose reader takes nothing, holds a program up no longer than its context.
 func TestPublishIntoPipeEnds(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no pipes with names")
+		rig.Missing(t, "Windows has no named pipes")
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
@@ -112,7 +114,7 @@ func TestPublishIntoPipeEnds(t *testing.T) {
 // An export is for its owner, and goes through no link to a file.
 func TestPublishPrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("no modes")
+		rig.Missing(t, "Windows has no file modes")
 	}
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")

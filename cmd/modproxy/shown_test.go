@@ -43,7 +43,7 @@ func TestWhatClientsShow(t *testing.T) {
 	t.Parallel()
 	clients := rig.Clients(t)
 	if len(clients) < 2 {
-		t.Skipf("without Terraform or OpenTofu: %v", clients)
+		rig.Missing(t, "without Terraform or OpenTofu: %v", clients)
 	}
 	var made strings.Builder
 	for _, name := range []string{"terraform", "tofu"} {

@@ -17,9 +17,6 @@ import (
 
 // Every level works in small, and finds nothing wrong.
 func TestQuick(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
 	if err := rig.DependOnSources(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/test/rig"
 )
 
 // A soak is apart whoever started it, be that the process with id 1, of which nothing may be read: it has mounts that nobody
@@ -18,14 +20,14 @@ func TestApart(t *testing.T) {
 		return
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("mounts are root's")
+		rig.Missing(t, "only root can mount")
 	}
 	const orphan = `(while kill -0 $$ 2>/dev/null; do :; done; exec "$0" -test.run '^TestApart$' -test.v) &`
 	cmd := exec.Command("/bin/sh", "-c", orphan, os.Args[0])
 	cmd.Env = append(os.Environ(), "LOAD_TEST=1")
 	out, err := cmd.CombinedOutput() // until the orphan has ended
 	if strings.Contains(string(out), "error=a mount namespace: operation not permitted") {
-		t.Skip("mounts are not for this process")
+		rig.Missing(t, "this process may not mount")
 	}
 	own, wrong := os.Readlink("/proc/self/ns/mnt")
 	if err != nil || wrong != nil || !strings.Contains(string(out), "error=<nil> mounts=mnt:") || !strings.Contains(string(out), "told=false") ||
