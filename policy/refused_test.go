@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// What users read.
+// Users read these texts.
 func TestRefusal(t *testing.T) {
 	deny := rule(t, 12, "deny "+host+"/acme/*/*")
 	why := deny
@@ -63,7 +63,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// The minute that users are told is one in which the version is old enough.
+// In the minute that a refusal names, the version is old enough.
 func TestUntilIsRoundedUp(t *testing.T) {
 	until, young := day, rule(t, 1, "allow age=24h "+all) // at 15:09:26
 	err := &policy.Refusal{Verdict: policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: until}, Ref: vpc.At("1.0.0")}
