@@ -79,7 +79,7 @@ func (c *Config) check() *checker {
 	}
 	for i, s := range c.Providers.Keys {
 		at := fmt.Sprintf("providers.keys[%d]", i)
-		k.failIf(!s.Provider.IsOfProviders(), at+".provider", "want host/namespace/type, where * stands for a segment or a part of one")
+		k.failIf(!s.Provider.IsOfProviders(), at+".provider", "want host/namespace/type, where * matches a segment or part of one")
 		k.failIf(len(s.Fingerprints) == 0, at+".fingerprints", "missing")
 		_, err := modproxy.NewKeys(s.Fingerprints...)
 		k.fail(at+".fingerprints", err)

@@ -92,7 +92,7 @@ func TestCheckErrors(t *testing.T) {
 		"bounds":              {"cache: {fresh: 0s, memory: 0B}\nfetch: {at_once: -1}", "FILE:1: cache.fresh: must be more than 0\nFILE:1: cache.memory: must be more than 0\nFILE:2: fetch.at_once: must be more than 0\n"},
 		"limits":              {"limits: {connections: 0, requests: -1, rate: -1}", "FILE:1: limits.connections: must be more than 0\nFILE:1: limits.requests: must be more than 0\nFILE:1: limits.rate: must not be less than 0\n"},
 		"signers": {"providers:\n  keys:\n  - {provider: '*/acme/*/*', fingerprints: [beef]}\n  - provider: '*/acme/*'",
-			"FILE:3: providers.keys[0].provider: want host/namespace/type, where * stands for a segment or a part of one\n" +
+			"FILE:3: providers.keys[0].provider: want host/namespace/type, where * matches a segment or part of one\n" +
 				"FILE:3: providers.keys[0].fingerprints: invalid: key \"BEEF\": want the 40 or 64 hexadecimal digits of a fingerprint\n" +
 				"FILE:4: providers.keys[1].fingerprints: missing\n"},
 		"stale before old": {"cache: {max_stale: 1m}", "FILE:1: cache.max_stale: must not be less than cache.fresh\n"},

@@ -153,7 +153,7 @@ func (s *Selection) explainLocked(step Step, rule *Rule, locks []lockedBy, sum m
 		case sum == "" || sum == l.sum:
 			step.Outcome, step.Says = Allowed, "allows it with the content "+string(l.sum)
 		default:
-			step.Outcome, step.Says = NotLocked, fmt.Sprintf("wants the content %s, and it has %s", l.sum, sum)
+			step.Outcome, step.Says = NotLocked, fmt.Sprintf("requires the content %s; it has %s", l.sum, sum)
 		}
 	}
 	return step
@@ -167,7 +167,7 @@ func (s *Selection) explainDefault(rules []Step) []Step {
 		}
 	}
 	if s.rules.DefaultDeny {
-		return []Step{{"policy.default", "deny", NotAllowed, "refuses it: no rule allows it"}}
+		return []Step{{"policy.default", "deny", NotAllowed, "denies it: no rule allows it"}}
 	}
 	return []Step{{"policy.default", "allow", Allowed, "allows it"}}
 }

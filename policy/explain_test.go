@@ -155,7 +155,7 @@ func TestExplainWords(t *testing.T) {
 		t.Error(diff)
 	}
 	f.Gate.Use(rules(t))
-	if diff := cmp.Diff([]string{"policy.default: deny: refuses it: no rule allows it"}, words("")); diff != "" {
+	if diff := cmp.Diff([]string{"policy.default: deny: denies it: no rule allows it"}, words("")); diff != "" {
 		t.Error(diff)
 	}
 }

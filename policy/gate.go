@@ -389,7 +389,7 @@ func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, erro
 	verdict = j.Decide(v, facts, decided, j.now)
 	verdict.Pending = verdict.Outcome == TooYoung && j.sight.Pending[v.String()]
 	if verdict.Outcome == TooYoung && j.errSight != nil {
-		return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
+		return verdict, fmt.Errorf("%w: policy: the first-seen times of the versions are not known: %w", modproxy.ErrUnavailable, j.errSight)
 	}
 	return verdict, nil
 }

@@ -22,7 +22,7 @@ func ParsePattern(s string) (p Pattern, err error) {
 	// Three segments whose first one has no dot are a module address without its host, not a provider.
 	isProvider := len(parts) == 3 && (strings.ContainsAny(parts[0], ".:*") || parts[0] == "localhost")
 	if len(parts) != 4 && !isProvider {
-		return p, fmt.Errorf("%w: %.160q: want host/namespace/name/system, where * stands for a segment or a part of one, "+
+		return p, fmt.Errorf("%w: %.160q: want host/namespace/name/system, where * matches a segment or part of one, "+
 			"as in registry.terraform.io/terraform-aws-modules/*/aws; or host/namespace/type for providers", modproxy.ErrInvalid, s)
 	}
 	if !strings.Contains(parts[0], "*") {
@@ -37,7 +37,7 @@ func ParsePattern(s string) (p Pattern, err error) {
 			allowed = "-*.:"
 		}
 		if !isGlob(part, allowed) {
-			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q cannot be a part of an address", modproxy.ErrInvalid, s, parts[i])
+			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q is not a valid part of an address", modproxy.ErrInvalid, s, parts[i])
 		}
 		part = strings.ToLower(part)
 		if i == 0 {

@@ -26,7 +26,7 @@ func (r *Refusal) Error() string {
 	if r.Contact != "" {
 		ask = "ask " + r.Contact
 	}
-	return "refused by the policy of this proxy: " + r.why(ask)
+	return "denied by the policy of this proxy: " + r.why(ask)
 }
 
 func (r *Refusal) why(ask string) string {
@@ -53,7 +53,7 @@ func (r *Refusal) why(ask string) string {
 	case Reserved:
 		return fmt.Sprintf("the namespace %s is reserved for a private registry, and this address is in another one: %s", r.Namespace, ask)
 	case NotLocked:
-		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.place(), ask)
+		return fmt.Sprintf("its content differs from the lock files (%s): %s", r.place(), ask)
 	case Allowed, NotAllowed:
 	}
 	if r.Allows != "" {

@@ -27,7 +27,7 @@ func refusalOf(t testing.TB, err error) *policy.Refusal {
 func TestRefusedIsNotAsked(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{Contact: "#platform", Rules: []policy.Rule{rule(t, 1, "deny "+all)}}))
 	_, err := f.Versions(t.Context(), vpc)
-	equal(t, "versions", err.Error(), "versions registry.example.com/acme/vpc/aws: refused by the policy of this proxy: "+
+	equal(t, "versions", err.Error(), "versions registry.example.com/acme/vpc/aws: denied by the policy of this proxy: "+
 		"a rule denies it (p:1 denies registry.example.com/acme/vpc/aws); ask #platform")
 	refusalOf(t, err)
 	_, err = f.Location(t.Context(), vpc.At("1.0.0"))
@@ -324,7 +324,7 @@ func TestProvidersAreWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "document", string(v.Document), `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}],"warnings":[`+
-		`"registry.example.com/acme/toy 2.0.0 is not listed: refused by the policy of this proxy: a rule denies it `+
+		`"registry.example.com/acme/toy 2.0.0 is not listed: denied by the policy of this proxy: a rule denies it `+
 		`(p:2 denies registry.example.com/acme/toy 2.0.0); ask the operator of this proxy"]}`)
 	_, err = f.Versions(t.Context(), vpc)
 	equal(t, "a module", refusalOf(t, err).Outcome, policy.NotAllowed)
@@ -388,8 +388,8 @@ func TestWarningsNameVersions(t *testing.T) {
 		}
 		_, warnings, _ := strings.Cut(string(v.Document), `"warnings":`)
 		equal(t, "warnings", warnings, `["registry.example.com/acme/toy 3.9.0, 3.8.0, 3.7.0, 3.6.0, 3.5.0, 3.4.0, 3.3.0, 3.2.0 and 3 more are `+are+
-			`: refused by the policy of this proxy: a rule denies it (p:2 denies registry.example.com/acme/toy \u003e= 2.0.0); ask the operator of this proxy",`+
-			`"registry.example.com/acme/toy 1.0.0 is `+are+`: refused by the policy of this proxy: a rule denies it (p:3 denies registry.example.com/acme/toy 1.0.0); ask the operator of this proxy"]}`)
+			`: denied by the policy of this proxy: a rule denies it (p:2 denies registry.example.com/acme/toy \u003e= 2.0.0); ask the operator of this proxy",`+
+			`"registry.example.com/acme/toy 1.0.0 is `+are+`: denied by the policy of this proxy: a rule denies it (p:3 denies registry.example.com/acme/toy 1.0.0); ask the operator of this proxy"]}`)
 		equal(t, "listed", len(v.List) > 1, listed)
 	}
 }

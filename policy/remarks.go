@@ -43,7 +43,7 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 		}
 	}
 	if s.rules.Audit && (d.Action == modproxy.Block || d.Action == modproxy.Reject) {
-		say("nothing is refused, because policy.mode is audit: what would be is logged and counted")
+		say("nothing is refused, because policy.mode is audit: refusals are only logged and counted")
 	}
 	return remarks, nil
 }
@@ -72,11 +72,11 @@ func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
 	}
 	switch {
 	case !s.rules.DefaultDeny:
-		say("it makes no difference: what nothing denies is allowed")
+		say("it makes no difference: policy.default is allow")
 	case !allowed:
 		say("it stays refused: no rule allows it")
 	case !waits:
-		say("it makes no difference: no rule that allows it wants approval, or a minimum age")
+		say("it makes no difference: no rule that allows it requires an approval or a minimum age")
 	}
 }
 

@@ -130,15 +130,15 @@ func (r *Rule) check(defaultDeny bool) error {
 	}
 	switch {
 	case kinds != 1:
-		return errors.New("want one of allow, deny and allow_locked")
+		return errors.New("want exactly one of allow, deny and allow_locked")
 	case r.Deny.IsZero() && !defaultDeny:
-		return errors.New(`a rule that allows has no effect where everything is allowed: say "default: deny", with "mode: audit" to try it`)
+		return errors.New(`an allow rule has no effect if everything is allowed: set "default: deny", with "mode: audit" to try it`)
 	case r.Deny.IsZero() && r.Reason != "":
-		return errors.New("a reason is for deny")
+		return errors.New("reason is for deny rules only")
 	case r.Allow.IsZero() && (r.MinAge != 0 || r.Approval):
-		return errors.New("min_age and approval are for allow")
+		return errors.New("min_age and approval are for allow rules only")
 	case r.Locked != nil && r.Versions.String() != "":
-		return errors.New("versions is for allow and deny: a lock file names them")
+		return errors.New("versions is for allow and deny rules only: a lock file lists the versions")
 	case r.MinAge < 0:
 		return errors.New("min_age: want a positive duration")
 	}
