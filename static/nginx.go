@@ -80,7 +80,7 @@ location = "{{.Path}}/download" {
 {{- end}}
 `))
 
-// nginx writes what nginx has to be told. subdirs are the directories of modules in their packages, by path.
+// nginx writes the configuration of nginx. subdirs are the directories of modules in their packages, by path.
 func nginx(w io.Writer, held Summary, hosts []string, subdirs map[string]string) error {
 	dir := held.dir
 	if strings.ContainsAny(dir, "\"\\$\n\r;{}'") {

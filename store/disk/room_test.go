@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// What is free is known where it can be.
+// The free bytes are known on the systems that report them.
 func TestFree(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		t.Skip("what is free is not known here")
