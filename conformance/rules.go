@@ -1,13 +1,13 @@
 package conformance
 
-// What several rules want, for clients that see to it in different ways.
+// Requirements of several rules, for clients that check them in different ways.
 const (
 	wantsShape    = "the answer has the members that the client reads, in their types"
 	wantsVersions = "every version is one by the rules of hashicorp/go-version"
 	wantsDetails  = "a version is described, in the types that the client decodes"
 )
 
-// Where clients read what they are told.
+// Files in which clients read answers.
 const (
 	svchost     = "vendored terraform-svchost disco/disco.go discover"
 	tfClient    = "internal/registry/client.go "
@@ -26,10 +26,10 @@ const (
 	getterUntar = "go-getter decompress_tar.go untar, decompress_zip.go"
 )
 
-// files are files of clients, by the names of these: each says what its client needs, with the function in it.
+// files are files of clients, by the names of the clients. Each names the function that has the requirement.
 type files map[string]string
 
-// The clients that fetch packages by go-getter.
+// byGetter returns the clients that download packages with go-getter.
 func byGetter(file string) files {
 	return files{terraform: file, opentofu: file, terragrunt: file, trivy: file, infracost: file}
 }
@@ -39,7 +39,7 @@ func with(all files, name, file string) files {
 	return all
 }
 
-// rules are all rules, in the order in which clients meet them.
+// rules contains all rules, in the order in which clients meet them.
 var rules = []rule{
 	{"discovery.answer", "/.well-known/terraform.json is a JSON object with modules.v1, at once", files{
 		terraform: svchost, opentofu: svchost, terragrunt: tgHelpers + "GetModuleRegistryURLBasePath", renovate: reModule + "base.ts",
