@@ -184,7 +184,7 @@ func (c *checkedReader) load(at int64) error {
 	switch {
 	case at == c.last():
 		if is := modproxy.Digest(h.Sum(nil)); is != c.want {
-			return c.fail(fmt.Errorf("%w: the bytes are those of %s", ErrDamaged, is))
+			return c.fail(fmt.Errorf("%w: the bytes have the digest %s", ErrDamaged, is))
 		}
 		// For a blob of one piece, states save nothing.
 		if size := int64(len(c.states)); !c.verified && at > 0 && c.checks.states.reserve(size) {

@@ -37,7 +37,7 @@ func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err
 	}
 	// Until the end of the removal, no call in this process stores a record that needs these blobs.
 	if !s.room.beginRemoval(going...) {
-		return nil, fmt.Errorf("%w: what is to be removed is being fetched: try again", modproxy.ErrUnavailable)
+		return nil, fmt.Errorf("%w: a package to be removed is being downloaded: try again", modproxy.ErrUnavailable)
 	}
 	for i, one := range list {
 		if err = s.Records.Delete(ctx, one.Record.Ref, one.Record.Revision); err != nil {

@@ -32,7 +32,7 @@ func (s *Store) list(ctx context.Context) (list []BlobInfo, err error) {
 func (s *Store) eachBlob(ctx context.Context, do func(BlobInfo)) error {
 	for b, err := range s.Blobs.Blobs(ctx) {
 		if err != nil {
-			return failure(ctx, fmt.Errorf("listing what is kept: %w", err))
+			return failure(ctx, fmt.Errorf("listing the blobs: %w", err))
 		}
 		do(b)
 	}
@@ -92,7 +92,7 @@ func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 		n += m.kept + m.aside + m.reserved
 	}
 	if over := n - m.limit; over > 0 {
-		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) has room for (operator: raise it, or make room with modproxy rm)",
+		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) allows (operator: raise it, or make room with modproxy rm)",
 			modproxy.SizeText(over), modproxy.SizeText(m.limit))}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		size += b.Size
 	}
 	if size > m.limit {
-		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s, and all packages together may have %s (operator: raise cache.max_size)",
+		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s; cache.max_size is %s (operator: raise it)",
 			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	}
 	if err := m.turn.Acquire(ctx, 1); err != nil {
@@ -117,7 +117,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 	}
 	defer m.turn.Release(1)
 	full := &modproxy.NoSpace{Err: fmt.Errorf(
-		"a package of %s finds no room beside what is pinned, quarantined or being read (operator: cache.max_size is %s)",
+		"no room for a package of %s beside packages that are pinned, quarantined or being read (operator: cache.max_size is %s)",
 		modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	var patience <-chan time.Time // timeout of the wait for readers; nil if the call does not wait for readers
 	unpinned := false

@@ -31,7 +31,7 @@ func (v *verification) reportLost(ctx context.Context) {
 		isThere := err == nil && slices.Contains(r.Needs, loss.Digest)
 		text, mends := "the index has lost the record of this package", v.asked.Data
 		if loss.Present {
-			text, mends = "the index does not have this package among those that are needed", true
+			text, mends = "the index does not list this package as needed", true
 		}
 		switch {
 		case errors.Is(err, ErrDamaged): // reported already

@@ -165,7 +165,7 @@ func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) err
 	}
 	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: cause})
 	if err != nil {
-		return fmt.Errorf("setting a damaged blob aside: %w", err)
+		return fmt.Errorf("moving a damaged blob to the quarantine: %w", err)
 	}
 	return nil
 }

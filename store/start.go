@@ -130,7 +130,7 @@ func (s *Store) share(
 	select {
 	case r := <-group.DoChan(string(d[:]), func() (any, error) { return nil, s.run(work) }):
 		if errors.Is(r.Err, context.Canceled) {
-			return &StorageError{errors.New("it is being closed")}
+			return &StorageError{errors.New("the store is being closed")}
 		}
 		return r.Err
 	case <-ctx.Done():

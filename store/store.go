@@ -58,7 +58,7 @@ var (
 	// ErrDamaged: the stored bytes differ from the bytes that were put.
 	ErrDamaged = errors.New("damaged")
 	// ErrUnreadable: the storage opened a blob and failed to read it. Only [Store] returns it.
-	ErrUnreadable = errors.New("the storage did not give its bytes")
+	ErrUnreadable = errors.New("the storage failed to read it")
 )
 
 // Records stores records. Its methods are safe for concurrent use by many processes. A change is durable when its

@@ -85,7 +85,7 @@ func (t Table[T]) Update(ctx context.Context, key string, change func(*Row[T])) 
 		}
 		return true, nil
 	}
-	return false, fmt.Errorf("%w: the record %s %s changes all the time", modproxy.ErrUnavailable, t.Kind, key)
+	return false, fmt.Errorf("%w: the record %s %s was changed by others at every try", modproxy.ErrUnavailable, t.Kind, key)
 }
 
 // List yields the rows whose keys begin with prefix, in the order of their keys, with the damaged ones. An error ends the sequence.

@@ -141,7 +141,7 @@ func (v *verification) verifyRecords(ctx context.Context) error {
 		case err == nil:
 			v.verifyRecord(ctx, r)
 		case errors.Is(err, ErrDamaged):
-			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record is not what was written"}, func() error {
+			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record differs from what was written"}, func() error {
 				return v.Records.Delete(ctx, r.Ref, r.Revision)
 			})
 		default:
@@ -208,7 +208,7 @@ func (v *verification) reportBlob(ctx context.Context, r Record, d modproxy.Dige
 	var repair func() error
 	switch {
 	case absent:
-		damage.Kind, damage.Text = MissingBlob, "the package is not there"
+		damage.Kind, damage.Text = MissingBlob, "the package is missing"
 		repair = func() error { return v.Records.Delete(ctx, r.Ref, r.Revision) }
 	case errors.Is(err, ErrDamaged):
 		damage.Kind = DamagedBlob
