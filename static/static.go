@@ -120,7 +120,7 @@ func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, conten
 	case v.Check() != nil || err != nil || canonical != version || !plainHost.MatchString(v.Host):
 		return fmt.Errorf("%w: module %.200q", modproxy.ErrInvalid, v)
 	case subdir != "" && (!plainSubdir.MatchString(subdir) || !fs.ValidPath(subdir)):
-		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which files for a web server cannot say",
+		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which a web server cannot serve from files",
 			modproxy.ErrInvalid, v, subdir)
 	}
 	dir := filepath.Join(s.dir, v.Host, "v1", "modules", v.Namespace, v.Name, v.System, version)
@@ -151,7 +151,7 @@ func (s *Site) add(name string, digest modproxy.Digest, content io.Reader) error
 	case there && from == name:
 		return nil
 	case !there && content == nil:
-		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
+		return fmt.Errorf("%w: the package %s is missing from the directory", modproxy.ErrInvalid, digest)
 	}
 	err := write(name, func(w io.Writer) error {
 		if there {
@@ -167,7 +167,7 @@ func (s *Site) add(name string, digest modproxy.Digest, content io.Reader) error
 			return err
 		}
 		if got := modproxy.Digest(hash.Sum(nil)); got != digest {
-			return fmt.Errorf("%w: the package that came is %s, not %s", modproxy.ErrInvalid, got, digest)
+			return fmt.Errorf("%w: the package has the digest %s, want %s", modproxy.ErrInvalid, got, digest)
 		}
 		return nil
 	})

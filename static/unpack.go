@@ -50,7 +50,7 @@ func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashe
 		}
 	}
 	if files == nil {
-		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
+		return fmt.Errorf("%w: the package %s is missing from the directory", modproxy.ErrInvalid, digest)
 	}
 	if err := files(filepath.Join(temp, "files")); err != nil {
 		return err

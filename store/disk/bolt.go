@@ -23,7 +23,7 @@ import (
 // lockTimeout is how long opening waits for another process that has the index open.
 const lockTimeout = 3 * time.Second
 
-var errHeld = errors.New("another modproxy holds it: end that one, or use another data directory")
+var errHeld = errors.New("another modproxy process has it open: stop that process, or use another data directory")
 
 // indexError is the error for an index that must not be used.
 type indexError struct {
@@ -33,7 +33,7 @@ type indexError struct {
 }
 
 const (
-	remedyIndex   = `"modproxy rebuild" makes it anew from the packages and the ledger; or put its backup back`
+	remedyIndex   = `"modproxy rebuild" makes a new one from the packages and the ledger; or restore its backup`
 	remedyRecords = `"modproxy verify --read-data --repair" restores the records of packages from the packages and the ledger`
 )
 
@@ -60,7 +60,7 @@ func (d *Directory) openIndex(ctx context.Context) error {
 	case errors.Is(err, fs.ErrNotExist) && kept:
 		return d.refuse("is missing")
 	case errors.Is(err, fs.ErrNotExist) && d.readOnly != nil:
-		return fmt.Errorf("%s: %w, and nothing was ever kept there", d.dir, syscall.EROFS)
+		return fmt.Errorf("%s: %w, and nothing was ever stored there", d.dir, syscall.EROFS)
 	case err == nil && info.Size() == 0 && kept:
 		return d.refuse("is empty")
 	}
@@ -123,7 +123,7 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 			case info.Size() < tx.Size():
 				return d.refuse("is cut short: it has %d bytes, and should have %d", info.Size(), tx.Size())
 			case tx.Bucket(needsBucket) == nil || tx.Bucket(usesBucket) == nil:
-				return d.refuse("is not one of modproxy")
+				return d.refuse("was not written by modproxy")
 			}
 			return nil
 		})

@@ -92,7 +92,7 @@ func OpenWith(ctx context.Context, dir string, o Options) (*Directory, error) {
 	d := newDirectory(dir)
 	d.tolerant = o.Damaged
 	if o.ReadOnly {
-		d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
+		d.readOnly = fmt.Errorf("%s: %w: cached packages are served; to store more, restart modproxy with a writable directory",
 			dir, syscall.EROFS)
 		d.health.final = d.readOnly
 	}

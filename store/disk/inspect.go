@@ -130,15 +130,15 @@ func (in *inspection) damage() (remedy string, problem error) {
 	case in.buckets == 0 && in.kinds == 0 && len(in.foreign) == 0:
 		return remedyIndex, errNoBuckets
 	case in.buckets < 2:
-		return remedyIndex, errors.New("is not one of modproxy")
+		return remedyIndex, errors.New("was not written by modproxy")
 	case len(in.foreign) > 0:
 		return remedyIndex, fmt.Errorf("is damaged: modproxy writes no bucket %.80q", in.foreign[0])
 	case in.sequence < in.revision:
 		return remedyIndex, errors.New("is damaged: it would use revisions of records again")
 	case in.damaged > 0:
-		return remedyRecords, fmt.Errorf("is damaged: %d records are not what was written, the first is %s %.80q", in.damaged, in.first.Kind, in.first.Key)
+		return remedyRecords, fmt.Errorf("is damaged: %d records differ from what was written, the first one is %s %.80q", in.damaged, in.first.Kind, in.first.Key)
 	case in.said != in.noted:
-		return remedyRecords, fmt.Errorf("is damaged: records name %d packages, and the index has noted %d: records are lost", in.said.n, in.noted.n)
+		return remedyRecords, fmt.Errorf("is damaged: records need %d packages, and the index lists %d: records are lost", in.said.n, in.noted.n)
 	}
 	return "", nil
 }
