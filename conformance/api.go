@@ -115,9 +115,9 @@ func (v *visit) optional(p part, address, lost string, to any) Result {
 
 // details requests the details of the newest version, or of the latest one if version is empty.
 func (v *visit) details(version string, to any) Result {
-	path, lost := v.path(), "terraform-ls completes no inputs, and says nothing about them"
+	path, lost := v.path(), "terraform-ls does not complete or describe inputs"
 	if v.name == assistant {
-		path, lost = strings.ToLower(path), "the assistant is told nothing about the module"
+		path, lost = strings.ToLower(path), "the assistant knows nothing about the module"
 	}
 	if version != "" {
 		path += "/" + version

@@ -38,7 +38,7 @@ type file struct {
 	link bool
 }
 
-var errXZ = errors.New("xz is not looked at")
+var errXZ = errors.New("xz archives are not checked")
 
 // formats are the suffixes by which clients recognize an archive. More than one may match.
 var formats = map[string]func(*os.File, int64) ([]file, error){
@@ -169,7 +169,7 @@ func (v *visit) download(t target) *archive {
 	p.size, err = io.Copy(f, io.LimitReader(res.Body, maxPackage+1))
 	switch {
 	case err != nil && r.Context().Err() == nil:
-		p.err = fmt.Errorf("the package breaks off after %d bytes of %d: %w", p.size, res.ContentLength, err)
+		p.err = fmt.Errorf("the package ends after %d of %d bytes: %w", p.size, res.ContentLength, err)
 	case err != nil:
 		p.err = context.Cause(r.Context())
 	case p.size > maxPackage:
@@ -189,7 +189,7 @@ func (p *archive) read(f *os.File, format string) {
 		format = sniff(f)
 	}
 	if formats[format] == nil {
-		p.unread = errors.New("it looks like no archive")
+		p.unread = errors.New("it does not look like an archive")
 		return
 	}
 	if p.files, p.unread = formats[format](f, p.size); p.unread != nil {

@@ -145,10 +145,10 @@ func (v *visit) get(p part, address string) *answer {
 func (v *visit) request(method string, p part, address string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(v.ctx, method, address, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("%.200q is no URL: %w", address, errors.Unwrap(err))
+		return nil, fmt.Errorf("%.200q is not a URL: %w", address, errors.Unwrap(err))
 	}
 	if r.URL.Host == "" || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return nil, fmt.Errorf("%.200q is no URL of a web server", address)
+		return nil, fmt.Errorf("%.200q is not a URL of a web server", address)
 	}
 	set := func(name, value string) {
 		if value != "" {
@@ -185,14 +185,14 @@ func (s *session) ask(r *http.Request, hops int) *answer {
 	body := io.Reader(res.Body)
 	if a.coding == "gzip" && r.Header.Get("Accept-Encoding") != "" {
 		if body, err = gzip.NewReader(body); err != nil {
-			a.err = fmt.Errorf("the answer is not the gzip that it says: %w", err)
+			a.err = fmt.Errorf("the answer is not gzip, as its Content-Encoding says: %w", err)
 			return a
 		}
 	}
 	a.body, err = io.ReadAll(io.LimitReader(body, maxDocument+1))
 	switch a.took = time.Since(start); {
 	case err != nil:
-		a.err = fmt.Errorf("the answer breaks off after %d bytes: %w", len(a.body), err)
+		a.err = fmt.Errorf("the answer ends after %d bytes: %w", len(a.body), err)
 	case len(a.body) > maxDocument:
 		a.err = fmt.Errorf("the answer has more than %d bytes", maxDocument)
 	}

@@ -32,11 +32,11 @@ func (v *visit) discover() (*document, error) {
 	}
 	d := &document{answer: a}
 	if err := json.Unmarshal(a.body, &d.others); err != nil || d.others == nil {
-		return nil, fmt.Errorf("the answer is no JSON object: %.60q", a.body)
+		return nil, fmt.Errorf("the answer is not a JSON object: %.60q", a.body)
 	}
 	if value, ok := d.others["modules.v1"]; ok {
 		if err := json.Unmarshal(value, &d.modules); err != nil {
-			return nil, fmt.Errorf("modules.v1 is no string: %.60s", value)
+			return nil, fmt.Errorf("modules.v1 is not a string: %.60s", value)
 		}
 	}
 	if d.modules == "" {
@@ -149,7 +149,7 @@ func reference(_ *visit, d *document, path string) (string, error) {
 func service(d *document) (*url.URL, error) {
 	value, err := url.Parse(d.modules)
 	if err != nil {
-		return nil, errors.New("it is no URL")
+		return nil, errors.New("it is not a URL")
 	}
 	u := d.url.ResolveReference(value)
 	switch {
@@ -198,7 +198,7 @@ func dependabotBase(v *visit, d *document, path string) (string, error) {
 	u, err := url.Parse(d.modules)
 	switch {
 	case err != nil:
-		return "", errors.New("it is no URL")
+		return "", errors.New("it is not a URL")
 	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		u.Scheme, u.Host = v.root.Scheme, v.root.Host
 	case u.Scheme == "" || u.Host == "" || !v.secure(u):
@@ -219,7 +219,7 @@ func checkovBase(v *visit, d *document, path string) (string, error) {
 		u, err = url.Parse(v.root.Scheme + "://" + v.root.Host + d.modules)
 	}
 	if err != nil {
-		return "", errors.New("it is no URL")
+		return "", errors.New("it is not a URL")
 	}
 	return u.ResolveReference(&url.URL{Path: path}).String(), nil
 }

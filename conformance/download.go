@@ -115,7 +115,7 @@ func terragruntLocation(a *answer) (string, error) {
 	}
 	var body map[string]string
 	if err := json.Unmarshal(a.body, &body); err != nil || body["location"] == "" {
-		return "", fmt.Errorf("%s without a header %s, and its body is no JSON object of strings with a location", a, locationHeader)
+		return "", fmt.Errorf("%s without a header %s, and its body is not a JSON object of strings with a location", a, locationHeader)
 	}
 	return body["location"], nil
 }
@@ -220,7 +220,7 @@ func fetchable(v *visit) Result {
 	u, err := url.Parse(whole)
 	switch {
 	case strings.Contains(subdir, "*"):
-		return fail("%s: nobody expands its //%s in what a registry says", at, subdir)
+		return fail("%s: no client expands //%s in the location from a registry", at, subdir)
 	case strings.HasPrefix(whole, "file:"):
 		return fail("%s: a file of the client's machine", at)
 	case forced.MatchString(whole) || shorthand.MatchString(whole):
@@ -229,9 +229,9 @@ func fetchable(v *visit) Result {
 		}
 		return pass("%s", at)
 	case module.MatchString(whole):
-		return fail("%s: the address of a module, and not of a package", at)
+		return fail("%s: the address of a module instead of a package", at)
 	case err != nil || u.Scheme == "" || u.Host == "" && u.Scheme != "file":
-		return fail("%s: no address of a package", at)
+		return fail("%s: not the address of a package", at)
 	case v.name == trivy && (!trivyTakes.MatchString(whole) || u.Scheme == "http" && !v.secure(u)):
 		return fail("%s: Trivy does not fetch that", at)
 	case u.User != nil:
@@ -322,16 +322,16 @@ func (v *visit) answersDirectly() *tofuBody {
 func directMode(v *visit) Result {
 	body := v.answersDirectly()
 	if body == nil {
-		return without("no use_registry_credentials in the answer: the package is shown no token")
+		return without("no use_registry_credentials in the answer: the request for the package carries no token")
 	}
 	_, at, _ := v.locates()
 	switch u, err := url.Parse(at); {
 	case err != nil || forced.MatchString(at) || u.Scheme != "http" && u.Scheme != "https":
-		return fail("use_registry_credentials with the location %s, which is no URL of a web server", at)
+		return fail("use_registry_credentials with the location %s, which is not a URL of a web server", at)
 	case u.Fragment != "":
 		return fail("use_registry_credentials with the location %s, which has a fragment", at)
 	case *body.Credentials && u.Host != v.root.Host:
-		return fail("use_registry_credentials with the location %s: that host is shown the token", at)
+		return fail("use_registry_credentials with the location %s: the token is sent to that host", at)
 	}
 	return pass("use_registry_credentials with the location %s", at)
 }

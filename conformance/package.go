@@ -34,7 +34,7 @@ func (v *visit) beforePackage() (*archive, target, Result) {
 	case p.err != nil || !p.came:
 		return p, t, after("package.get")
 	case p.tooMuch:
-		return p, t, without("a package of more than %d bytes is not looked at", int64(maxPackage))
+		return p, t, without("a package of more than %d bytes is not checked", int64(maxPackage))
 	}
 	return p, t, Result{}
 }
@@ -68,7 +68,7 @@ func headsPackage(v *visit) Result {
 	length, whole := a.header.Get("Content-Length"), p.header.Get("Content-Length")
 	switch {
 	case a.header.Get("Accept-Ranges") == "bytes" && length == "0" && p.size > 0:
-		return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client takes it for fetched", p.size)
+		return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client treats it as downloaded", p.size)
 	case length != "" && whole != "" && length != whole:
 		return warn("Content-Length %s, and %s with GET", length, whole)
 	}

@@ -53,7 +53,7 @@ func answersVersions(v *visit) Result {
 	case a.err == nil && a.status == http.StatusNotFound && v.base == nil && !v.atRoot():
 		return without("%s: %s asks at /v1/modules/, where this registry has no modules, and does not work with it", a, v.name)
 	case a.err == nil && a.status == http.StatusUnauthorized && v.token == "":
-		return fail("%s: the registry wants a token", a)
+		return fail("%s: the registry requires a token", a)
 	}
 	return fail("%s", a)
 }
@@ -151,7 +151,7 @@ func fetches(v *visit) Result {
 	object, _ := all.(map[string]any)
 	modules, ok := object["modules"].([]any)
 	if !ok {
-		return fail(`"modules" is no array`)
+		return fail(`"modules" is not an array`)
 	}
 	if len(modules) == 0 {
 		return after("versions.some")
@@ -159,7 +159,7 @@ func fetches(v *visit) Result {
 	object, _ = modules[0].(map[string]any)
 	versions, ok := object["versions"].([]any)
 	if !ok {
-		return fail(`"versions" of the first module is no array`)
+		return fail(`"versions" of the first module is not an array`)
 	}
 	for _, one := range versions {
 		object, _ := one.(map[string]any)
@@ -219,7 +219,7 @@ func parsable(bad func(string, ...any) Result) func(*visit) Result {
 		}
 		for _, s := range spelled {
 			if _, err := modproxy.ParseVersion(s); err != nil {
-				return bad("%.80q is no version", s)
+				return bad("%.80q is not a version", s)
 			}
 		}
 		return pass("all of them")
@@ -234,7 +234,7 @@ func linksSource(v *visit) Result {
 	}
 	source := all.Modules[0].Source
 	if u, err := url.Parse(source); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return without("the source is %.80q, no URL: Renovate finds no release notes", source)
+		return without("the source is %.80q, which is not a URL: Renovate finds no release notes", source)
 	}
 	return pass("%s", source)
 }
@@ -284,7 +284,7 @@ func absentModule(v *visit) Result {
 	case a.status == http.StatusOK:
 		return fail("%s: %.80q", a, a.body)
 	case a.status >= 500 || a.status == http.StatusTooManyRequests:
-		return fail("%s: the client takes it for trouble, and asks again", a)
+		return fail("%s: the client treats it as a failure and retries", a)
 	default:
 		return warn("%s: the client does not say that there is no such module", a)
 	}
@@ -306,11 +306,11 @@ func showsToken(v *visit) Result {
 	case a == nil:
 		return after("discovery.base")
 	case v.refused(a):
-		return warn("%s: the registry wants a token, and %s cannot show one", a, v.name)
+		return warn("%s: the registry requires a token, and %s cannot send one", a, v.name)
 	case a.err != nil || a.status != http.StatusOK:
 		return after("versions.answer")
 	case v.tokens == noToken:
-		return pass("the registry wants no token, and %s cannot show one", v.name)
+		return pass("the registry requires no token, and %s cannot send one", v.name)
 	}
 	return pass("%s", a)
 }
@@ -330,7 +330,7 @@ func refusesStrangers(v *visit) Result {
 	case a.status == http.StatusUnauthorized:
 		return pass("%s", a)
 	case a.status == http.StatusOK:
-		return pass("%s: the registry wants no token", a)
+		return pass("%s: the registry requires no token", a)
 	default:
 		return warn("%s: the client does not say that it needs a token, as for 401", a)
 	}
