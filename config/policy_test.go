@@ -35,8 +35,8 @@ func TestRulesErrors(t *testing.T) {
 		"a list":                   {"- allow: a/b/c/d", "FILE:1: want keys with values\n"},
 		"alias":                    {"reserved: &r [a]\nrules: []", "FILE:1: reserved: anchors, aliases and tags are not supported\n"},
 		"two documents":            {"rules: []\n---\nrules: []", "FILE:3: want one YAML document, not several\n"},
-		"empty":                    {"", "FILE: nothing in it\nhint: policy.files names YAML files with the keys rules and reserved\n"},
-		"blank":                    {" \n\n", "FILE: nothing in it\nhint: policy.files names YAML files with the keys rules and reserved\n"},
+		"empty":                    {"", "FILE: the file is empty\nhint: policy.files names YAML files with the keys rules and reserved\n"},
+		"blank":                    {" \n\n", "FILE: the file is empty\nhint: policy.files names YAML files with the keys rules and reserved\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := writeFile(t, "policy.yaml", test.file)
