@@ -106,7 +106,7 @@ func TestDecideRefuses(t *testing.T) {
 		`version constraint "latest"`:  {Module: vpc.String(), Action: modproxy.Block, Versions: "latest"},
 		`decision "allow"`:             {Module: vpc.String(), Action: "allow"},
 		"reason: want one line":        {Module: vpc.String(), Action: modproxy.Block, Reason: "two\nlines"},
-		"name of who decides":          {Module: vpc.String(), Action: modproxy.Block, User: "al\nice"},
+		"name of the operator":          {Module: vpc.String(), Action: modproxy.Block, User: "al\nice"},
 		"link: want an https URL":      {Module: vpc.String(), Action: modproxy.Deprecate, Reason: "old", Link: "http://example.com"},
 		"only an approval ends":        {Module: vpc.String(), Action: modproxy.Block, Until: time.Now().Add(time.Hour)},
 		"that is in the past":          {Module: vpc.String(), Action: modproxy.Approve, Until: time.Now().Add(-time.Second)},

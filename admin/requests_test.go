@@ -120,7 +120,7 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 	want := []string{
 		vpc.String() + ` 3 ["1.2.0"] ["1.0.0"] ["1.0.0"] `,
 		vpc.Host + "/acme/broken/aws 0 [] [] [] unavailable: no answer",
-		blocked.String() + " 0 [] [] [] refused by the policy of this proxy: blocked",
+		blocked.String() + " 0 [] [] [] denied by the policy of this proxy: blocked",
 		"other.example/acme/vpc/aws 0 [] [] [] other.example/acme/vpc/aws: other.example is not among upstreams",
 	}
 	if strings.Join(answers, "\n") != strings.Join(want, "\n") {

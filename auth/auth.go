@@ -121,7 +121,7 @@ const noCredential = "no credential"
 func (r *Refused) Error() string {
 	switch {
 	case r.Why == noCredential:
-		return "unauthorized: no token was shown"
+		return "unauthorized: no token was sent"
 	case r.Told != "":
 		return "unauthorized: " + r.Told
 	}
@@ -341,7 +341,7 @@ func (a *Authenticator) verify(ctx context.Context, header http.Header, now time
 	}
 	refused := &Refused{Why: "not a credential that this proxy knows"}
 	if a.Login(now) != nil { // many issuers hand out opaque tokens that only they can read
-		refused.Told = "the token is neither one that modproxy has made, nor a JSON Web Token, which the issuer's access tokens have to be"
+		refused.Told = "the token was not created by modproxy and is not a JSON Web Token, as access tokens of the issuer must be"
 	}
 	return Principal{}, refused
 }

@@ -35,7 +35,7 @@ func basic(pair string) string { return "Basic " + base64.StdEncoding.EncodeToSt
 // refusal returns the error text for a client that is not identified.
 func refusal(shown bool) string {
 	if !shown {
-		return "unauthorized: no token was shown"
+		return "unauthorized: no token was sent"
 	}
 	return "unauthorized: the token is not known, has expired or was revoked"
 }

@@ -29,8 +29,8 @@ const (
 )
 
 var (
-	errGone    = errors.New("it was there, and is gone: put it back, or restart modproxy to do without")
-	errDamaged = errors.New("damaged, or changed by hand: put its backup back")
+	errGone    = errors.New("the file is missing: restore it, or restart modproxy to continue without it")
+	errDamaged = errors.New("damaged or edited: restore its backup")
 )
 
 // file is a value of type T in a file that other processes may replace. A missing file has the zero value. A file that

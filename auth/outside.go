@@ -40,7 +40,7 @@ func (o *Outside) Error() string {
 	}
 	wanted, step := Scope{o.Host, o.Namespace}, "create a token with --scope "
 	if o.Kind == ByIssuer {
-		step = "auth.issuers[].groups have the scopes, and none is "
+		step = "no group in auth.issuers[].groups has the scope "
 	}
 	return fmt.Sprintf("%v: %s may read %s, and not %s (operator: %s%[4]s)", o.Unwrap(), o.Principal, may, wanted, step)
 }

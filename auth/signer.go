@@ -70,8 +70,8 @@ func OpenSigner(ctx context.Context, path string, cfg SignerConfig) (*Signer, er
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && info.Mode()&0o007 != 0:
-		return nil, fmt.Errorf("%s: everybody on this machine may read or change it: "+
-			"take that away (chmod o= %s) and run modproxy key rotate twice", path, path)
+		return nil, fmt.Errorf("%s: all users of this machine can read or change it: "+
+			"run chmod o= %s, and modproxy key rotate twice", path, path)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *Signer) Check() error {
 // [ByIssuer], and [modproxy.ErrUnavailable] while the key cannot be used.
 func (s *Signer) Path(p Principal, path string, now time.Time) (string, error) {
 	if p.Kind != ByToken && p.Kind != ByIssuer || !isID(p.ID) {
-		return "", &Refused{Why: "nothing is signed for " + p.String()}
+		return "", &Refused{Why: "no package path is signed for " + p.String()}
 	}
 	keys, err := s.keys.get(now)
 	if err != nil {

@@ -57,7 +57,7 @@ func (t Token) check(now time.Time) error {
 	case isID(t.Name):
 		return bad("name %q looks like the id of a token", t.Name)
 	case len(t.Scopes) == 0 && !t.Admin:
-		return bad("it could do nothing: name a scope, * for every module")
+		return bad("a token without a scope allows nothing: name a scope, or * for every module")
 	case len(t.Scopes) > maxScopes:
 		return bad("more than %d scopes", maxScopes)
 	case !t.Expires.IsZero() && !now.Before(t.Expires):
@@ -119,7 +119,7 @@ const (
 )
 
 // errFile is the text for clients while a file cannot be used. Check returns the reason.
-var errFile = fmt.Errorf("%w: credentials cannot be checked now; the operator of the proxy is told why", modproxy.ErrUnavailable)
+var errFile = fmt.Errorf("%w: credentials cannot be checked at present (operator: the log has the reason)", modproxy.ErrUnavailable)
 
 // Tokens are the tokens in a file that other processes may change at any time. While the file is damaged or has disappeared, no
 // token is valid. Tokens is safe for concurrent use.
@@ -253,14 +253,14 @@ func (t *Tokens) Create(ctx context.Context, spec Token) (text string, made Toke
 		var records []tokenRecord
 		for _, r := range old.Tokens {
 			if r.Name == spec.Name && r.Live(now) {
-				return nil, fmt.Errorf("%w: token: there is one with the name %s; revoke it first, or take another name", modproxy.ErrInvalid, spec.Name)
+				return nil, fmt.Errorf("%w: token: one with the name %s exists; revoke it first, or choose another name", modproxy.ErrInvalid, spec.Name)
 			}
 			if r.Revoked.IsZero() || r.Revoked.After(now.Add(-keepDead)) {
 				records = append(records, r)
 			}
 		}
 		if records = makeRoom(records, now); len(records) >= maxTokens {
-			return nil, fmt.Errorf("%w: token: there are %d, which is the most; revoke those that are not used", modproxy.ErrInvalid, maxTokens)
+			return nil, fmt.Errorf("%w: token: the maximum of %d tokens exists; revoke unused ones", modproxy.ErrInvalid, maxTokens)
 		}
 		return &tokenSet{Tokens: append(records, tokenRecord{made, hash})}, nil
 	})
@@ -317,7 +317,7 @@ func (t *Tokens) Revoke(ctx context.Context, idOrName string) (revoked Token, er
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("%w: no token has the id, and no live one the name, %.80q", modproxy.ErrNotFound, idOrName)
+			return nil, fmt.Errorf("%w: no token has the id, and no valid token has the name, %.80q", modproxy.ErrNotFound, idOrName)
 		}
 		return &tokenSet{Tokens: records}, nil
 	})

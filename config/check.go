@@ -54,7 +54,7 @@ func (c *Config) check() *checker {
 	_, err := parseListen(c.Listen)
 	k.fail("listen", err)
 	k.failIf(err == nil && c.Offline && !listensByAddress(c.Listen), "listen",
-		"a name is looked up, and modproxy is offline: want an address, such as 127.0.0.1:8080")
+		"a hostname needs a name server, and modproxy is offline: want an address, such as 127.0.0.1:8080")
 	k.failIf(c.TLS.CertFile == "" && c.TLS.KeyFile != "", "tls.key_file", "tls.cert_file is missing")
 	k.failIf(c.TLS.CertFile != "" && c.TLS.KeyFile == "", "tls.cert_file", "tls.key_file is missing")
 	k.word("log.level", c.Log.Level, "debug", "info", "warn", "error")
@@ -79,7 +79,7 @@ func (c *Config) check() *checker {
 	}
 	for i, s := range c.Providers.Keys {
 		at := fmt.Sprintf("providers.keys[%d]", i)
-		k.failIf(!s.Provider.IsOfProviders(), at+".provider", "want host/namespace/type, where * stands for a segment or a part of one")
+		k.failIf(!s.Provider.IsOfProviders(), at+".provider", "want host/namespace/type, where * matches a segment or part of one")
 		k.failIf(len(s.Fingerprints) == 0, at+".fingerprints", "missing")
 		_, err := modproxy.NewKeys(s.Fingerprints...)
 		k.fail(at+".fingerprints", err)
@@ -110,7 +110,7 @@ func (c *Config) complete() error {
 			text, err := c.readFile(fileOf(f, group))
 			*secret = egress.NewSecret(strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"))
 			if err == nil && secret.IsZero() {
-				err = fmt.Errorf("%s: nothing in it", fileOf(f, group))
+				err = fmt.Errorf("%s: the file is empty", fileOf(f, group))
 			}
 			k.fail(path+"_file", err)
 		}
@@ -186,21 +186,21 @@ func (k *checker) authentication() {
 	if !k.IsSound("anonymous", "listen", "public_url", "tls") {
 		// unknown whether clients need a credential
 	} else if k.Anonymous.All {
-		open = fmt.Sprintf("clients show no credential, by anonymous: true (%s)", k.Source("anonymous"))
+		open = fmt.Sprintf("clients send no credential, because of anonymous: true (%s)", k.Source("anonymous"))
 	} else if !k.RequiresToken() {
-		open = "clients show no credential on a loopback address: say auth.required: true"
+		open = "clients send no credential to a loopback address: set auth.required: true"
 	}
 	k.failIf(k.Anonymous.All && k.Auth.Required, "auth.required", "%s", open)
 	k.failIf(open != "" && len(k.Auth.Issuers) > 0, "auth.issuers", "%s", open)
 	k.failIf(k.Offline && len(k.Auth.Issuers) > 0, "auth.issuers",
-		`modproxy is offline, and asks nobody for their keys: remove them, and have clients show tokens of "modproxy token create"`)
+		`modproxy is offline and cannot request the keys of issuers: remove them, and give clients tokens of "modproxy token create"`)
 	k.fail("auth.signed_paths", auth.SignerConfig{Life: k.Auth.SignedPaths}.Check())
 	login := ""
 	for i, issuer := range k.Auth.Issuers {
 		at := fmt.Sprintf("auth.issuers[%d]", i)
 		k.fail(at, issuer.Check())
 		if issuer.Login.IsSet() {
-			k.failIf(login != "", at+".login", "%s has one already, and clients are told of one", login)
+			k.failIf(login != "", at+".login", "%s has one already, and clients use only one", login)
 			login = at
 		}
 	}
@@ -246,11 +246,11 @@ func (c *Config) RequiresTokenBecause() string {
 	case err != nil || !loopback:
 		return "other machines can reach " + c.Listen
 	case c.PublicURL != "" && !IsLocalURL(c.PublicURL):
-		return "other machines are told of it: public_url is " + c.PublicURL
+		return "other machines use it: public_url is " + c.PublicURL
 	case len(c.TrustedProxies) > 0:
-		return "it has trusted_proxies, which stand in front of it for others"
+		return "trusted_proxies forward requests of other machines"
 	case len(c.Anonymous.Scopes) > 0:
-		return "anonymous has scopes, and nothing else may be read without one"
+		return "anonymous has scopes, and everything else needs a token"
 	}
 	return ""
 }

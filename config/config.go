@@ -49,10 +49,10 @@ type Config struct {
 	// [registry.terraform.io/*], where either part may be *. For all other modules and providers, clients need a credential,
 	// also on a loopback address. The value true turns authentication off, on any address and behind reverse proxies: everyone
 	// can read every module that this proxy can read.
-	Anonymous Anonymous `yaml:"anonymous" flag:"anonymous" usage:"turn authentication off, wherever it listens, or with =registry.terraform.io/* for what such scopes cover"`
+	Anonymous Anonymous `yaml:"anonymous" flag:"anonymous" usage:"turn authentication off on every address, or with =registry.terraform.io/* for these scopes only"`
 	Auth      Auth      `yaml:"auth"`
 	// Data is the directory for everything that modproxy stores: ledger, index, packages. It is created if it is missing.
-	Data string `yaml:"data" default:"modproxy-data" check:"required" flag:"data" usage:"{directory} for everything that is kept"`
+	Data string `yaml:"data" default:"modproxy-data" check:"required" flag:"data" usage:"{directory} for the cache, the ledger and all other data"`
 	TLS  TLS    `yaml:"tls"`
 	// Upstreams are the registries that modproxy may contact. The first one with a name is the default for modules requested
 	// under this proxy's own hostname.
@@ -75,7 +75,7 @@ type Config struct {
 	Mirror []Mirror `yaml:"mirror"`
 	// Offline makes this proxy answer from its stored data and contact no other server: no registry, no forge, no issuer, no
 	// name server. Nothing is evicted, because it could not be downloaded again.
-	Offline bool `yaml:"offline" flag:"offline" usage:"answer from what is kept, and ask nobody"`
+	Offline bool `yaml:"offline" flag:"offline" usage:"serve only cached data, and request nothing"`
 	Log     Log  `yaml:"log"`
 	// Shutdown is the time limit for running requests and downloads after SIGTERM or SIGINT.
 	Shutdown time.Duration `yaml:"shutdown" default:"30s" check:"positive"`

@@ -40,7 +40,7 @@ func TestFileErrors(t *testing.T) {
 		"text for group":    {"cache: big", "FILE:1: cache: want keys with values\n"},
 		"list for group":    {"- a\n- b", "FILE:1: want keys with values\n"},
 		"text for list":     {"trusted_proxies: 10.0.0.1", "FILE:1: trusted_proxies: want a list\n"},
-		"nothing in a list": {"egress:\n  allow:\n  - git.example.com\n  -\n", "FILE:4: egress.allow[1]: nothing in it\n"},
+		"nothing in a list": {"egress:\n  allow:\n  - git.example.com\n  -\n", "FILE:4: egress.allow[1]: the entry is empty\n"},
 		"text in a list":    {"routes:\n- acme", "FILE:2: routes[0]: want keys with values\n"},
 		"alias":             {"data: &d x\nlisten: *d", "FILE:1: data: anchors, aliases and tags are not supported\nFILE:2: listen: anchors, aliases and tags are not supported\n"},
 		"merge":             {"cache:\n  <<: {fresh: 5m}", "FILE:2: cache: anchors, aliases and tags are not supported\n"},
@@ -56,9 +56,9 @@ func TestFileErrors(t *testing.T) {
 func TestCheckErrors(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"log level":           {"log:\n  level: loud", "FILE:2: log.level: want debug, info, warn or error, not \"loud\"\n"},
-		"offline, and a name": {"listen: localhost:80\noffline: true", "FILE:1: listen: a name is looked up, and modproxy is offline: want an address, such as 127.0.0.1:8080\n"},
+		"offline, and a name": {"listen: localhost:80\noffline: true", "FILE:1: listen: a hostname needs a name server, and modproxy is offline: want an address, such as 127.0.0.1:8080\n"},
 		"offline issuers": {"offline: true\nauth:\n  required: true\n  issuers: [{url: 'https://a.example', audience: b, groups: [{name: c, match: [d=e], scopes: ['*']}]}]",
-			"FILE:4: auth.issuers: modproxy is offline, and asks nobody for their keys: remove them, and have clients show tokens of \"modproxy token create\"\n"},
+			"FILE:4: auth.issuers: modproxy is offline and cannot request the keys of issuers: remove them, and give clients tokens of \"modproxy token create\"\n"},
 		"listen host":         {"listen: 'a b:80'\nanonymous: true", "FILE:1: listen: invalid: hostname \"a b\"\n"},
 		"listen port":         {"listen: 127.0.0.1:http", "FILE:1: listen: want a port from 0 to 65535, not \"http\"\n"},
 		"public URL":          {"public_url: modules.example.com", "FILE:1: public_url: want an absolute URL, such as https://modules.example.com\n"},
@@ -92,7 +92,7 @@ func TestCheckErrors(t *testing.T) {
 		"bounds":              {"cache: {fresh: 0s, memory: 0B}\nfetch: {at_once: -1}", "FILE:1: cache.fresh: must be more than 0\nFILE:1: cache.memory: must be more than 0\nFILE:2: fetch.at_once: must be more than 0\n"},
 		"limits":              {"limits: {connections: 0, requests: -1, rate: -1}", "FILE:1: limits.connections: must be more than 0\nFILE:1: limits.requests: must be more than 0\nFILE:1: limits.rate: must not be less than 0\n"},
 		"signers": {"providers:\n  keys:\n  - {provider: '*/acme/*/*', fingerprints: [beef]}\n  - provider: '*/acme/*'",
-			"FILE:3: providers.keys[0].provider: want host/namespace/type, where * stands for a segment or a part of one\n" +
+			"FILE:3: providers.keys[0].provider: want host/namespace/type, where * matches a segment or part of one\n" +
 				"FILE:3: providers.keys[0].fingerprints: invalid: key \"BEEF\": want the 40 or 64 hexadecimal digits of a fingerprint\n" +
 				"FILE:4: providers.keys[1].fingerprints: missing\n"},
 		"stale before old": {"cache: {max_stale: 1m}", "FILE:1: cache.max_stale: must not be less than cache.fresh\n"},
@@ -106,14 +106,14 @@ func TestAuthErrors(t *testing.T) {
 	const wantAnonymous = "want true, false, or a list of scopes, such as [registry.terraform.io/*]\n"
 	const asked = "auth:\n  required: true\n  issuers:\n  - url: https://idp.example.com\n    audience: here\n"
 	for name, test := range map[string]struct{ file, want string }{
-		"anonymous and asked": {"anonymous: true\nauth:\n  required: true", "FILE:3: auth.required: clients show no credential, by anonymous: true (FILE:1)\n"},
-		"anonymous, issuers":  {"anonymous: true\nauth:\n  issuers:\n  - {url: https://idp.example.com, audience: here}", "FILE:4: auth.issuers: clients show no credential, by anonymous: true (FILE:1)\n"},
+		"anonymous and asked": {"anonymous: true\nauth:\n  required: true", "FILE:3: auth.required: clients send no credential, because of anonymous: true (FILE:1)\n"},
+		"anonymous, issuers":  {"anonymous: true\nauth:\n  issuers:\n  - {url: https://idp.example.com, audience: here}", "FILE:4: auth.issuers: clients send no credential, because of anonymous: true (FILE:1)\n"},
 		"an empty list":       {"anonymous: []", "FILE:1: anonymous: " + wantAnonymous},
 		"one scope":           {"anonymous: a.example/*", "FILE:1: anonymous: " + wantAnonymous},
 		"true as text":        {"anonymous: 'true'", "FILE:1: anonymous: " + wantAnonymous},
 		"keys":                {"anonymous: {a: b}", "FILE:1: anonymous: " + wantAnonymous},
 		"a part of a name":    {"anonymous:\n- a.example/*\n- a.example/b*", "FILE:3: anonymous[1]: invalid: scope \"a.example/b*\": want {host}/{namespace}, as in registry.terraform.io/acme, where either may be * as a whole, or * for everything\n"},
-		"loopback, issuers":   {"auth:\n  issuers: [{url: https://idp.example.com, audience: here}]", "FILE:2: auth.issuers: clients show no credential on a loopback address: say auth.required: true\n"},
+		"loopback, issuers":   {"auth:\n  issuers: [{url: https://idp.example.com, audience: here}]", "FILE:2: auth.issuers: clients send no credential to a loopback address: set auth.required: true\n"},
 		"short life":          {"auth: {signed_paths: 5s}", "FILE:1: auth.signed_paths: invalid: life of signed paths 5s: want whole seconds, 1m0s to 168h0m0s\n"},
 		"no life":             {"auth: {signed_paths: 0s}", "FILE:1: auth.signed_paths: must be more than 0\n"},
 		"no issuer":           {"listen: :80\nauth: {issuers: [{audience: x}]}", "FILE:2: auth.issuers[0]: invalid: issuer \"\": want an https URL without user and fragment\n"},
@@ -130,7 +130,7 @@ func TestAuthErrors(t *testing.T) {
 		"login, no range":     {asked + "    login: {client: a, ports: [10000, 10000]}", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": login: ports: want the first and a greater last, from 1024 to 65535, as in [10000, 10010]\n"},
 		"login, low port":     {asked + "    login: {client: a, ports: [80, 10000]}", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": login: ports: want the first and a greater last, from 1024 to 65535, as in [10000, 10010]\n"},
 		"login, high port":    {asked + "    login: {client: a, ports: [10000, 65536]}", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": login: ports: want the first and a greater last, from 1024 to 65535, as in [10000, 10010]\n"},
-		"two logins":          {asked + "    login: {client: a}\n  - {url: 'https://b.example', audience: here, login: {client: a}}", "FILE:7: auth.issuers[1].login: auth.issuers[0] has one already, and clients are told of one\n"},
+		"two logins":          {asked + "    login: {client: a}\n  - {url: 'https://b.example', audience: here, login: {client: a}}", "FILE:7: auth.issuers[1].login: auth.issuers[0] has one already, and clients use only one\n"},
 		"login, unknown key":  {asked + "    login: {client_id: a}", "FILE:6: unknown key \"auth.issuers[0].login.client_id\"\nhint: did you mean auth.issuers[0].login.client?\n"},
 		"no group name":       {asked + "    groups:\n    - match: [a=b]\n      admin: true", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": group \"\": it needs a name\n"},
 		"group of everybody":  {asked + "    groups:\n    - name: all\n      admin: true", "FILE:4: auth.issuers[0]: invalid: issuer \"https://idp.example.com\": group \"all\": it would have every token of the issuer: want values or match\n"},

@@ -83,7 +83,7 @@ func ReadRules(name string) (Rules, error) {
 func readRules(name, at string) (Rules, Error) {
 	text, err := durable.ReadRegular(name, int64(maxPolicy))
 	if err == nil && len(bytes.TrimSpace(text)) == 0 { // it is being written, or its content is lost
-		err = fmt.Errorf("%s: nothing in it", name)
+		err = fmt.Errorf("%s: the file is empty", name)
 	}
 	if err != nil {
 		return Rules{}, Error{hint.With(fmt.Errorf("%s: %w", at, err), "policy.files names YAML files with the keys rules and reserved")}

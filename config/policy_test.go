@@ -29,14 +29,14 @@ func TestRulesErrors(t *testing.T) {
 		"twice":                    {"rules: []\nrules: []", "FILE:2: not YAML: mapping key \"rules\" already defined at [1:1]\n"},
 		"twice, inside":            {"rules:\n- allow: a/b/c/d\n  allow: a/b/c/e", "FILE:3: not YAML: mapping key \"allow\" already defined at [2:3]\n"},
 		"versions":                 {"rules:\n- allow: a/b/c/d\n\n  versions: newest", "FILE:4: rules[0].versions: invalid: version constraint \"newest\": want terms such as >= 1.2.0 or ~> 1.4, separated by commas\n"},
-		"pattern":                  {"rules:\n- allow: acme/network/aws", "FILE:2: rules[0].allow: invalid: \"acme/network/aws\": want host/namespace/name/system, where * stands for a segment or a part of one, as in registry.terraform.io/terraform-aws-modules/*/aws; or host/namespace/type for providers\n"},
+		"pattern":                  {"rules:\n- allow: acme/network/aws", "FILE:2: rules[0].allow: invalid: \"acme/network/aws\": want host/namespace/name/system, where * matches a segment or part of one, as in registry.terraform.io/terraform-aws-modules/*/aws; or host/namespace/type for providers\n"},
 		"age":                      {"rules:\n- allow: a/b/c/d\n  min_age: 7", "FILE:3: rules[0].min_age: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
 		"groups":                   {"rules:\n- allow: a/b/c/d\n  groups: infra", "FILE:3: rules[0].groups: want a list\n"},
 		"a list":                   {"- allow: a/b/c/d", "FILE:1: want keys with values\n"},
 		"alias":                    {"reserved: &r [a]\nrules: []", "FILE:1: reserved: anchors, aliases and tags are not supported\n"},
 		"two documents":            {"rules: []\n---\nrules: []", "FILE:3: want one YAML document, not several\n"},
-		"empty":                    {"", "FILE: nothing in it\nhint: policy.files names YAML files with the keys rules and reserved\n"},
-		"blank":                    {" \n\n", "FILE: nothing in it\nhint: policy.files names YAML files with the keys rules and reserved\n"},
+		"empty":                    {"", "FILE: the file is empty\nhint: policy.files names YAML files with the keys rules and reserved\n"},
+		"blank":                    {" \n\n", "FILE: the file is empty\nhint: policy.files names YAML files with the keys rules and reserved\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := writeFile(t, "policy.yaml", test.file)

@@ -311,7 +311,7 @@ func (d *decoder) setList(n *ast.SequenceNode, v reflect.Value, path string) {
 	for i, entry := range n.Values {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		if entry.Type() == ast.NullType {
-			d.fail(entry.GetToken(), at, errors.New("nothing in it"))
+			d.fail(entry.GetToken(), at, errors.New("the entry is empty"))
 		}
 		d.config.sources[at] = d.source(entry.GetToken())
 		d.set(entry, v.Index(i), at)

@@ -13,9 +13,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What tools decode of the registry's own API, which is not a part of the protocol.
+// The parts of the registry's own API that tools decode. This API is not part of the protocol.
 type (
-	// languageDetails is of terraform-ls.
+	// languageDetails is decoded by terraform-ls.
 	languageDetails struct {
 		Version    string
 		Published  time.Time `json:"published_at"`
@@ -30,7 +30,7 @@ type (
 		}
 		Outputs []struct{ Name, Description string }
 	}
-	// summary is a module in a list of terraform-mcp-server.
+	// summary is a module in a list, as terraform-mcp-server decodes it.
 	summary struct {
 		ID, Owner, Namespace, Name, Version, Provider, Description, Source, Tag string
 
@@ -68,12 +68,13 @@ type (
 		}
 		Modules []summary
 	}
-	// latest is what Renovate wants of the newest version, at app.terraform.io and, until version 42, registry.terraform.io.
+	// latest is the description of the newest version that Renovate needs, at app.terraform.io and, before version 43
+	// of Renovate, at registry.terraform.io.
 	latest struct {
 		Source, Version *string
 		Versions        []string
 	}
-	// history is what Renovate and Dependabot want of all versions.
+	// history is the description of all versions that Renovate and Dependabot need.
 	history struct {
 		Data *struct {
 			Attributes *struct{ Source *string }
@@ -86,13 +87,14 @@ type (
 			}
 		}
 	}
-	// docs is what Renovate wants of OpenTofu's second API.
+	// docs is the part of OpenTofu's second API that Renovate needs.
 	docs struct {
 		Versions []struct{ ID, Published string }
 	}
 )
 
-// optional asks for what a registry need not have, and decodes it. If there is nothing to look at, the result says why.
+// optional requests and decodes a document that a registry need not have. If there is nothing to check, the result says
+// why.
 func (v *visit) optional(p part, address, lost string, to any) Result {
 	a := v.get(p, address)
 	switch {
@@ -111,11 +113,11 @@ func (v *visit) optional(p part, address, lost string, to any) Result {
 	return Result{}
 }
 
-// details asks for the details of the newest version, or of the latest if version is empty.
+// details requests the details of the newest version, or of the latest one if version is empty.
 func (v *visit) details(version string, to any) Result {
-	path, lost := v.path(), "terraform-ls completes no inputs, and says nothing about them"
+	path, lost := v.path(), "terraform-ls does not complete or describe inputs"
 	if v.name == assistant {
-		path, lost = strings.ToLower(path), "the assistant is told nothing about the module"
+		path, lost = strings.ToLower(path), "the assistant knows nothing about the module"
 	}
 	if version != "" {
 		path += "/" + version
@@ -138,7 +140,7 @@ func languageKnows(v *visit) Result {
 	return pass("%d inputs, %d submodules", len(d.Root.Inputs), len(d.Submodules))
 }
 
-// defaultsAreJSON looks at the inputs that terraform-ls shows.
+// defaultsAreJSON checks the inputs that terraform-ls shows.
 func defaultsAreJSON(v *visit) Result {
 	_, version, _ := v.newest()
 	var d languageDetails
@@ -176,7 +178,7 @@ func assistantLatest(v *visit) Result {
 	return v.rightDetails(&d)
 }
 
-// rightDetails compares d with the newest version that is listed.
+// rightDetails compares d with the newest listed version.
 func (v *visit) rightDetails(d *assistantDetails) Result {
 	_, newest, ok := v.newest()
 	switch canonical, _ := modproxy.CanonicalVersion(d.Version); {
@@ -207,7 +209,7 @@ func renovateLatest(v *visit) Result {
 func datesVersions(v *visit) Result {
 	p, lost := ofModules, "Renovate finds no versions by the name registry.terraform.io"
 	if v.name == dependabot {
-		p, lost = ofPackage, "Dependabot's cooldown does not count for the module" // it shows no token here
+		p, lost = ofPackage, "Dependabot's cooldown does not count for the module" // sends no token for it
 	}
 	if v.below {
 		return without("asked at the root of a host only")
@@ -253,7 +255,7 @@ func tofuDocs(v *visit) Result {
 	return v.sameVersions(versions)
 }
 
-// sameVersions compares what a tool is told of versions with those that can be installed.
+// sameVersions compares the versions in a tool's answer with the versions that can be installed.
 func (v *visit) sameVersions(told []string) Result {
 	all, _, ok := v.listed()
 	if !ok || len(all) == 0 {
@@ -282,10 +284,10 @@ func (v *visit) sameVersions(told []string) Result {
 
 func listsModules(v *visit) Result { return v.lists("?offset=0", "") }
 
-// maxPages is how many pages of a list are read.
+// maxPages is the maximum number of pages of a list that are read.
 const maxPages = 20
 
-// endsPages reads the list of modules by the offset that each page names for the next one.
+// endsPages reads the list of modules by the offset that each page gives for the next one.
 func endsPages(v *visit) Result {
 	seen, offset := map[string]int{}, 0
 	for page := 1; page <= maxPages; page++ {
@@ -312,12 +314,12 @@ func endsPages(v *visit) Result {
 	return pass("%d pages and more", maxPages)
 }
 
-// searches has quotes in its query, as the assistant has.
+// searches puts quotes into its query, as the assistant does.
 func searches(v *visit) Result {
 	return v.lists(fmt.Sprintf("/search?q='%s'&offset=0", url.PathEscape(v.Name)), v.path())
 }
 
-// lists asks for a list, and looks for the module want in it, unless that is empty.
+// lists requests a list, and looks for the module want in it. If want is empty, any module will do.
 func (v *visit) lists(query, want string) Result {
 	var list assistantList
 	not := v.optional(ofModules, v.root.String()+"/v1/modules"+query, "the assistant finds no modules", &list)

@@ -16,20 +16,20 @@ import (
 	"strings"
 )
 
-// Bounds of a package that is looked at, in bytes.
+// Maximum sizes of a checked package, in bytes.
 const (
 	maxPackage  = 1 << 30
 	maxUnpacked = 16 << 30
 )
 
-// archive is what came of the request for a package.
+// archive is the result of a request for a package.
 type archive struct {
 	*answer        // without its body
-	came    bool   // with a status that the client takes
-	size    int64  // as it came
-	tooMuch bool   // it is larger than maxPackage
+	came    bool   // the client accepts the status
+	size    int64  // as received
+	tooMuch bool   // larger than maxPackage
 	unread  error  // why it could not be unpacked
-	files   []file // what is in it
+	files   []file // its entries, without directories
 }
 
 type file struct {
@@ -38,30 +38,31 @@ type file struct {
 	link bool
 }
 
-var errXZ = errors.New("xz is not looked at")
+var errXZ = errors.New("xz archives are not checked")
 
-// formats are the suffixes by which clients know an archive; more than one may fit.
+// formats are the suffixes by which clients recognize an archive. More than one may match.
 var formats = map[string]func(*os.File, int64) ([]file, error){
 	"tar.gz": fromTar(ungzip), "tgz": fromTar(ungzip), "tar.bz2": fromTar(unbzip), "tar.tbz2": fromTar(unbzip),
 	"tar.xz": fromTar(unxz), "txz": fromTar(unxz), "zip": fromZip,
 }
 
-// sniffed is the format of a package that OpenTofu fetches directly: it looks what it is.
+// sniffed is the format of a package that OpenTofu downloads directly: OpenTofu detects the format from the content.
 const sniffed = "what it looks like"
 
-// checkovKnows are the suffixes that Checkov knows.
+// checkovKnows are the suffixes that Checkov recognizes.
 var checkovKnows = []string{"zip", "tar.bz2", "tar.gz", "tgz", "tar.xz", "txz"}
 
-// target is a package to fetch by http or https.
+// target is a package to download by http or https.
 type target struct {
-	url    string // as the client asks for it
-	format string // empty if the client would look for an archive on a page instead
+	url    string // as the client requests it
+	format string // empty if the client would search a page for an archive instead
 	subdir string
-	direct bool // OpenTofu fetches it itself,
-	token  bool // and shows its token
+	direct bool // OpenTofu downloads it itself
+	token  bool // and sends its token
 }
 
-// target returns what the client fetches; not ok if it is not by http, or the address is wrong.
+// target returns the package that the client downloads. ok is false if it is not downloaded by http, or if the address
+// is wrong.
 func (v *visit) target() (target, bool) {
 	at, ok := v.where()
 	whole, subdir := splitSubdir(at)
@@ -90,12 +91,13 @@ func (v *visit) target() (target, bool) {
 		q.Del("archive")
 		q.Del("checksum")
 	}
-	u.RawQuery = q.Encode() // go-getter sorts it and escapes it anew
+	u.RawQuery = q.Encode() // go-getter sorts the query and escapes it again
 	t.url = u.String()
 	return t, true
 }
 
-// checkovFormat finds the format as Checkov does, which knows no directory behind it and cuts queries at every equals sign.
+// checkovFormat finds the format as Checkov does. Checkov ignores a directory behind the archive and splits queries at
+// every equals sign.
 func checkovFormat(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -116,7 +118,7 @@ func checkovFormat(address string) string {
 	return ""
 }
 
-// fetch returns the package, which is fetched once by all clients that ask alike.
+// fetch returns the package. Clients with equal requests share one download.
 func (v *visit) fetch() (target, *archive) {
 	t, ok := v.target()
 	if !ok || t.format == "" {
@@ -167,7 +169,7 @@ func (v *visit) download(t target) *archive {
 	p.size, err = io.Copy(f, io.LimitReader(res.Body, maxPackage+1))
 	switch {
 	case err != nil && r.Context().Err() == nil:
-		p.err = fmt.Errorf("the package breaks off after %d bytes of %d: %w", p.size, res.ContentLength, err)
+		p.err = fmt.Errorf("the package ends after %d of %d bytes: %w", p.size, res.ContentLength, err)
 	case err != nil:
 		p.err = context.Cause(r.Context())
 	case p.size > maxPackage:
@@ -178,7 +180,7 @@ func (v *visit) download(t target) *archive {
 	return p
 }
 
-// read looks into the package in f.
+// read unpacks the package in f.
 func (p *archive) read(f *os.File, format string) {
 	if _, p.unread = f.Seek(0, io.SeekStart); p.unread != nil {
 		return
@@ -187,7 +189,7 @@ func (p *archive) read(f *os.File, format string) {
 		format = sniff(f)
 	}
 	if formats[format] == nil {
-		p.unread = errors.New("it looks like no archive")
+		p.unread = errors.New("it does not look like an archive")
 		return
 	}
 	if p.files, p.unread = formats[format](f, p.size); p.unread != nil {
@@ -219,7 +221,7 @@ func fromTar(open func(io.Reader) (io.Reader, error)) func(*os.File, int64) ([]f
 			h, err := all.Next()
 			switch {
 			case err == io.EOF:
-				_, err = io.Copy(io.Discard, r) // to the checksum at its end
+				_, err = io.Copy(io.Discard, r) // up to the checksum at its end
 				return files, err
 			case err != nil:
 				return nil, err
@@ -231,7 +233,7 @@ func fromTar(open func(io.Reader) (io.Reader, error)) func(*os.File, int64) ([]f
 	}
 }
 
-// sniff returns the format of what is in f, empty if it is not one of those that OpenTofu knows.
+// sniff returns the format of f by its first bytes, or "" for a format that OpenTofu does not recognize.
 func sniff(f *os.File) string {
 	magic := make([]byte, 6)
 	n, _ := f.ReadAt(magic, 0)
@@ -243,7 +245,7 @@ func sniff(f *os.File) string {
 	return ""
 }
 
-// bounded fails where there is more to read.
+// bounded returns an error if its reader has more than left bytes.
 type bounded struct {
 	io.Reader
 	left int64

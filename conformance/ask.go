@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	maxDocument = 32 << 20         // of a JSON document that is read, in bytes
-	patience    = 15 * time.Second // for one answer; clients that give up do so before
+	maxDocument = 32 << 20         // bytes of a JSON document that are read at most
+	patience    = 15 * time.Second // timeout of one answer; clients give up earlier
 )
 
-// session asks one registry for one module.
+// session sends requests for one module to one registry.
 type session struct {
 	modproxy.Address
-	root  *url.URL // where clients look for the registry, without a slash at its end
-	at    *url.URL // where the registry is: root, unless clients know it by another name
+	root  *url.URL // URL by which clients know the registry, without a slash at its end
+	at    *url.URL // URL of the registry: root, unless clients use another name
 	below bool     // root has a path
 	token string
 
-	leads     map[string]bool            // the addresses, as address returns them, that lead to at
-	transport *http.Transport            // of all requests, through the proxy of the environment
-	named     map[string]*http.Transport // the same for a name that leads to at, which its certificate has
-	answers   map[string]*answer         // by what was asked
+	leads     map[string]bool            // addresses, as address returns them, that resolve to at
+	transport *http.Transport            // for all requests, through the proxy of the environment
+	named     map[string]*http.Transport // the same for a name that resolves to at and is in its certificate
+	answers   map[string]*answer         // by request
 	packages  map[string]*archive        // by format, User-Agent and URL
 }
 
@@ -48,18 +48,18 @@ func newSession(o Options, m modproxy.Address) *session {
 		Address: m, root: &root, at: o.URL, below: root.Path != "", token: o.Token, named: map[string]*http.Transport{},
 		answers: map[string]*answer{}, packages: map[string]*archive{},
 	}
-	// What leads to the registry: its name, and for OpenTofu's that of its second API.
+	// The names that resolve to the registry: its own, and for OpenTofu's registry the name of its second API.
 	s.leads = map[string]bool{address(&root): true, address(&url.URL{Scheme: root.Scheme, Host: docsHost}): m.Host == tofuHost}
 	s.transport = &http.Transport{
-		DisableCompression: true, // what is compressed is looked at
+		DisableCompression: true, // Content-Encoding is checked
 		Proxy:              http.ProxyFromEnvironment,
-		DialContext:        new(net.Dialer).DialContext, // by HTTP/1.1
+		DialContext:        new(net.Dialer).DialContext, // for HTTP/1.1
 	}
 	return s
 }
 
-// RoundTrip implements [http.RoundTripper]. A request for a name that leads to the registry goes to where the registry is, with the
-// Host header and the TLS server name of that name, as if the name were an alias in the DNS.
+// RoundTrip implements [http.RoundTripper]. A request for a name that resolves to the registry is sent to the registry
+// with the Host header and TLS server name of that name, as if the name were a DNS alias.
 func (s *session) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !s.leads[address(r.URL)] || address(r.URL) == address(s.at) {
 		return s.transport.RoundTrip(r)
@@ -78,7 +78,7 @@ func (s *session) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// address is where u leads, with its port.
+// address returns the host and port of u.
 func address(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -87,13 +87,13 @@ func address(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(port, "443"))
 }
 
-// secure reports whether clients that insist on https take u.
+// secure reports whether clients that require https accept u.
 func (s *session) secure(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == s.root.Scheme }
 
-// path is the module in the paths of a registry.
+// path returns the module in the form of paths of a registry.
 func (s *session) path() string { return s.Namespace + "/" + s.Name + "/" + s.System }
 
-// part is what a request is for, by which clients choose its headers.
+// part is the purpose of a request. Clients choose its headers by it.
 type part int
 
 const (
@@ -102,18 +102,18 @@ const (
 	ofPackage
 )
 
-// answer is what came of a request.
+// answer is the result of a request.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte   // decoded
 	url    *url.URL // after redirects
-	coding string   // of the body as it came
+	coding string   // Content-Encoding of the body as received
 	took   time.Duration
 	err    error
 }
 
-// String says what came, in a few words.
+// String describes the answer in a few words.
 func (a *answer) String() string {
 	if a.err != nil {
 		return a.err.Error()
@@ -121,7 +121,7 @@ func (a *answer) String() string {
 	return fmt.Sprintf("%d %s", a.status, http.StatusText(a.status))
 }
 
-// get asks for a document as the client does, once.
+// get requests a document as the client does. Equal requests are sent once.
 func (v *visit) get(p part, address string) *answer {
 	r, err := v.request(http.MethodGet, p, address)
 	if err != nil {
@@ -145,10 +145,10 @@ func (v *visit) get(p part, address string) *answer {
 func (v *visit) request(method string, p part, address string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(v.ctx, method, address, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("%.200q is no URL: %w", address, errors.Unwrap(err))
+		return nil, fmt.Errorf("%.200q is not a URL: %w", address, errors.Unwrap(err))
 	}
 	if r.URL.Host == "" || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return nil, fmt.Errorf("%.200q is no URL of a web server", address)
+		return nil, fmt.Errorf("%.200q is not a URL of a web server", address)
 	}
 	set := func(name, value string) {
 		if value != "" {
@@ -185,14 +185,14 @@ func (s *session) ask(r *http.Request, hops int) *answer {
 	body := io.Reader(res.Body)
 	if a.coding == "gzip" && r.Header.Get("Accept-Encoding") != "" {
 		if body, err = gzip.NewReader(body); err != nil {
-			a.err = fmt.Errorf("the answer is not the gzip that it says: %w", err)
+			a.err = fmt.Errorf("the answer is not gzip, as its Content-Encoding says: %w", err)
 			return a
 		}
 	}
 	a.body, err = io.ReadAll(io.LimitReader(body, maxDocument+1))
 	switch a.took = time.Since(start); {
 	case err != nil:
-		a.err = fmt.Errorf("the answer breaks off after %d bytes: %w", len(a.body), err)
+		a.err = fmt.Errorf("the answer ends after %d bytes: %w", len(a.body), err)
 	case len(a.body) > maxDocument:
 		a.err = fmt.Errorf("the answer has more than %d bytes", maxDocument)
 	}
@@ -209,7 +209,7 @@ func (s *session) client(hops int) *http.Client {
 	}}
 }
 
-// brief leaves out of an error of net/http what was asked, which the rule says.
+// brief removes the URL from an error of net/http, because the rule already names it.
 func brief(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {

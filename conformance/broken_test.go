@@ -32,7 +32,7 @@ const (
 	docsAt     = "/registry/docs/modules/acme/network/aws/index.json"
 )
 
-// expected is what comes of a rule for just these clients.
+// expected is the verdict of a rule for exactly these clients.
 type expected struct {
 	verdict Verdict
 	rule    string
@@ -48,14 +48,14 @@ func lacks(rule string, clients ...string) expected { return expected{Without, r
 // at answers a path with a text.
 func at(path, text string) func(registry) { return func(r registry) { r[path] = says(text) } }
 
-// gone has nothing at a path.
+// gone removes a path.
 func gone(path string) func(registry) { return func(r registry) { delete(r, path) } }
 
 func answers(path string, code int) func(registry) {
 	return func(r registry) { r[path] = status(code) }
 }
 
-// modules makes discovery say that modules are there.
+// modules makes discovery name value as the URL of modules.
 func modules(value string) func(registry) {
 	return at(doc, `{"modules.v1": "`+value+`", "providers.v1": "/v1/providers/"}`)
 }
@@ -70,7 +70,7 @@ func contents(entries ...tar.Header) func(registry) {
 	return func(r registry) { r[packagePath] = holds(entries...) }
 }
 
-// edited answers downloads with more in their header, or something else.
+// edited lets edit change the answer to downloads, with the package's location in the header.
 func edited(edit func(w http.ResponseWriter, q *http.Request)) func(registry) {
 	return func(r registry) {
 		r.downloads(func(w http.ResponseWriter, q *http.Request) {
@@ -80,7 +80,7 @@ func edited(edit func(w http.ResponseWriter, q *http.Request)) func(registry) {
 	}
 }
 
-// moved has the package at another path, too.
+// moved serves the package at another path as well.
 func moved(path string) func(registry) {
 	return func(r registry) {
 		r[path] = r[packagePath]
@@ -88,11 +88,11 @@ func moved(path string) func(registry) {
 	}
 }
 
-// brokenRegistries are wrong in one point each.
+// brokenRegistries are registries with one fault each.
 var brokenRegistries = []struct {
 	name   string
 	want   []expected
-	host   string // by which the registry is known
+	host   string // the name of the registry
 	breaks func(registry)
 }{
 	{"no discovery", only(fails("discovery.answer", discoverers...)), "", gone(doc)},
@@ -313,8 +313,8 @@ var brokenRegistries = []struct {
 	{"a search for something else", only(warns("api.search", assistant)), "", at("/v1/modules/search", strings.ReplaceAll(listed, `"name": "network"`, `"name": "vpc"`))},
 }
 
-// A discovery document may be too large for some clients. Almost every rule parses the document again, which takes a minute
-// under the race detector: the short form tries the rules about discovery only.
+// A discovery document may be too large for some clients. Almost every rule parses the document again, which takes a
+// minute with the race detector, so this test runs only the rules about discovery.
 func TestLargeDiscovery(t *testing.T) {
 	t.Parallel()
 	r, run := good(), runDiscovery
@@ -326,7 +326,7 @@ func TestLargeDiscovery(t *testing.T) {
 	compare(t, only(fails("discovery.size", bySvchost...)), found, said)
 }
 
-// runDiscovery is Run with the rules about discovery only.
+// runDiscovery is like Run with the rules about discovery only.
 func runDiscovery(ctx context.Context, o Options, each func(Finding) error) error {
 	s := newSession(o, o.Modules[0])
 	for i := range clients {

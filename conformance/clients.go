@@ -22,37 +22,38 @@ const (
 const (
 	goAgent  = "Go-http-client/1.1"
 	tofuHost = "registry.opentofu.org"
-	docsHost = "api.opentofu.org" // where tools look for what is published at tofuHost
+	docsHost = "api.opentofu.org" // where tools look for modules published at tofuHost
 )
 
-// client is one client: how it asks, and how it reads what must be read before more can be asked.
+// client describes one client: how it sends requests, and how it reads answers that it needs for further requests.
 type client struct {
 	name, version string // the version that was read
-	like          string // the client whose rules it has, if it is an older version of it
+	like          string // the client with the same rules, if this is an older version of it
 	repository    string // on GitHub
 
-	agent, getter     string        // User-Agent of requests to the registry, and for packages
+	agent, getter     string        // User-Agent of requests to the registry, and of requests for packages
 	encoding          string        // Accept-Encoding; empty for none
 	header            string        // X-Terraform-Version
-	discovery, others time.Duration // how long it waits for an answer; 0 for ever
-	redirects         int           // how many discovery may have; 0 for 10
-	based             bool          // it can be told a base URL with a path
-	tokens            int           // which requests have a token: see shows
-	direct            bool          // it fetches packages itself where it is told to show its token
-	raw               bool          // it sends versions as they are listed, not as Terraform spells them
+	discovery, others time.Duration // timeouts of an answer; 0 for none
+	redirects         int           // maximum number for discovery; 0 for 10
+	based             bool          // accepts a base URL with a path in its configuration
+	tokens            int           // which requests carry a token: see shows
+	direct            bool          // downloads packages itself if the answer asks for its token
+	raw               bool          // sends versions as they are listed, not as Terraform spells them
 
-	// base finds the URL of a path below the one that discovery names; nil for a client that asks at /v1/modules/.
+	// base returns the URL of a path below the base URL that discovery names. It is nil for a client that uses
+	// /v1/modules/.
 	base func(v *visit, d *document, path string) (string, error)
-	// location reads the answer to a download; nil for a client that downloads nothing.
+	// location reads the answer to a download. It is nil for a client that downloads nothing.
 	location func(*answer) (string, error)
-	// resolve makes a location an address to fetch; from is the URL of the download.
+	// resolve converts a location to a download address. from is the URL of the request.
 	resolve func(v *visit, from, location string) (string, error)
 }
 
 const (
 	noToken         = iota
-	tokenModules    // for all but discovery and packages
-	tokenEverywhere // for all but packages
+	tokenModules    // all but discovery and packages
+	tokenEverywhere // all but packages
 )
 
 func (c *client) shows(p part) bool {
@@ -77,10 +78,10 @@ func (c *client) hops(p part) int {
 	return 10
 }
 
-// clients are what is tried. Where versions of one differ, it is the strictest.
+// clients are the tested clients. If versions of a client differ, the entry is the strictest one.
 var clients = []client{
 	{
-		// Discovery as in 1.15, which waits 5 s and not 11; the rest is the same from 1.5 on.
+		// Discovery as in 1.15, which waits 5 s instead of 11. Everything else is the same since 1.5.
 		name: terraform, version: "1.5–1.15", repository: "hashicorp/terraform", agent: "Terraform/1.11.4", header: "1.11.4",
 		getter: goAgent, encoding: "gzip", discovery: 5 * time.Second, others: 10 * time.Second, redirects: 3, based: true,
 		tokens: tokenEverywhere, base: reference, location: terraformLocation, resolve: relative,

@@ -1,12 +1,16 @@
-// Package conformance asks a module registry what its clients ask, reads the answers as strictly as each of them does, and
-// tells which client could not work with the registry, and why.
+// Package conformance checks whether a module registry works with each of its clients.
 //
-// Invariant: what a rule says of a client is what the file of that client does, which the rule names. A rule fails only
-// if that client fails, or does something else than its user wants; what a registry need not have never fails, but the
-// tool that does not work without it is named.
+//	err := conformance.Run(ctx, conformance.Options{URL: u, Modules: list}, func(f conformance.Finding) error { … })
 //
-// The package reads answers with parsers of its own, each as lenient as the client that it stands for, and makes every
-// request itself. It goes wherever a registry sends its clients: run it on a machine where these might run.
+// It sends the requests of each client, and reads the answers as strictly as that client. A [Finding] names the client
+// that cannot work with the registry, and the reason.
+//
+// Invariant: a rule describes the behaviour of the file of a client that the rule names. A rule fails only if that
+// client fails, or does something that its user does not want. The rule about an optional part of a registry never
+// fails, but names the tool that does not work without that part.
+//
+// The package sends every request itself and has its own parsers, each as lenient as its client. It follows all
+// addresses that a registry gives to its clients: run it on a machine on which these clients may run.
 package conformance
 
 import (
@@ -22,57 +26,57 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Verdict is what comes of a rule for one client.
+// Verdict is the result of a rule for one client.
 type Verdict string
 
 // Verdicts, from good to bad.
 const (
 	Pass    Verdict = "pass"
-	Without Verdict = "n/a"  // the registry does not have what the rule is about, and need not
-	Warn    Verdict = "warn" // the client works, but not as well as it could
+	Without Verdict = "n/a"  // the registry lacks an optional part that the rule is about
+	Warn    Verdict = "warn" // the client works, but with restrictions
 	Fail    Verdict = "fail"
 )
 
-// rule is what some clients need of a registry.
+// rule is a requirement of some clients.
 type rule struct {
 	id    string
-	wants string // what must be true
-	files files  // of the clients that need it
+	wants string // the requirement
+	files files  // of the clients with the requirement
 	run   func(*visit) Result
 }
 
-// Result is what comes of a rule for one client and module.
+// Result is the result of a rule for one client and module.
 type Result struct {
 	Verdict Verdict `json:"verdict"`
-	Seen    string  `json:"seen"` // what the registry answered
+	Seen    string  `json:"seen"` // the answer of the registry
 }
 
-// Finding is a result with what it is about.
+// Finding is a result with its client, module and rule.
 type Finding struct {
 	Client  string `json:"client"`
 	Version string `json:"version"` // of the client
 	Module  string `json:"module"`
 	Rule    string `json:"rule"`
 	Result
-	Wants string `json:"wants"` // what must be true
+	Wants string `json:"wants"` // the requirement
 	File  string `json:"file"`  // with its repository
 }
 
-// Options say which registry is asked, and for what.
+// Options select the registry and its modules.
 type Options struct {
-	// URL is where the registry is. With a path, only clients are tried that can be told a base URL. Its scheme stands for
-	// https, which clients want.
+	// URL is the URL of the registry. If it has a path, only clients with a configurable base URL are tested. If its
+	// scheme is http, http counts as the https that clients require.
 	URL *url.URL
-	// Modules are the modules to ask for. The host of one is the name by which clients know the registry: unless URL has a
-	// path, the registry at URL is asked by that name, as if that name led there.
+	// Modules are the modules to request. The host of a module is the name by which clients know the registry. Unless
+	// URL has a path, requests carry that name and go to URL, as if the name resolved to it.
 	Modules []modproxy.Address
-	// Token is shown as each client shows one; clients that can show none get none. It may be empty.
+	// Token is sent as each client sends its token. Clients without tokens send none. It may be empty.
 	Token string
 }
 
-// Run tries every rule with every client and module, one request at a time, and calls each with what came of it: a module
-// after the other, by client and then in the order in which clients meet the rules. The error is that of ctx or each, or says
-// that the registry cannot be reached.
+// Run tests every rule with every client and module, one request at a time, and calls each with every result. The order
+// is by module, by client, and then the order in which clients meet the rules. The error is that of ctx or each, or
+// says that the registry cannot be reached.
 func Run(ctx context.Context, o Options, each func(Finding) error) error {
 	for _, m := range o.Modules {
 		s := newSession(o, m)
@@ -86,7 +90,8 @@ func Run(ctx context.Context, o Options, each func(Finding) error) error {
 	return nil
 }
 
-// reach returns an error if no connection to the registry can be made: a verdict for each client would say nothing of it.
+// reach returns an error if no connection to the registry can be made. Verdicts for each client would then say nothing
+// about the registry.
 func (s *session) reach(ctx context.Context) error {
 	v := &visit{session: s, ctx: ctx, client: &clients[0]}
 	a := v.asksDiscovery()
@@ -135,16 +140,16 @@ var (
 	userinfo = regexp.MustCompile(`://[^\s"/@]*@`)
 )
 
-// saw leaves out what may be secret in the URLs that a registry names.
+// saw removes possible secrets from the URLs that a registry names.
 func saw(v Verdict, format string, args []any) Result {
 	seen := query.ReplaceAllLiteralString(fmt.Sprintf(format, args...), "?…")
 	return Result{v, userinfo.ReplaceAllLiteralString(seen, "://…@")}
 }
 
-// after is the result of a rule that has nothing to look at, because another one has not passed.
+// after is the result of a rule that cannot be checked because another rule has not passed.
 func after(rule string) Result { return without("nothing to look at: see %s", rule) }
 
-// visit is what one client asks for of one module. What it has asked once, it knows.
+// visit contains the requests of one client for one module. Answers are remembered.
 type visit struct {
 	*session
 	*client

@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// registry is a registry that every client can work with, by path, until a test breaks it.
+// registry is a registry by path. Every client can work with it until a test breaks it.
 type registry map[string]http.HandlerFunc
 
 const (
@@ -54,7 +54,7 @@ func leads(location string) http.HandlerFunc {
 	}
 }
 
-// holds serves the package that has these files.
+// holds serves a package with these files.
 func holds(entries ...tar.Header) http.HandlerFunc {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -75,7 +75,7 @@ func holds(entries ...tar.Header) http.HandlerFunc {
 	}
 }
 
-// withToken wraps h for those that have the token.
+// withToken serves h to requests with the token, and answers others with code.
 func withToken(h http.HandlerFunc, code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		if q.Header.Get("Authorization") != "Bearer secret" {
@@ -119,7 +119,7 @@ func good() registry {
 	return r
 }
 
-// leads makes every download lead there.
+// leads answers every download with a location.
 func (r registry) leads(location string) { r.downloads(leads(location)) }
 
 func (r registry) downloads(h http.HandlerFunc) {
@@ -140,13 +140,13 @@ func (r registry) forOpenTofu(body string) {
 	})
 }
 
-// verdicts tries a registry and returns the clients that each rule does not pass for, by verdict and rule.
+// verdicts tests a registry and returns the clients without a pass, by verdict and rule.
 func verdicts(t *testing.T, r registry, m modproxy.Address, token string) (found map[Verdict]map[string][]string, said string) {
 	t.Helper()
 	return verdictsOf(t, Run, r, m, token)
 }
 
-// verdictsOf is verdicts of the rules that run tries.
+// verdictsOf is like verdicts, with the rules that run tests.
 func verdictsOf(
 	t *testing.T, run func(context.Context, Options, func(Finding) error) error, r registry, m modproxy.Address, token string,
 ) (found map[Verdict]map[string][]string, said string) {
@@ -224,7 +224,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// OpenTofu from 1.12 on shows its token where it is told to, and looks what a package is.
+// OpenTofu 1.12 and later sends its token if the answer asks for it, and detects the format of a package from its
+// content.
 func TestDirect(t *testing.T) {
 	r := good()
 	r["/private"] = withToken(r[packagePath], http.StatusUnauthorized)
@@ -238,7 +239,7 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// Every rule detects a registry that is wrong in just that, and no other rule mistakes it.
+// Every rule detects a registry with just its fault, and no other rule reports that registry.
 func TestBroken(t *testing.T) {
 	seen := map[string]bool{"auth.token": true, "auth.stranger": true, "discovery.size": true} // see TestToken and TestLargeDiscovery
 	for _, test := range brokenRegistries {
@@ -261,14 +262,14 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// compare compares what was found with what should be.
+// compare compares found verdicts with expected ones.
 func compare(t *testing.T, all []expected, found map[Verdict]map[string][]string, said string) {
 	t.Helper()
 	want := map[Verdict]map[string][]string{Fail: {}, Warn: {}, Without: {}}
 	for _, w := range all {
 		want[w.verdict][w.rule] = w.clients
 	}
-	for rule, clients := range found[Without] { // others that do not apply are ignored
+	for rule, clients := range found[Without] { // other rules that do not apply are ignored
 		if want[Without][rule] == nil {
 			want[Without][rule] = clients
 		}
@@ -280,7 +281,7 @@ func compare(t *testing.T, all []expected, found map[Verdict]map[string][]string
 	}
 }
 
-// Every rule is for clients that there are, and names their files.
+// Every rule is for existing clients, and names their files.
 func TestRules(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range clients {
@@ -300,7 +301,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Registries sign the addresses of packages: what is seen may be shown to others.
+// Registries sign the addresses of packages, so results must not contain the signatures: results may be published.
 func TestSecrets(t *testing.T) {
 	r := good()
 	r.leads("http://user:secret@{host}" + packagePath + "?token=secret&archive=tar.gz")
@@ -309,7 +310,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A base URL with a path is for the clients that can be told one.
+// Only clients with a configurable base URL are tested if the URL has a path.
 func TestBelow(t *testing.T) {
 	inner := good()
 	outer := registry{}
@@ -336,7 +337,7 @@ func TestBelow(t *testing.T) {
 	}
 }
 
-// Whatever a registry answers, there is a verdict for every client, with its words.
+// For any answers of a registry, every client gets a verdict with a text.
 func FuzzRun(f *testing.F) {
 	location := "http://registry.example.com" + packagePath
 	f.Add(discovered, versioned, location, `{}`, described, "")

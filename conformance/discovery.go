@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// document is a discovery document that could be read.
+// document is a valid discovery document.
 type document struct {
 	*answer
-	modules string // the value of modules.v1; empty if there is none
+	modules string // value of modules.v1; empty without one
 	others  map[string]json.RawMessage
 }
 
@@ -21,7 +21,7 @@ func (v *visit) asksDiscovery() *answer {
 	return v.get(ofDiscovery, v.root.String()+"/.well-known/terraform.json")
 }
 
-// discover returns the discovery document, and what is wrong with it.
+// discover returns the discovery document, or an error that describes its fault.
 func (v *visit) discover() (*document, error) {
 	a := v.asksDiscovery()
 	switch {
@@ -32,11 +32,11 @@ func (v *visit) discover() (*document, error) {
 	}
 	d := &document{answer: a}
 	if err := json.Unmarshal(a.body, &d.others); err != nil || d.others == nil {
-		return nil, fmt.Errorf("the answer is no JSON object: %.60q", a.body)
+		return nil, fmt.Errorf("the answer is not a JSON object: %.60q", a.body)
 	}
 	if value, ok := d.others["modules.v1"]; ok {
 		if err := json.Unmarshal(value, &d.modules); err != nil {
-			return nil, fmt.Errorf("modules.v1 is no string: %.60s", value)
+			return nil, fmt.Errorf("modules.v1 is not a string: %.60s", value)
 		}
 	}
 	if d.modules == "" {
@@ -45,7 +45,8 @@ func (v *visit) discover() (*document, error) {
 	return d, nil
 }
 
-// in returns the URL of a path below the base URL of modules, as the client finds it.
+// in returns the URL of a path below the base URL of modules, as the client computes it. It returns false if that URL
+// is wrong.
 func (v *visit) in(path string) (string, bool) {
 	if v.base == nil {
 		return v.root.String() + "/v1/modules/" + path, true
@@ -58,7 +59,7 @@ func (v *visit) in(path string) (string, bool) {
 	return found, err == nil && sameURL(found, v.rightly(d, path))
 }
 
-// rightly returns what in should.
+// rightly returns the correct URL for in.
 func (v *visit) rightly(d *document, path string) string {
 	found, err := reference(v, d, path)
 	if err != nil {
@@ -132,7 +133,7 @@ func namesProviders(v *visit) Result {
 	return pass("providers.v1 is %s", d.others["providers.v1"])
 }
 
-// reference joins as RFC 3986 says; a slash at the end is added.
+// reference resolves path by RFC 3986, after adding a slash to the base.
 func reference(_ *visit, d *document, path string) (string, error) {
 	u, err := service(d)
 	if err != nil {
@@ -148,7 +149,7 @@ func reference(_ *visit, d *document, path string) (string, error) {
 func service(d *document) (*url.URL, error) {
 	value, err := url.Parse(d.modules)
 	if err != nil {
-		return nil, errors.New("it is no URL")
+		return nil, errors.New("it is not a URL")
 	}
 	u := d.url.ResolveReference(value)
 	switch {
@@ -172,7 +173,7 @@ func infracostBase(_ *visit, d *document, path string) (string, error) {
 	return u.String() + path, nil
 }
 
-// terragruntBase joins strings, behind the host if there is no scheme.
+// terragruntBase joins strings. Without a scheme it puts the host in front.
 func terragruntBase(v *visit, d *document, path string) (string, error) {
 	joined := strings.TrimSuffix(d.modules, "/") + "/" + path
 	u, err := url.Parse(joined)
@@ -182,7 +183,8 @@ func terragruntBase(v *visit, d *document, path string) (string, error) {
 	return (&url.URL{Scheme: v.root.Scheme, Host: v.root.Host, Path: joined}).String(), nil
 }
 
-// renovateBase joins strings with one slash between them, behind the URL of the registry unless that makes a URL.
+// renovateBase joins strings with one slash between them. If the result is not a URL, it puts the URL of the registry
+// in front.
 func renovateBase(v *visit, d *document, path string) (string, error) {
 	joined := strings.TrimSuffix(d.modules, "/") + "/" + path
 	if strings.HasPrefix(joined, "http://") || strings.HasPrefix(joined, "https://") {
@@ -191,12 +193,12 @@ func renovateBase(v *visit, d *document, path string) (string, error) {
 	return v.root.String() + "/" + strings.TrimPrefix(joined, "/"), nil
 }
 
-// dependabotBase takes https and paths with a slash at their beginning, and joins as RFC 3986 says.
+// dependabotBase accepts https URLs and paths that begin with a slash, and resolves path by RFC 3986.
 func dependabotBase(v *visit, d *document, path string) (string, error) {
 	u, err := url.Parse(d.modules)
 	switch {
 	case err != nil:
-		return "", errors.New("it is no URL")
+		return "", errors.New("it is not a URL")
 	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(u.Path, "/"):
 		u.Scheme, u.Host = v.root.Scheme, v.root.Host
 	case u.Scheme == "" || u.Host == "" || !v.secure(u):
@@ -205,19 +207,19 @@ func dependabotBase(v *visit, d *document, path string) (string, error) {
 	return u.ResolveReference(&url.URL{Path: path}).String(), nil
 }
 
-// updatecliBase joins strings behind the host, whatever they are.
+// updatecliBase appends both strings to the host.
 func updatecliBase(v *visit, d *document, path string) (string, error) {
 	return v.root.Scheme + "://" + v.root.Host + d.modules + path, nil
 }
 
-// checkovBase puts the host before what has none, and joins as RFC 3986 says.
+// checkovBase puts the host in front of a value without one, and resolves path by RFC 3986.
 func checkovBase(v *visit, d *document, path string) (string, error) {
 	u, err := url.Parse(d.modules)
 	if err == nil && u.Host == "" {
 		u, err = url.Parse(v.root.Scheme + "://" + v.root.Host + d.modules)
 	}
 	if err != nil {
-		return "", errors.New("it is no URL")
+		return "", errors.New("it is not a URL")
 	}
 	return u.ResolveReference(&url.URL{Path: path}).String(), nil
 }

@@ -15,7 +15,7 @@ import (
 
 const locationHeader = "X-Terraform-Get"
 
-// downloadURL is where the client asks for the location of a version; empty as a version for none.
+// downloadURL returns the URL at which the client requests the location of a version. The version may be empty.
 func (v *visit) downloadURL(version string) (string, bool) {
 	if version == "" {
 		return v.in(v.path() + "/download")
@@ -23,7 +23,7 @@ func (v *visit) downloadURL(version string) (string, bool) {
 	return v.in(v.path() + "/" + version + "/download")
 }
 
-// asksDownload returns the answer to the question for the location of the newest version, and what was asked.
+// asksDownload requests the location of the newest version. It returns the answer and the requested URL.
 func (v *visit) asksDownload() (*answer, string) {
 	spelled, canonical, ok := v.newest()
 	if !ok {
@@ -72,7 +72,7 @@ func checkovLocation(a *answer) (string, error) {
 	return headerLocation(a)
 }
 
-// headerLocation takes the header, whatever the status.
+// headerLocation reads the header, with any status.
 func headerLocation(a *answer) (string, error) {
 	if a.err != nil {
 		return "", a.err
@@ -84,7 +84,7 @@ func headerLocation(a *answer) (string, error) {
 	return location, nil
 }
 
-// tofuBody is what OpenTofu decodes.
+// tofuBody is the body that OpenTofu decodes.
 type tofuBody struct {
 	Location    string
 	Credentials *bool `json:"use_registry_credentials"`
@@ -115,7 +115,7 @@ func terragruntLocation(a *answer) (string, error) {
 	}
 	var body map[string]string
 	if err := json.Unmarshal(a.body, &body); err != nil || body["location"] == "" {
-		return "", fmt.Errorf("%s without a header %s, and its body is no JSON object of strings with a location", a, locationHeader)
+		return "", fmt.Errorf("%s without a header %s, and its body is not a JSON object of strings with a location", a, locationHeader)
 	}
 	return body["location"], nil
 }
@@ -131,13 +131,15 @@ func trivyLocation(a *answer) (string, error) {
 	return body.Location, nil
 }
 
-// where returns the location of the newest version as an address to fetch; not ok unless it is that which Terraform fetches.
+// where returns the location of the newest version as an absolute address. It returns false unless Terraform would
+// download the same address.
 func (v *visit) where() (string, bool) {
 	location, found, right := v.locates()
 	return found, location != "" && found == right
 }
 
-// locates returns the location of the newest version, the address that the client makes of it, and the one that Terraform does.
+// locates returns the location of the newest version, the address that the client makes of it, and the address that
+// Terraform makes of it.
 func (v *visit) locates() (location, found, right string) {
 	a, from := v.asksDownload()
 	if a == nil {
@@ -156,7 +158,7 @@ func isRelative(location string) bool {
 	return strings.HasPrefix(location, "/") || strings.HasPrefix(location, "./") || strings.HasPrefix(location, "../")
 }
 
-// relative resolves what looks relative against the URL that was asked.
+// relative resolves a relative location against the requested URL.
 func relative(_ *visit, from, location string) (string, error) {
 	if !isRelative(location) {
 		return location, nil
@@ -169,7 +171,7 @@ func relative(_ *visit, from, location string) (string, error) {
 	return base.ResolveReference(u).String(), nil
 }
 
-// infracostResolve resolves what looks relative against the base URL of modules.
+// infracostResolve resolves a relative location against the base URL of modules.
 func infracostResolve(v *visit, from, location string) (string, error) {
 	base, _ := v.in("")
 	if base == "" {
@@ -178,7 +180,7 @@ func infracostResolve(v *visit, from, location string) (string, error) {
 	return relative(v, base, location)
 }
 
-// checkovResolve puts the host before what looks relative.
+// checkovResolve puts the host in front of a relative location.
 func checkovResolve(v *visit, _, location string) (string, error) {
 	if !isRelative(location) {
 		return location, nil
@@ -192,11 +194,11 @@ var (
 	forced    = regexp.MustCompile(`^[A-Za-z0-9]+::`)
 	shorthand = regexp.MustCompile(`^(github\.com|bitbucket\.org|gitlab\.com|[^/]*\.amazonaws\.com|www\.googleapis\.com)/|^git@`)
 	module    = regexp.MustCompile(`^([^/]+\.[^/]+/)?[^/.]+/[^/]+/[^/]+$`)
-	// What Trivy takes; http stands for https where the registry has no other.
+	// The addresses that Trivy accepts. http counts as https if the registry has no https.
 	trivyTakes = regexp.MustCompile(`^(github\.com/|bitbucket\.org/|s3:|git@|git:|hg:|https?:|gcs:)`)
 )
 
-// sameAddress fails where the client goes elsewhere than Terraform.
+// sameAddress fails if the client uses another address than Terraform.
 func sameAddress(v *visit) Result {
 	switch location, found, right := v.locates(); {
 	case location == "":
@@ -208,7 +210,7 @@ func sameAddress(v *visit) Result {
 	}
 }
 
-// fetchable fails for addresses that lead the client astray.
+// fetchable fails for addresses that mislead the client.
 func fetchable(v *visit) Result {
 	at, ok := v.where()
 	if !ok {
@@ -218,7 +220,7 @@ func fetchable(v *visit) Result {
 	u, err := url.Parse(whole)
 	switch {
 	case strings.Contains(subdir, "*"):
-		return fail("%s: nobody expands its //%s in what a registry says", at, subdir)
+		return fail("%s: no client expands //%s in the location from a registry", at, subdir)
 	case strings.HasPrefix(whole, "file:"):
 		return fail("%s: a file of the client's machine", at)
 	case forced.MatchString(whole) || shorthand.MatchString(whole):
@@ -227,9 +229,9 @@ func fetchable(v *visit) Result {
 		}
 		return pass("%s", at)
 	case module.MatchString(whole):
-		return fail("%s: the address of a module, and not of a package", at)
+		return fail("%s: the address of a module instead of a package", at)
 	case err != nil || u.Scheme == "" || u.Host == "" && u.Scheme != "file":
-		return fail("%s: no address of a package", at)
+		return fail("%s: not the address of a package", at)
 	case v.name == trivy && (!trivyTakes.MatchString(whole) || u.Scheme == "http" && !v.secure(u)):
 		return fail("%s: Trivy does not fetch that", at)
 	case u.User != nil:
@@ -238,7 +240,8 @@ func fetchable(v *visit) Result {
 	return pass("%s", at)
 }
 
-// locatesVersion looks for the location of another version. A client unpacks the package of a location without a look at its version.
+// locatesVersion fails if the location is that of another version. Clients unpack the package of a location without
+// checking its version.
 func locatesVersion(v *visit) Result {
 	location, found, _ := v.locates()
 	if location == "" {
@@ -268,8 +271,9 @@ func locatesVersion(v *visit) Result {
 	return pass("%s", found)
 }
 
-// nameVersion reports whether the last part of an address, or its ref, is the version other and the address does not have the version
-// wanted. Versions in addresses stand alone, with or without a v, behind a name and a hyphen, or before the suffix of an archive.
+// nameVersion reports whether the last part of an address, or its ref, is the version other, and the address does not
+// contain the version wanted. Versions in addresses stand alone, with or without a v, after a name and a hyphen, or
+// before the suffix of an archive.
 func nameVersion(address, other, wanted string) bool {
 	whole, _ := splitSubdir(address)
 	path, query, _ := strings.Cut(whole, "?")
@@ -290,7 +294,7 @@ func nameVersion(address, other, wanted string) bool {
 	return false
 }
 
-// splitSubdir cuts the directory in a package off its address.
+// splitSubdir separates the directory in a package from the package's address.
 func splitSubdir(address string) (whole, subdir string) {
 	start := 0
 	if i := strings.Index(address, "://"); i >= 0 {
@@ -304,7 +308,7 @@ func splitSubdir(address string) (whole, subdir string) {
 	return address[:start] + path, subdir
 }
 
-// answersDirectly returns the body of an answer that has OpenTofu from 1.12 on fetch the package by itself, or nil.
+// answersDirectly returns the body of an answer that makes OpenTofu 1.12 and later download the package itself, or nil.
 func (v *visit) answersDirectly() *tofuBody {
 	var body tofuBody
 	a, _ := v.asksDownload()
@@ -314,25 +318,25 @@ func (v *visit) answersDirectly() *tofuBody {
 	return &body
 }
 
-// directMode checks where it is fetched.
+// directMode checks the address of such a download.
 func directMode(v *visit) Result {
 	body := v.answersDirectly()
 	if body == nil {
-		return without("no use_registry_credentials in the answer: the package is shown no token")
+		return without("no use_registry_credentials in the answer: the request for the package carries no token")
 	}
 	_, at, _ := v.locates()
 	switch u, err := url.Parse(at); {
 	case err != nil || forced.MatchString(at) || u.Scheme != "http" && u.Scheme != "https":
-		return fail("use_registry_credentials with the location %s, which is no URL of a web server", at)
+		return fail("use_registry_credentials with the location %s, which is not a URL of a web server", at)
 	case u.Fragment != "":
 		return fail("use_registry_credentials with the location %s, which has a fragment", at)
 	case *body.Credentials && u.Host != v.root.Host:
-		return fail("use_registry_credentials with the location %s: that host is shown the token", at)
+		return fail("use_registry_credentials with the location %s: the token is sent to that host", at)
 	}
 	return pass("use_registry_credentials with the location %s", at)
 }
 
-// spelled makes a rule of another way in which a client writes the newest version.
+// spelled makes a rule about another spelling of the newest version by a client.
 func spelled(spell func(spelled, canonical string) string, lost string) func(*visit) Result {
 	return func(v *visit) Result {
 		listed, canonical, ok := v.newest()
@@ -370,7 +374,7 @@ func absentVersion(v *visit) Result {
 	}
 }
 
-// stable asks once more; in another second, if there may be a time in the query.
+// stable requests the location twice. If its query may contain a time, the requests are a second apart.
 func stable(v *visit) Result {
 	first, ok := v.where()
 	if !ok {
@@ -390,7 +394,7 @@ func stable(v *visit) Result {
 	return pass("the same twice")
 }
 
-// What Dependabot takes for a repository, wherever it stands in a URL (common/lib/dependabot/source.rb).
+// The parts of a URL that Dependabot takes for a repository, at any position (common/lib/dependabot/source.rb).
 var repository = regexp.MustCompile(`github\.com[/:][\w.-]+/[\w.-]+|gitlab\.com[/:][^/]+/[^/]+|bitbucket\.org[/:][\w.-]+/[\w.-]+|` +
 	`azure\.com[/:][\w.-]+/([\w.-]+/)?_git/[\w.-]+|(https?|git|ssh)://git-codecommit.*\.com/v1/repos/`)
 

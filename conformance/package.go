@@ -24,7 +24,8 @@ func namesArchive(v *visit) Result {
 	}
 }
 
-// beforePackage says why there is no package to look at; its verdict is empty if there is one.
+// beforePackage returns the package, or a result that says why there is no package to check. The verdict of the result
+// is empty if there is one.
 func (v *visit) beforePackage() (*archive, target, Result) {
 	t, p := v.fetch()
 	switch {
@@ -33,7 +34,7 @@ func (v *visit) beforePackage() (*archive, target, Result) {
 	case p.err != nil || !p.came:
 		return p, t, after("package.get")
 	case p.tooMuch:
-		return p, t, without("a package of more than %d bytes is not looked at", int64(maxPackage))
+		return p, t, without("a package of more than %d bytes is not checked", int64(maxPackage))
 	}
 	return p, t, Result{}
 }
@@ -67,7 +68,7 @@ func headsPackage(v *visit) Result {
 	length, whole := a.header.Get("Content-Length"), p.header.Get("Content-Length")
 	switch {
 	case a.header.Get("Accept-Ranges") == "bytes" && length == "0" && p.size > 0:
-		return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client takes it for fetched", p.size)
+		return fail("Content-Length 0 with Accept-Ranges, for a package of %d bytes: the client treats it as downloaded", p.size)
 	case length != "" && whole != "" && length != whole:
 		return warn("Content-Length %s, and %s with GET", length, whole)
 	}
@@ -100,7 +101,7 @@ func unpacks(v *visit) Result {
 	return pass("%d files", len(p.files))
 }
 
-// opened is beforePackage for rules about what is in it.
+// opened is like beforePackage, for rules about the content of the package.
 func (v *visit) opened() (*archive, target, Result) {
 	p, t, not := v.beforePackage()
 	if not.Verdict == "" && (p.unread != nil || p.coding != "") {
@@ -164,7 +165,7 @@ func hasModule(v *visit) Result {
 	}
 }
 
-// wrapper returns the directory in which all files are, if it is one.
+// wrapper returns the single directory at the top that contains all files, or "".
 func wrapper(files []file) (dir string) {
 	for _, f := range files {
 		first, rest, below := strings.Cut(strings.TrimPrefix(path.Clean("/"+f.name), "/"), "/")

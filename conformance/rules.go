@@ -1,13 +1,13 @@
 package conformance
 
-// What several rules want, for clients that see to it in different ways.
+// Requirements of several rules, for clients that check them in different ways.
 const (
 	wantsShape    = "the answer has the members that the client reads, in their types"
 	wantsVersions = "every version is one by the rules of hashicorp/go-version"
 	wantsDetails  = "a version is described, in the types that the client decodes"
 )
 
-// Where clients read what they are told.
+// Files in which clients read answers.
 const (
 	svchost     = "vendored terraform-svchost disco/disco.go discover"
 	tfClient    = "internal/registry/client.go "
@@ -26,10 +26,10 @@ const (
 	getterUntar = "go-getter decompress_tar.go untar, decompress_zip.go"
 )
 
-// files are files of clients, by the names of these: each says what its client needs, with the function in it.
+// files are files of clients, by the names of the clients. Each names the function that has the requirement.
 type files map[string]string
 
-// The clients that fetch packages by go-getter.
+// byGetter returns the clients that download packages with go-getter.
 func byGetter(file string) files {
 	return files{terraform: file, opentofu: file, terragrunt: file, trivy: file, infracost: file}
 }
@@ -39,7 +39,7 @@ func with(all files, name, file string) files {
 	return all
 }
 
-// rules are all rules, in the order in which clients meet them.
+// rules contains all rules, in the order in which clients meet them.
 var rules = []rule{
 	{"discovery.answer", "/.well-known/terraform.json is a JSON object with modules.v1, at once", files{
 		terraform: svchost, opentofu: svchost, terragrunt: tgHelpers + "GetModuleRegistryURLBasePath", renovate: reModule + "base.ts",
@@ -53,17 +53,17 @@ var rules = []rule{
 		renovate: reModule + "utils.ts createSDBackendURL", dependabot: dbClient + "url_for", updatecli: upRegistry + "registry.go API",
 		checkov: ckRegistry + "_determine_tf_api_endpoints", infracost: icRegistry + "ModuleLocation",
 	}, findsBase},
-	{"discovery.providers", "providers can be had by the same name", files{
+	{"discovery.providers", "providers are available under the same name", files{
 		terraform: "internal/getproviders/registry_source.go", opentofu: "internal/getproviders/registry_source.go",
 	}, namesProviders},
 
-	{"auth.token", "the client can show a token where the registry wants one", files{
+	{"auth.token", "the client can send a token if the registry requires one", files{
 		terraform: tfClient + "addRequestCreds", opentofu: tfClient + "addRequestCreds", terragrunt: tgHelpers + "applyHostToken",
 		renovate: "lib/util/http/host-rules.ts", dependabot: dbClient + "headers_for", language: lsModule + "GetModuleVersions",
 		assistant: "pkg/client/registry.go SendRegistryCall", updatecli: upRegistry + "versions.go", trivy: trRegistry + "Resolve",
 		checkov: ckRegistry + "discover", tfupdate: "tfregistry/client.go newRequest", infracost: icRegistry + "fetchModuleVersions",
 	}, showsToken},
-	{"auth.stranger", "who shows no token is answered 401", files{
+	{"auth.stranger", "a request without a token is answered with 401", files{
 		terraform: tfClient + "ModuleVersions", dependabot: dbClient + "http_get!",
 	}, refusesStrangers},
 
@@ -131,7 +131,7 @@ var rules = []rule{
 		terraform: tfClient + "ModuleLocation", opentofu: tfClient + "ModulePackageLocation", terragrunt: tgHelpers + "GetTerraformGetHeader",
 		trivy: trRegistry + "Resolve", checkov: ckRegistry + "_load_module", infracost: icRegistry + "DownloadLocation",
 	}, locatesVersion},
-	{"download.direct", "what the token is shown to is this registry", files{
+	{"download.direct", "the token is sent to this registry only", files{
 		opentofu: "internal/registry/client.go preparePackageLocationDirect",
 	}, directMode},
 	{"download.v", "a version is found with a v before it, too", files{
@@ -151,7 +151,7 @@ var rules = []rule{
 		dependabot: "common/lib/dependabot/source.rb from_url",
 	}, noRepository},
 
-	{"package.archive", "the client knows the package for an archive", with(byGetter("go-getter client.go Get"), checkov,
+	{"package.archive", "the client recognizes the package as an archive", with(byGetter("go-getter client.go Get"), checkov,
 		ckRegistry+"_get_archive_extension"), namesArchive},
 	{"package.get", "it is answered with 200 and comes whole, without a token", with(byGetter(getterHTTP+"GetFile"), checkov,
 		"checkov/common/goget/registry/get_registry.py do_get"), givesPackage},

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// asksVersions returns the answer to the question for the versions; nil if its URL is not found.
+// asksVersions returns the answer to the request for the versions, or nil if its URL cannot be found.
 func (v *visit) asksVersions() *answer {
 	u, ok := v.in(v.path() + "/versions")
 	if !ok {
@@ -22,7 +22,8 @@ func (v *visit) asksVersions() *answer {
 	return v.get(ofModules, u)
 }
 
-// versionsOK returns that answer if it can be looked at; what is wrong is said by versions.answer and versions.coding.
+// versionsOK returns that answer if it can be read, else nil. The rules versions.answer and versions.coding report the
+// reason.
 func (v *visit) versionsOK() *answer {
 	if a := v.asksVersions(); a != nil && a.err == nil && a.status == http.StatusOK && v.reads(a) {
 		return a
@@ -35,7 +36,7 @@ func (v *visit) reads(a *answer) bool {
 	return a.coding == "" || a.coding == "gzip" && v.encoding != ""
 }
 
-// refused reports whether a wants a token that the client cannot show.
+// refused reports whether a requires a token, and the client cannot send one.
 func (v *visit) refused(a *answer) bool {
 	return v.token != "" && v.tokens == noToken && a.err == nil && a.status >= 400 && a.status < 500
 }
@@ -52,12 +53,12 @@ func answersVersions(v *visit) Result {
 	case a.err == nil && a.status == http.StatusNotFound && v.base == nil && !v.atRoot():
 		return without("%s: %s asks at /v1/modules/, where this registry has no modules, and does not work with it", a, v.name)
 	case a.err == nil && a.status == http.StatusUnauthorized && v.token == "":
-		return fail("%s: the registry wants a token", a)
+		return fail("%s: the registry requires a token", a)
 	}
 	return fail("%s", a)
 }
 
-// atRoot reports whether discovery says that modules are at /v1/modules/.
+// atRoot reports whether discovery names /v1/modules/ as the URL of modules.
 func (v *visit) atRoot() bool {
 	d, err := v.discover()
 	return err == nil && sameURL(v.rightly(d, ""), v.root.String()+"/v1/modules/")
@@ -74,7 +75,7 @@ func plainVersions(v *visit) Result {
 	return pass("Content-Encoding %q", a.coding)
 }
 
-// All that the answer may have, as Go clients decode it.
+// All members that the answer may have, as Go clients decode them.
 type (
 	fullVersions struct {
 		Modules []*struct {
@@ -102,7 +103,8 @@ type (
 	}
 )
 
-// decodes makes a rule of a type: the first JSON value of the answer, or with whole all of it, must decode into it.
+// decodes makes a rule of a type: the first JSON value of the answer must decode into it, or with whole the complete
+// answer.
 func decodes[T any](whole bool) func(*visit) Result {
 	return func(v *visit) Result {
 		a := v.versionsOK()
@@ -136,7 +138,7 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-// fetches is the rule of clients that take members by their exact names from whatever the answer is.
+// fetches is the rule of clients that read members by their exact names from any JSON value.
 func fetches(v *visit) Result {
 	a := v.versionsOK()
 	if a == nil {
@@ -149,7 +151,7 @@ func fetches(v *visit) Result {
 	object, _ := all.(map[string]any)
 	modules, ok := object["modules"].([]any)
 	if !ok {
-		return fail(`"modules" is no array`)
+		return fail(`"modules" is not an array`)
 	}
 	if len(modules) == 0 {
 		return after("versions.some")
@@ -157,7 +159,7 @@ func fetches(v *visit) Result {
 	object, _ = modules[0].(map[string]any)
 	versions, ok := object["versions"].([]any)
 	if !ok {
-		return fail(`"versions" of the first module is no array`)
+		return fail(`"versions" of the first module is not an array`)
 	}
 	for _, one := range versions {
 		object, _ := one.(map[string]any)
@@ -168,7 +170,7 @@ func fetches(v *visit) Result {
 	return pass("its members are there")
 }
 
-// listed returns the versions of the first module, as they are spelled, and how many modules there are.
+// listed returns the versions of the first module, as they are spelled, and the number of modules.
 func (v *visit) listed() (spelled []string, modules int, ok bool) {
 	var all leanVersions
 	a := v.versionsOK()
@@ -208,7 +210,7 @@ func oneModule(v *visit) Result {
 	return pass("one module")
 }
 
-// parsable makes a rule of what comes of a version that is none.
+// parsable makes a rule that reports invalid versions with bad.
 func parsable(bad func(string, ...any) Result) func(*visit) Result {
 	return func(v *visit) Result {
 		spelled, _, ok := v.listed()
@@ -217,7 +219,7 @@ func parsable(bad func(string, ...any) Result) func(*visit) Result {
 		}
 		for _, s := range spelled {
 			if _, err := modproxy.ParseVersion(s); err != nil {
-				return bad("%.80q is no version", s)
+				return bad("%.80q is not a version", s)
 			}
 		}
 		return pass("all of them")
@@ -232,12 +234,12 @@ func linksSource(v *visit) Result {
 	}
 	source := all.Modules[0].Source
 	if u, err := url.Parse(source); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return without("the source is %.80q, no URL: Renovate finds no release notes", source)
+		return without("the source is %.80q, which is not a URL: Renovate finds no release notes", source)
 	}
 	return pass("%s", source)
 }
 
-// newest returns the version that the client takes if any will do, as it is listed and as Terraform spells it.
+// newest returns the version that the client chooses without a constraint, as it is listed and as Terraform spells it.
 func (v *visit) newest() (spelled, canonical string, ok bool) {
 	all, _, _ := v.listed()
 	type one struct {
@@ -282,13 +284,14 @@ func absentModule(v *visit) Result {
 	case a.status == http.StatusOK:
 		return fail("%s: %.80q", a, a.body)
 	case a.status >= 500 || a.status == http.StatusTooManyRequests:
-		return fail("%s: the client takes it for trouble, and asks again", a)
+		return fail("%s: the client treats it as a failure and retries", a)
 	default:
 		return warn("%s: the client does not say that there is no such module", a)
 	}
 }
 
-// isEmptyModule reports whether a is a versions document of one module without versions, which the clients tell from an invalid one.
+// isEmptyModule reports whether a is a versions document of one module without versions. Clients distinguish that from
+// an invalid document.
 func (v *visit) isEmptyModule(a *answer) bool {
 	var all leanVersions
 	return v.reads(a) && decode(a.body, &all, true) == nil && len(all.Modules) == 1 && len(all.Modules[0].Versions) == 0
@@ -303,16 +306,16 @@ func showsToken(v *visit) Result {
 	case a == nil:
 		return after("discovery.base")
 	case v.refused(a):
-		return warn("%s: the registry wants a token, and %s cannot show one", a, v.name)
+		return warn("%s: the registry requires a token, and %s cannot send one", a, v.name)
 	case a.err != nil || a.status != http.StatusOK:
 		return after("versions.answer")
 	case v.tokens == noToken:
-		return pass("the registry wants no token, and %s cannot show one", v.name)
+		return pass("the registry requires no token, and %s cannot send one", v.name)
 	}
 	return pass("%s", a)
 }
 
-// refusesStrangers asks as the client does whose token is not set.
+// refusesStrangers sends the request of a client without a token.
 func refusesStrangers(v *visit) Result {
 	if v.token == "" {
 		return without("no token was given")
@@ -327,7 +330,7 @@ func refusesStrangers(v *visit) Result {
 	case a.status == http.StatusUnauthorized:
 		return pass("%s", a)
 	case a.status == http.StatusOK:
-		return pass("%s: the registry wants no token", a)
+		return pass("%s: the registry requires no token", a)
 	default:
 		return warn("%s: the client does not say that it needs a token, as for 401", a)
 	}

@@ -167,7 +167,7 @@ func (b *book) decideAlone(e *entry) (known bool, err error) {
 	case slices.Contains(b.drifts[e.version], e.drift):
 		return true, nil
 	case len(b.drifts[e.version]) >= MaxDrifts:
-		return false, fmt.Errorf("%w: %d observations of one version are kept already", modproxy.ErrUnavailable, MaxDrifts)
+		return false, fmt.Errorf("%w: %d observations of one version are recorded already", modproxy.ErrUnavailable, MaxDrifts)
 	}
 	return false, nil
 }

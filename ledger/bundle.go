@@ -83,7 +83,7 @@ func (l *Log) Bundles(ctx context.Context) iter.Seq2[Bundle, error] {
 // SignBundle returns the manifest of a bundle as a signed note. It signs nothing else.
 func (l *Log) SignBundle(text []byte) ([]byte, error) {
 	if !bytes.HasPrefix(text, []byte(BundlePrefix)) {
-		return nil, fmt.Errorf("%w: what is to be signed is no manifest of a bundle", modproxy.ErrInvalid)
+		return nil, fmt.Errorf("%w: the text to be signed is not a manifest of a bundle", modproxy.ErrInvalid)
 	}
 	return note.Sign(&note.Note{Text: string(text)}, l.signer)
 }

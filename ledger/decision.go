@@ -80,20 +80,20 @@ func checkDecision(d modproxy.Decision) error {
 			return err
 		}
 	}
-	for name, value := range map[string]string{"reason": d.Reason, "name of who decides": d.By, "constraint": d.Versions, "link": d.Link} {
+	for name, value := range map[string]string{"reason": d.Reason, "name of the operator": d.By, "constraint": d.Versions, "link": d.Link} {
 		if len(value) > MaxReason || !isLine(value) {
 			return fmt.Errorf("%w: %s: want one line of at most %d bytes", modproxy.ErrInvalid, name, MaxReason)
 		}
 	}
 	switch u, err := url.Parse(d.Link); {
 	case d.By == "":
-		return fmt.Errorf("%w: a decision of nobody", modproxy.ErrInvalid)
+		return fmt.Errorf("%w: a decision needs the name of the operator", modproxy.ErrInvalid)
 	case !d.Until.IsZero() && d.Action != modproxy.Approve:
-		return fmt.Errorf("%w: only an approval ends by itself", modproxy.ErrInvalid)
+		return fmt.Errorf("%w: only an approval can have an end", modproxy.ErrInvalid)
 	case d.Link != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil):
 		return fmt.Errorf("%w: link: want an https URL", modproxy.ErrInvalid)
 	case d.Link != "" && d.Action != modproxy.Deprecate:
-		return fmt.Errorf("%w: a link is for what is deprecated", modproxy.ErrInvalid)
+		return fmt.Errorf("%w: a link is for deprecations only", modproxy.ErrInvalid)
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ const (
 var newer = regexp.MustCompile(`^modproxy ledger (export )?([2-9]|[1-9][0-9]+)\b`)
 
 var (
-	errBroken = fmt.Errorf("%w: it is not as it was written", modproxy.ErrInvalid)
-	errNewer  = fmt.Errorf("%w: a newer modproxy has written it", modproxy.ErrInvalid)
+	errBroken = fmt.Errorf("%w: it differs from what was written", modproxy.ErrInvalid)
+	errNewer  = fmt.Errorf("%w: it was written by a newer modproxy", modproxy.ErrInvalid)
 )
 
 func appendFrame(b []byte, number int64, text []byte) []byte {
@@ -107,7 +107,7 @@ func readLog(r io.Reader, tree tlog.Tree, most int64) (*book, *frames, error) {
 	for b.size() < tree.N {
 		text, err := f.read()
 		if errors.Is(err, io.EOF) {
-			return nil, nil, fmt.Errorf("%w: it has %d records and should have %d, as its signed head says", errBroken, b.size(), tree.N)
+			return nil, nil, fmt.Errorf("%w: it has %d records, and its signed head is for %d", errBroken, b.size(), tree.N)
 		}
 		if err == nil {
 			err = b.replay(text, f.end)
@@ -117,7 +117,7 @@ func readLog(r io.Reader, tree tlog.Tree, most int64) (*book, *frames, error) {
 		}
 	}
 	if b.hashes.root(tree.N) != tree {
-		return nil, nil, fmt.Errorf("%w: its %d records are not those that its signed head is about", errBroken, tree.N)
+		return nil, nil, fmt.Errorf("%w: its %d records do not match its signed head", errBroken, tree.N)
 	}
 	return b, f, nil
 }

@@ -185,7 +185,7 @@ func (l *Log) text(number int64) ([]byte, error) {
 	}
 	_, text, _ := bytes.Cut(frame[:len(frame)-1], []byte("\n"))
 	if tlog.RecordHash(text) != want {
-		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, l.damaged("record %d is not what it was", number))
+		return nil, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, l.damaged("record %d has changed", number))
 	}
 	return text, nil
 }
@@ -226,7 +226,7 @@ func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
 
 // damaged returns an ErrDamaged that names the damage and the remedy.
 func (l *Log) damaged(format string, args ...any) error {
-	return fmt.Errorf("%s: %w: "+format+": put a backup of the whole directory back, "+
+	return fmt.Errorf("%s: %w: "+format+": restore a backup of the whole directory, "+
 		"or move it away and import an export (modproxy ledger import) into a new one",
 		append([]any{l.dir, ErrDamaged}, args...)...)
 }
@@ -366,7 +366,7 @@ func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 		err = errors.Join(err, cut)
 	}
 	if err != nil {
-		return l.fail(fmt.Errorf("%w: the ledger takes nothing more until modproxy is restarted: %w", modproxy.ErrUnavailable, err))
+		return l.fail(fmt.Errorf("%w: the ledger accepts no more records until modproxy is restarted: %w", modproxy.ErrUnavailable, err))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -155,7 +155,7 @@ func (l *Log) openFiles() error {
 		return err
 	}
 	if l.tree, err = openHead(l.head, l.signer.verifier); err != nil {
-		return l.damaged("the file %q is not what the key in the file %q signed: %w", headName, keyName, err)
+		return l.damaged("the file %q is not signed by the key in the file %q: %w", headName, keyName, err)
 	}
 	flag := os.O_RDWR
 	if l.lock == nil {
@@ -213,7 +213,7 @@ func (l *Log) Verify() error {
 	was := l.Tree() // read before the directory, which may grow meanwhile
 	now, err := OpenReadOnly(l.dir)
 	if errors.Is(err, ErrNotCreated) {
-		return l.damaged("its files are gone")
+		return l.damaged("its files are missing")
 	}
 	if err != nil {
 		return err
@@ -225,10 +225,10 @@ func (l *Log) Verify() error {
 		return err
 	}
 	if !os.SameFile(opened, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
-		return l.damaged("it is another one, or an older copy, than that which is open, and has %d records", was.N)
+		return l.damaged("it is a different ledger, or an older copy of the open one, which has %d records", was.N)
 	}
 	if now.book.hashes.root(was.N) != was {
-		return l.damaged("its records are not the %d of the one that is open", was.N)
+		return l.damaged("its records differ from the %d records of the open one", was.N)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	}
 	p, errRecorded := r.Next.PackageAt(ctx, rec)
 	if errRecorded == nil && (p.Source != rec.Source || !rec.Is(p.Sum, p.Subdir)) {
-		errRecorded = errors.Join(errors.New("it is not what is recorded"), p.Close())
+		errRecorded = errors.Join(errors.New("it differs from the record"), p.Close())
 	}
 	if errRecorded == nil && !own {
 		if errRecorded = r.Compare(ctx, sighted(v, p)); errRecorded != nil {
@@ -85,7 +85,7 @@ func notRecorded(err, errRecorded error) error {
 		errRecorded = named.Err // err already names the operation and the version
 	}
 	if errors.Is(err, modproxy.ErrNotFound) && errors.Is(errRecorded, modproxy.ErrUnavailable) {
-		return fmt.Errorf("%w; the registry does not have it any more: %v", errRecorded, err)
+		return fmt.Errorf("%w; the registry no longer has it: %v", errRecorded, err)
 	}
 	return fmt.Errorf("%w; the recorded source does not have it: %v", err, errRecorded) // errRecorded is not wrapped: err is the cause
 }

@@ -210,9 +210,9 @@ func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	case offered.Zips != rec.Zips:
 		offered.Reason = "packages were added for " + platforms(offered.Zips, rec.Zips)
 	case rec.Reason != "" && time.Since(rec.Time).Abs() < renewWithin:
-		return fmt.Errorf("%w: its release was published anew again, with the same packages, within %v", modproxy.ErrUnavailable, renewWithin)
+		return fmt.Errorf("%w: its release was published again, with the same packages, twice within %v", modproxy.ErrUnavailable, renewWithin)
 	default:
-		offered.Reason = "published anew, with the same packages"
+		offered.Reason = "published again, with the same packages"
 	}
 	if err := r.checkSigner(ctx, offered); err != nil {
 		return err

@@ -56,7 +56,7 @@ func openHead(text []byte, known note.Verifiers) (tlog.Tree, error) {
 	}
 	for _, sig := range append(n.Sigs, n.UnverifiedSigs...) {
 		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
-			return tlog.Tree{}, errors.New("a signature is not as it was written")
+			return tlog.Tree{}, errors.New("a signature differs from what was written")
 		}
 	}
 	return tlog.ParseTree([]byte(n.Text))
@@ -68,7 +68,7 @@ func Verifiers(keys ...string) (note.Verifiers, error) {
 	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
 		v, err := note.NewVerifier(key)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %.80q is no verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
+			return nil, fmt.Errorf("%w: %.80q is not a verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
 		}
 		list = append(list, v)
 	}

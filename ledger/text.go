@@ -76,7 +76,7 @@ func FormatDrift(d Drift) ([]byte, error) {
 		return nil, err
 	}
 	if d.Recorded == d.Offered && d.Subdir == "" {
-		return nil, fmt.Errorf("%w: what is offered is what is recorded", modproxy.ErrInvalid)
+		return nil, fmt.Errorf("%w: the offered content is the recorded one", modproxy.ErrInvalid)
 	}
 	return formatText(driftPrefix+key.Path+" "+key.Version, driftLines,
 		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit,
@@ -134,7 +134,7 @@ func formatText(first string, names []string, values ...string) ([]byte, error) 
 		}
 	}
 	if len(text) > maxText {
-		return nil, fmt.Errorf("%w: a record of %d bytes, more than the %d that are allowed", modproxy.ErrInvalid, len(text), maxText)
+		return nil, fmt.Errorf("%w: a record of %d bytes, more than the allowed %d", modproxy.ErrInvalid, len(text), maxText)
 	}
 	return text, nil
 }
@@ -202,7 +202,7 @@ func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
 	case err != nil:
 		return err
 	case !v.IsProvider() && f != modproxy.Facts{}:
-		return fmt.Errorf("%w: %s is no provider", modproxy.ErrInvalid, v)
+		return fmt.Errorf("%w: %s is not a provider", modproxy.ErrInvalid, v)
 	case !v.IsProvider():
 	case v.Variant.Kind == modproxy.KeysVariant && has != [4]bool{1: true}:
 		return fmt.Errorf("%w: %s: want keys, and nothing else", modproxy.ErrInvalid, v)

@@ -74,7 +74,7 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 	n := l.book.size()
 	for i := range min(n, other.size()) {
 		if at := tlog.StoredHashIndex(0, i); l.book.hashes[at] != other.hashes[at] {
-			return 0, fmt.Errorf("import: %w: record %d is another one than here: the two ledgers have forked", modproxy.ErrChanged, i)
+			return 0, fmt.Errorf("import: %w: record %d differs from the record here: the two ledgers have forked", modproxy.ErrChanged, i)
 		}
 	}
 	if other.size() <= n {
@@ -109,7 +109,7 @@ func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (*book, 
 	}
 	tree, err := openHead(head, trust)
 	if errors.As(err, new(*note.UnverifiedNoteError)) {
-		return nil, fmt.Errorf("%w: the export is not signed by a key that is trusted", modproxy.ErrDenied)
+		return nil, fmt.Errorf("%w: the export is not signed by a trusted key", modproxy.ErrDenied)
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: the signed head: %w", modproxy.ErrInvalid, err)
 	}
@@ -118,7 +118,7 @@ func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (*book, 
 		return nil, fmt.Errorf("the log: %w", err)
 	}
 	if _, err := f.r.Peek(1); err == nil {
-		return nil, fmt.Errorf("%w: more follows the %d records that its head is about", modproxy.ErrInvalid, tree.N)
+		return nil, fmt.Errorf("%w: more data follows the %d records of its signed head", modproxy.ErrInvalid, tree.N)
 	} else if !isEnd(err) {
 		return nil, err
 	}

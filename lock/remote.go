@@ -54,7 +54,7 @@ func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, er
 	}
 	v, err := note.NewVerifier(key)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %.80q is no verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
+		return nil, fmt.Errorf("%w: %.80q is not a verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
 	}
 	o.name = v.Name()
 	o.base += "/" + url.PathEscape(o.name)

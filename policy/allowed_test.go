@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// A version that no rule allows is refused with the versions that rules allow for the client.
+// If no rule allows a version, the refusal names the versions that rules allow for the client.
 func TestRefusalNamesAllowedVersions(t *testing.T) {
 	for want, lines := range map[string][]string{
 		"no rule allows it: ask":                                                     {"allow group=infra " + all + " >= 2"},

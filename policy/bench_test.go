@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// many returns n rules that allow what a format says, and the one for vpc.
+// many returns n rules that allow addresses of a format, and a rule for vpc.
 func many(b *testing.B, n int, format string) *policy.Rules {
 	c := policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(b, 0, "allow "+all)}}
 	for i := range n {
@@ -22,7 +22,7 @@ func many(b *testing.B, n int, format string) *policy.Rules {
 	return compile(b, c)
 }
 
-// What a verdict costs about a module that was asked about before, and about one that was not.
+// BenchmarkDecide measures a verdict about a module with a remembered selection, and about one without.
 func BenchmarkDecide(b *testing.B) {
 	for _, shape := range []struct{ name, format string }{
 		{"literal", host + "/ns%d/*/*"},
@@ -55,7 +55,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// What it costs to read a hundred thousand decisions, one more of them, and a verdict among them.
+// BenchmarkFollow measures reading a hundred thousand decisions, reading one more, and a verdict among them.
 func BenchmarkFollow(b *testing.B) {
 	made := func(i int) modproxy.Decision {
 		m := vpc
@@ -95,8 +95,8 @@ func BenchmarkFollow(b *testing.B) {
 	})
 }
 
-// What a verdict costs that hangs on the age of a version: of an old one, and of one that is too young, for which the ledger
-// is asked, too.
+// BenchmarkAge measures a verdict that depends on the age of a version: an old version, and a version that is too
+// young, for which the ledger is read as well.
 func BenchmarkAge(b *testing.B) {
 	seen := map[string]modproxy.VersionSight{}
 	for i := range 300 {
@@ -116,7 +116,7 @@ func BenchmarkAge(b *testing.B) {
 	}
 }
 
-// always is a registry that has one document and one package, in memory.
+// always is a registry with one document and one package, in memory.
 type always struct {
 	list    *modproxy.Versions
 	content []byte // of every package
@@ -140,8 +140,8 @@ func (inMemory) Verify(context.Context) error { return nil }
 
 func (inMemory) Close() error { return nil }
 
-// What it costs to list 300 versions of which half are hidden: when the list is remembered, when it is not, and when all
-// are allowed.
+// BenchmarkVersions measures listing 300 versions: with half of them hidden and the list remembered, with the list not
+// remembered, and with all versions allowed.
 func BenchmarkVersions(b *testing.B) {
 	var listed []string
 	seen := map[string]modproxy.VersionSight{}
@@ -175,7 +175,7 @@ func BenchmarkVersions(b *testing.B) {
 	}
 }
 
-// What it costs to send a package of five megabytes from memory, with a look at every piece and without.
+// BenchmarkPackage measures sending a package of five megabytes from memory, with a check of every piece and without.
 func BenchmarkPackage(b *testing.B) {
 	next := always{content: make([]byte, 5<<20)}
 	for name, r := range map[string]*policy.Rules{"rules": rules(b, "allow "+all), "none": compile(b, policy.Config{})} {
@@ -199,7 +199,7 @@ func BenchmarkPackage(b *testing.B) {
 	}
 }
 
-// writer reads what is written, and is no [io.ReaderFrom].
+// writer reads everything written to it, and does not implement [io.ReaderFrom].
 type writer struct{}
 
 func (writer) Write(p []byte) (int, error) {
@@ -207,7 +207,7 @@ func (writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a verdict costs where each of many versions was approved, and what it costs to read the decisions.
+// BenchmarkDecisions measures a verdict among many approved versions, and reading their decisions.
 func BenchmarkDecisions(b *testing.B) {
 	for _, n := range []int{10, 1000, 100_000} {
 		decided := &book{}

@@ -7,7 +7,8 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// What allows a version allows the build that it names, since others may be published later. What denies it denies all builds.
+// An allow or an approval covers the build that it names, because other builds may be published later. A deny covers
+// all builds.
 func TestBuilds(t *testing.T) {
 	const approve, reject, block = modproxy.Approve, modproxy.Reject, modproxy.Block
 	wait, open := rules(t, "allow approval "+all), compile(t, policy.Config{})
@@ -39,7 +40,7 @@ func TestBuilds(t *testing.T) {
 		if got != [...]policy.Outcome{test.plain, test.x, test.other} {
 			t.Errorf("%s: 1.0.0, 1.0.0+x and 1.0.0+other are %v", name, got)
 		}
-		for i, version := range []string{"1.0.0", "1.0.0+x"} { // what is made of one is judged as that
+		for i, version := range []string{"1.0.0", "1.0.0+x"} { // variants are judged as their base version
 			if made := vpc.At(version).With(modproxy.ServedVariant, "x"); outcome(t, g, made.FullVersion()) != got[i] {
 				t.Errorf("%s: %s is %s", name, made, outcome(t, g, made.FullVersion()))
 			}
@@ -47,7 +48,7 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// A decision that a later one has replaced for some versions is not the same one when it is made again.
+// A decision that a later one has replaced for some versions differs from a new decision with the same text.
 func TestPlaceAmongBuilds(t *testing.T) {
 	const approve, reject = modproxy.Approve, modproxy.Reject
 	for _, test := range []struct {
@@ -58,7 +59,7 @@ func TestPlaceAmongBuilds(t *testing.T) {
 		{[]made{{approve, "1.0.0"}}, made{approve, "1.0.0"}, true, false},
 		{[]made{{approve, "1.0.0+x"}}, made{approve, "1.0.0"}, false, false},
 		{[]made{{approve, "1.0.0"}, {approve, "1.0.0+x"}}, made{approve, "1.0.0"}, true, false},
-		{[]made{{approve, "1.0.0"}, {reject, "1.0.0"}}, made{approve, "1.0.0"}, true, false}, // it was the rejection
+		{[]made{{approve, "1.0.0"}, {reject, "1.0.0"}}, made{approve, "1.0.0"}, true, false}, // the rejection was in force
 		{[]made{{reject, "1.0.0"}}, made{reject, "1.0.0+x"}, true, false},
 		{[]made{{reject, "1.0.0"}, {approve, "1.0.0+x"}}, made{reject, "1.0.0"}, true, true},
 		{[]made{{reject, "1.0.0"}, {approve, "1.1.0"}}, made{reject, "1.0.0"}, true, false},

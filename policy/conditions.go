@@ -7,12 +7,12 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Conditions are those of a rule that allows.
+// Conditions are the conditions of a rule that allows versions.
 type Conditions struct {
 	Groups    []string      `json:"groups,omitempty"`
 	MinAge    time.Duration `json:"min_age,omitempty"`
 	Approval  bool          `json:"approval,omitempty"`
-	LockFiles []string      `json:"lock_files,omitempty"` // as in [Rule]: the rule allows only what these files list
+	LockFiles []string      `json:"lock_files,omitempty"` // as in [Rule]: the rule allows only versions that these files list
 }
 
 func (c Conditions) isZero() bool {
@@ -23,8 +23,9 @@ func (c Conditions) equal(o Conditions) bool {
 	return slices.Equal(c.Groups, o.Groups) && c.MinAge == o.MinAge && c.Approval == o.Approval && slices.Equal(c.LockFiles, o.LockFiles)
 }
 
-// ConditionsOf returns the conditions of each rule that allows a version, each once, for whatever client. The content of the version
-// does not count. ConditionsOf returns nil if one of these rules has no condition, or if there is no such rule.
+// ConditionsOf returns the conditions of each rule that allows a version, for any client, without duplicates. It
+// ignores the content of the version. ConditionsOf returns nil if one of these rules has no condition, or if no rule
+// allows the version.
 func (r *Rules) ConditionsOf(v modproxy.Ref) (all []Conditions) {
 	v = v.Base()
 	version, err := modproxy.ParseVersion(v.Version)
@@ -52,7 +53,8 @@ func (r *Rules) ConditionsOf(v modproxy.Ref) (all []Conditions) {
 	return all
 }
 
-// DistinguishVersions reports whether there are rules about some versions of m only, so that a rule about all versions may allow more.
+// DistinguishVersions reports whether some rules are about single versions of m, so that a rule about all versions may
+// allow more.
 func (r *Rules) DistinguishVersions(m modproxy.Address) bool {
 	s := r.forAnybody(m)
 	some := func(rule *Rule) bool { return !rule.Versions.IsZero() }

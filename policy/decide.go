@@ -9,17 +9,17 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Selection is the part of the rules that is about one module and one client. It is safe for concurrent use.
+// Selection is the part of the rules that applies to one module and one client. It is safe for concurrent use.
 type Selection struct {
 	rules    *Rules
 	module   modproxy.Address
-	reserved *Reserve // refuses the module
+	reserved *Reserve // denies the module
 	deny     []*Rule
 	allow    []*Rule
-	locked   bool   // some version may be locked for the client
+	locked   bool   // a lock file may list a version for the client
 	allowed  string // the versions that rules allow, in words
 	groups   []string
-	anybody  bool // the client has every group of a rule that allows, and none of one that denies
+	anybody  bool // the client has every group of an allow rule, and no group of a deny rule
 }
 
 // For returns the rules for a module and a client.
@@ -27,12 +27,12 @@ func (r *Rules) For(m modproxy.Address, groups []string) *Selection {
 	return (&Selection{rules: r, module: m, groups: groups}).find()
 }
 
-// forAnybody returns the rules for a module and whoever may use the most of it.
+// forAnybody returns the rules for a module and a client that may use the most versions of it.
 func (r *Rules) forAnybody(m modproxy.Address) *Selection {
 	return (&Selection{rules: r, module: m, anybody: true}).find()
 }
 
-// find finds the rules of a selection.
+// find fills the selection with its rules.
 func (s *Selection) find() *Selection {
 	r := s.rules
 	s.locked = s.lists()
@@ -51,7 +51,7 @@ func (s *Selection) find() *Selection {
 	return s
 }
 
-// maxAllows is how many constraints and versions a refusal names.
+// maxAllows is the number of constraints and versions that a refusal names.
 const maxAllows = 3
 
 // allowedVersions returns the versions that rules allow, in words.
@@ -81,7 +81,7 @@ func (s *Selection) allowedVersions() string {
 	return strings.Join(list, " or ")
 }
 
-// concerns reports whether a rule is for the client.
+// concerns reports whether a rule applies to the client.
 func (s *Selection) concerns(rule *Rule) bool {
 	if s.anybody {
 		return rule.Deny.IsZero() || len(rule.Groups) == 0
@@ -89,17 +89,17 @@ func (s *Selection) concerns(rule *Rule) bool {
 	return rule.isFor(s.groups)
 }
 
-// isFor reports whether a rule is for a client with these groups.
+// isFor reports whether a rule applies to a client with these groups.
 func (r *Rule) isFor(groups []string) bool {
 	return len(r.Groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) })
 }
 
-// needsAge reports whether the age of a version may make a difference.
+// needsAge reports whether the verdict may depend on the age of a version.
 func (s *Selection) needsAge() bool {
 	return slices.ContainsFunc(s.allow, func(r *Rule) bool { return r.MinAge > 0 })
 }
 
-// Module returns the verdict about a module of which no version is known: refused if every version is.
+// Module returns the verdict about a module if its version is unknown. It denies the module if every version is denied.
 func (s *Selection) Module() Verdict {
 	if s.reserved != nil {
 		return Verdict{Outcome: Reserved}
@@ -115,7 +115,8 @@ func (s *Selection) Module() Verdict {
 	return Verdict{Outcome: Allowed}
 }
 
-// namespace returns the verdict about all modules of a namespace: refused if every one is, whatever it is called.
+// namespace returns the verdict about all modules of a namespace. It denies the namespace if every module in it is
+// denied, whatever its name.
 func (r *Rules) namespace(host, namespace string, groups []string) Verdict {
 	if r.reserved(host, namespace) != nil {
 		return Verdict{Outcome: Reserved}
@@ -150,7 +151,7 @@ func (s *Selection) lists() bool {
 	return slices.ContainsFunc(by, func(l lockedBy) bool { return s.concerns(l.rule) })
 }
 
-// Decide returns the verdict about a version. decided are the decisions that hold for it.
+// Decide returns the verdict about a version. decided are the decisions that are in force for it.
 func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now time.Time) Verdict {
 	switch {
 	case s.reserved != nil:
@@ -186,7 +187,7 @@ func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now
 
 func ended(d *modproxy.Decision, now time.Time) bool { return !d.Until.IsZero() && !d.Until.After(now) }
 
-// allows returns the verdict by one rule that is for the version.
+// allows returns the verdict of one rule whose constraint allows the version.
 func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision, now time.Time) Verdict {
 	if approved != nil {
 		return Verdict{Outcome: Allowed, Rule: rule, Decision: approved, Until: approved.Until}
@@ -196,7 +197,7 @@ func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision,
 		old := facts.Since.Add(rule.MinAge)
 		switch {
 		case facts.Since.IsZero() && s.rules.FirstAllow && !facts.Met.IsZero():
-		case facts.Since.IsZero() && facts.Met.IsZero(): // not even the module was met
+		case facts.Since.IsZero() && facts.Met.IsZero(): // the module has no first-seen time either
 			verdict = Verdict{Outcome: TooYoung, Rule: rule}
 		case facts.Since.IsZero():
 			if old = facts.Met.Add(rule.MinAge); now.Before(old) {
@@ -212,8 +213,8 @@ func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision,
 	return verdict
 }
 
-// allowsLocked returns the verdict by the lock files. A version whose content is not known yet is allowed, and compared
-// when it is.
+// allowsLocked returns the verdict of the lock files. A version with unknown content is allowed: it is judged again
+// when its content is known.
 func (s *Selection) allowsLocked(v modproxy.Version, sum modproxy.Sum) Verdict {
 	verdict := Verdict{Outcome: NotAllowed, Allows: s.allowed}
 	for _, l := range s.rules.locked[fold(s.module.At(v.String()))] {
@@ -228,20 +229,20 @@ func (s *Selection) allowsLocked(v modproxy.Version, sum modproxy.Sum) Verdict {
 	return verdict
 }
 
-// order has the outcomes from the one that lets most through. Of several that refuse, people are told the one that is
-// nearest to being allowed.
+// order lists the outcomes that can follow from allow rules, most permissive first. If several rules refuse a version,
+// the refusal names the one that is nearest to allowing it.
 var order = []Outcome{Allowed, TooYoung, Unapproved, NotLocked, NotAllowed}
 
-// better returns the verdict that counts when two rules have one each.
+// better returns the more permissive of two verdicts.
 func better(a, b Verdict) Verdict {
 	c := cmp.Compare(slices.Index(order, a.Outcome), slices.Index(order, b.Outcome))
 	if c == 0 && a.Outcome == TooYoung {
 		c = a.Until.Compare(b.Until)
 		if a.Until.IsZero() != b.Until.IsZero() {
-			c = -c // an unknown time is later than any
+			c = -c // an unknown time is later than any known time
 		}
 		if a.Rule.Approval != b.Rule.Approval {
-			c = -1 // at that time it may be used, and does not wait for approval
+			c = -1 // the version is allowed at that time, without an approval
 			if a.Rule.Approval {
 				c = 1
 			}

@@ -16,7 +16,7 @@ const (
 	other = modproxy.Sum("h1:other")
 )
 
-// Without a rule the default decides, and a rule is for the modules, versions and clients that it names.
+// Without a rule the default decides. A rule applies to the modules, versions and clients that it names.
 func TestDecideByRules(t *testing.T) {
 	open := policy.Config{}
 	for _, test := range []struct {
@@ -62,7 +62,7 @@ func TestDecideByRules(t *testing.T) {
 	}
 }
 
-// A constraint that denies has the pre-releases at its edges, and one that allows has none.
+// A constraint that denies covers the pre-releases at its bounds. A constraint that allows does not.
 func TestDecidePrerelease(t *testing.T) {
 	for _, test := range []struct {
 		rules *policy.Rules
@@ -80,7 +80,7 @@ func TestDecidePrerelease(t *testing.T) {
 	}
 }
 
-// A version is old enough from the instant on at which it is.
+// A version is old enough from the exact instant of its minimum age.
 func TestDecideMinAge(t *testing.T) {
 	const age, tick = 24 * time.Hour, time.Nanosecond
 	ago := func(d time.Duration) time.Time { return day.Add(-d) }
@@ -114,7 +114,7 @@ func TestDecideMinAge(t *testing.T) {
 	}
 }
 
-// What counts when a version was seen is the date of the registry, unless it is later.
+// The date of the registry counts, unless it is later than the first-seen time.
 func TestSince(t *testing.T) {
 	met, seen := day, day.Add(time.Hour)
 	for _, test := range []struct {
@@ -139,7 +139,8 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// Of several rules people are told the one that is nearest to allowing, whatever their order.
+// If several rules refuse a version, the verdict names the one that is nearest to allowing it, in any order of the
+// rules.
 func TestDecideNearest(t *testing.T) {
 	facts := policy.Facts{Since: day}
 	locked := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
@@ -156,7 +157,7 @@ func TestDecideNearest(t *testing.T) {
 		{[]policy.Rule{locked}, policy.NotLocked, "lock"},
 		{[]policy.Rule{rule(t, 4, "allow "+all+" > 9"), locked}, policy.NotLocked, "lock"},
 		{[]policy.Rule{rule(t, 5, "allow age=24h approval "+all)}, policy.TooYoung, "p:5"},
-		{[]policy.Rule{rule(t, 5, "allow age=24h approval "+all), younger}, policy.TooYoung, "p:2"}, // for p:5 the wait is not the end
+		{[]policy.Rule{rule(t, 5, "allow age=24h approval "+all), younger}, policy.TooYoung, "p:2"}, // p:5 would still lack approval after the wait
 	} {
 		for range 2 {
 			r := compile(t, policy.Config{DefaultDeny: true, Rules: test.rules})
@@ -171,7 +172,7 @@ func TestDecideNearest(t *testing.T) {
 	}
 }
 
-// A version that a lock file lists may be used with that content, by those whom the rule is for.
+// A version in a lock file is allowed with the listed content, for the clients of the rule.
 func TestDecideLocked(t *testing.T) {
 	locked := policy.Rule{Place: "lock", Groups: []string{"ci"}, Locked: []policy.Locked{{vpc.At("1.0.0"), right}, {vpc.At("1.1.0+build"), right}}}
 	second := policy.Rule{Place: "lock2", Locked: []policy.Locked{{vpc.At("1.2.0"), right}, {vpc.At("1.2.0"), other}}}
@@ -210,7 +211,7 @@ func TestDecideLocked(t *testing.T) {
 	equal(t, "the module", only.For(vpc, ci).Module().Outcome, policy.Allowed)
 }
 
-// What cannot be meant is no rule.
+// Compile rejects rules that have no useful meaning.
 func TestCompileRefuses(t *testing.T) {
 	allow, deny := rule(t, 1, "allow "+all), rule(t, 1, "deny "+all)
 	with := func(r policy.Rule, f func(*policy.Rule)) policy.Rule { f(&r); return r }
@@ -235,7 +236,7 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// The host of a reserved namespace may be asked for in capitals.
+// The host of a reserved namespace may be requested in capitals.
 func TestReservedHostCase(t *testing.T) {
 	r := compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acme", Hosts: []string{host}}}})
 	loud := vpc
@@ -243,8 +244,8 @@ func TestReservedHostCase(t *testing.T) {
 	equal(t, "in capitals", r.For(loud, nil).Module().Outcome, r.For(vpc, nil).Module().Outcome)
 }
 
-// A text that names a reserved namespace tells of it, however it is written.
-// A namespace is refused as a whole if no module in it may be used by the client, whatever its name.
+// A text names a reserved namespace in any spelling. A namespace is denied as a whole if the client may use no module
+// in it, whatever its name.
 func TestCheckNamespace(t *testing.T) {
 	deny := func(text string, more policy.Rule) policy.Rule {
 		more.Deny = pattern(t, text)
@@ -256,7 +257,7 @@ func TestCheckNamespace(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		config policy.Config
-		want   bool // it is refused
+		want   bool // the namespace is denied
 	}{
 		"no rules":                 {policy.Config{}, false},
 		"denied":                   {policy.Config{Rules: []policy.Rule{deny("*/acme/*/*", policy.Rule{})}}, true},

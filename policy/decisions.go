@@ -11,19 +11,19 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Decided are the decisions that hold for one version; each may be nil.
+// Decided contains the decisions in force for one version. Each may be nil.
 type Decided struct {
 	Block       *modproxy.Decision
-	Review      *modproxy.Decision // the last one that approves or rejects; it may have ended
+	Review      *modproxy.Decision // the last approval or rejection; it may have ended
 	Deprecation *modproxy.Decision
 }
 
-// decisions are all decisions that count, by the module or glob that they are about. They are not changed.
+// decisions contains all decisions that count, by the module or glob that they are about. It is immutable.
 type decisions struct {
 	byAddress map[modproxy.Address]*moduleDecisions // by folded address
-	globs     *node[*moduleDecisions]               // those about globs; nil if there are none
+	globs     *node[*moduleDecisions]               // the decisions about globs; nil without any
 	merged    *lru.Cache[modproxy.Address, *moduleDecisions]
-	made      int // how many decisions there were, with those that others have replaced
+	made      int // number of all decisions, with the replaced ones
 }
 
 // moduleDecisions are the decisions about one address, or about all addresses that match a module.
@@ -32,7 +32,7 @@ type moduleDecisions struct {
 	blocks, reviews, deprecations kept
 }
 
-// with returns all with more decisions, in the order in which they were made.
+// with returns a copy of all with more decisions added, in the order in which they were made.
 func (all *decisions) with(more []modproxy.Decision) *decisions {
 	grown := &decisions{byAddress: maps.Clone(all.byAddress), globs: all.globs, made: all.made}
 	if grown.byAddress == nil {
@@ -63,14 +63,14 @@ func (all *decisions) with(more []modproxy.Decision) *decisions {
 		}
 	}
 	if grown.globs != nil {
-		grown.merged, _ = lru.New[modproxy.Address, *moduleDecisions](maxMerged) // fails for no size only
+		grown.merged, _ = lru.New[modproxy.Address, *moduleDecisions](maxMerged) // fails only for a size of 0
 	}
 	return grown
 }
 
-const maxMerged = 4096 // modules that decisions about globs are about, too
+const maxMerged = 4096 // modules that also match globs of decisions
 
-// clone returns a copy of m, which may be nil, to be changed.
+// clone returns a copy of m that may be changed. m may be nil.
 func (m *moduleDecisions) clone(address modproxy.Address) *moduleDecisions {
 	if m == nil {
 		return &moduleDecisions{address: address}
@@ -84,17 +84,17 @@ func (m *moduleDecisions) clone(address modproxy.Address) *moduleDecisions {
 
 func (m *moduleDecisions) kinds() []*kept { return []*kept{&m.blocks, &m.reviews, &m.deprecations} }
 
-// Ends reports whether a decision only ends another one.
+// Ends reports whether a decision only ends another decision.
 func Ends(d modproxy.Decision) bool {
 	return d.Action == modproxy.Unblock || d.Action == modproxy.Deprecate && d.Reason == ""
 }
 
-// Reviews reports whether a decision approves or rejects.
+// Reviews reports whether a decision is an approval or a rejection.
 func Reviews(d modproxy.Decision) bool {
 	return d.Action == modproxy.Approve || d.Action == modproxy.Reject
 }
 
-// kind returns the decisions of the kind of an action.
+// kind returns the decisions of the same kind as an action.
 func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 	switch a {
 	case modproxy.Block, modproxy.Unblock:
@@ -106,8 +106,8 @@ func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 	return &m.reviews
 }
 
-// Standing reports of each decision of a list, in the order in which they were made, whether it is in force. One about a glob is,
-// until a later one is about all modules that the glob matches.
+// Standing reports for each decision of a list, in the order in which they were made, whether it is in force. A
+// decision about a glob is in force until a later decision is about all modules that the glob matches.
 func Standing(list []modproxy.Decision, now time.Time) []bool {
 	last := map[*modproxy.Decision]bool{}
 	all := new(decisions).with(list)
@@ -127,17 +127,18 @@ func Standing(list []modproxy.Decision, now time.Time) []bool {
 	return stands
 }
 
-// A Place says which decisions in force a new one is about to replace, and which it is not.
+// A Place says which decisions in force a new decision replaces, and which ones it leaves.
 type Place struct {
-	// Was is of the same kind, and about the same versions of every module that the new decision is about; it may be nil.
+	// Was is of the same kind, and about the same versions of every module that the new decision is about. It may be
+	// nil.
 	Was *modproxy.Decision
-	// Partly says that later decisions have replaced Was for some of these modules or versions.
+	// Partly is true if later decisions have replaced Was for some of these modules or versions.
 	Partly bool
-	// Same are the others that are about the same versions of some of these modules, and Others those about other versions.
+	// Same are the other decisions about the same versions of some of these modules. Others are about other versions.
 	Same, Others []modproxy.Decision
 }
 
-// Place returns the place of d.
+// Place returns the place of d among the decisions in force.
 func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err error) {
 	s, err := g.now(ctx)
 	if err != nil {
@@ -164,8 +165,8 @@ func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err err
 	return p, nil
 }
 
-// overlapping returns the decisions in force of the kind of an action that are about some of the modules that m, a module or a
-// glob, matches, in the order in which they were made.
+// overlapping returns the decisions in force of the same kind as an action that are about some modules that m matches,
+// in the order in which they were made. m is a module or a glob.
 func (all *decisions) overlapping(m modproxy.Address, a modproxy.Action) []standing {
 	list := all.about(m).kind(a).all()
 	for _, about := range all.within(m) {
@@ -179,7 +180,8 @@ func (all *decisions) overlapping(m modproxy.Address, a modproxy.Action) []stand
 	return list
 }
 
-// within returns the decisions about each address that overlaps m, but is not about all that m matches: none, unless m is a glob.
+// within returns the decisions about each address that overlaps the glob m, but is not about all modules that m
+// matches. Without a glob the list is empty.
 func (all *decisions) within(m modproxy.Address) (list []*moduleDecisions) {
 	m = m.Folded()
 	if !isGlobAddress(m) {
@@ -193,7 +195,7 @@ func (all *decisions) within(m modproxy.Address) (list []*moduleDecisions) {
 	return list
 }
 
-// Decisions returns the decisions that are about a version.
+// Decisions returns the decisions in force for a version.
 func (g *Gate) Decisions(ctx context.Context, v modproxy.Ref) (Decided, error) {
 	s, err := g.now(ctx)
 	if err != nil {
@@ -206,7 +208,8 @@ func (g *Gate) Decisions(ctx context.Context, v modproxy.Ref) (Decided, error) {
 
 var noDecisions = &moduleDecisions{}
 
-// IsAbout reports whether d is about m, in any spelling, or if m is a glob about some modules that it matches.
+// IsAbout reports whether d is about m, in any spelling. If m is a glob, IsAbout reports whether d is about some
+// modules that m matches.
 func IsAbout(d modproxy.Decision, m modproxy.Address) bool {
 	return overlap(d.Address.Folded(), m.Folded())
 }
@@ -218,7 +221,8 @@ func Covers(d modproxy.Decision, v modproxy.Ref) bool {
 	return err == nil && IsAbout(d, v.Address) && newStanding(&d).about(version)
 }
 
-// about returns the decisions about a module; of a glob, those that are about all modules that it matches.
+// about returns the decisions about a module. For a glob, it returns the decisions about all modules that the glob
+// matches.
 func (all *decisions) about(m modproxy.Address) *moduleDecisions {
 	if all.made == 0 {
 		return noDecisions
@@ -235,7 +239,7 @@ func (all *decisions) about(m modproxy.Address) *moduleDecisions {
 	return noDecisions
 }
 
-// merge returns the decisions about a module and about the globs that match it, or nil if no glob does.
+// merge returns the decisions about a module and about the globs that match it, or nil if no glob matches.
 func (all *decisions) merge(m modproxy.Address) *moduleDecisions {
 	if merged, ok := all.merged.Get(m); ok {
 		return merged
@@ -269,7 +273,7 @@ func (m *moduleDecisions) of(v modproxy.Version) Decided {
 	if m == noDecisions {
 		return Decided{}
 	}
-	keys := []string{v.Rank(), v.Build()} // of what a decision about it may be about
+	keys := []string{v.Rank(), v.Build()} // the keys that a decision about v may have
 	if v.Prerelease() {
 		keys = append(keys, v.Release().Rank())
 	}

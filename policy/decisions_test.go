@@ -19,7 +19,7 @@ type made struct {
 	versions string
 }
 
-// gate returns a gate with rules, whose ledger has decisions.
+// gate returns a gate with rules, and a ledger with decisions.
 func gate(r *policy.Rules, list ...made) *policy.Gate {
 	b := &book{}
 	for _, d := range list {
@@ -30,7 +30,7 @@ func gate(r *policy.Rules, list ...made) *policy.Gate {
 	return g
 }
 
-// The last decision counts, of those about the same versions and of those that differ.
+// The last decision counts, among decisions about the same versions and about overlapping ones.
 func TestDecisions(t *testing.T) {
 	const (
 		approve, reject = modproxy.Approve, modproxy.Reject
@@ -78,7 +78,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// Decisions that are read one by one mean what they mean when they are read at once.
+// Decisions read one by one have the same effect as decisions read at once.
 func TestDecisionsOneByOne(t *testing.T) {
 	b := &book{}
 	g := &policy.Gate{Ledger: b}
@@ -105,7 +105,7 @@ func TestDecisionsOneByOne(t *testing.T) {
 	}
 }
 
-// An approval ends at the instant at which it does; a rejection does not end.
+// An approval ends at its exact instant. A rejection does not end.
 func TestApprovalEnds(t *testing.T) {
 	s := rules(t, "allow approval "+all).For(vpc, nil)
 	for _, test := range []struct {
@@ -124,7 +124,7 @@ func TestApprovalEnds(t *testing.T) {
 	}
 }
 
-// The gate looks at the clock for each question.
+// The gate reads the clock for each verdict.
 func TestApprovalEndsInGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -138,7 +138,7 @@ func TestApprovalEndsInGate(t *testing.T) {
 	})
 }
 
-// A decision is about a module in whatever spelling, and about no other one.
+// A decision covers its module in every spelling, and no other module.
 func TestDecisionsAreAboutModules(t *testing.T) {
 	b := &book{}
 	odd := modproxy.Address{Host: host, Namespace: "ACME", Name: "Vpc", System: "aws"}
@@ -164,7 +164,7 @@ func TestDecisionsAreAboutModules(t *testing.T) {
 	}
 }
 
-// A decision is in force until one about the same versions, however they are spelled, takes its place, or its time is over.
+// A decision is in force until it ends, or until a decision about the same versions, in any spelling, replaces it.
 func TestStanding(t *testing.T) {
 	upper := vpc
 	upper.Namespace = strings.ToUpper(vpc.Namespace)
@@ -177,7 +177,7 @@ func TestStanding(t *testing.T) {
 		{modproxy.Decision{Address: vpc, Action: modproxy.Block, Versions: "1.0.0"}, false}, // unblocked
 		{modproxy.Decision{Address: vpc, Action: modproxy.Block, Versions: "< 2"}, true},
 		{modproxy.Decision{Address: vpc, Action: modproxy.Reject, Versions: "1.0.0"}, true},     // for other builds than the approved one
-		{modproxy.Decision{Address: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false},  // only ends
+		{modproxy.Decision{Address: vpc, Action: modproxy.Unblock, Versions: "v1.0+x"}, false},  // only ends another
 		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "4.0.0"}, false},   // rejected, with all builds
 		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "4.0.0+x"}, false}, // rejected
 		{modproxy.Decision{Address: vpc, Action: modproxy.Reject, Versions: "4.0.0+y"}, true},
@@ -185,7 +185,7 @@ func TestStanding(t *testing.T) {
 		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "3.0.0", Until: day}, false},
 		{modproxy.Decision{Address: vpc, Action: modproxy.Approve, Versions: "3.1.0", Until: day.Add(1)}, true},
 		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate, Reason: "old"}, false},
-		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate}, false}, // only ends
+		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate}, false}, // only ends another
 		{modproxy.Decision{Address: vpc, Action: modproxy.Deprecate, Versions: "< 2.0", Reason: "old"}, true},
 		{modproxy.Decision{Address: upper, Action: modproxy.Approve, Versions: "1.0.0.0"}, true},
 	} {
@@ -196,7 +196,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// The approval of a version is none of its pre-releases, which anybody may publish later.
+// The approval of a version does not cover its pre-releases, which anybody may publish later.
 func TestApprovalOfPrereleases(t *testing.T) {
 	g := gate(rules(t, "allow approval "+all), made{modproxy.Approve, "1.2.3"})
 	equal(t, "1.2.3", outcome(t, g, "1.2.3"), policy.Allowed)
@@ -217,8 +217,8 @@ func TestReservedAndBlocked(t *testing.T) {
 	equal(t, "reserved and blocked", outcome(t, g, ""), outcome(t, g, "1.0.0"))
 }
 
-// The decisions about a version are the last ones that none about the same versions has taken the place of, whatever there
-// are. The order of Compare says what the same version is, and an approval is about one build of it.
+// For each version, the last decisions count that no later decision about the same versions has replaced. Versions are
+// the same if Compare says so; an approval is about one build.
 func TestDecisionsProperty(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	versions := []string{"", "1.0.0", "v1.0", "1.0.0.0+x", "1.0.0-1", "1.0.0-01+y", "1.0.0-rc1", "1.1.0", "0", "< 2", "<2.0.0", ">= 1.0, < 2", "~> 1.0", "!= 1.0.0"}
@@ -234,7 +234,7 @@ func TestDecisionsProperty(t *testing.T) {
 		v, errA := modproxy.ParseVersion(a.Versions)
 		w, errB := modproxy.ParseVersion(b.Versions)
 		if errA == nil && errB == nil {
-			build := b.Action == modproxy.Approve // which replaces an earlier approval of that build only
+			build := b.Action == modproxy.Approve // an approval replaces an earlier approval of that build only
 			return v.Compare(w) == 0 && (!build || a.Action == modproxy.Approve && v.Build() == w.Build())
 		}
 		return parse(a.Versions).Canonical() == parse(b.Versions).Canonical()
@@ -271,7 +271,7 @@ func TestDecisionsProperty(t *testing.T) {
 	}
 }
 
-// What a decision is without effect for, and what it ends, is said.
+// Remarks name missing effects of a decision, and the decisions that it ends.
 func TestRemarks(t *testing.T) {
 	wait := "allow approval " + all
 	audit := compile(t, policy.Config{DefaultDeny: true, Audit: true, Rules: []policy.Rule{rule(t, 1, wait)}})
@@ -289,10 +289,10 @@ func TestRemarks(t *testing.T) {
 		{"fine", rules(t, wait), nil, made{approve, "1.0.0"}, nil},
 		{"of what waits for its age", rules(t, "allow age=24h "+all), nil, made{approve, "1.0.0"}, nil},
 		{"for some", rules(t, "allow approval group=dev "+all), nil, made{approve, "1.0.0"}, nil},
-		{"no rules", compile(t, policy.Config{}), nil, made{approve, "1.0.0"}, []string{"no difference: what nothing denies is allowed"}},
+		{"no rules", compile(t, policy.Config{}), nil, made{approve, "1.0.0"}, []string{"no difference: policy.default is allow"}},
 		{"no rule", rules(t, "allow approval "+host+"/acme/vpn/aws"), nil, made{approve, ""}, []string{"no rule allows it"}},
 		{"no rule for the version", rules(t, wait+" >= 2"), nil, made{approve, "1.0.0"}, []string{"no rule allows it"}},
-		{"no rule wants it", rules(t, "allow "+all), nil, made{approve, "1.0.0"}, []string{"no rule that allows it wants approval"}},
+		{"no rule wants it", rules(t, "allow "+all), nil, made{approve, "1.0.0"}, []string{"no rule that allows it requires an approval"}},
 		{"denied", rules(t, wait, "deny "+all+" < 2"), nil, made{approve, "1.0.0"}, []string{"stays refused: p:2 denies "}},
 		{"denied for some", rules(t, wait, "deny group=dev "+all), nil, made{approve, "1.0.0"}, nil},
 		{"blocked", rules(t, wait), []made{{block, "< 2"}}, made{approve, "1.0.0"}, []string{"stays refused: block of < 2 by eve on "}},

@@ -10,16 +10,16 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Step is what one rule or decision says about a version.
+// Step is the result of one rule or decision for a version.
 type Step struct {
-	Place   string  `json:"place"`             // where a rule stands, or "decision"
+	Place   string  `json:"place"`             // position of a rule in its file, or "decision"
 	Rule    string  `json:"rule"`              // in the words of the configuration
-	Outcome Outcome `json:"outcome,omitempty"` // by it alone; empty if it makes no difference
-	Says    string  `json:"says"`              // "denies it", "is for infra only"
+	Outcome Outcome `json:"outcome,omitempty"` // of this step alone; empty if it has no effect
+	Says    string  `json:"says"`              // such as "denies it" or "is for infra only"
 }
 
-// Explain returns the verdict of [Gate.Decide], and what every rule and decision says that is about the module: those that
-// come before the rules first, and then the rules in their order.
+// Explain returns the verdict of [Gate.Decide], and the result of every rule and decision about the module. Decisions
+// and reserved namespaces, which come before the rules, are first. The rules follow in their order.
 func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, error) {
 	s, err := g.now(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, er
 	judge.version = v.Version
 	verdict, err := judge.verdict(version, "")
 	var facts Facts
-	if err == nil && !sel.Module().Refused() { // else a registry might be asked that may not be
+	if err == nil && !sel.Module().Refused() { // for a denied module, no registry may be asked
 		facts, err = judge.facts(version, "")
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, er
 	return verdict, judge.explain(version, facts), nil
 }
 
-// explain returns what everything says about a version.
+// explain returns the steps for a version.
 func (j *judge) explain(v modproxy.Version, facts Facts) []Step {
 	steps, decided := j.explainReserved(), j.decided.of(v)
 	approved := decided.Review
@@ -91,7 +91,7 @@ func (j *judge) explain(v modproxy.Version, facts Facts) []Step {
 	return append(steps, j.explainDefault(steps[before:])...)
 }
 
-// explainModule returns what everything says about a module of which no version is known.
+// explainModule returns the steps for a module if its version is unknown.
 func (s *state) explainModule(sel *Selection) []Step {
 	steps := sel.explainReserved()
 	if block := s.decisions.about(sel.module).blocked(); block != nil {
@@ -124,7 +124,7 @@ func (s *state) explainModule(sel *Selection) []Step {
 	return append(steps, sel.explainDefault(steps[before:])...)
 }
 
-// about returns the rules that have a pattern that stands for the module, also those for others.
+// about returns the rules with a pattern that matches the module, also the rules for other clients.
 func (s *Selection) about() map[*Rule]bool {
 	found := map[*Rule]bool{}
 	segments := segmentsOf(s.module.Folded())
@@ -140,8 +140,8 @@ func (s *Selection) explainReserved() []Step {
 	return []Step{{"policy.reserved", s.reserved.Namespace, Reserved, "is for " + hosts}}
 }
 
-// explainLocked returns what the lock files of a rule say, of which locks are about what is explained. Says is empty if
-// none does.
+// explainLocked returns the step for the lock files of a rule. locks are the entries about the module or version. Says
+// is empty if no entry is from these lock files.
 func (s *Selection) explainLocked(step Step, rule *Rule, locks []lockedBy, sum modproxy.Sum) Step {
 	for _, l := range locks {
 		switch {
@@ -153,13 +153,13 @@ func (s *Selection) explainLocked(step Step, rule *Rule, locks []lockedBy, sum m
 		case sum == "" || sum == l.sum:
 			step.Outcome, step.Says = Allowed, "allows it with the content "+string(l.sum)
 		default:
-			step.Outcome, step.Says = NotLocked, fmt.Sprintf("wants the content %s, and it has %s", l.sum, sum)
+			step.Outcome, step.Says = NotLocked, fmt.Sprintf("requires the content %s; it has %s", l.sum, sum)
 		}
 	}
 	return step
 }
 
-// explainDefault returns the step for what no rule says anything about.
+// explainDefault returns the step for the default, if no rule has an effect.
 func (s *Selection) explainDefault(rules []Step) []Step {
 	for _, step := range rules {
 		if step.Outcome != "" {
@@ -167,7 +167,7 @@ func (s *Selection) explainDefault(rules []Step) []Step {
 		}
 	}
 	if s.rules.DefaultDeny {
-		return []Step{{"policy.default", "deny", NotAllowed, "refuses it: no rule allows it"}}
+		return []Step{{"policy.default", "deny", NotAllowed, "denies it: no rule allows it"}}
 	}
 	return []Step{{"policy.default", "allow", Allowed, "allows it"}}
 }
@@ -190,7 +190,7 @@ func stepOf(d *modproxy.Decision) Step {
 
 func forOthers(r *Rule) string { return "is for " + strings.Join(r.Groups, ", ") + " only" }
 
-// says is the verdict of a rule that allows, in words.
+// says describes the verdict of an allow rule.
 func says(v Verdict) string {
 	switch v.Outcome {
 	case TooYoung:

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// world makes a gate, and a version that much of what its verdicts come from is about.
+// world returns a gate and a version. Most inputs of the gate's verdicts are about that version.
 func (m maker) world() (*policy.Gate, modproxy.Ref) {
 	about := m.module().At(m.version())
 	module := func() modproxy.Address {
@@ -47,7 +47,7 @@ func (m maker) world() (*policy.Gate, modproxy.Ref) {
 		locked := []policy.Locked{{about, "h1:a"}, {about, "h1:b"}}
 		c.Rules = append(c.Rules, policy.Rule{Place: "lock", Locked: locked[:1+m.Intn(2)]})
 	}
-	if c.DefaultDeny && m.Intn(8) == 0 { // few are only unapproved by chance
+	if c.DefaultDeny && m.Intn(8) == 0 { // few versions are only unapproved by chance
 		c.Rules = append(c.Rules, policy.Rule{Place: "review", Allow: pattern(m.t, "*/*/*/*"), Approval: true})
 	}
 	g := &policy.Gate{Ledger: b, Sights: s}
@@ -55,7 +55,7 @@ func (m maker) world() (*policy.Gate, modproxy.Ref) {
 	return g, about
 }
 
-// An explanation has the verdict of Decide, and its steps lead to that.
+// An explanation has the verdict of Decide, and its steps lead to that verdict.
 func TestExplain(t *testing.T) {
 	m := newMaker(t)
 	seen := map[policy.Outcome]int{}
@@ -96,10 +96,10 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// leadTo returns the outcome to which steps lead, as the comment of the package says.
+// leadTo returns the outcome that follows from steps, by the package comment.
 func leadTo(steps []policy.Step) policy.Outcome {
 	order := []policy.Outcome{
-		policy.Reserved, policy.Blocked, policy.Rejected, policy.Denied, // what refuses whatever else is said
+		policy.Reserved, policy.Blocked, policy.Rejected, policy.Denied, // outcomes that refuse regardless of other steps
 		policy.Allowed, policy.TooYoung, policy.Unapproved, policy.NotLocked, policy.NotAllowed,
 	}
 	for _, outcome := range order {
@@ -110,7 +110,7 @@ func leadTo(steps []policy.Step) policy.Outcome {
 	return ""
 }
 
-// The words of the steps, in the order of the rules.
+// The steps have these texts, in the order of the rules.
 func TestExplainWords(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all+" >= 2.0", "deny */*/*/aws 1.1.0", "allow group=dev "+all, "allow approval "+all, "allow */*/*/azurerm", "allow age=24h "+all))
 	f.book.decide(modproxy.Deprecate, "")
@@ -155,12 +155,12 @@ func TestExplainWords(t *testing.T) {
 		t.Error(diff)
 	}
 	f.Gate.Use(rules(t))
-	if diff := cmp.Diff([]string{"policy.default: deny: refuses it: no rule allows it"}, words("")); diff != "" {
+	if diff := cmp.Diff([]string{"policy.default: deny: denies it: no rule allows it"}, words("")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// What an explanation needs is looked up once, however many rules there are.
+// An explanation looks up its facts once, for any number of rules.
 func TestExplainIsCheap(t *testing.T) {
 	c := policy.Config{DefaultDeny: true}
 	for i := range 10_000 {

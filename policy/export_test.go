@@ -2,7 +2,7 @@ package policy
 
 import "github.com/modproxy/modproxy"
 
-// Find returns the rules that the index has for a module.
+// Find returns the rules in the index that match a module.
 func (r *Rules) Find(m modproxy.Address) (found []*Rule) {
 	segments := segmentsOf(m)
 	r.index.find(segments[:], func(rule *Rule) { found = append(found, rule) })

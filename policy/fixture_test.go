@@ -19,7 +19,7 @@ const host = "registry.example.com"
 
 var (
 	vpc = modproxy.Address{Host: host, Namespace: "acme", Name: "vpc", System: "aws"}
-	// day is when the tests take place.
+	// day is the current time of the tests.
 	day = time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
 )
 
@@ -61,8 +61,8 @@ func compile(t testing.TB, c policy.Config) *policy.Rules {
 	return r
 }
 
-// rules compiles lines such as "allow host/ns/name/system >= 1.0" and "deny …"; their places are p:1, p:2 and so on. What
-// only allows has the default deny.
+// rules compiles lines such as "allow host/ns/name/system >= 1.0" and "deny …". Their places are p:1, p:2 and so on. If
+// no line denies, the default is deny.
 func rules(t testing.TB, lines ...string) *policy.Rules {
 	t.Helper()
 	c := policy.Config{DefaultDeny: true}
@@ -72,7 +72,7 @@ func rules(t testing.TB, lines ...string) *policy.Rules {
 	return compile(t, c)
 }
 
-// rule reads a line; words before the pattern such as group=dev, age=24h and approval are conditions.
+// rule reads a line. Words before the pattern, such as group=dev, age=24h and approval, are conditions.
 func rule(t testing.TB, n int, line string) (r policy.Rule) {
 	t.Helper()
 	r.Place = fmt.Sprint("p:", n)
@@ -111,12 +111,12 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// book is a ledger that does what a test says.
+// book is a ledger in memory.
 type book struct {
 	mu      sync.Mutex
 	list    []modproxy.Decision
 	records map[modproxy.Ref]modproxy.Record
-	err     error // for every question
+	err     error // if not nil, returned by every method
 	asked   int
 }
 
@@ -169,7 +169,7 @@ func (b *book) Decisions(ctx context.Context, from int64) ([]modproxy.Decision, 
 	return append([]modproxy.Decision(nil), b.list[from:]...), int64(len(b.list)), nil
 }
 
-// sights are known by the spelling of a module.
+// sights contains first-seen times by the folded address of a module.
 type sights map[modproxy.Address]modproxy.Sight
 
 func (s sights) Sight(_ context.Context, m modproxy.Address) (modproxy.Sight, error) {
@@ -186,7 +186,7 @@ func (sightsFail) Sight(context.Context, modproxy.Address) (modproxy.Sight, erro
 	return modproxy.Sight{}, errors.New("no sight")
 }
 
-// next is a registry that does what a test says, and counts.
+// next is a registry with set answers that counts requests.
 type next struct {
 	mu      sync.Mutex
 	count   map[string]int
@@ -194,7 +194,7 @@ type next struct {
 	hit     bool
 	stale   bool
 	sum     modproxy.Sum
-	opened  func() // when a package was opened
+	opened  func() // called when a package was opened
 	closed  int
 	content string
 }
@@ -257,7 +257,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// fixture is a registry with a gate over a ledger and a next that are fakes.
+// fixture is a registry with a gate, a fake ledger and a fake next registry.
 type fixture struct {
 	*policy.Registry
 	next   *next
@@ -281,7 +281,7 @@ func (f *fixture) observe(e policy.Event) {
 	f.events = append(f.events, e)
 }
 
-// versions is what is listed, or the error.
+// versions returns the listed versions, or the text of the error.
 func (f *fixture) versions(ctx context.Context) string {
 	v, err := f.Versions(ctx, vpc)
 	if err != nil {
@@ -298,7 +298,7 @@ func spellings(v *modproxy.Versions) string {
 	return strings.Join(list, " ")
 }
 
-// outcome is the verdict of a gate about a version of vpc.
+// outcome returns the outcome of a gate for a version of vpc.
 func outcome(t testing.TB, g *policy.Gate, v string) policy.Outcome {
 	t.Helper()
 	verdict, err := g.Decide(t.Context(), vpc.At(v))

@@ -16,38 +16,40 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Ledger has the decisions of operators, and what versions are.
+// Ledger provides the decisions of operators, and the records of versions.
 type Ledger interface {
-	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
+	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] if there is no record.
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
-	// Decisions returns the decisions from a position on, in the order in which they were made, and the position behind
-	// them. Zero is the position of the first one.
+	// Decisions returns the decisions after a position, in the order in which they were made, and the position of the
+	// next one. The first decision has position zero.
 	Decisions(ctx context.Context, from int64) (list []modproxy.Decision, next int64, err error)
 }
 
-// Sights knows when versions were first listed.
+// Sights provides the times at which versions were first listed.
 type Sights interface {
-	// Sight returns what is known of a module. Case does not count. The zero Sight, with a nil error, is an answer.
+	// Sight returns the first-seen times of a module, without regard to case. The zero Sight, with a nil error, is a
+	// valid answer.
 	Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
-	// See records the versions of a document that were not seen before. Those that it cannot record stay unknown.
+	// See records the versions of a document that have no first-seen time yet. Versions that cannot be recorded stay
+	// unknown.
 	See(ctx context.Context, m modproxy.Address, v *modproxy.Versions)
 }
 
-// Gate makes the verdicts. Its fields are set before the first question. It is safe for concurrent use.
+// Gate makes the verdicts. Its fields are set before its first use. It is safe for concurrent use.
 type Gate struct {
 	Ledger Ledger
-	Sights Sights // nil: no age is known
+	Sights Sights // if nil, the age of every version is unknown
 
 	once  sync.Once
 	state atomic.Pointer[state]
 	began time.Time
-	read  atomic.Int64 // when decisions were last looked for, since began; zero: never
+	read  atomic.Int64 // time of the last read of decisions, since began; zero if they were never read
 
-	changing chan struct{} // has an element while the state is made anew
+	changing chan struct{} // holds an element while the state is replaced
 	next     int64         // position of the next decision; guarded by changing
 }
 
-// state is what verdicts are made of. It is not changed.
+// state contains the inputs of verdicts. It is immutable.
 type state struct {
 	rules      *Rules
 	decisions  *decisions
@@ -61,8 +63,8 @@ type selectionKey struct {
 }
 
 const (
-	rereadAfter   = time.Second     // how long decisions count without being looked for
-	rereadWithin  = 5 * time.Second // how long that may take
+	rereadAfter   = time.Second     // age at which decisions are read again
+	rereadWithin  = 5 * time.Second // timeout of such a read
 	maxSelections = 16 << 10
 	maxLists      = 256
 )
@@ -74,12 +76,12 @@ func (g *Gate) start() {
 }
 
 func newState(rules *Rules, all *decisions) *state {
-	selections, _ := lru.New[selectionKey, *Selection](maxSelections) // fails for no size only
+	selections, _ := lru.New[selectionKey, *Selection](maxSelections) // fails only for a size of 0
 	lists, _ := lru.New[listKey, list](maxLists)
 	return &state{rules, all, selections, lists}
 }
 
-// Use makes verdicts by other rules from now on.
+// Use replaces the rules for all later verdicts.
 func (g *Gate) Use(rules *Rules) {
 	g.once.Do(g.start)
 	for was := g.state.Load(); !g.state.CompareAndSwap(was, newState(rules, was.decisions)); was = g.state.Load() {
@@ -92,8 +94,9 @@ func (g *Gate) Rules() *Rules {
 	return g.state.Load().rules
 }
 
-// Reserved returns nil, or if the rules keep a namespace for other hosts than this one, a [*Refusal]. No mode changes that: a
-// question that has left is not undone. It is for what asks, below every layer.
+// Reserved returns a [*Refusal] if the rules reserve a namespace for hosts other than this one, else nil. The mode of
+// the rules does not change that, because a request that was sent cannot be undone. The code that sends requests, below
+// every layer, calls it.
 func (g *Gate) Reserved(host, namespace string) error {
 	rules := g.Rules()
 	if rules.reserved(host, namespace) == nil {
@@ -103,7 +106,7 @@ func (g *Gate) Reserved(host, namespace string) error {
 	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
 }
 
-// ReservedIn is Reserved for the namespaces that are named in a text, such as what is searched for.
+// ReservedIn is like Reserved, for the namespaces that a text names, such as the text of a search.
 func (g *Gate) ReservedIn(host, text string) error {
 	rules := g.Rules()
 	reserve := rules.reservedIn(host, text)
@@ -114,8 +117,8 @@ func (g *Gate) ReservedIn(host, text string) error {
 	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
 }
 
-// Follow reads the decisions that were made since it was last called. Verdicts call it when a second has passed; what makes
-// a decision calls it, too. After an error the decisions count that were read before.
+// Follow reads the decisions that were made since its last call. Verdicts call it if the last read is more than a
+// second old. Code that makes a decision calls it as well. After an error, the decisions that were read earlier count.
 func (g *Gate) Follow(ctx context.Context) error {
 	g.once.Do(g.start)
 	select {
@@ -137,7 +140,7 @@ func (g *Gate) Follow(ctx context.Context) error {
 	return nil
 }
 
-// elapsed returns the time since g began, at least 1. A jump of the wall clock does not move it.
+// elapsed returns the time since g began, at least 1. Changes of the wall clock do not affect it.
 func (g *Gate) elapsed() int64 { return max(1, int64(time.Since(g.began))) }
 
 // now returns the state in force.
@@ -152,7 +155,7 @@ func (g *Gate) now(ctx context.Context) (*state, error) {
 	case now-last > int64(rereadAfter) && g.read.CompareAndSwap(last, now):
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rereadWithin)
 		defer cancel()
-		_ = g.Follow(ctx) // what was read before counts; the ledger tells its own failures
+		_ = g.Follow(ctx) // the decisions that were read earlier count; the ledger reports its own failures
 	}
 	return g.state.Load(), nil
 }
@@ -160,7 +163,7 @@ func (g *Gate) now(ctx context.Context) (*state, error) {
 // idle reports whether everything is allowed.
 func (s *state) idle() bool { return s.rules.trivial && s.decisions.made == 0 }
 
-// of returns the rules for a module and the client of ctx; nil when everything is allowed.
+// of returns the rules for a module and the client of ctx, or nil if everything is allowed.
 func (s *state) of(ctx context.Context, m modproxy.Address) *Selection {
 	if s.idle() {
 		return nil
@@ -168,7 +171,7 @@ func (s *state) of(ctx context.Context, m modproxy.Address) *Selection {
 	return s.selection(m, modproxy.AskerOf(ctx).Groups)
 }
 
-// ofVersion is of, for a version. Who has the address of what a package calls is in no group that is known.
+// ofVersion is like of, for a version. Requests for nested sources carry no groups.
 func (s *state) ofVersion(ctx context.Context, v modproxy.Ref) *Selection {
 	if v.Variant.Kind == modproxy.NestedVariant && !s.idle() {
 		return s.rules.forAnybody(v.Address)
@@ -189,11 +192,11 @@ func (s *state) selection(m modproxy.Address, groups []string) *Selection {
 	return made
 }
 
-// Decide returns the verdict about a version for the client of ctx, or about a module if the version is empty: that is
-// refused if every version of it is. The mode of the rules makes no difference.
+// Decide returns the verdict about a version for the client of ctx. If the version is empty, Decide returns the verdict
+// about the module, which is denied if every version is. The mode of the rules does not change the verdict.
 //
-// Errors: [modproxy.ErrInvalid] for what is no version; [modproxy.ErrUnavailable] when what the verdict needs cannot be
-// read.
+// Errors: [modproxy.ErrInvalid] for an invalid version; [modproxy.ErrUnavailable] if data that the verdict needs cannot
+// be read.
 func (g *Gate) Decide(ctx context.Context, v modproxy.Ref) (Verdict, error) {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
@@ -212,15 +215,15 @@ func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Address) bool {
 	return sel != nil && sel.needsAge() && !sel.Module().Refused()
 }
 
-// Check returns an error if a version, or a module as a whole, is refused whoever asks for it. It is for what asks
-// registries without a client. In audit mode nothing is refused but what is [Reserved].
+// Check returns an error if a version, or a module as a whole, is refused for every client. Code that requests upstream
+// data without a client calls it. In audit mode it refuses only namespaces that are [Reserved].
 //
 // Errors: [*Refusal]; those of Decide.
 func (g *Gate) Check(ctx context.Context, v modproxy.Ref) error {
 	return g.check(ctx, v, g.Sights, func(s *state) *Selection { return s.rules.forAnybody(v.Address) })
 }
 
-// CheckFetch is Check for a fetch. What waits for approval may be fetched for review.
+// CheckFetch is like Check, before a download. A version that waits for approval may be downloaded for review.
 func (g *Gate) CheckFetch(ctx context.Context, v modproxy.Ref) error {
 	err := g.Check(ctx, v)
 	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Outcome == Unapproved {
@@ -229,13 +232,13 @@ func (g *Gate) CheckFetch(ctx context.Context, v modproxy.Ref) error {
 	return err
 }
 
-// CheckClient is Check for the client of ctx.
+// CheckClient is like Check, for the client of ctx.
 func (g *Gate) CheckClient(ctx context.Context, v modproxy.Ref) error {
 	return g.CheckClientBy(ctx, v, g.Sights)
 }
 
-// CheckNamespace returns an error if the client of ctx may use no module of a namespace, whatever it is called. Of the decisions, only
-// those about all modules of the namespace count. Its error is [modproxy.ErrDenied] for what is refused.
+// CheckNamespace returns an error if the client of ctx may use no module of a namespace, whatever its name. Only
+// decisions about all modules of the namespace count. The error of a denied namespace is [modproxy.ErrDenied].
 func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
@@ -252,7 +255,8 @@ func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error
 	return &Refusal{verdict, modproxy.Address{Host: host, Namespace: namespace}.At(""), s.rules.Contact}
 }
 
-// CheckClientBy is CheckClient by other sights than those of the gate: such as may be wrong, or do not ask.
+// CheckClientBy is like CheckClient, with other first-seen times than those of the gate: times that may be wrong, or
+// that come without a request to a registry.
 func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.Ref, sights Sights) error {
 	return g.check(ctx, v, sights, func(s *state) *Selection { return s.of(ctx, v.Address) })
 }
@@ -272,13 +276,13 @@ func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights Sights, by func
 	return err
 }
 
-// decide returns the verdict about a version of the module of sel, which holds for what was made of it, too. content is
-// what it has, if that is known better than the ledger knows it. sights may be nil.
+// decide returns the verdict about a version of the module of sel. The verdict also holds for variants of the version.
+// content is the sum of the version if it is known better than from the ledger. sights may be nil.
 func (g *Gate) decide(
 	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights Sights,
 ) (Verdict, error) {
 	if !v.IsListed() {
-		content = "" // of something else
+		content = "" // content is the sum of a variant
 	}
 	v = v.Base()
 	if v.Version == "" {
@@ -297,7 +301,8 @@ func (g *Gate) decide(
 	return judge.verdict(version, content)
 }
 
-// see records what a document lists: it may have been kept before anything looked on.
+// see records the versions of a document, because the document may have been cached before first-seen times were
+// recorded.
 func (g *Gate) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
 	if g.Sights != nil {
 		g.Sights.See(ctx, m, v)
@@ -310,12 +315,12 @@ type judge struct {
 	gate     *Gate
 	sights   Sights // may be nil
 	ctx      context.Context
-	version  string // that it is about; empty for all
-	looked   bool   // for the sight
+	version  string // the version to judge; empty for all versions
+	looked   bool   // sight and errSight are set
 	sight    modproxy.Sight
 	errSight error
 	decided  *moduleDecisions
-	now      time.Time // zero where it makes no difference
+	now      time.Time // zero if no verdict depends on it
 }
 
 func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights Sights) judge {
@@ -326,7 +331,7 @@ func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights Sight
 	return j
 }
 
-// look asks for the sight of the module.
+// look reads the first-seen times of the module.
 func (j *judge) look() {
 	if !j.looked && j.needsAge() && j.sights != nil {
 		ctx := j.ctx
@@ -339,7 +344,7 @@ func (j *judge) look() {
 	j.looked = true
 }
 
-// facts returns what is known about a version, as far as it makes a difference to the rules that allow.
+// facts returns the facts about a version that the allow rules depend on.
 func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
 	j.look()
 	name, facts := v.String(), Facts{Sum: content}
@@ -354,13 +359,13 @@ func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
 		facts.Sum = cmp.Or(content, j.lockedAs(rec), rec.Sum)
 		known := cmp.Or(facts.Since, facts.Met)
 		if err == nil && rec.Reason == "" && (known.IsZero() || rec.Time.Before(known)) {
-			facts.Since = rec.Time // it was listed then
+			facts.Since = rec.Time // the version was listed at the time of its first download
 		}
 	}
 	return facts, nil
 }
 
-// lockedAs returns the sum in a lock file that a recorded version has, in whatever form it is served, or nothing.
+// lockedAs returns the sum in a lock file that matches one form of a recorded version, or an empty sum.
 func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
 	for _, l := range j.rules.locked[fold(rec.Ref)] {
 		if as, err := modproxy.LookupAs(j.ctx, j.gate.Ledger, rec.Ref, l.sum); err == nil && as.Sum == l.sum {
@@ -370,7 +375,7 @@ func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
 	return ""
 }
 
-// verdict returns the verdict about a version. It looks for facts only if they make a difference.
+// verdict returns the verdict about a version. It reads facts only if the verdict depends on them.
 func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
 	facts, decided := Facts{Sum: content}, j.decided.of(v)
 	verdict := j.Decide(v, facts, decided, j.now)
@@ -384,7 +389,7 @@ func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, erro
 	verdict = j.Decide(v, facts, decided, j.now)
 	verdict.Pending = verdict.Outcome == TooYoung && j.sight.Pending[v.String()]
 	if verdict.Outcome == TooYoung && j.errSight != nil {
-		return verdict, fmt.Errorf("%w: policy: since when versions are listed is not known: %w", modproxy.ErrUnavailable, j.errSight)
+		return verdict, fmt.Errorf("%w: policy: the first-seen times of the versions are not known: %w", modproxy.ErrUnavailable, j.errSight)
 	}
 	return verdict, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Who makes a decision calls Follow, and it counts at once.
+// After a call of Follow, a new decision counts at once.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(nil)
@@ -28,7 +28,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// What another process decides counts within a second, and the ledger is asked no more often than that.
+// A decision of another process counts within a second. The ledger is read at most once a second.
 func TestDecisionsAreSeenWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow "+all))
@@ -47,7 +47,7 @@ func TestDecisionsAreSeenWithinASecond(t *testing.T) {
 	})
 }
 
-// When decisions cannot be read, those count that were.
+// If decisions cannot be read, the decisions that were read earlier count.
 func TestLedgerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow "+all))
@@ -70,7 +70,7 @@ func TestLedgerFails(t *testing.T) {
 	})
 }
 
-// When they were never read nothing is allowed, not even by a gate without rules.
+// If decisions were never read, nothing is allowed, even by a gate without rules.
 func TestGateFailsClosed(t *testing.T) {
 	for _, r := range []*policy.Rules{nil, rules(t, "allow "+all)} {
 		f := newFixture(r)
@@ -90,7 +90,7 @@ func TestGateFailsClosed(t *testing.T) {
 	}
 }
 
-// What the verdict needs has to be known.
+// A verdict fails if its facts cannot be read.
 func TestFactsFail(t *testing.T) {
 	f := newFixture(rules(t, "allow age=24h "+all))
 	f.Gate.Sights = sightsFail{}
@@ -125,7 +125,7 @@ func (f *fixture) other(t *testing.T) policy.Outcome {
 	return verdict.Outcome
 }
 
-// The gate knows since when versions are listed, and the sum of a locked one.
+// The gate reads the first-seen times of versions, and the sum of a locked version.
 func TestGateFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
@@ -152,7 +152,7 @@ func TestGateFacts(t *testing.T) {
 	})
 }
 
-// Other rules count from the next question on, and decisions stay.
+// New rules count for the next verdict, and decisions stay.
 func TestUse(t *testing.T) {
 	f := newFixture(nil)
 	equal(t, "open", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
@@ -171,7 +171,8 @@ func TestUse(t *testing.T) {
 	equal(t, "the rules of a new gate", (&policy.Gate{}).Rules().DefaultDeny, false)
 }
 
-// Rules change and decisions are made while many ask. A block that was followed holds in every state that comes after.
+// Rules change and decisions are made during many verdicts. After Follow has read a block, it holds in every later
+// state.
 func TestUseWhileDeciding(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all))
 	f.book.decide(modproxy.Block, "9.9.9")
@@ -213,7 +214,7 @@ func TestUseWhileDeciding(t *testing.T) {
 	changing.Wait()
 }
 
-// A version that nobody has listed yet is young, however long its module is known.
+// A version that was never listed is young, however long its module is known.
 func TestUnlistedVersionIsYoung(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
@@ -222,7 +223,7 @@ func TestUnlistedVersionIsYoung(t *testing.T) {
 	}
 }
 
-// A version that was listed when the module was met is no younger when its first download is recorded.
+// Recording the first download does not make a version younger if it was listed when the module was first seen.
 func TestDownloadDoesNotMakeYoung(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
@@ -233,7 +234,7 @@ func TestDownloadDoesNotMakeYoung(t *testing.T) {
 	}
 }
 
-// Age does not depend on how a client spells the module.
+// The age does not depend on the spelling of the module.
 func TestAgeBySpelling(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
 	loud, now := vpc, time.Now()
@@ -246,7 +247,7 @@ func TestAgeBySpelling(t *testing.T) {
 	}
 }
 
-// A version with other build metadata is no older.
+// A version with other build metadata is not older.
 func TestAgeByMetadata(t *testing.T) {
 	f := newFixture(rules(t, "allow age=24h "+all))
 	now := time.Now()
@@ -255,7 +256,7 @@ func TestAgeByMetadata(t *testing.T) {
 	equal(t, "2.0.0+x", outcome(t, f.Gate, "2.0.0+x"), policy.TooYoung)
 }
 
-// What one rule allows does not need the age that another rule wants.
+// If one rule allows a version, the verdict does not need the age for another rule.
 func TestAgeMakesNoDifference(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all, "allow age=24h "+all))
 	f.Gate.Sights = sightsFail{}
@@ -264,7 +265,8 @@ func TestAgeMakesNoDifference(t *testing.T) {
 	}
 }
 
-// Facts that make no difference are not asked for: upstream would be asked for the dates of what it may not be asked about.
+// Facts that do not affect the verdict are not read: reading dates would send requests about denied modules to
+// registries.
 func TestFactsThatMakeNoDifference(t *testing.T) {
 	age := "allow age=24h " + all
 	for name, r := range map[string]*policy.Rules{
@@ -282,7 +284,7 @@ func TestFactsThatMakeNoDifference(t *testing.T) {
 	}
 }
 
-// What is asked without a client is refused if it is refused to everybody.
+// Check refuses a version that is refused for every client.
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		rules   *policy.Rules
@@ -313,7 +315,7 @@ func TestCheck(t *testing.T) {
 	equal(t, "blocked", refusalOf(t, g.Check(t.Context(), vpc.At("1.0.0"))).Outcome, policy.Blocked)
 }
 
-// What waits for approval may be fetched for review, and nothing else that is refused.
+// A version that waits for approval may be downloaded for review. Every other refused version may not.
 func TestCheckFetch(t *testing.T) {
 	g := gate(rules(t, "allow group=a approval "+all), made{modproxy.Block, "2.0.0"}, made{modproxy.Reject, "3.0.0"})
 	for version, want := range map[string]policy.Outcome{"1.0.0": "", "2.0.0": policy.Blocked, "3.0.0": policy.Rejected} {
@@ -329,7 +331,7 @@ func TestCheckFetch(t *testing.T) {
 	equal(t, "asked again", refusalOf(t, g.Check(t.Context(), vpc.At("1.0.0"))).Outcome, policy.Unapproved)
 }
 
-// Groups that look like one when they are written together are different.
+// Groups whose names concatenate to the same text are different.
 func TestGroupsAreApart(t *testing.T) {
 	f := newFixture(rules(t, "allow group=admin "+all))
 	as := func(groups ...string) policy.Outcome {
@@ -343,7 +345,7 @@ func TestGroupsAreApart(t *testing.T) {
 	equal(t, "dev NUL admin", as("dev\x00admin"), policy.NotAllowed)
 }
 
-// Clients that go away do not keep decisions from being seen.
+// Cancelled requests do not hide new decisions.
 func TestCanceledQuestionsHideNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow "+all))
@@ -359,7 +361,7 @@ func TestCanceledQuestionsHideNothing(t *testing.T) {
 	})
 }
 
-// A question that waits for the read of another one ends with its context.
+// A verdict that waits for another read of decisions ends with its context.
 func TestWaitEnds(t *testing.T) {
 	l := &stuck{entered: make(chan bool, 9), release: make(chan bool)}
 	g := &policy.Gate{Ledger: l}
@@ -374,7 +376,7 @@ func TestWaitEnds(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(time.Minute): // when it fails
+	case <-time.After(time.Minute): // only if the test fails
 		t.Error("a question that has ended waits for another one")
 	}
 	close(l.release)

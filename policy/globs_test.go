@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Whatever is decided about modules and globs, in one order or another, the last decision about a module and its versions counts.
+// For any sequence of decisions about modules and globs, the last decision about a module and its versions counts.
 func TestDecisionsAboutGlobs(t *testing.T) {
 	addresses := []string{"a.example/acme/vpc/aws", "b.example/acme/vpc/aws", "b.example/ACME/Vpc/aws", "a.example/acme/vnet/aws", "a.example/acme/vpc"}
 	globs := []string{"*/acme/vpc/aws", "a.example/*/*/*", "*/*/v*/*", "*.example/ac*/*pc/aws", "*/*/*", "*/acme/vp*"}
@@ -53,7 +53,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 					t.Fatalf("%s, %s: the module is %s, %v; blocked must be %t after:\n%s", address, name, whole.Outcome, err, want, strings.Join(story, "\n"))
 				}
 			}
-			// Of those that stand and are about the version, the last review counts, and any block.
+			// Of the decisions in force about the version, the last review counts, and any block.
 			stands, standing := policy.Standing(b.list, day), false
 			for i, d := range b.list {
 				standing = standing || stands[i] && d.Action == modproxy.Block && pattern(t, d.Address.String()).Match(module(address))
@@ -65,7 +65,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 	}
 }
 
-// A review of a module that was made after one of a glob counts, and the other way round.
+// A later review of a module replaces an earlier review of a glob, and the other way round.
 func TestLastReviewCounts(t *testing.T) {
 	wait := rules(t, "allow approval "+all)
 	one, glob := vpc.String(), "*/acme/*/aws"
@@ -92,7 +92,7 @@ func TestLastReviewCounts(t *testing.T) {
 	}
 }
 
-// A block of every module of a namespace is one of the namespace: its lists are not requested.
+// A block of every module of a namespace blocks the namespace: its lists are not requested.
 func TestNamespaceIsBlocked(t *testing.T) {
 	for address, want := range map[string]bool{
 		"*/acme/*/*": true, host + "/ac*/*/*": true, "*/*/*/*": true, "*/acme/*": false, "*/acme/vpc/*": false, "other.example/acme/*/*": false,
@@ -110,7 +110,8 @@ func TestNamespaceIsBlocked(t *testing.T) {
 	}
 }
 
-// A decision is about a module that its glob matches, in any spelling, and about a glob that matches some of the same modules.
+// A decision is about the modules that its glob matches, in any spelling, and about globs that match some of these
+// modules.
 func TestIsAbout(t *testing.T) {
 	for _, test := range []struct {
 		decision, module string
@@ -132,7 +133,7 @@ func TestIsAbout(t *testing.T) {
 	}
 }
 
-// What a verdict costs among ten thousand decisions about globs.
+// BenchmarkGlobDecisions measures a verdict among ten thousand decisions about globs.
 func BenchmarkGlobDecisions(b *testing.B) {
 	l := &book{}
 	for i := range 10_000 {

@@ -9,14 +9,14 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// guard reads a package as long as it is allowed.
+// guard reads a package while the package is allowed.
 type guard struct {
 	modproxy.Body
 	registry *Registry
 	ctx      context.Context
 	version  modproxy.Ref
 	sum      modproxy.Sum
-	state    *state // by which it was allowed; nil if it is to be judged again
+	state    *state // the state that allowed the package; nil if the package must be judged again
 	judged   time.Time
 }
 
@@ -36,7 +36,7 @@ func (g *guard) Verify(ctx context.Context) error {
 	return g.Body.Verify(ctx)
 }
 
-// WriteTo implements [io.WriterTo], for packages that are in memory and are not copied.
+// WriteTo implements [io.WriterTo], so that packages in memory are not copied.
 func (g *guard) WriteTo(w io.Writer) (int64, error) {
 	if from, ok := g.Body.(io.WriterTo); ok {
 		return from.WriteTo(&guardedWriter{g, w})
@@ -67,13 +67,13 @@ func (g *guard) check() error {
 	return nil
 }
 
-// guardedWriter writes to a writer as long as a package is allowed.
+// guardedWriter writes to a writer while a package is allowed.
 type guardedWriter struct {
 	guard *guard
 	io.Writer
 }
 
-const guardedPiece = 64 << 10 // bytes that are written without another look
+const guardedPiece = 64 << 10 // bytes written between two checks
 
 func (w *guardedWriter) Write(p []byte) (written int, err error) {
 	for piece := range slices.Chunk(p, guardedPiece) {
@@ -88,7 +88,7 @@ func (w *guardedWriter) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// ReadFrom implements [io.ReaderFrom], for files that are not copied.
+// ReadFrom implements [io.ReaderFrom], so that files are not copied.
 func (w *guardedWriter) ReadFrom(r io.Reader) (written int64, err error) {
 	to, ok := w.Writer.(io.ReaderFrom)
 	file, limited := r.(*io.LimitedReader)

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// pieces counts how it is written to, and calls after with the number of each piece.
+// pieces counts writes, and calls after with the number of each write.
 type pieces struct {
 	bytes.Buffer
 	n     int
@@ -31,7 +31,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// What is in memory is written without a copy, and not to its end when it is refused meanwhile.
+// A package in memory is written without a copy. If it is refused meanwhile, writing stops before its end.
 func TestWriteTo(t *testing.T) {
 	const piece = 64 << 10
 	for _, blocked := range []bool{false, true} {
@@ -63,7 +63,7 @@ func TestWriteTo(t *testing.T) {
 	}
 }
 
-// filed is a package that is a file of zeros.
+// filed is a package of zeros in a file.
 type filed struct{ modproxy.Registry }
 
 type zeros struct{ modproxy.Body }
@@ -82,7 +82,7 @@ func (f filed) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 	return p, err
 }
 
-// taking calls after with how much it has taken.
+// taking calls after with the number of bytes so far.
 type taking struct {
 	io.Writer
 	n     int64
@@ -96,7 +96,7 @@ func (w *taking) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// A file is sent for as long as it is not refused.
+// A file is sent while it is not refused.
 func TestSendTo(t *testing.T) {
 	const piece = 64 << 10
 	for _, blocked := range []bool{false, true} {
@@ -125,7 +125,7 @@ func TestSendTo(t *testing.T) {
 	}
 }
 
-// A package that is refused seeks as before, is not read wherever it is, and is read again when it is allowed again.
+// Seeking works in a refused package. Reading fails at every position, and works again once the package is allowed.
 func TestSeekWhenRefused(t *testing.T) {
 	f := newFixture(nil)
 	p, err := f.Package(t.Context(), vpc.At("1.0.0"))
@@ -154,7 +154,7 @@ func TestSeekWhenRefused(t *testing.T) {
 	}
 }
 
-// No byte is read, and nothing is opened, after a block was made, whatever is under way.
+// After a block was made, no byte is read and no package is opened, whatever is in progress.
 func TestBlockRaces(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all))
 	f.Observe = nil

@@ -6,13 +6,14 @@ import (
 	"strings"
 )
 
-// node is a part of an index of patterns, which has a level for each segment of an address. To find the patterns that match an
-// address takes two look-ups on a level, and one for each place in the segment where a part of a glob may stand.
+// node is a part of an index of patterns, with one level for each segment of an address. Finding the patterns that
+// match an address takes two look-ups on each level, and one for each position in the segment at which a part of a glob
+// may be.
 type node[T any] struct {
 	below  map[string]*node[T]  // by name or glob
-	globs  map[string][]glob[T] // those with more than a star, each by one of the parts that its stars separate
-	sizes  []int                // the lengths of these parts
-	values []T                  // at the last level
+	globs  map[string][]glob[T] // the globs with characters besides the star, each by one of the parts between its stars
+	sizes  []int                // lengths of these parts
+	values []T                  // only at the last level
 }
 
 type glob[T any] struct {
@@ -41,7 +42,7 @@ func (n *node[T]) add(segments []string, value T) {
 	below.add(segments[1:], value)
 }
 
-// addGlob adds g by the part that the fewest others are found by, the longest of several.
+// addGlob adds g under the one of its parts that has the fewest globs, and under the longest of these.
 func (n *node[T]) addGlob(g glob[T]) {
 	parts := slices.DeleteFunc(strings.Split(g.text, "*"), func(part string) bool { return part == "" })
 	part := slices.MinFunc(parts, func(a, b string) int {
@@ -53,8 +54,8 @@ func (n *node[T]) addGlob(g glob[T]) {
 	}
 }
 
-// find calls each once with every value whose pattern matches all that segments match: those of an address, or those of a
-// pattern.
+// find calls each once for every value whose pattern matches everything that segments match. segments are those of an
+// address or of a pattern.
 func (n *node[T]) find(segments []string, each func(T)) {
 	if len(segments) == 0 {
 		for _, value := range n.values {
@@ -76,7 +77,7 @@ func (n *node[T]) find(segments []string, each func(T)) {
 		for i := range len(s) - size + 1 {
 			part := s[i : i+size]
 			for _, g := range n.globs[part] {
-				if matches(g.text, s) && strings.Index(s, part) == i { // else it was found before
+				if matches(g.text, s) && strings.Index(s, part) == i { // an earlier position has already found g
 					g.node.find(segments[1:], each)
 				}
 			}

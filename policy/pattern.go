@@ -8,22 +8,21 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Pattern stands for module addresses, host/namespace/name/system, or with three segments for providers,
-// host/namespace/type. In each segment * stands for any number of any characters, but never for a slash. Case does not
-// count. The zero Pattern stands for nothing.
+// Pattern matches module addresses, as host/namespace/name/system, or providers, as host/namespace/type. In each
+// segment, * matches any number of characters, but no slash. Case does not count. The zero Pattern matches nothing.
 type Pattern struct {
 	text     string
 	segments [4]string // in lower case; the last one is empty for providers
 }
 
-// ParsePattern reads a pattern. A host without * may be written in any way in which a client takes it. Its error is
+// ParsePattern reads a pattern. A host without * may have any spelling that clients accept. The error is
 // [modproxy.ErrInvalid].
 func ParsePattern(s string) (p Pattern, err error) {
 	parts := strings.Split(s, "/")
-	// Without a dot, what begins three segments is the namespace of a module whose host was forgotten.
+	// Three segments whose first one has no dot are a module address without its host, not a provider.
 	isProvider := len(parts) == 3 && (strings.ContainsAny(parts[0], ".:*") || parts[0] == "localhost")
 	if len(parts) != 4 && !isProvider {
-		return p, fmt.Errorf("%w: %.160q: want host/namespace/name/system, where * stands for a segment or a part of one, "+
+		return p, fmt.Errorf("%w: %.160q: want host/namespace/name/system, where * matches a segment or part of one, "+
 			"as in registry.terraform.io/terraform-aws-modules/*/aws; or host/namespace/type for providers", modproxy.ErrInvalid, s)
 	}
 	if !strings.Contains(parts[0], "*") {
@@ -38,7 +37,7 @@ func ParsePattern(s string) (p Pattern, err error) {
 			allowed = "-*.:"
 		}
 		if !isGlob(part, allowed) {
-			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q cannot be a part of an address", modproxy.ErrInvalid, s, parts[i])
+			return Pattern{}, fmt.Errorf("%w: %.160q: %.80q is not a valid part of an address", modproxy.ErrInvalid, s, parts[i])
 		}
 		part = strings.ToLower(part)
 		if i == 0 {
@@ -52,7 +51,7 @@ func ParsePattern(s string) (p Pattern, err error) {
 	return p, nil
 }
 
-// isGlob reports whether s has nothing but letters and digits of ASCII, and what is allowed besides.
+// isGlob reports whether s consists of ASCII letters, ASCII digits and the characters in allowed.
 func isGlob(s, allowed string) bool {
 	return s != "" && len(s) <= 300 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(allowed, r)
@@ -62,16 +61,17 @@ func isGlob(s, allowed string) bool {
 // String returns the pattern as it was written.
 func (p Pattern) String() string { return p.text }
 
-// IsZero reports whether p stands for nothing.
+// IsZero reports whether p is the zero Pattern, which matches nothing.
 func (p Pattern) IsZero() bool { return p.text == "" }
 
-// IsOfProviders reports whether p stands for providers, and not for modules.
+// IsOfProviders reports whether p matches providers instead of modules.
 func (p Pattern) IsOfProviders() bool { return !p.IsZero() && p.segments[3] == "" }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.text), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]; its error is that of [ParsePattern]. No text is the zero Pattern.
+// UnmarshalText implements [encoding.TextUnmarshaler]. Its error is that of [ParsePattern]. An empty text is the zero
+// Pattern.
 func (p *Pattern) UnmarshalText(text []byte) (err error) {
 	if len(text) == 0 {
 		*p = Pattern{}
@@ -81,7 +81,7 @@ func (p *Pattern) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Match reports whether p stands for m.
+// Match reports whether p matches m.
 func (p Pattern) Match(m modproxy.Address) bool {
 	if (p.segments[3] == "") != m.IsProvider() {
 		return false
@@ -99,7 +99,8 @@ func (p Pattern) Module() modproxy.Address {
 	return modproxy.Address{Host: p.segments[0], Namespace: p.segments[1], Name: p.segments[2], System: p.segments[3]}
 }
 
-// ParseAddress reads what a decision is about: an address as [hostname.ParseAddress] does, or one with * as [ParsePattern] does.
+// ParseAddress reads the address of a decision: a module address as [hostname.ParseAddress] does, or a glob as
+// [ParsePattern] does.
 func ParseAddress(s, host string) (modproxy.Address, error) {
 	if !strings.Contains(s, "*") {
 		return hostname.ParseAddress(s, host)
@@ -114,11 +115,11 @@ func segmentsOf(m modproxy.Address) [4]string {
 	return [4]string{m.Host, m.Namespace, m.Name, m.System}
 }
 
-// MatchName reports whether a glob, in which * stands for anything, stands for a name. Case does not count.
+// MatchName reports whether a glob, in which * matches any characters, matches a name. Case does not count.
 func MatchName(glob, name string) bool { return matches(strings.ToLower(glob), strings.ToLower(name)) }
 
-// matches reports whether s is what glob, in which * stands for anything, stands for. It takes time proportional to the
-// length of both for each star at most.
+// matches reports whether glob, in which * matches any characters, matches s. For each star it takes time proportional
+// to the length of both at most.
 func matches(glob, s string) bool {
 	prefix, rest, ok := strings.Cut(glob, "*")
 	if !ok {
@@ -135,7 +136,7 @@ func matches(glob, s string) bool {
 	return false
 }
 
-// contains reports whether a, a folded address or glob, matches all that b matches.
+// contains reports whether a matches everything that b matches. a is a folded address or glob.
 func contains(a, b modproxy.Address) bool {
 	of, in := segmentsOf(a), segmentsOf(b)
 	for i := range of {
@@ -146,7 +147,7 @@ func contains(a, b modproxy.Address) bool {
 	return true
 }
 
-// overlap reports whether two folded addresses or globs match some address both.
+// overlap reports whether an address exists that both a and b match. a and b are folded addresses or globs.
 func overlap(a, b modproxy.Address) bool {
 	these, those := segmentsOf(a), segmentsOf(b)
 	for i := range these {
@@ -157,15 +158,15 @@ func overlap(a, b modproxy.Address) bool {
 	return true
 }
 
-// globsOverlap reports whether two globs match some name both.
+// globsOverlap reports whether a name exists that both globs match.
 func globsOverlap(a, b string) bool {
-	// can[j] says whether the part of a that was looked at and b[:j] match some text both.
+	// can[j] reports whether a text exists that both the current prefix of a and b[:j] match.
 	can := make([]bool, len(b)+1)
 	for j := range can {
 		can[j] = strings.Trim(b[:j], "*") == ""
 	}
 	for i := range len(a) {
-		before := can[0] // of a[:i] and b[:j-1]
+		before := can[0] // for a[:i] and b[:j-1]
 		can[0] = can[0] && a[i] == '*'
 		for j := 1; j <= len(b); j++ {
 			above := can[j]

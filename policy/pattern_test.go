@@ -11,11 +11,11 @@ import (
 )
 
 func module(address string) modproxy.Address {
-	s := append(strings.Split(address, "/"), "") // a provider has three
+	s := append(strings.Split(address, "/"), "") // a provider has three segments
 	return modproxy.Address{Host: s[0], Namespace: s[1], Name: s[2], System: s[3]}
 }
 
-// A star never stands for a slash, and what has no star stands for itself only.
+// A star never matches a slash. A pattern without a star matches only itself.
 func TestPatternMatch(t *testing.T) {
 	for _, test := range []struct {
 		pattern, module string
@@ -69,7 +69,7 @@ func TestPatternMatch(t *testing.T) {
 	}
 }
 
-// What no address can have is in no pattern: a rule that looks right and stands for nothing is worse than none.
+// ParsePattern rejects text that no address can have, because a rule that looks right and matches nothing is dangerous.
 func TestPatternRefuses(t *testing.T) {
 	for _, s := range []string{
 		"", "*", "acme/vpc/aws", "r.example.com/acme/vpc/aws/x", "r.example.com//vpc/aws", "/acme/vpc/aws", "r.example.com/acme/vpc/",
@@ -102,8 +102,8 @@ func TestPatternText(t *testing.T) {
 	}
 }
 
-// Stars do not multiply: each text between them is looked for once. A matcher that goes back would take longer than the
-// test may.
+// Stars do not multiply the work: each text between them is searched once. A backtracking matcher would exceed the
+// timeout of the test.
 func TestGlobIsLinear(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	for _, glob := range []string{strings.Repeat("*a", 100) + "*b", strings.Repeat("*", 300) + "b", strings.Repeat("a*", 149) + "b", "*" + strings.Repeat("ab*", 90)} {
@@ -116,9 +116,9 @@ func TestGlobIsLinear(t *testing.T) {
 	}
 }
 
-// slow is what a star means, said once more: it tries everything, and remembers what it tried.
+// slow is a second implementation of stars: it tries everything, and remembers its results.
 func slow(glob, s string) bool {
-	reach := make([]bool, len(s)+1) // of the glob so far
+	reach := make([]bool, len(s)+1) // lengths of s that the glob so far matches
 	reach[0] = true
 	for i := range len(glob) {
 		now := make([]bool, len(s)+1)
@@ -164,7 +164,7 @@ func FuzzPattern(f *testing.F) {
 			}
 		}
 		if !strings.Contains(parts[0], "*") {
-			subject[0] = parts[0] // hosts without a star are the business of package hostname
+			subject[0] = parts[0] // package hostname handles hosts without a star
 			literal := m
 			literal.Host = "no such host"
 			if p.Match(literal) {
@@ -188,7 +188,7 @@ func FuzzGlob(f *testing.F) {
 	})
 }
 
-// Letters whose lower case is in ASCII are not taken for ASCII.
+// Letters whose lower case is in ASCII do not count as ASCII letters.
 func TestLookalikesInPatterns(t *testing.T) {
 	for _, s := range []string{host + "/\u212aorp/vpc/aws", host + "/acme/v\u0130m/aws", "*.\u212a.com/acme/vpc/aws"} {
 		if _, err := policy.ParsePattern(s); err == nil {
@@ -200,7 +200,7 @@ func TestLookalikesInPatterns(t *testing.T) {
 	}
 }
 
-// The port 443 may be written after a host with a star, too.
+// The port 443 is also accepted after a host with a star.
 func TestPort443WithStar(t *testing.T) {
 	if p, err := policy.ParsePattern("*.example.com:443/acme/vpc/aws"); err == nil && !p.Match(vpc) {
 		t.Errorf("%s is taken and does not match %s", p, vpc)

@@ -1,14 +1,18 @@
-// Package policy decides which versions of modules may be used, and refuses the others.
+// Package policy decides which versions of modules clients may use, and denies the others.
 //
-// Deny wins over allow, allows add up, and the order of rules does not matter. A version is refused if one rule denies it;
-// otherwise it is allowed if one rule allows it whose conditions all hold, or if that is the default. Adding a deny never
-// allows anything, and adding an allow never refuses anything. What an operator decided about a version comes before the
-// rules: a block or a rejection refuses it, and an approval fulfils the conditions approval and minimum age of the rules
-// that allow it.
+//	rules, err := policy.Compile(policy.Config{DefaultDeny: true, Rules: list})
+//	gate := &policy.Gate{Ledger: records, Sights: times}
+//	gate.Use(rules)
+//	reg = &policy.Registry{Next: reg, Gate: gate}
 //
-// Invariant: there is one verdict for each version and client, and [Gate.Decide] makes it. [Registry], the layer that
-// refuses, asks it before every answer, and so does what explains, reports and tests verdicts. Every spelling of an address
-// or a version has the same verdict: names are compared without regard to case, and versions without build metadata.
+// A version is denied if one rule denies it. Otherwise it is allowed if the default allows it, or if one rule allows it
+// and all conditions of that rule hold. The order of rules does not matter: an added deny never allows a version, and
+// an added allow never denies one. Decisions of operators come before the rules: a block or a rejection refuses a
+// version, and an approval fulfils the conditions approval and minimum age of the rules that allow it.
+//
+// Invariant: each version and client has one verdict, and [Gate.Decide] makes it. [Registry] asks for it before every
+// answer; the code that explains, reports and tests verdicts asks for the same one. All spellings of an address or a
+// version have the same verdict: names are compared without regard to case, and versions without build metadata.
 package policy
 
 import (
@@ -17,40 +21,40 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Outcome is what is decided. It is fit for the label of a metric.
+// Outcome is the result of a verdict. Its values are few, so it can be the label of a metric.
 type Outcome string
 
 const (
 	Allowed    Outcome = "allowed"
 	Denied     Outcome = "denied"      // by a rule
-	NotAllowed Outcome = "not_allowed" // by no rule, and the default is deny
-	TooYoung   Outcome = "too_young"   // for every rule that would allow it
-	Unapproved Outcome = "unapproved"  // a rule would allow it that wants approval
+	NotAllowed Outcome = "not_allowed" // no rule allows the version, and the default is deny
+	TooYoung   Outcome = "too_young"   // for every rule that would allow the version
+	Unapproved Outcome = "unapproved"  // a rule would allow the version after an approval
 	Rejected   Outcome = "rejected"    // by a decision
 	Blocked    Outcome = "blocked"     // by a decision
 	Reserved   Outcome = "reserved"    // the namespace belongs to a private registry
-	NotLocked  Outcome = "not_locked"  // the content is not what the lock files allow
+	NotLocked  Outcome = "not_locked"  // the content differs from the lock files that allow the version
 )
 
-// Verdict is what is decided about a version for a client, and why.
+// Verdict is the decision about a version for a client, and its reason.
 type Verdict struct {
 	Outcome  Outcome
-	Rule     *Rule              // that allows or refuses; nil for the default and for decisions
-	Decision *modproxy.Decision // that refuses, or approves; may be nil
-	Until    time.Time          // when what is TooYoung is old enough, or an approval ends; zero if that is not known, or never
-	Allows   string             // the versions of the module that rules allow, in words, if they do not allow this one; or empty
-	Pending  bool               // what is TooYoung may be old enough: its registry is being asked when it was published
+	Rule     *Rule              // the rule that allows or denies; nil for the default and for decisions
+	Decision *modproxy.Decision // the decision that refuses or approves; may be nil
+	Until    time.Time          // when a TooYoung version becomes old enough, or an approval ends; zero if unknown or never
+	Allows   string             // the versions of the module that rules allow, in words; empty if this version is allowed
+	Pending  bool               // a TooYoung version may be old enough: its publication date is being requested from the registry
 }
 
 // Refused reports whether the version may not be used.
 func (v Verdict) Refused() bool { return v.Outcome != Allowed }
 
-// Facts are what is known about a version. The zero Facts are nothing.
+// Facts are the known facts about a version. The zero Facts contain no fact.
 type Facts struct {
-	// Since is when the version began to be listed, as far as that is known: the date of the registry's API unless that
-	// is later than when the version was first seen here, or when it was first seen here. Zero if it was listed when the
-	// module was met, and the registry gives no date.
+	// Since is the time at which the version was first listed, if it is known: the earlier of the date from the
+	// registry's API and the first-seen time. It is zero if the version was listed when the module was first seen, and
+	// the registry gives no date.
 	Since time.Time
-	Met   time.Time    // when the module was met, if the version was listed then
-	Sum   modproxy.Sum // the recorded content; empty if there is none
+	Met   time.Time    // when the module was first seen, if the version was listed then
+	Sum   modproxy.Sum // the recorded content; empty without a record
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// rounds is how many rules are made, each of which is asked several questions.
+// rounds is the number of generated rule sets. Each is asked several questions.
 const rounds = 4000
 
-// maker makes rules and questions that are often about each other.
+// maker generates rules and questions that are often about each other.
 type maker struct {
 	*rand.Rand
 	t testing.TB
@@ -87,7 +87,7 @@ func (m maker) rule(kind int) policy.Rule {
 func (m maker) config() policy.Config {
 	c := policy.Config{DefaultDeny: m.Intn(3) > 0, FirstAllow: m.Intn(2) == 0}
 	for range m.Intn(7) {
-		kind := m.Intn(5) - 1 // as many allow as others
+		kind := m.Intn(5) - 1 // as many rules allow as deny
 		if !c.DefaultDeny {
 			kind = 0
 		} else if kind < 0 {
@@ -101,7 +101,7 @@ func (m maker) config() policy.Config {
 	return c
 }
 
-// question is one to [policy.Selection.Decide].
+// question is the input of [policy.Selection.Decide].
 type question struct {
 	module  modproxy.Address
 	version string
@@ -136,7 +136,7 @@ func (q question) ask(t testing.TB, r *policy.Rules) policy.Verdict {
 	return r.For(q.module, q.groups).Decide(version(t, q.version), q.facts, q.decided, day)
 }
 
-// Deny wins, whatever else is said, and no rule is passed over.
+// Deny wins over everything else, and no rule is overlooked.
 func TestDenyWins(t *testing.T) {
 	m := newMaker(t)
 	outcomes := map[policy.Outcome]int{}
@@ -172,7 +172,7 @@ func isFor(r policy.Rule, groups []string) bool {
 	return len(r.Groups) == 0 || slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.Groups, g) })
 }
 
-// The order of rules makes no difference.
+// The order of rules does not change the verdict.
 func TestOrderDoesNotMatter(t *testing.T) {
 	m := newMaker(t)
 	for range rounds {
@@ -193,7 +193,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// Another deny allows nothing more, and another allow refuses nothing more. Neither does a reserved namespace.
+// Another deny allows nothing more, and another allow denies nothing more. A reserved namespace allows nothing more.
 func TestMoreRules(t *testing.T) {
 	m := newMaker(t)
 	for i := range rounds {
@@ -220,8 +220,8 @@ func TestMoreRules(t *testing.T) {
 	}
 }
 
-// What is older is refused for nothing more, time refuses nothing but what an approval ends for, and what is too young is
-// too young until just the time that people are told.
+// An older version is not refused for more reasons. Time refuses only a version whose approval ends. A version is too
+// young exactly until the time in its verdict.
 func TestAge(t *testing.T) {
 	m := newMaker(t)
 	told := 0
@@ -238,7 +238,7 @@ func TestAge(t *testing.T) {
 			} else if older.facts.Since.After(q.facts.Since) {
 				older.facts.Since = q.facts.Since
 			}
-			unknown := q.facts.Since.IsZero() && r.FirstAllow // which may be better than a known age
+			unknown := q.facts.Since.IsZero() && r.FirstAllow // with FirstAllow, an unknown age may be better than a known one
 			if now := at(older, day); now.Refused() && !got.Refused() && !unknown {
 				t.Fatalf("%+v by %+v: %s, and %s when it is older", q, r.Config, got.Outcome, now.Outcome)
 			}
@@ -250,7 +250,7 @@ func TestAge(t *testing.T) {
 			}
 			told++
 			before, then := at(q, got.Until.Add(-1)), at(q, got.Until)
-			early := then.Outcome == policy.TooYoung && !got.Rule.Approval // else another rule is too young, too
+			early := then.Outcome == policy.TooYoung && !got.Rule.Approval // another rule may be too young, too
 			if before.Outcome != policy.TooYoung || !before.Until.Equal(got.Until) || early {
 				t.Fatalf("%+v by %+v: too young until %v; a tick before then %+v, and then %+v", q, r.Config, got.Until, before, then)
 			}
@@ -261,7 +261,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// Every spelling of an address and a version has the same verdict.
+// All spellings of an address and a version have the same verdict.
 func TestSpellingDoesNotMatter(t *testing.T) {
 	m := newMaker(t)
 	for range rounds {
@@ -316,7 +316,7 @@ func TestConfigIsSent(t *testing.T) {
 	}
 }
 
-// The index has the rules that a scan finds, each once.
+// The index returns the rules that a scan finds, each once.
 func TestIndex(t *testing.T) {
 	m := newMaker(t)
 	for range rounds {
@@ -342,7 +342,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// A gate decides what its rules do: that a selection is remembered makes no difference.
+// A gate decides as its rules do: remembering a selection changes nothing.
 func TestGateRemembers(t *testing.T) {
 	m := newMaker(t)
 	for range rounds / 20 {

@@ -9,16 +9,16 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Refusal is the error for what a verdict refuses: [modproxy.ErrDenied]. Its text is what users read.
+// Refusal is the error for a version that a verdict refuses. It wraps [modproxy.ErrDenied]. Users read its text.
 type Refusal struct {
 	Verdict
 	modproxy.Ref
-	Contact string // whom users ask
+	Contact string // the person or channel that users turn to
 }
 
 func (*Refusal) Unwrap() error { return modproxy.ErrDenied }
 
-// NamesContact tells that the text says whom to ask.
+// NamesContact marks errors whose text names a contact.
 func (*Refusal) NamesContact() {}
 
 func (r *Refusal) Error() string {
@@ -26,7 +26,7 @@ func (r *Refusal) Error() string {
 	if r.Contact != "" {
 		ask = "ask " + r.Contact
 	}
-	return "refused by the policy of this proxy: " + r.why(ask)
+	return "denied by the policy of this proxy: " + r.why(ask)
 }
 
 func (r *Refusal) why(ask string) string {
@@ -53,7 +53,7 @@ func (r *Refusal) why(ask string) string {
 	case Reserved:
 		return fmt.Sprintf("the namespace %s is reserved for a private registry, and this address is in another one: %s", r.Namespace, ask)
 	case NotLocked:
-		return fmt.Sprintf("its content is not that of the lock files (%s): %s", r.place(), ask)
+		return fmt.Sprintf("its content differs from the lock files (%s): %s", r.place(), ask)
 	case Allowed, NotAllowed:
 	}
 	if r.Allows != "" {
@@ -62,7 +62,7 @@ func (r *Refusal) why(ask string) string {
 	return "no rule allows it: " + ask + " to have it allowed"
 }
 
-// place returns where the rule stands, without the directories, which are no concern of users.
+// place returns the position of the rule. It leaves out directories, which users need not see.
 func (r *Refusal) place() string { return filepath.Base(r.Rule.Place) }
 
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
@@ -74,7 +74,7 @@ func versionsOf(r *Rule) string {
 	return " " + r.Versions.String()
 }
 
-// inDays returns d as people say it.
+// inDays returns d in days if possible.
 func inDays(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// What users read.
+// Users read these texts.
 func TestRefusal(t *testing.T) {
 	deny := rule(t, 12, "deny "+host+"/acme/*/*")
 	why := deny
@@ -53,21 +53,21 @@ func TestRefusal(t *testing.T) {
 		{policy.Verdict{Outcome: policy.Reserved}, "#platform",
 			"the namespace acme is reserved for a private registry, and this address is in another one: ask #platform"},
 		{policy.Verdict{Outcome: policy.NotLocked, Rule: &young}, "#platform",
-			"its content is not that of the lock files (p:3): ask #platform"},
+			"its content differs from the lock files (p:3): ask #platform"},
 	} {
 		var err error = &policy.Refusal{Verdict: test.verdict, Ref: vpc.At("1.2.0"), Contact: test.contact}
-		equal(t, string(test.verdict.Outcome), err.Error(), "refused by the policy of this proxy: "+test.want)
+		equal(t, string(test.verdict.Outcome), err.Error(), "denied by the policy of this proxy: "+test.want)
 		if !errors.Is(err, modproxy.ErrDenied) {
 			t.Errorf("%v is not denied", err)
 		}
 	}
 }
 
-// The minute that users are told is one in which the version is old enough.
+// In the minute that a refusal names, the version is old enough.
 func TestUntilIsRoundedUp(t *testing.T) {
 	until, young := day, rule(t, 1, "allow age=24h "+all) // at 15:09:26
 	err := &policy.Refusal{Verdict: policy.Verdict{Outcome: policy.TooYoung, Rule: &young, Until: until}, Ref: vpc.At("1.0.0")}
-	want := "refused by the policy of this proxy: a version may be used when it has been listed for 1 day (p:1): " +
+	want := "denied by the policy of this proxy: a version may be used when it has been listed for 1 day (p:1): " +
 		"try again from 2026-03-14 15:10 UTC on, or choose an older version; ask the operator of this proxy for an exemption"
 	equal(t, "text", err.Error(), want)
 }

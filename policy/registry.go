@@ -9,36 +9,38 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Registry gives the answers of Next about what the gate allows. What is refused is not asked of Next, not listed, and its
-// package is not opened; a package that is being read ends with an error within a second or so. It is safe for concurrent
-// use.
+// Registry returns the answers of Next for everything that the gate allows. It does not request refused versions from
+// Next, does not list them, and does not open their packages. If a package is refused while it is read, reading fails
+// within about a second. Registry is safe for concurrent use.
 type Registry struct {
 	Next modproxy.Registry
 	Gate *Gate
-	// Sights, if not nil, take the place of those of Gate where versions are listed: such as do not ask.
+	// Sights, if not nil, replaces Gate.Sights where versions are listed. It returns first-seen times without a request
+	// to a registry.
 	Sights Sights
-	// ListDenied is for clients that install: if the rules have [Config.ListDenied], Versions lists denied versions, too.
+	// ListDenied is for clients that install: if the rules have [Config.ListDenied], Versions also lists denied
+	// versions.
 	ListDenied bool
-	// Observe, if not nil, is told about every refusal. It is called from the goroutine that asks, and should be quick.
+	// Observe, if not nil, is called for every refusal, in the goroutine of the request. It should return quickly.
 	Observe func(Event)
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
 
-// Event is a refusal, or in audit mode what would be one.
+// Event is a refusal, or in audit mode a refusal that did not take effect.
 type Event struct {
 	Refusal *Refusal
 	Op      string // "versions", "location" or "package"
 	Asker   modproxy.Asker
-	Audit   bool     // it was not refused
-	Hidden  int      // how many versions were left out of a list, of which Refusal is about the newest; else zero
-	Waits   *Refusal // Refusal, or of what was left out the newest, that waits for approval; may be nil
+	Audit   bool     // the refusal did not take effect
+	Hidden  int      // number of versions removed from a list, Refusal being about the newest; else zero
+	Waits   *Refusal // the newest refusal that waits for approval; may be nil
 }
 
-// Versions returns the versions that are allowed, or with ListDenied all versions, unless the namespace is [Reserved].
-// Clients that install then request a denied version, and print why Location denies it.
+// Versions returns the allowed versions, or with ListDenied all versions, unless the namespace is [Reserved]. Clients
+// that install then request a denied version, and print why Location denies it.
 //
-// Errors: those of Next; [*Refusal] when none is allowed.
+// Errors: those of Next; [*Refusal] if no version is allowed.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil || s.idle() {
@@ -61,7 +63,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 		if sel.needsAge() {
 			r.Gate.see(ctx, m, v)
 			judge := r.Gate.judge(ctx, s, sel, r.Gate.Sights)
-			judge.look() // so that what Location decides is known by then
+			judge.look() // so that the facts that Location needs are known by then
 		}
 		return v, nil
 	}
@@ -73,16 +75,16 @@ func (r *Registry) listsDenied(s *state) bool {
 	return r.ListDenied && s.rules.ListDenied && !s.rules.Audit
 }
 
-// list is what is allowed of a versions document, for a while.
+// list contains the allowed part of a versions document, for a limited time.
 type list struct {
-	some   *modproxy.Versions // what clients are told; nil if nothing is allowed
+	some   *modproxy.Versions // the document for clients; nil if no version is allowed
 	hidden int
-	newest *Refusal // of what is hidden; may be nil
-	waits  *Refusal // the newest of these that waits for approval
+	newest *Refusal // about the newest hidden version; may be nil
+	waits  *Refusal // about the newest hidden version that waits for approval
 	until  time.Time
 }
 
-// listKey names a document and who may see what of it.
+// listKey identifies a document and the clients that may see the same part of it.
 type listKey struct {
 	selection  *Selection
 	etag       string
@@ -91,11 +93,11 @@ type listKey struct {
 }
 
 const (
-	listFor    = 10 * time.Second // how long what is allowed of a document is remembered
-	maxListing = 128 << 10        // bytes of a document that is remembered
+	listFor    = 10 * time.Second // how long the allowed part of a document is remembered
+	maxListing = 128 << 10        // size of a remembered document in bytes
 )
 
-// filter returns what is allowed of v.
+// filter returns the allowed part of v.
 func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (*modproxy.Versions, error) {
 	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag, r.Sights, r.listsDenied(s)}
 	l, ok := s.lists.Get(key)
@@ -111,7 +113,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 			s.lists.Add(key, l)
 		}
 	}
-	if l.newest != nil && !key.listDenied { // else nothing is denied before Location
+	if l.newest != nil && !key.listDenied { // with listDenied, only Location denies
 		r.observe(Event{l.newest, "versions", asker, s.rules.Audit, l.hidden, l.waits})
 	}
 	switch {
@@ -125,7 +127,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 	return &some, nil
 }
 
-// judge finds what is allowed of v.
+// judge finds the allowed part of v.
 func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
 	if sel.needsAge() {
 		r.Gate.see(ctx, sel.module, v)
@@ -137,7 +139,7 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	judge := r.Gate.judge(ctx, s, sel, sights)
 	l.until = time.Now().Add(listFor)
 	var newest, waits, dated modproxy.Version
-	var pending *Refusal // of the newest version that may be old enough
+	var pending *Refusal // about the newest version that may be old enough
 	var failed error
 	denied := denials{}
 	refusal := func(version modproxy.Version, verdict Verdict) *Refusal {
@@ -168,14 +170,14 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 		}
 		return false
 	})
-	if pending != nil { // more is known in a moment
+	if pending != nil { // the publication date may arrive at any moment
 		l.until = time.Time{}
 	}
 	if pending != nil && l.some == nil {
 		l.newest = pending
 	}
 	listed := r.listsDenied(s)
-	if listed { // the client installs a provider, and prints warnings
+	if listed { // the client installs a provider, and prints the warnings
 		l.some = v
 	}
 	if err = cmp.Or(failed, err); err == nil && l.some != nil && len(denied) > 0 {
@@ -200,12 +202,12 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	if err != nil || !l.Kept || sel == nil || !sel.locked {
 		return l, err
 	}
-	return l, r.pass(ctx, s, sel, "location", v, "") // its content is known by now, and clients show why a location is refused
+	return l, r.pass(ctx, s, sel, "location", v, "") // the content is known by now, and clients print why a location is refused
 }
 
 // Package returns the answer of Next.
 //
-// Errors: those of Next; [*Refusal], which is also the error of a read when the package is refused meanwhile.
+// Errors: those of Next; [*Refusal]. Reading the package also returns [*Refusal] if it is refused meanwhile.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	s, err := r.Gate.now(ctx)
 	if err != nil {
@@ -221,9 +223,9 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	}
 	g := &guard{p.Body, r, ctx, v, p.Sum, s, time.Now()}
 	if sel != nil && sel.locked {
-		g.state = nil // its content is known by now
+		g.state = nil // the content is known by now
 	}
-	if err := g.check(); err != nil { // fetching it takes time
+	if err := g.check(); err != nil { // the download took time
 		return nil, errors.Join(err, p.Close())
 	}
 	guarded := *p
@@ -231,8 +233,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	return &guarded, nil
 }
 
-// pass returns an error if v is refused by sel, which is nil when everything is allowed. content is what it has, if that is
-// known.
+// pass returns an error if sel refuses v. sel is nil if everything is allowed. content is the sum of v if it is known.
 func (r *Registry) pass(
 	ctx context.Context, s *state, sel *Selection, op string, v modproxy.Ref, content modproxy.Sum,
 ) error {
@@ -240,7 +241,7 @@ func (r *Registry) pass(
 		return nil
 	}
 	verdict, err := r.Gate.decide(ctx, s, sel, v, content, r.Gate.Sights)
-	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // it was not seen
+	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // the version has no first-seen time
 		switch list, err := r.Next.Versions(ctx, v.Address); {
 		case err == nil:
 			r.Gate.see(ctx, v.Address, list)

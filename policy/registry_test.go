@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// refusalOf returns the refusal that err is, and fails the test if it is none.
+// refusalOf returns the refusal in err. The test fails if err is not a refusal.
 func refusalOf(t testing.TB, err error) *policy.Refusal {
 	t.Helper()
 	var refusal *policy.Refusal
@@ -23,11 +23,11 @@ func refusalOf(t testing.TB, err error) *policy.Refusal {
 	return refusal
 }
 
-// What is refused does not reach Next.
+// Requests for refused modules do not reach Next.
 func TestRefusedIsNotAsked(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{Contact: "#platform", Rules: []policy.Rule{rule(t, 1, "deny "+all)}}))
 	_, err := f.Versions(t.Context(), vpc)
-	equal(t, "versions", err.Error(), "versions registry.example.com/acme/vpc/aws: refused by the policy of this proxy: "+
+	equal(t, "versions", err.Error(), "versions registry.example.com/acme/vpc/aws: denied by the policy of this proxy: "+
 		"a rule denies it (p:1 denies registry.example.com/acme/vpc/aws); ask #platform")
 	refusalOf(t, err)
 	_, err = f.Location(t.Context(), vpc.At("1.0.0"))
@@ -68,7 +68,7 @@ func TestRefusedVersion(t *testing.T) {
 	equal(t, "events", len(f.events), 3)
 }
 
-// A list of which nothing is allowed is a refusal, of its newest version.
+// A list without an allowed version is a refusal, about its newest version.
 func TestNothingIsAllowed(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all+" > 9", "allow approval "+all+" 1.1.0"))
 	for range 2 {
@@ -86,7 +86,7 @@ func TestNothingIsAllowed(t *testing.T) {
 	equal(t, "does not wait", f.events[3].Waits, nil)
 }
 
-// A client sees what its groups may use, and not what those of another may.
+// A client sees the versions that its groups may use, and not those of other groups.
 func TestListsOfGroups(t *testing.T) {
 	f := newFixture(rules(t, "allow group=old "+all+" < 2", "allow group=new "+all+" >= 2"))
 	for range 2 {
@@ -99,7 +99,7 @@ func TestListsOfGroups(t *testing.T) {
 	equal(t, "of nobody", refusalOf(t, err).Outcome, policy.NotAllowed)
 }
 
-// A mode that only observes refuses nothing.
+// Audit mode refuses nothing.
 func TestAudit(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all+" >= 1.1")}}))
 	ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "ci"})
@@ -129,7 +129,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// A package that is blocked while it is read is not read to its end.
+// If a package is blocked while it is read, reading stops before its end.
 func TestBlockedWhileRead(t *testing.T) {
 	for name, begins := range map[string]*policy.Rules{"with rules": rules(t, "allow "+all), "without": nil} {
 		synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestBlockedWhileRead(t *testing.T) {
 	}
 }
 
-// A package that is refused while Next brings it is not opened.
+// A package that is refused while Next downloads it is not opened.
 func TestBlockedWhileFetched(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all))
 	f.next.opened = func() {
@@ -173,7 +173,7 @@ func TestBlockedWhileFetched(t *testing.T) {
 	equal(t, "closed", f.next.closed, 1)
 }
 
-// A locked package with other content is refused when it is known, and closed.
+// A locked package with other content is refused once the content is known, and closed.
 func TestLockedPackage(t *testing.T) {
 	lock := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
 	for _, test := range []struct {
@@ -182,7 +182,7 @@ func TestLockedPackage(t *testing.T) {
 	}{{right, policy.Allowed}, {other, policy.NotLocked}} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{lock}}))
 		f.next.sum = test.sum
-		f.next.opened = func() { f.book.record(vpc.At("1.0.0"), test.sum) } // as the ledger's layer does
+		f.next.opened = func() { f.book.record(vpc.At("1.0.0"), test.sum) } // as the layer of the ledger does
 		p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 		if test.want == policy.Allowed {
 			if err != nil {
@@ -198,7 +198,7 @@ func TestLockedPackage(t *testing.T) {
 	}
 }
 
-// What is allowed of a document is remembered; how old it is and where it came from is not.
+// The allowed part of a document is remembered. Its age and origin are not.
 func TestListIsRemembered(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all, "deny "+all+" 2.0.0"))
 	first, err := f.Versions(t.Context(), vpc)
@@ -224,7 +224,7 @@ func TestListIsRemembered(t *testing.T) {
 	equal(t, "after other rules", f.versions(t.Context()), "1.1.0 1.2.0 2.0.0")
 }
 
-// A list that is wholly allowed is that of Next.
+// If the whole list is allowed, the answer is the one of Next.
 func TestWholeList(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all))
 	f.next.hit = true
@@ -236,7 +236,7 @@ func TestWholeList(t *testing.T) {
 	equal(t, "events", len(f.events), 0)
 }
 
-// A version is listed as soon as it is old enough, however short a list is remembered.
+// A version is listed as soon as it is old enough, within the time for which a list is remembered.
 func TestListEndsWithAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow age=24h "+all))
@@ -252,7 +252,7 @@ func TestListEndsWithAge(t *testing.T) {
 	})
 }
 
-// In audit mode nothing is refused because facts cannot be had.
+// In audit mode, unavailable facts refuse nothing.
 func TestAuditWithoutFacts(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{DefaultDeny: true, Audit: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
 	f.Gate.Sights = sightsFail{}
@@ -264,14 +264,14 @@ func TestAuditWithoutFacts(t *testing.T) {
 	}
 }
 
-// In audit mode a question about a refused module is one event.
+// In audit mode, a request for a refused module is one event.
 func TestAuditObservesOnce(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all)}}))
 	f.versions(t.Context())
 	equal(t, "events", len(f.events), 1)
 }
 
-// Of a package that is served, what it has counts, also where the ledger has no record.
+// The content of the served package counts, even without a record in the ledger.
 func TestLockedPackageWithoutRecord(t *testing.T) {
 	lock := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
 	f := newFixture(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{lock}}))
@@ -295,7 +295,7 @@ func TestListEndsInTime(t *testing.T) {
 	})
 }
 
-// When an approval ends, the version is not listed, and its package is not read to its end.
+// When an approval ends, the version is no longer listed, and reading its package stops.
 func TestApprovalEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow approval "+all))
@@ -316,7 +316,7 @@ func TestApprovalEndsInTime(t *testing.T) {
 	})
 }
 
-// Clients of providers print warnings, and the reason is one.
+// Clients of providers print warnings, and the reason of a denial is one.
 func TestProvidersAreWarnedOf(t *testing.T) {
 	f := newFixture(rules(t, "allow registry.example.com/acme/*", "deny registry.example.com/acme/toy 2.0.0"))
 	v, err := f.Versions(t.Context(), modproxy.NewProvider(host, "acme", "toy"))
@@ -324,13 +324,13 @@ func TestProvidersAreWarnedOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "document", string(v.Document), `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"}],"warnings":[`+
-		`"registry.example.com/acme/toy 2.0.0 is not listed: refused by the policy of this proxy: a rule denies it `+
+		`"registry.example.com/acme/toy 2.0.0 is not listed: denied by the policy of this proxy: a rule denies it `+
 		`(p:2 denies registry.example.com/acme/toy 2.0.0); ask the operator of this proxy"]}`)
 	_, err = f.Versions(t.Context(), vpc)
 	equal(t, "a module", refusalOf(t, err).Outcome, policy.NotAllowed)
 }
 
-// With ListDenied, versions are listed whatever denies them, but a reserved namespace is not requested.
+// With ListDenied, denied versions are listed, but a reserved namespace is not requested.
 func TestListDenied(t *testing.T) {
 	for _, c := range []struct {
 		config policy.Config
@@ -353,7 +353,7 @@ func TestListDenied(t *testing.T) {
 		if waits := f.events[0].Waits; (waits != nil) != (c.want == "unapproved") {
 			t.Errorf("%s waits: %v", c.want, waits)
 		}
-		f.Registry.ListDenied = false // what describes modules
+		f.Registry.ListDenied = false // as for descriptions of modules
 		if v, err := f.Versions(t.Context(), vpc); err == nil && len(v.List) == 3 {
 			t.Errorf("%s: listed to others than those that install: %s", c.want, spellings(v))
 		}
@@ -388,8 +388,8 @@ func TestWarningsNameVersions(t *testing.T) {
 		}
 		_, warnings, _ := strings.Cut(string(v.Document), `"warnings":`)
 		equal(t, "warnings", warnings, `["registry.example.com/acme/toy 3.9.0, 3.8.0, 3.7.0, 3.6.0, 3.5.0, 3.4.0, 3.3.0, 3.2.0 and 3 more are `+are+
-			`: refused by the policy of this proxy: a rule denies it (p:2 denies registry.example.com/acme/toy \u003e= 2.0.0); ask the operator of this proxy",`+
-			`"registry.example.com/acme/toy 1.0.0 is `+are+`: refused by the policy of this proxy: a rule denies it (p:3 denies registry.example.com/acme/toy 1.0.0); ask the operator of this proxy"]}`)
+			`: denied by the policy of this proxy: a rule denies it (p:2 denies registry.example.com/acme/toy \u003e= 2.0.0); ask the operator of this proxy",`+
+			`"registry.example.com/acme/toy 1.0.0 is `+are+`: denied by the policy of this proxy: a rule denies it (p:3 denies registry.example.com/acme/toy 1.0.0); ask the operator of this proxy"]}`)
 		equal(t, "listed", len(v.List) > 1, listed)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Remarks returns what whoever makes a decision should know, a clause each: what no longer counts then, and what keeps
-// the decision from having an effect, for any client. The decision need not be made.
+// Remarks returns notes for the operator who makes a decision, one clause each: decisions that no longer count
+// afterwards, and reasons why the decision has no effect for any client. The decision may, but need not, be recorded
+// already.
 func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	s, err := g.now(ctx)
 	if err != nil {
@@ -42,7 +43,7 @@ func (g *Gate) Remarks(ctx context.Context, d modproxy.Decision) (remarks []stri
 		}
 	}
 	if s.rules.Audit && (d.Action == modproxy.Block || d.Action == modproxy.Reject) {
-		say("nothing is refused, because policy.mode is audit: what would be is logged and counted")
+		say("nothing is refused, because policy.mode is audit: refusals are only logged and counted")
 	}
 	return remarks, nil
 }
@@ -71,15 +72,15 @@ func (s *state) remarkOnApproval(made standing, say func(string, ...any)) {
 	}
 	switch {
 	case !s.rules.DefaultDeny:
-		say("it makes no difference: what nothing denies is allowed")
+		say("it makes no difference: policy.default is allow")
 	case !allowed:
 		say("it stays refused: no rule allows it")
 	case !waits:
-		say("it makes no difference: no rule that allows it wants approval, or a minimum age")
+		say("it makes no difference: no rule that allows it requires an approval or a minimum age")
 	}
 }
 
-// within reports whether it is certain that other is about every version that s is about.
+// within reports whether other is certainly about every version that s is about.
 func (s standing) within(other standing) bool {
 	if other.Action == modproxy.Approve {
 		return other.key == s.key || s.exact != nil && other.versions.Allows(*s.exact)
@@ -92,12 +93,12 @@ func (s standing) rejectsBuild(other standing) bool {
 	return s.exact != nil && other.exact != nil && s.Action == modproxy.Reject && s.exact.Rank() == other.exact.Rank()
 }
 
-// covered reports whether it is certain that a constraint covers every version that s is about.
+// covered reports whether a constraint certainly covers every version that s is about.
 func (s standing) covered(c modproxy.Constraint) bool {
 	return c.IsZero() || s.exact != nil && c.Covers(*s.exact)
 }
 
-// inWords describes the decision on one line, with its address if that is not the one of d.
+// inWords describes the decision on one line. It names the address if that differs from the address of d.
 func (s standing) inWords(d modproxy.Decision) string {
 	what := cmp.Or(s.Versions, "every version")
 	if s.Address.Folded() != d.Address.Folded() {

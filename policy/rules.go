@@ -15,49 +15,51 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// Rule allows or denies versions of modules. It has one of Allow, Deny and Locked.
+// Rule allows or denies versions of modules. It has exactly one of Allow, Deny and Locked.
 type Rule struct {
-	Place string // where it stands, for people: "policy.yaml:12"
+	Place string // position in its file, for people: "policy.yaml:12"
 
 	Allow  Pattern
 	Deny   Pattern
-	Locked []Locked // of an allow_locked; not nil there, and may be empty
-	// LockFiles are the names of the lock files of an allow_locked, as the configuration has them, in which * stands for anything.
+	Locked []Locked // the versions of an allow_locked; not nil there, and may be empty
+	// LockFiles are the names of the lock files of an allow_locked, as written in the configuration. * matches any
+	// characters.
 	LockFiles []string `json:",omitempty"`
 
-	// Versions are allowed as [modproxy.Constraint.Allows] has it, and denied as [modproxy.Constraint.Covers] has it.
+	// Versions follows [modproxy.Constraint.Allows] in a rule that allows, and [modproxy.Constraint.Covers] in a rule
+	// that denies.
 	Versions modproxy.Constraint `json:",omitzero"`
-	Groups   []string            // for whom the rule is; for everybody when it is empty
-	MinAge   time.Duration       // of an allow: how long a version was listed before it may be used
-	Approval bool                // of an allow: an operator approves each version
-	Reason   string              // of a deny: what users are told
+	Groups   []string            // the groups that the rule applies to; empty for all clients
+	MinAge   time.Duration       // allow only: how long a version must have been listed
+	Approval bool                // allow only: an operator approves each version
+	Reason   string              // deny only: the reason for users
 }
 
-// Locked is a version that may be used if it has that content.
+// Locked is a version that is allowed with one content.
 type Locked struct {
 	modproxy.Ref
 	Sum modproxy.Sum
 }
 
-// Config is what [Compile] makes rules of. The zero Config allows everything.
+// Config is the input of [Compile]. The zero Config allows everything.
 type Config struct {
-	DefaultDeny bool   // what no rule allows is refused
-	Audit       bool   // nothing is refused but what is reserved: what would be is observed
-	Contact     string // stands in every refusal
+	DefaultDeny bool   // versions that no rule allows are denied
+	Audit       bool   // only reserved namespaces are refused; all other refusals are observed without effect
+	Contact     string // named in every refusal
 	ListDenied  bool   // a [Registry] with ListDenied lists denied versions
-	FirstAllow  bool   // a version without a known age is old enough
+	FirstAllow  bool   // a version of unknown age is old enough
 	Reserved    []Reserve
 	Rules       []Rule
 }
 
-// Reserve keeps the namespaces that match a glob for some hosts: under every other host they are refused.
+// Reserve reserves the namespaces that match a glob for some hosts. On every other host, they are refused.
 type Reserve struct {
-	Place     string   // where it stands, for people
-	Namespace string   // in which * stands for anything
+	Place     string   // position in its file, for people
+	Namespace string   // * matches any characters
 	Hosts     []string // normalised
 }
 
-// Rules are compiled rules. They are not changed, and safe for concurrent use.
+// Rules are compiled rules. They are immutable and safe for concurrent use.
 type Rules struct {
 	Config
 	index   node[*Rule]
@@ -77,7 +79,7 @@ type lockedVersion struct {
 	rule    *Rule
 }
 
-// Compile checks rules and makes them fast to ask. All errors are joined, each with the place of its rule.
+// Compile checks rules and builds their index. It joins all errors; each names the position of its rule.
 func Compile(c Config) (*Rules, error) {
 	r := &Rules{Config: c, locked: map[modproxy.Ref][]lockedBy{}, lockedVersions: map[modproxy.Address][]lockedVersion{}}
 	r.Rules = slices.Clone(c.Rules)
@@ -94,7 +96,7 @@ func Compile(c Config) (*Rules, error) {
 				r.locked[key] = append(r.locked[key], lockedBy{l.Sum, rule})
 				r.lockedVersions[key.Address] = append(r.lockedVersions[key.Address], lockedVersion{l.Version, rule})
 				key = key.At("")
-				r.locked[key] = append(r.locked[key], lockedBy{rule: rule}) // for whom some version may be used
+				r.locked[key] = append(r.locked[key], lockedBy{rule: rule}) // the entry for the module: rules under which some version is allowed
 			}
 			continue
 		}
@@ -110,7 +112,7 @@ func Compile(c Config) (*Rules, error) {
 	return r, errors.Join(errs...)
 }
 
-// pattern returns what the rule is about, unless it is about lock files.
+// pattern returns the pattern of the rule. A rule about lock files has none.
 func (r *Rule) pattern() Pattern {
 	if r.Deny.IsZero() {
 		return r.Allow
@@ -118,7 +120,7 @@ func (r *Rule) pattern() Pattern {
 	return r.Deny
 }
 
-// check returns what is wrong with a rule.
+// check returns an error if the rule is not valid.
 func (r *Rule) check(defaultDeny bool) error {
 	kinds := 0
 	for _, has := range []bool{!r.Allow.IsZero(), !r.Deny.IsZero(), r.Locked != nil} {
@@ -128,32 +130,34 @@ func (r *Rule) check(defaultDeny bool) error {
 	}
 	switch {
 	case kinds != 1:
-		return errors.New("want one of allow, deny and allow_locked")
+		return errors.New("want exactly one of allow, deny and allow_locked")
 	case r.Deny.IsZero() && !defaultDeny:
-		return errors.New(`a rule that allows has no effect where everything is allowed: say "default: deny", with "mode: audit" to try it`)
+		return errors.New(`an allow rule has no effect if everything is allowed: set "default: deny", with "mode: audit" to try it`)
 	case r.Deny.IsZero() && r.Reason != "":
-		return errors.New("a reason is for deny")
+		return errors.New("reason is for deny rules only")
 	case r.Allow.IsZero() && (r.MinAge != 0 || r.Approval):
-		return errors.New("min_age and approval are for allow")
+		return errors.New("min_age and approval are for allow rules only")
 	case r.Locked != nil && r.Versions.String() != "":
-		return errors.New("versions is for allow and deny: a lock file names them")
+		return errors.New("versions is for allow and deny rules only: a lock file lists the versions")
 	case r.MinAge < 0:
 		return errors.New("min_age: want a positive duration")
 	}
 	return nil
 }
 
-// reserved returns what keeps a namespace from being asked for at a host, or nil.
+// reserved returns the reserve that keeps requests for a namespace from a host, or nil.
 func (r *Rules) reserved(host, namespace string) *Reserve {
 	return r.reserving(host, func(reserved string) bool { return MatchName(reserved, namespace) })
 }
 
-// maxEscaped is how many times a text may be percent-encoded: one that is more often is taken to name whatever is reserved.
+// maxEscaped is how many times a text may be percent-encoded. A text that is encoded more often counts as one that
+// names every reserved namespace.
 const maxEscaped = 8
 
-// reservedIn returns what keeps a text from being sent to a host because it names a namespace, or nil. A text names a namespace as a
-// word or a part of one, of which only letters and digits count, so "acme platform" names acme-platform; or by its words in any
-// order, so "platform OR acme" does, too. Percent-encoding hides no name.
+// reservedIn returns the reserve that keeps a text from a host because the text names its namespace, or nil. A text
+// names a namespace if it contains the name, compared by letters and digits only: "acme platform" names acme-platform.
+// It also names a namespace if it contains all words of the name in any order, such as "platform OR acme".
+// Percent-encoding does not hide a name.
 func (r *Rules) reservedIn(host, text string) *Reserve {
 	if len(r.Reserved) == 0 {
 		return nil
@@ -172,14 +176,14 @@ func (r *Rules) reservedIn(host, text string) *Reserve {
 	return r.reserving(host, func(string) bool { return true })
 }
 
-// wordsOf returns the words of s: what stands between characters that are neither letters, digits nor stars.
+// wordsOf returns the words of s. Characters other than letters, digits and stars separate words.
 func wordsOf(s string) []string {
 	return strings.FieldsFunc(norm.NFKD.String(s), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '*' && !unicode.IsMark(r)
 	})
 }
 
-// namedBy reports whether there are all words of a reserved name, of which it has several, among words.
+// namedBy reports whether words contain all words of a reserved name that has several words.
 func namedBy(words []string, reserved string) bool {
 	parts := slices.DeleteFunc(wordsOf(reserved), func(part string) bool { return strings.Trim(part, "*") == "" })
 	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool {
@@ -187,7 +191,7 @@ func namedBy(words []string, reserved string) bool {
 	})
 }
 
-// unescape returns s with each percent-encoded byte decoded, once. What is no such byte stays.
+// unescape decodes each percent-encoded byte of s once. Everything else stays.
 func unescape(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -206,7 +210,7 @@ func unescape(s string) string {
 	return out.String()
 }
 
-// plain returns the letters, digits and stars of s as they are read: one that is wide, bold or accented is the letter itself.
+// plain returns the letters, digits and stars of s. A wide, bold or accented letter becomes the plain letter.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || r == '*' {
@@ -216,7 +220,7 @@ func plain(s string) string {
 	}, norm.NFKD.String(s))
 }
 
-// reserving returns what is not for a host and keeps a namespace of which matches returns true, or nil.
+// reserving returns the first reserve that matches accepts and that excludes a host, or nil.
 func (r *Rules) reserving(host string, matches func(reserved string) bool) *Reserve {
 	for i, reserve := range r.Reserved {
 		if matches(reserve.Namespace) && !slices.Contains(reserve.Hosts, strings.ToLower(host)) {
@@ -238,8 +242,8 @@ func checkReserve(r Reserve) error {
 	return nil
 }
 
-// fold returns the one spelling by which verdicts know a version: names in lower case, and of what modproxy has made the version
-// that it was made of.
+// fold returns the canonical spelling of a version for verdicts: names in lower case, and for a variant the version
+// that it was derived from.
 func fold(v modproxy.Ref) modproxy.Ref {
 	return v.Base().Folded()
 }

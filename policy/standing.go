@@ -7,19 +7,20 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// kept are the last decisions of one kind about the same versions, also those that only end others.
+// kept contains the last decision of one kind for each set of versions, also those that only end other decisions.
 type kept struct {
-	exact  map[string]standing // those about one version, by standing.key
-	ranges map[string]standing // the others, by the one spelling of their versions
+	exact  map[string]standing // decisions about one version, by standing.key
+	ranges map[string]standing // other decisions, by the canonical spelling of their versions
 }
 
-// standing is a decision that no later one about the same address and versions has replaced.
+// standing is a decision that no later decision about the same address and versions has replaced.
 type standing struct {
 	*modproxy.Decision
 	versions modproxy.Constraint
-	exact    *modproxy.Version // if it is about one version
-	// key is the one spelling of the versions, in kept. Of one version it is the [modproxy.Version.Rank] for a decision about all
-	// its builds, and the [modproxy.Version.Build] for an approval, which is about the build that it names.
+	exact    *modproxy.Version // set if the decision is about one version
+	// key is the canonical spelling of the versions, as used in kept. For one version it is the [modproxy.Version.Rank]
+	// if the decision is about all its builds, and the [modproxy.Version.Build] for an approval, which is about the
+	// build that it names.
 	key    string
 	number int // its position among all decisions
 }
@@ -27,7 +28,7 @@ type standing struct {
 func newStanding(d *modproxy.Decision) standing {
 	s := standing{Decision: d}
 	if d.Versions != "" {
-		s.versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked it
+		s.versions, _ = modproxy.ParseConstraint(d.Versions) // the ledger has checked the constraint
 		s.key = CanonicalVersions(d.Action, s.versions)
 		if v, err := modproxy.ParseVersion(s.key); err == nil {
 			s.exact, s.key = &v, v.Rank()
@@ -46,8 +47,8 @@ func namesVersion(canonical string) bool {
 	return slices.ContainsFunc(strings.Split(canonical, ", "), func(t string) bool { return !strings.ContainsAny(t[:1], "<>~!") })
 }
 
-// CanonicalVersions returns the one spelling of the versions that a decision is about. An approval of one version is about the
-// build that it names, and every other decision about all builds of the version.
+// CanonicalVersions returns the canonical spelling of the versions that a decision is about. An approval of one version
+// is about the build that it names. Every other decision is about all builds of the version.
 func CanonicalVersions(a modproxy.Action, c modproxy.Constraint) string {
 	if a == modproxy.Approve {
 		return c.CanonicalAllow()
@@ -63,7 +64,7 @@ func (s standing) about(v modproxy.Version) bool {
 	return s.versions.Covers(v)
 }
 
-// list returns where s belongs.
+// list returns the map that contains decisions like s.
 func (k *kept) list(s standing) *map[string]standing {
 	if s.exact != nil {
 		return &k.exact
@@ -71,7 +72,7 @@ func (k *kept) list(s standing) *map[string]standing {
 	return &k.ranges
 }
 
-// put adds s, unless there is a later decision about the same versions.
+// put adds s, unless a later decision is about the same versions.
 func (k *kept) put(s standing) {
 	list := k.list(s)
 	if (*list)[s.key].number > s.number {
@@ -83,7 +84,7 @@ func (k *kept) put(s standing) {
 	(*list)[s.key] = s
 }
 
-// get returns the last decision about all versions of s, or a zero one.
+// get returns the last decision about all versions of s, or the zero standing.
 func (k *kept) get(s standing) standing {
 	last := (*k.list(s))[s.key]
 	if k.replaced(s.numbered(last.number)) {
@@ -97,7 +98,8 @@ func (s standing) numbered(number int) standing {
 	return s
 }
 
-// opposed reports whether a decision that was made later than number may approve what s rejects, or reject what s approves.
+// opposed reports whether a decision made after number may approve versions that s rejects, or reject versions that s
+// approves.
 func (k *kept) opposed(s standing, number int) bool {
 	for _, other := range k.all() {
 		if other.number > number && other.Action != s.Action && !s.apart(other) {
@@ -107,7 +109,7 @@ func (k *kept) opposed(s standing, number int) bool {
 	return false
 }
 
-// apart reports whether it is certain that no version is one that both decisions are about.
+// apart reports whether certainly no version is covered by both decisions.
 func (s standing) apart(other standing) bool {
 	switch {
 	case s.exact != nil && other.exact != nil:
@@ -133,14 +135,14 @@ func (k *kept) all() []standing {
 	}, inOrder)
 }
 
-// replaced reports whether s approves one build of a version of which all were rejected later.
+// replaced reports whether s approves one build of a version whose builds were all rejected later.
 func (k *kept) replaced(s standing) bool {
 	return s.exact != nil && k.exact[s.exact.Rank()].number > s.number
 }
 
 func inOrder(a, b standing) int { return a.number - b.number }
 
-// of returns the last decision that is about a version, which has keys.
+// of returns the last decision about a version. keys are the keys of the version in kept.
 func (k *kept) of(v modproxy.Version, keys []string) *modproxy.Decision {
 	var last standing
 	see := func(s standing, ok bool) {

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	maxWarnings = 4 // reasons that are named
-	maxNamed    = 8 // versions that are named for one reason
+	maxWarnings = 4 // number of reasons that warnings name
+	maxNamed    = 8 // number of versions that a warning names
 )
 
-// denials are the denied versions of a provider, by their verdicts. Clients of provider registries print warnings.
+// denials contains the denied versions of a provider, by verdict. Clients print warnings about providers.
 type denials map[Verdict][]modproxy.Version
 
 func (d denials) add(v modproxy.Version, verdict Verdict) { d[verdict] = append(d[verdict], v) }
 
-// warnings returns a warning for each reason, the one of the newest version first. refusal returns the refusal of a version;
-// listed says that the versions are listed nevertheless.
+// warnings returns a warning for each reason. The reason of the newest version is first. refusal returns the refusal of
+// a version. listed is true if denied versions are listed.
 func (d denials) warnings(m modproxy.Address, listed bool, refusal func(modproxy.Version, Verdict) *Refusal) (texts []string) {
 	verdicts := make([]Verdict, 0, len(d))
 	for verdict, versions := range d {

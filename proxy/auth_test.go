@@ -147,7 +147,7 @@ func TestWhoMayAsk(t *testing.T) {
 		{"modules.example.com", "/" + host + "/v2/modules/acme/network/aws", "registry_example_com"},
 		{"docs.example.org", "/registry/docs/modules/acme/network/aws/index.json", "docs_example_org"},
 	} {
-		if text := body(t, get(h, c.path, "Host", c.name)); !strings.Contains(text, "no token was shown: set TF_TOKEN_"+c.want+`; ask the operator of this proxy for a token"`) {
+		if text := body(t, get(h, c.path, "Host", c.name)); !strings.Contains(text, "no token was sent: set TF_TOKEN_"+c.want+`; ask the operator of this proxy for a token"`) {
 			t.Errorf("without a token, as %s, %s: %s; want %s", c.name, c.path, text, c.want)
 		}
 	}

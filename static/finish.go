@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// Finish writes what is about all versions that are there: the lists of versions, the discovery document, and the
-// configuration of nginx. Clients that ask by the name of the web server, without a host, get the modules of host.
+// Finish writes the files about all versions: the lists of versions, the discovery document, and the configuration of
+// nginx. Clients that use the name of the web server, without a host, get the modules of host.
 func (s *Site) Finish(host string) (held Summary, err error) {
 	if held, err = s.finishProviders(); err != nil {
 		return held, err
@@ -25,7 +25,7 @@ func (s *Site) Finish(host string) (held Summary, err error) {
 	for _, at := range s.versions(downloadFile) {
 		version, err := modproxy.ParseVersion(path.Base(at))
 		if err != nil {
-			continue // it is none of ours
+			continue // not written by this package
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, at, packageFile)); err != nil {
 			return held, err
@@ -40,7 +40,7 @@ func (s *Site) Finish(host string) (held Summary, err error) {
 		module := path.Dir(at)
 		lists[module] = append(lists[module], version)
 		if host, _, _ := strings.Cut(at, "/"); !slices.Contains(hosts, host) {
-			hosts = append(hosts, host) // sorted, as they are found
+			hosts = append(hosts, host) // sorted, because versions are found in order
 		}
 		held.Versions++
 	}
@@ -79,7 +79,7 @@ func (s *Site) subdir(version string) (string, error) {
 	return subdir, nil
 }
 
-// document is the versions document of a module.
+// document returns the versions document of a module.
 func document(list []modproxy.Version) any {
 	type entry struct {
 		Version string `json:"version"`

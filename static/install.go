@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// A Summary is what a site holds.
+// A Summary describes the content of a site.
 type Summary struct {
 	Versions int // of modules
 	Packages int // of providers
 	dir      string
-	hosts    []string // of the packages of providers, as people write them
-	listed   []string // those of the packages that a web server has
+	hosts    []string // hosts of the packages of providers, as people write them
+	listed   []string // hosts of the packages that a web server can serve
 }
 
-// Installation returns what clients are told that have the directory of the site. It is empty if no providers are there.
+// Installation returns the configuration for clients that can read the directory of the site. It is empty without
+// providers.
 func (s Summary) Installation() string {
 	return installation("filesystem_mirror", "path", filepath.ToSlash(filepath.Join(s.dir, mirrorDir)), s.hosts)
 }
 
-// NetworkInstallation is Installation for clients that reach the site at the URL base.
+// NetworkInstallation is like Installation, for clients that reach the site at the URL base.
 func (s Summary) NetworkInstallation(base string) string {
-	hasPort := func(h string) bool { return strings.Contains(h, ":") } // whose URL clients cannot make
+	hasPort := func(h string) bool { return strings.Contains(h, ":") } // clients cannot make the URL of a host with a port
 	hosts := slices.DeleteFunc(slices.Clone(s.listed), hasPort)
 	return installation("network_mirror", "url ", base+"/"+mirrorDir+"/", hosts)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var nginxText = template.Must(template.New("").Funcs(template.FuncMap{"location": location}).Parse(
-	`# What nginx has to be told to serve this directory to Terraform and OpenTofu:
+	`# The configuration with which nginx serves this directory to Terraform and OpenTofu:
 #
 #   server {
 #     listen 443 ssl;
@@ -30,14 +30,14 @@ var nginxText = template.Must(template.New("").Funcs(template.FuncMap{"location"
 #   }
 {{- end}}
 #
-# A host block stands in for everything that the host says of itself.
+# A host block replaces the discovery document of the host.
 {{- range .Installation}}
 #   {{.}}
 {{- else}} For providers,
 # clients then need a provider_installation block with a mirror, or "providers.v1".
 {{- end}}
 #
-# "modproxy mirror --to-dir" writes this file anew: reload nginx then.
+# "modproxy mirror --to-dir" replaces this file: reload nginx afterwards.
 
 autoindex off;
 
@@ -80,11 +80,11 @@ location = "{{.Path}}/download" {
 {{- end}}
 `))
 
-// nginx writes what nginx has to be told. subdirs are the directories of modules in their packages, by path.
+// nginx writes the configuration of nginx. subdirs are the directories of modules in their packages, by path.
 func nginx(w io.Writer, held Summary, hosts []string, subdirs map[string]string) error {
 	dir := held.dir
 	if strings.ContainsAny(dir, "\"\\$\n\r;{}'") {
-		return fmt.Errorf("%q: nginx cannot be told of a directory with such a name", dir)
+		return fmt.Errorf("%q: nginx cannot serve a directory with such a name", dir)
 	}
 	type module struct{ Path, Subdir string }
 	var all []module

@@ -22,16 +22,16 @@ import (
 
 const (
 	mirrorDir = "providers"
-	scratch   = ".unpacking" // in the site, not in mirrorDir, all of which clients look at
+	scratch   = ".unpacking" // in the site, not in mirrorDir, because clients read everything there
 )
 
-// provided is the package of a provider that is there.
+// provided is a stored package of a provider.
 type provided struct {
 	v  modproxy.Ref // for its platform
-	at string       // its file, or its directory, by path from the site
+	at string       // path of its file or directory, relative to the site
 }
 
-// zips returns the packages that are there as files.
+// zips returns the packages that are stored as files.
 func (s *Site) zips() []provided {
 	return s.provided("*.zip", func(host, namespace, typ, file string) modproxy.Ref {
 		rest, _ := strings.CutPrefix(strings.TrimSuffix(file, ".zip"), "terraform-provider-"+typ+"_")
@@ -40,16 +40,17 @@ func (s *Site) zips() []provided {
 	})
 }
 
-// unzipped returns the packages that are there as directories.
+// unzipped returns the packages that are stored as directories.
 func (s *Site) unzipped() []provided {
 	return s.provided("*/*_*", func(host, namespace, typ, dir string) modproxy.Ref {
 		return packageOf(host, namespace, typ, path.Dir(dir), path.Base(dir))
 	})
 }
 
-// provided returns the packages whose names, below the directory of a provider, have a pattern, and are what this calls them.
+// provided returns the packages whose names below the directory of a provider match a pattern. It leaves out names that
+// this package would not write.
 func (s *Site) provided(pattern string, parse func(host, namespace, typ, name string) modproxy.Ref) (all []provided) {
-	found, _ := fs.Glob(os.DirFS(s.dir), mirrorDir+"/*/*/*/"+pattern) // the pattern is no error
+	found, _ := fs.Glob(os.DirFS(s.dir), mirrorDir+"/*/*/*/"+pattern) // the pattern is valid
 	for _, at := range found {
 		parts := strings.SplitN(at, "/", 5)
 		v := parse(parts[1], parts[2], parts[3], parts[4])
@@ -60,7 +61,7 @@ func (s *Site) provided(pattern string, parse func(host, namespace, typ, name st
 	return all
 }
 
-// packageOf returns the zero version for names that are none of ours.
+// packageOf returns the zero version if the names are not those of a package.
 func packageOf(host, namespace, typ, version, platform string) (v modproxy.Ref) {
 	host, err := hostname.Parse(host)
 	p, errPlatform := modproxy.ParsePlatform(platform)
@@ -71,23 +72,23 @@ func packageOf(host, namespace, typ, version, platform string) (v modproxy.Ref) 
 	return of.ForPlatform(p)
 }
 
-// checkProvided returns a [modproxy.ErrInvalid] for what is not the package of a provider, or no name of a file.
+// checkProvided returns a [modproxy.ErrInvalid] if v is not the package of a provider, or cannot be a file name.
 func checkProvided(v modproxy.Ref) error {
 	canonical, err := modproxy.CanonicalVersion(v.Version)
-	bad := err != nil || canonical != v.Version || strings.Contains(v.Version, "_") // which ends a version in the name of a file
+	bad := err != nil || canonical != v.Version || strings.Contains(v.Version, "_") // an underscore ends the version in a file name
 	if bad || !v.IsArchive() || v.CheckProvider() != nil || !plainHost.MatchString(v.Host) {
 		return fmt.Errorf("%w: package of a provider %.200q", modproxy.ErrInvalid, v)
 	}
 	return nil
 }
 
-// providerDir returns where a provider is. In the mirrors of a file system clients want hosts as people write them
-// (SearchLocalDirectory in internal/getproviders of both).
+// providerDir returns the directory of a provider. In filesystem mirrors, clients expect hosts as people write them
+// (SearchLocalDirectory in internal/getproviders of both clients).
 func providerDir(m modproxy.Address) string {
 	return path.Join(mirrorDir, hostname.Display(m.Host), m.Namespace, m.Name)
 }
 
-// places returns where a package is as a file, and as a directory.
+// places returns the paths of a package as a file and as a directory.
 func places(v modproxy.Ref) (zip, dir string) {
 	p, _ := v.Platform()
 	at := providerDir(v.Address)
@@ -95,7 +96,7 @@ func places(v modproxy.Ref) (zip, dir string) {
 	return path.Join(at, zip), path.Join(at, v.Version, p.String())
 }
 
-// openProviders reads every package of a provider that is there.
+// openProviders reads every stored package of a provider.
 func (s *Site) openProviders() error {
 	if s.unpacked {
 		for _, p := range s.unzipped() {
@@ -105,7 +106,7 @@ func (s *Site) openProviders() error {
 			}
 			s.trees[modproxy.Sum(sum)] = p.at
 		}
-		return os.RemoveAll(filepath.Join(s.dir, scratch)) // of a process that was killed
+		return os.RemoveAll(filepath.Join(s.dir, scratch)) // left by a killed process
 	}
 	for _, p := range s.zips() {
 		name := filepath.Join(s.dir, p.at)
@@ -118,12 +119,13 @@ func (s *Site) openProviders() error {
 	return nil
 }
 
-// HasDirectories returns the sums of the packages of providers that are there as directories, in order. They need not be read again.
+// HasDirectories returns the sums of the packages of providers that are stored as directories, sorted. Callers need not
+// read these packages again.
 func (s *Site) HasDirectories() []modproxy.Sum { return slices.Sorted(maps.Keys(s.trees)) }
 
-// AddProvider adds the package of a provider for a platform, of which hashes are known. It is read from content, unless it is
-// there already, as [Site.Has] or [Site.HasDirectories] says. The error is [modproxy.ErrInvalid] if it is not the package that
-// digest names, or its names are none for files.
+// AddProvider adds the package of a provider for a platform, with its known hashes. It reads the package from content,
+// unless [Site.Has] or [Site.HasDirectories] lists it. The error is [modproxy.ErrInvalid] if content does not have the
+// digest, or if the names cannot be file names.
 func (s *Site) AddProvider(v modproxy.Ref, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
 	if err := checkProvided(v); err != nil {
 		return err
@@ -139,7 +141,7 @@ func (s *Site) AddProvider(v modproxy.Ref, digest modproxy.Digest, hashes modpro
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := durable.RemoveTemps(dir, ""); err != nil { // of a process that was killed
+	if err := durable.RemoveTemps(dir, ""); err != nil { // left by a killed process
 		return err
 	}
 	if err := s.add(filepath.Join(s.dir, zip), digest, content); err != nil {
@@ -159,12 +161,13 @@ type archives struct {
 	Archives map[string]archive `json:"archives"`
 }
 
-// describe writes which packages of a version are there, with the hashes that are known, or that it said before.
+// describe writes the document of a version: its stored packages, with their known hashes, or those of the previous
+// document.
 func (s *Site) describe(of modproxy.Ref) error {
 	name := filepath.Join(s.dir, providerDir(of.Address), of.Version+".json")
 	var before archives
 	if text, err := durable.ReadRegular(name, 1<<20); err == nil {
-		_ = json.Unmarshal(text, &before) // what is damaged is written anew
+		_ = json.Unmarshal(text, &before) // a damaged document is written again
 	}
 	now := archives{map[string]archive{}}
 	for _, p := range s.zips() {
@@ -185,13 +188,13 @@ func (s *Site) describe(of modproxy.Ref) error {
 	return writeJSON(name, now)
 }
 
-// finishProviders writes which versions of providers are there, and says what is.
+// finishProviders writes the lists of versions of providers, and returns the content of the site.
 func (s *Site) finishProviders() (held Summary, err error) {
 	zips := s.zips()
 	lists := map[modproxy.Address]map[string]struct{}{}
 	for _, p := range zips {
 		if s.unpacked {
-			break // what is listed has not changed
+			break // the lists have not changed
 		}
 		of := p.v.Base()
 		if lists[of.Address] == nil {
@@ -209,7 +212,7 @@ func (s *Site) finishProviders() (held Summary, err error) {
 			return held, err
 		}
 		shown := hostname.Display(m.Host)
-		if m.Host == shown { // clients ask a web server for the other spelling
+		if m.Host == shown { // clients request the other spelling from a web server
 			continue
 		}
 		if err := os.Symlink(shown, filepath.Join(s.dir, mirrorDir, m.Host)); err != nil && !errors.Is(err, fs.ErrExist) {

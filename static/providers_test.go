@@ -21,7 +21,7 @@ var (
 	linux = modproxy.Platform{OS: "linux", Arch: "amd64"}
 )
 
-// zipOf returns an archive with a program and one more file, of a mode.
+// zipOf returns an archive with a program and one more file with the given mode.
 func zipOf(t *testing.T, name string, mode fs.FileMode) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -43,7 +43,8 @@ func zipOf(t *testing.T, name string, mode fs.FileMode) string {
 	return b.String()
 }
 
-// What lies in a mirror is in its documents, with the hashes that were known once, and under both names of its host.
+// Every package in a mirror is in its documents, with the hashes that were ever known, and under both names of its
+// host.
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	s, content := open(t, dir), zipOf(t, "docs/README", 0o644)
@@ -56,7 +57,7 @@ func TestPacked(t *testing.T) {
 		t.Fatalf("it has %v", has)
 	}
 	for _, v := range []modproxy.Ref{toy.At("1.0.0-rc1").ForPlatform(modproxy.Platform{OS: "plan9", Arch: "mips"}), toy.At("2.0.0").ForPlatform(linux)} {
-		if err := s.AddProvider(v, digest(content), "", nil); err != nil { // of the same content
+		if err := s.AddProvider(v, digest(content), "", nil); err != nil { // with the same content
 			t.Fatal(err)
 		}
 	}
@@ -64,7 +65,7 @@ func TestPacked(t *testing.T) {
 	if err != nil || held.Packages != 3 || !strings.Contains(held.Installation(), `"bücher.example/*/*"`) {
 		t.Errorf("Finish: %+v, %v", held, err)
 	}
-	at := filepath.Join(dir, "providers/xn--bcher-kva.example/acme/toy") // as clients ask a web server
+	at := filepath.Join(dir, "providers/xn--bcher-kva.example/acme/toy") // as clients request it from a web server
 	if got := read(t, at, "index.json"); got != `{"versions":{"1.0.0-rc1":{},"2.0.0":{}}}`+"\n" {
 		t.Errorf("index.json: %s", got)
 	}
@@ -79,7 +80,7 @@ func TestPacked(t *testing.T) {
 	}
 }
 
-// What is unpacked has the files with their modes, all or none, and is known again.
+// An unpacked package has its files with their modes, all or none, and is found again by the next Open.
 func TestUnpacked(t *testing.T) {
 	dir := t.TempDir()
 	s, err := static.Open(dir, true)
@@ -87,7 +88,7 @@ func TestUnpacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, content := toy.At("1.0.0").ForPlatform(linux), zipOf(t, "docs/README", 0o640)
-	for range 2 { // another in its place
+	for range 2 { // another package in its place
 		if err := s.AddProvider(v, digest(content), "", strings.NewReader(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestUnpacked(t *testing.T) {
 		t.Fatalf("it has %v, %v", s.HasDirectories(), err)
 	}
 	hashes := modproxy.Hashes(s.HasDirectories()[0])
-	for _, version := range []string{"1.0.0", "2.0.0"} { // whose files are the same
+	for _, version := range []string{"1.0.0", "2.0.0"} { // with the same files
 		if err := s.AddProvider(toy.At(version).ForPlatform(linux), digest(content), hashes, nil); err != nil {
 			t.Error(err)
 		}
@@ -140,7 +141,7 @@ func TestUnpacked(t *testing.T) {
 	}
 }
 
-// What is no name for a file is refused.
+// Names that cannot be file names are refused.
 func TestProviderRefused(t *testing.T) {
 	s, content := open(t, t.TempDir()), zipOf(t, "docs", 0o644)
 	other := toy

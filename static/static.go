@@ -1,24 +1,29 @@
-// Package static writes modules and providers as files that a web server serves to Terraform and OpenTofu, without modproxy.
+// Package static writes modules and providers as files that a web server serves to clients.
 //
-// In the directory of a [Site], for every host:
+//	site, err := static.Open(dir, false)
+//	err = site.Add(v, subdir, digest, content)
+//	summary, err := site.Finish("registry.terraform.io")
+//
+// Clients then install from the web server, without modproxy. The directory of a [Site] contains, for every host:
 //
 //	.well-known/terraform.json                            the discovery document, of one of the hosts
-//	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/versions        the versions that are there
+//	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/versions        the list of versions
 //	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/VERSION/download
 //	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/VERSION/package.tar.gz
-//	nginx.conf                                            what nginx has to be told
+//	nginx.conf                                            the configuration of nginx
 //
-// OpenTofu takes the location of a package from the body of a download, and Terraform from the header X-Terraform-Get
-// only (internal/registry/client.go of both): any web server serves the files to OpenTofu, and one that adds the header to
-// both. It is the same text for every version, unless a module is not at the root of its package.
+// OpenTofu takes the location of a package from the body of a download, and Terraform only from the header
+// X-Terraform-Get (internal/registry/client.go of both). Any web server can serve the files to OpenTofu; one that adds
+// the header serves both. The header is the same text for every version, unless a module is not at the root of its
+// package.
 //
-// The packages of providers are a mirror, both of a file system and, for clients that reach a web server over https, of a
-// network (https://developer.hashicorp.com/terraform/internals/provider-network-mirror-protocol):
+// The packages of providers are a mirror for a file system and, for clients that reach a web server over https, a
+// network mirror (https://developer.hashicorp.com/terraform/internals/provider-network-mirror-protocol):
 //
-//	providers/HOST/NAMESPACE/TYPE/index.json              the versions that are there
-//	providers/HOST/NAMESPACE/TYPE/VERSION.json            the packages of one, with their hashes
+//	providers/HOST/NAMESPACE/TYPE/index.json              the list of versions
+//	providers/HOST/NAMESPACE/TYPE/VERSION.json            the packages of one version, with their hashes
 //	providers/HOST/NAMESPACE/TYPE/terraform-provider-TYPE_VERSION_OS_ARCH.zip
-//	providers/HOST/NAMESPACE/TYPE/VERSION/OS_ARCH/        its files instead, which only the file system has, if they are unpacked
+//	providers/HOST/NAMESPACE/TYPE/VERSION/OS_ARCH/        the files of an unpacked package, for a file system only
 package static
 
 import (
@@ -45,19 +50,19 @@ const (
 	versionsFile = "versions"
 )
 
-// Site is a directory with modules and providers. It is for one goroutine, and one process at a time.
+// Site is a directory with modules and providers. It must not be used by several goroutines or processes at a time.
 type Site struct {
 	dir      string
 	unpacked bool                       // packages of providers are directories
-	have     map[modproxy.Digest]string // the file of every package that is there
+	have     map[modproxy.Digest]string // the file of every stored package
 
-	digests map[string]modproxy.Digest          // of the packages of providers, by path from dir
-	hashes  map[modproxy.Digest]modproxy.Hashes // of those that were added
-	trees   map[modproxy.Sum]string             // the directory of every package that is unpacked, by path from dir
+	digests map[string]modproxy.Digest          // of the packages of providers, by path relative to dir
+	hashes  map[modproxy.Digest]modproxy.Hashes // of the packages added by this Site
+	trees   map[modproxy.Sum]string             // the directory of every unpacked package, relative to dir
 }
 
-// Open opens a site, which is made if there is none. It reads every package that is there. Packages of providers will be
-// directories if unpacked is set, and else files.
+// Open opens a site, and creates it if it does not exist. It reads every stored package. If unpacked is true, packages
+// of providers are stored as directories, else as files.
 func Open(dir string, unpacked bool) (*Site, error) {
 	s := &Site{
 		dir: dir, unpacked: unpacked, have: map[modproxy.Digest]string{}, digests: map[string]modproxy.Digest{},
@@ -77,9 +82,9 @@ func Open(dir string, unpacked bool) (*Site, error) {
 	return s, s.openProviders()
 }
 
-// versions returns the directories of the versions that have a file, by path from the site.
+// versions returns the directories of the versions that have a file, relative to the site.
 func (s *Site) versions(file string) (dirs []string) {
-	found, _ := fs.Glob(os.DirFS(s.dir), "*/v1/modules/*/*/*/*/"+file) // the pattern is no error
+	found, _ := fs.Glob(os.DirFS(s.dir), "*/v1/modules/*/*/*/*/"+file) // the pattern is valid
 	for _, name := range found {
 		dirs = append(dirs, path.Dir(name))
 	}
@@ -97,17 +102,17 @@ func digestOf(name string) (digest modproxy.Digest, err error) {
 	return modproxy.Digest(hash.Sum(nil)), err
 }
 
-// Has returns the digests of the packages that are there, which need not be read again.
+// Has returns the digests of the stored packages. Callers need not read these packages again.
 func (s *Site) Has() []modproxy.Digest { return slices.Collect(maps.Keys(s.have)) }
 
-// What stands for itself in a location, in its header, and in the configuration of nginx.
+// Texts that need no escaping in a location, in its header, and in the configuration of nginx.
 var (
 	plainSubdir = regexp.MustCompile(`^[A-Za-z0-9_.@+~-][A-Za-z0-9_./@+~-]*$`)
 	plainHost   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?$`)
 )
 
-// Add adds a version of a module. Its package is read from content, unless it is there already, as [Site.Has] says. The error is
-// [modproxy.ErrInvalid] if the version cannot be served from files, or the package is not the one that digest names.
+// Add adds a version of a module. It reads the package from content, unless [Site.Has] lists it. The error is
+// [modproxy.ErrInvalid] if the version cannot be served from files, or if content does not have the digest.
 func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, content io.Reader) error {
 	version := v.FullVersion()
 	canonical, err := modproxy.CanonicalVersion(version)
@@ -115,14 +120,14 @@ func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, conten
 	case v.Check() != nil || err != nil || canonical != version || !plainHost.MatchString(v.Host):
 		return fmt.Errorf("%w: module %.200q", modproxy.ErrInvalid, v)
 	case subdir != "" && (!plainSubdir.MatchString(subdir) || !fs.ValidPath(subdir)):
-		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which files for a web server cannot say",
+		return fmt.Errorf("%w: %s: its directory in the package is %.200q, which a web server cannot serve from files",
 			modproxy.ErrInvalid, v, subdir)
 	}
 	dir := filepath.Join(s.dir, v.Host, "v1", "modules", v.Namespace, v.Name, v.System, version)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := durable.RemoveTemps(dir, packageFile); err != nil { // of a process that was killed
+	if err := durable.RemoveTemps(dir, packageFile); err != nil { // left by a killed process
 		return err
 	}
 	if err := s.add(filepath.Join(dir, packageFile), digest, content); err != nil {
@@ -131,7 +136,7 @@ func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, conten
 	return writeJSON(filepath.Join(dir, downloadFile), map[string]string{"location": location(subdir)})
 }
 
-// location is where a package is for who asks for the download beside it.
+// location returns the location of a package, relative to its download document.
 func location(subdir string) string {
 	if subdir == "" {
 		return "./" + packageFile
@@ -139,14 +144,14 @@ func location(subdir string) string {
 	return "./" + packageFile + "//" + subdir
 }
 
-// add has the package that digest names in a file.
+// add stores the package with a digest in a file. It copies a package that is stored already.
 func (s *Site) add(name string, digest modproxy.Digest, content io.Reader) error {
 	from, there := s.have[digest]
 	switch {
 	case there && from == name:
 		return nil
 	case !there && content == nil:
-		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
+		return fmt.Errorf("%w: the package %s is missing from the directory", modproxy.ErrInvalid, digest)
 	}
 	err := write(name, func(w io.Writer) error {
 		if there {
@@ -162,14 +167,14 @@ func (s *Site) add(name string, digest modproxy.Digest, content io.Reader) error
 			return err
 		}
 		if got := modproxy.Digest(hash.Sum(nil)); got != digest {
-			return fmt.Errorf("%w: the package that came is %s, not %s", modproxy.ErrInvalid, got, digest)
+			return fmt.Errorf("%w: the package has the digest %s, want %s", modproxy.ErrInvalid, got, digest)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(s.have, func(_ modproxy.Digest, at string) bool { return at == name }) // what it was before
+	maps.DeleteFunc(s.have, func(_ modproxy.Digest, at string) bool { return at == name }) // the previous package in this file
 	if !there {
 		s.have[digest] = name
 	}

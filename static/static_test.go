@@ -41,7 +41,7 @@ func read(t *testing.T, name ...string) string {
 	return string(text)
 }
 
-// What is there is known when the site is opened again, is not read twice, and is mended if it was damaged.
+// Stored packages are found when the site is opened again, are not read twice, and are repaired if they were damaged.
 func TestAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a [dir]")
 	s := open(t, dir)
@@ -75,7 +75,7 @@ func TestAgain(t *testing.T) {
 	finish(t, s, 3)
 }
 
-// What would not be what it says, or would mean something else to a web server, is refused.
+// Content with another digest, and names with a meaning for a web server, are refused.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

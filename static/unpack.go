@@ -15,9 +15,10 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// unpack has the files of a package in a directory, all or none. Without content they are those of another directory.
+// unpack stores the files of a package in a directory, all or none. Without content it copies them from another
+// directory.
 func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
-	var files func(to string) error // writes them
+	var files func(to string) error // writes the files
 	var sum modproxy.Sum
 	temp, target := filepath.Join(s.dir, scratch), filepath.Join(s.dir, tree)
 	if err := os.MkdirAll(temp, 0o755); err != nil {
@@ -29,7 +30,7 @@ func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashe
 		if err := s.add(name, digest, content); err != nil {
 			return err
 		}
-		delete(s.have, digest) // it does not stay
+		delete(s.have, digest) // the archive is removed
 		archive, facts, err := openZip(name, v.Name)
 		if err != nil {
 			return err
@@ -49,7 +50,7 @@ func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashe
 		}
 	}
 	if files == nil {
-		return fmt.Errorf("%w: the package %s was there, and is not any more", modproxy.ErrInvalid, digest)
+		return fmt.Errorf("%w: the package %s is missing from the directory", modproxy.ErrInvalid, digest)
 	}
 	if err := files(filepath.Join(temp, "files")); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashe
 	if err := os.Rename(target, filepath.Join(temp, "before")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for known, at := range s.trees { // what it was before
+	for known, at := range s.trees { // the previous package in this directory
 		if at == tree {
 			delete(s.trees, known)
 		}
@@ -69,8 +70,8 @@ func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashe
 	return durable.Disk{}.Rename(filepath.Join(temp, "files"), target)
 }
 
-// openZip opens the package of a provider, once it was checked that it is one whose files may be written. Its content is not
-// bounded: it is what a proxy has kept.
+// openZip opens the package of a provider after checking that it is one, and that its files may be written. The size of
+// its content is not bounded, because it comes from the cache of a proxy.
 func openZip(name, typ string) (*zip.ReadCloser, release.ZipFacts, error) {
 	f, err := durable.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
@@ -89,8 +90,8 @@ func openZip(name, typ string) (*zip.ReadCloser, release.ZipFacts, error) {
 	return archive, facts, err
 }
 
-// copyZip writes the files of an archive with their modes. The names of its entries were checked. No [fs.FS] has those that are
-// not UTF-8.
+// copyZip writes the files of an archive with their modes. The names of its entries were checked. It does not use an
+// [fs.FS], which rejects names that are not UTF-8.
 func copyZip(to string, entries []*zip.File) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
@@ -152,7 +153,7 @@ func copyFile(target string, from io.Reader, mode fs.FileMode) error {
 	}
 	_, err = durable.Disk{}.FinishTemp(f, func(f *os.File) error {
 		_, err := io.Copy(f, from)
-		return errors.Join(err, f.Chmod(mode.Perm()|0o400)) // which clients read
+		return errors.Join(err, f.Chmod(mode.Perm()|0o400)) // clients read the files
 	})
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// socket is a client behind a connection of which the system holds most bytes: copies of what was written, and of files
-// where the bytes are. Before each step something may happen.
+// socket is a client behind a connection. The system holds most of the sent bytes: copies of written bytes, and for
+// files a reference to their current bytes. A test can act before each step.
 type socket struct {
 	most   int64
 	got    bytes.Buffer // by the client
@@ -30,7 +30,7 @@ func (s *socket) step(n int64, bytes func() []byte) {
 	s.arrive(s.most)
 }
 
-// arrive lets arrive what is held beyond some bytes.
+// arrive delivers all but the last most bytes that the system holds.
 func (s *socket) arrive(most int64) {
 	for s.holds > most {
 		s.got.Write(s.held[0]())
@@ -61,7 +61,7 @@ func (s *socket) ReadFrom(r io.Reader) (int64, error) {
 		at, n := begin+sent, min(limited.N, 64<<10)
 		s.step(n, func() []byte {
 			p := make([]byte, n)
-			file.ReadAt(p, at) // in the place of what is not there any more the client gets anything
+			file.ReadAt(p, at) // if the bytes no longer exist, the client gets arbitrary bytes
 			return p
 		})
 		limited.N -= n
@@ -71,8 +71,8 @@ func (s *socket) ReadFrom(r io.Reader) (int64, error) {
 	return sent, err
 }
 
-// Whatever a program writes into a file while it is sent, also while its bytes are still in the machine, and whether or not it
-// writes the right ones back: a client that gets all bytes gets the right ones.
+// A program may write into a file while the file is sent, also while its bytes are still in the machine, and may write
+// the right bytes back. A client that gets all bytes gets the right ones.
 func TestWhatIsVerifiedIsWhatArrives(t *testing.T) {
 	f := newFiles(t)
 	size := int64(len(f.data))
@@ -96,15 +96,15 @@ func TestWhatIsVerifiedIsWhatArrives(t *testing.T) {
 		return s.steps
 	}
 	complete(0)                                    // is checked
-	for _, at := range []int64{1 << 20, 6 << 20} { // of the wrong byte
+	for _, at := range []int64{1 << 20, 6 << 20} { // position of the wrong byte
 		for _, most := range []int64{128 << 10, 4 << 20} {
 			if !rig.Long() && (at == 1<<20) != (most == 128<<10) {
-				continue // each is tried with one of the others
+				continue // each value is tried with one of the others
 			}
 			last := complete(most)
 			arrives := int((at+most)/(64<<10)) + 1
 			for _, wrong := range []int{arrives, last} { // the step before which it is written
-				for _, later := range []int{0, 1, 8} { // until the right one is written back, in steps; 0: it is not
+				for _, later := range []int{0, 1, 8} { // steps until the right byte is written back; 0: never
 					if !rig.Long() && later == 8 {
 						continue
 					}

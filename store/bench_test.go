@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// BenchmarkOpen reads a blob from memory, and one that is checked while it is read.
+// BenchmarkOpen reads a blob from memory, and a blob that is checked while it is read.
 func BenchmarkOpen(b *testing.B) {
 	for _, memory := range []int64{0, -1} {
 		for _, size := range []int{20 << 10, 5 << 20} {

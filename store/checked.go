@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	pieceSize = 64 << 10 // how much of a blob is read at a time, in bytes
-	withheld  = 32 << 10 // what the last piece has at least, if the blob has as much
-	maxStates = 16 << 20 // bytes of hash states that are remembered: 1/600 of the blobs that were checked
+	pieceSize = 64 << 10 // bytes of a blob that are read at a time
+	withheld  = 32 << 10 // minimum bytes in the last piece, if the blob is that large
+	maxStates = 16 << 20 // bytes of remembered hash states: 1/600 of the bytes of the checked blobs
 )
 
 // checkedReader reads a large blob for [Store.Open]. It hashes the bytes while they are read from start to end. It verifies
@@ -29,28 +29,28 @@ type checkedReader struct {
 	size   int64
 	want   modproxy.Digest
 	checks *checks
-	failed func(error) // called once, when the blob turns out to be damaged or unreadable
+	failed func(error) // called once, when the blob is found damaged or unreadable
 	close  func()      // called once
 	closed atomic.Bool
 
-	stamp   Stamp     // of the blob before this reader read any of it; zero if it has none
-	opened  time.Time // when that was
-	trusted bool      // all that has this stamp was checked
-	sent    bool      // bytes of it were sent unread
-	hashed  int64     // how many pieces this reader has hashed since then, one after the other from the first
+	stamp   Stamp     // of the blob, before this reader read any of it; zero if the blob has none
+	opened  time.Time // when stamp was read
+	trusted bool      // the whole content with this stamp was checked
+	sent    bool      // bytes of the blob were sent without being hashed
+	hashed  int64     // number of pieces that this reader has hashed since opened, in sequence from the first
 
 	offset   int64 // of the next byte for the caller
 	streamed int64 // how far the caller has read from the start without a check
 	checkAll bool  // the next Read verifies the whole blob first
 
-	states   []byte // of the blob's hash at the beginning of each piece, as far as they are known, one after the other
+	states   []byte // known states of the blob's hash at the start of each piece, concatenated
 	verified bool   // all states are known, and the last one leads to the digest
-	data     []byte // of the piece that was read last; nil if there is none
-	at       int64  // which piece that is
-	err      error  // what was found
+	data     []byte // of the piece that was read last; nil if no piece was read
+	at       int64  // number of that piece
+	err      error  // returned by every later Read
 }
 
-// A Checker opens blobs that are in no store as [Store.Open] does large ones. It is safe for concurrent use.
+// A Checker opens blobs outside a store as [Store.Open] opens large blobs. It is safe for concurrent use.
 type Checker struct{ checks *checks }
 
 // NewChecker returns a Checker.
@@ -62,7 +62,7 @@ func (c Checker) Open(blob Blob, d modproxy.Digest) modproxy.Body {
 	return newCheckedReader(blob, d, c.checks, false)
 }
 
-// newCheckedReader returns a reader of blob. If again, it does not rely on what an earlier check left in memory.
+// newCheckedReader returns a reader of blob. If again is true, it ignores the results of earlier checks.
 func newCheckedReader(blob Blob, want modproxy.Digest, checks *checks, again bool) *checkedReader {
 	c := &checkedReader{blob: blob, size: blob.Size(), want: want, checks: checks}
 	c.begin()
@@ -76,14 +76,14 @@ func newCheckedReader(blob Blob, want modproxy.Digest, checks *checks, again boo
 	return c
 }
 
-// begin relies on nothing that is known of the blob.
+// begin resets the reader, so that it does not rely on earlier results.
 func (c *checkedReader) begin() {
 	c.opened, c.stamp = time.Now(), stampOf(c.blob)
 	c.trusted, c.hashed = false, 0
 	c.states, c.verified, c.data = stateOf(sha256.New()), false, nil
 }
 
-// Close does nothing the second time.
+// Close may be called several times.
 func (c *checkedReader) Close() error {
 	if c.closed.Swap(true) {
 		return nil
@@ -156,7 +156,7 @@ func (c *checkedReader) check(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		_ = c.load(int64(len(c.states)/stateSize - 1)) // which keeps the error
+		_ = c.load(int64(len(c.states)/stateSize - 1)) // load records the error
 	}
 	return c.err
 }
@@ -179,14 +179,14 @@ func (c *checkedReader) load(at int64) error {
 	}
 	h := sha256.New()
 	next := int(at+1) * stateSize
-	_ = h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.states[next-stateSize : next]) // of a state there is no error
+	_ = h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.states[next-stateSize : next]) // a valid state returns no error
 	h.Write(data)
 	switch {
 	case at == c.last():
 		if is := modproxy.Digest(h.Sum(nil)); is != c.want {
-			return c.fail(fmt.Errorf("%w: the bytes are those of %s", ErrDamaged, is))
+			return c.fail(fmt.Errorf("%w: the bytes have the digest %s", ErrDamaged, is))
 		}
-		// Of a blob of one piece they save nothing.
+		// For a blob of one piece, states save nothing.
 		if size := int64(len(c.states)); !c.verified && at > 0 && c.checks.states.reserve(size) {
 			c.checks.states.add(c.want, c.states)
 		}
@@ -207,13 +207,13 @@ func (c *checkedReader) load(at int64) error {
 
 var stateSize = len(stateOf(sha256.New()))
 
-// stateOf returns what a SHA-256 depends on, as sha256.New documents it.
+// stateOf returns the state of a SHA-256 hash, as sha256.New documents it.
 func stateOf(h hash.Hash) []byte {
-	state, _ := h.(encoding.BinaryMarshaler).MarshalBinary() // of crypto/sha256 there is no error
+	state, _ := h.(encoding.BinaryMarshaler).MarshalBinary() // crypto/sha256 returns no error
 	return state
 }
 
-// fail keeps the error that every later Read returns. An end that comes early is damage.
+// fail records the error that every later Read returns. An early end is damage.
 func (c *checkedReader) fail(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -28,7 +28,7 @@ func with(t *testing.T, memory int64, data []byte, d modproxy.Digest) *fixture {
 	return f
 }
 
-// keep keeps a record that needs data, whatever was there.
+// keep stores a record that needs data, in place of any earlier one.
 func (f *fixture) keep(t *testing.T, data []byte, d modproxy.Digest) {
 	t.Helper()
 	r, _ := f.Records.Get(t.Context(), refOf("it"))
@@ -47,7 +47,7 @@ func (f *fixture) mustOpenBlob(t *testing.T, d modproxy.Digest, size int) modpro
 	return r
 }
 
-// Both readers of blobs are readers like any other.
+// Both readers of blobs behave like any other reader.
 func TestReaders(t *testing.T) {
 	for _, memory := range []int64{0, -1} {
 		for _, size := range []int{0, 1, 32<<10 - 1, 32 << 10, 32<<10 + 1, 96 << 10, 96<<10 + 1, 100_000} {
@@ -66,7 +66,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// However it is read, a reader gives what it is a reader of.
+// A reader returns the content of its blob in every way of reading.
 func TestReadersReadAnyhow(t *testing.T) {
 	for _, memory := range []int64{0, -1} {
 		data, d := random(200_000, 1)
@@ -107,7 +107,7 @@ func flip(data []byte, at int) []byte {
 	return data
 }
 
-// damages are what can happen to a blob.
+// damages are possible damages of a blob.
 var damages = map[string]func(data []byte) []byte{
 	"first byte":  func(data []byte) []byte { return flip(data, 0) },
 	"middle byte": func(data []byte) []byte { return flip(data, len(data)/2) },
@@ -122,15 +122,15 @@ var damages = map[string]func(data []byte) []byte{
 
 var ranges = []string{"", "bytes=0-", "bytes=0-0", "bytes=100000-100010", "bytes=-1", "bytes=199999-", "bytes=5-6,9-10"}
 
-// Whatever happens to a blob, whatever is asked of it: it is not served, it is set aside
-// with its records, and what is kept then is served.
+// A damaged blob is not served, for any damage and any request. It is quarantined and its records are deleted. The blob
+// that is stored afterwards is served.
 func TestDamageIsNeverServed(t *testing.T) {
 	data, d := random(200_000, 1)
 	for name, damage := range damages {
 		for _, memory := range []int64{0, -1} {
 			f := with(t, memory, data, d)
 			for i, ranged := range ranges {
-				f.restart(t) // which forgets what is in memory
+				f.restart(t) // empties the memory
 				f.storage.Replace(d, damage(data))
 				serve(t, f, d, data, ranged, name)
 				if _, err := f.Records.Get(t.Context(), refOf("it")); err == nil {
@@ -150,8 +150,8 @@ func TestDamageIsNeverServed(t *testing.T) {
 	}
 }
 
-// serve answers a request for a range, and fails the test if the answer is complete and
-// has a wrong byte, or is not complete without damage.
+// serve answers a request for a range. It fails the test if a complete answer has a wrong byte, or if the answer is
+// incomplete without damage.
 func serve(t *testing.T, f *fixture, d modproxy.Digest, data []byte, ranged, damage string) {
 	t.Helper()
 	request := httptest.NewRequest("GET", "/", nil)
@@ -187,7 +187,7 @@ func serve(t *testing.T, f *fixture, d modproxy.Digest, data []byte, ranged, dam
 	}
 }
 
-// A damaged end is found before any of it is given.
+// A damaged end is found before any of its bytes are returned.
 func TestEndIsWithheld(t *testing.T) {
 	for _, size := range []int{1, 1000, 32 << 10, 32<<10 + 1, 96 << 10, 200_000} {
 		data, d := random(size, 7)
@@ -205,12 +205,12 @@ func TestEndIsWithheld(t *testing.T) {
 	}
 }
 
-// metered counts what is read of blobs, and can change one while it is open.
+// metered counts the bytes read from blobs, and can change a blob while it is open.
 type metered struct {
 	blobs
 	read atomic.Int64
 	fail error
-	data []byte // what every blob has; nil: what it has
+	data []byte // content of every blob; nil: the real content
 }
 
 type meteredBlob struct {
@@ -250,7 +250,7 @@ func seek(t *testing.T, r modproxy.Body, offset int64) {
 	}
 }
 
-// What was read as a whole, in whatever way, is not read as a whole again for a part.
+// A blob that was read as a whole, in any way, is not read as a whole again for a part.
 func TestPartsOfWhatWasChecked(t *testing.T) {
 	const size = 10<<20 + 17
 	data, d := random(size, 1)
@@ -286,8 +286,8 @@ func TestPartsOfWhatWasChecked(t *testing.T) {
 	}
 }
 
-// A bit that flips after the check, be it that of an earlier reader, is found before a
-// byte of its piece is given, and the blob is set aside.
+// A bit that flips after a check, also after one by an earlier reader, is found before a byte of its piece is returned.
+// The blob is quarantined.
 func TestDamageAfterTheCheck(t *testing.T) {
 	data, d := random(200_000, 1)
 	for _, at := range []int{0, 1, 65_535, 65_536, 70_000, 131_071, 131_072, 167_231, 167_232, 199_999} {

@@ -8,16 +8,16 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// GC says what [Store.Collect] removes.
+// GC selects the blobs that [Store.Collect] removes.
 type GC struct {
-	// MaxSize bounds the bytes of the blobs that stay, with what was set aside. Zero: no bound.
+	// MaxSize is the maximum total size of the remaining blobs and the quarantine, in bytes. Zero means no limit.
 	MaxSize int64 `json:"max_size,omitempty"`
-	// OrphanAge is how long ago blobs were put that are removed because no record needs them: one that was put a
-	// moment ago may be about to have a record. Negative: none.
+	// OrphanAge is the minimum age of removed blobs that no record needs. A younger blob may be about to get a record.
+	// If OrphanAge is negative, no such blob is removed.
 	OrphanAge time.Duration `json:"-"`
-	AsideAge  time.Duration `json:"aside_age,omitempty"` // how long ago blobs were set aside that are removed; zero: none
-	DryRun    bool          `json:"dry_run,omitempty"`   // remove nothing, and count
-	// Found is called with each blob that a dry run would remove, and the records that need it, if it is not nil.
+	AsideAge  time.Duration `json:"aside_age,omitempty"` // minimum age of removed blobs in the quarantine; zero: none are removed
+	DryRun    bool          `json:"dry_run,omitempty"`   // count without removing
+	// Found, if not nil, is called for each blob that a dry run would remove, with the records that need it.
 	Found func(b BlobInfo, by []Ref) `json:"-"`
 }
 
@@ -27,16 +27,17 @@ func (gc GC) found(b BlobInfo, by []Ref) {
 	}
 }
 
-// Collected is what [Store.Collect] has removed, or would remove.
+// Collected contains the results of [Store.Collect].
 type Collected struct {
 	Orphans Amount `json:"orphans"` // blobs that no record needs
 	Evicted Amount `json:"evicted"`
 	Aside   Amount `json:"quarantine"`
-	Kept    int64  `json:"kept_bytes"` // what is left
+	Kept    int64  `json:"kept_bytes"` // bytes of the remaining blobs
 }
 
-// Collect removes what was set aside and what no record needs, and then evicts what is over the bound: the blobs that
-// were not used for longest, and are neither pinned nor open; those of [Store.Last] after all others. Errors: that of the context, [StorageError].
+// Collect removes quarantined blobs and blobs that no record needs. Then it evicts blobs until the rest is within
+// MaxSize: the least recently used first, those of [Store.Last] after all others, and no blob that is pinned or open.
+// Errors: that of the context, [StorageError].
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	s.init()
 	if err = s.room.turn.Acquire(ctx, 1); err != nil {
@@ -71,7 +72,7 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	return out, err
 }
 
-// collectOrphans removes blobs that no record needs, or finds them.
+// collectOrphans removes blobs that no record needs. In a dry run it returns them.
 func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found map[modproxy.Digest]bool, err error) {
 	if gc.OrphanAge < 0 {
 		return nil, nil
@@ -92,7 +93,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 					all.add(b.Size)
 					gc.found(b, nil)
 				}
-			} else if s.room.beginRemoval(b.Digest) { // else it is about to have a record
+			} else if s.room.beginRemoval(b.Digest) { // else the blob is about to get a record
 				going = append(going, b.Digest)
 			}
 		}
@@ -107,7 +108,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 	return found, err
 }
 
-// overhang returns what would be evicted to leave limit bytes, beside orphans.
+// overhang returns the blobs that would be evicted to leave limit bytes. It leaves out orphans.
 func (s *Store) overhang(ctx context.Context, gc GC, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
 	m := s.room
 	m.mu.Lock()

@@ -39,7 +39,7 @@ func TestCollect(t *testing.T) {
 		}
 		old := f.orphan(t, "77.1")
 		time.Sleep(2 * time.Hour)
-		f.restart(t) // which counts them
+		f.restart(t) // restart counts the orphans
 		young := f.orphan(t, "78.1")
 		removed := store.Collected{
 			Orphans: store.Amount{Blobs: 1, Bytes: 77}, Evicted: store.Amount{Blobs: 3, Bytes: 300},
@@ -64,7 +64,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// hooked calls back before a record is put.
+// hooked calls a function before a record is put.
 type hooked struct {
 	store.Records
 	before func()
@@ -75,8 +75,8 @@ func (x hooked) Put(ctx context.Context, r store.Record) (uint64, error) {
 	return x.Records.Put(ctx, r)
 }
 
-// What is about to have a record, is read, is pinned, or may have a record that cannot
-// be read, stays.
+// Collect keeps blobs that are about to have a record, are being read or are pinned, and blobs whose records may be
+// unreadable.
 func TestCollectIsCareful(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -119,7 +119,7 @@ func TestCollectIsCareful(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Memory = 1 << 20 // what is in memory goes, too
+		f.Memory = 1 << 20 // blobs in memory are removed, too
 		f.mustGet(t, "100.1+a", "100.1+b", "100.2")
 		if list, err := f.Discard(t.Context(), refOf("1.0")); len(list) != 0 || err != nil {
 			t.Errorf("one that was never kept: %+v, %v", list, err)
@@ -159,7 +159,7 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		equal(t, "there", f.there(t), "")
-		f.settled(t, 100) // which the damaged record needed
+		f.settled(t, 100) // the damaged record needed it
 		if got, err := f.Collect(t.Context(), store.GC{}); got.Orphans.Bytes != 100 || err != nil {
 			t.Errorf("%+v, %v", got, err)
 		}
@@ -184,7 +184,7 @@ func TestDiscardWhileKeeping(t *testing.T) {
 	})
 }
 
-// Stat knows of uses that are not written yet.
+// Stat returns uses that are not written yet.
 func TestStat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

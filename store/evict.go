@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	readerPatience = 10 * time.Second // with readers, when nothing else can be evicted
+	readerPatience = 10 * time.Second // maximum wait for readers, if nothing else can be evicted
 	batch          = 1000             // blobs that are removed at once
 )
 
-// Usage returns the bytes of the blobs that are kept, and those that are reserved for blobs being written. What was
-// kept before counts soon after Start.
+// Usage returns the bytes of stored blobs, and the bytes reserved for blobs that are being written. Blobs from earlier
+// runs count soon after Start.
 func (s *Store) Usage() (kept, reserved int64) {
 	s.init()
 	s.room.mu.Lock()
@@ -32,15 +32,15 @@ func (s *Store) list(ctx context.Context) (list []BlobInfo, err error) {
 func (s *Store) eachBlob(ctx context.Context, do func(BlobInfo)) error {
 	for b, err := range s.Blobs.Blobs(ctx) {
 		if err != nil {
-			return failure(ctx, fmt.Errorf("listing what is kept: %w", err))
+			return failure(ctx, fmt.Errorf("listing the blobs: %w", err))
 		}
 		do(b)
 	}
 	return nil
 }
 
-// count brings into account what was kept before, the first time that it can, and what was set aside. It is
-// called in its turn.
+// count adds the blobs from earlier runs to the account, once, and updates the size of the quarantine. The caller holds
+// room.turn.
 func (s *Store) count(ctx context.Context) error {
 	m := s.room
 	m.mu.Lock()
@@ -51,7 +51,7 @@ func (s *Store) count(ctx context.Context) error {
 		var unrecorded Amount
 		err := s.eachBlob(ctx, func(b BlobInfo) {
 			found = append(found, counted{b.Digest, b.Size, b.Used.UnixMicro()})
-			if !b.Needed && b.Time.Before(s.started) { // a newer one is about to have a record
+			if !b.Needed && b.Time.Before(s.started) { // a newer blob is about to get a record
 				unrecorded.add(b.Size)
 			}
 		})
@@ -66,12 +66,13 @@ func (s *Store) count(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		m.aside += all.Bytes - aside // what is set aside meanwhile may count twice until the next time
+		m.aside += all.Bytes - aside // a blob that is quarantined meanwhile may count twice until the next call
 	}
 	return failure(ctx, err)
 }
 
-// Room returns a [modproxy.NoSpace] unless n bytes more are within MaxSize, beside what is kept if that is to stay.
+// Room returns a [modproxy.NoSpace] unless n more bytes are within MaxSize. If stays is true, they must fit beside all
+// stored blobs.
 func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 	s.init()
 	if s.MaxSize == 0 {
@@ -91,13 +92,13 @@ func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 		n += m.kept + m.aside + m.reserved
 	}
 	if over := n - m.limit; over > 0 {
-		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) has room for (operator: raise it, or make room with modproxy rm)",
+		return &modproxy.NoSpace{Err: fmt.Errorf("%s more than cache.max_size (%s) allows (operator: raise it, or make room with modproxy rm)",
 			modproxy.SizeText(over), modproxy.SizeText(m.limit))}
 	}
 	return nil
 }
 
-// makeRoom reserves room for blobs until room.release. It evicts what was not used for longest.
+// makeRoom reserves room for blobs until room.release. It evicts the least recently used blobs.
 func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, err error) {
 	m := s.room
 	if reserved, _, _, what := m.reserve(blobs, false); what == waitNot {
@@ -108,7 +109,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		size += b.Size
 	}
 	if size > m.limit {
-		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s, and all packages together may have %s (operator: raise cache.max_size)",
+		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s; cache.max_size is %s (operator: raise it)",
 			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	}
 	if err := m.turn.Acquire(ctx, 1); err != nil {
@@ -116,9 +117,9 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 	}
 	defer m.turn.Release(1)
 	full := &modproxy.NoSpace{Err: fmt.Errorf(
-		"a package of %s finds no room beside what is pinned, quarantined or being read (operator: cache.max_size is %s)",
+		"no room for a package of %s beside packages that are pinned, quarantined or being read (operator: cache.max_size is %s)",
 		modproxy.SizeText(size), modproxy.SizeText(m.limit))}
-	var patience <-chan time.Time // with readers; nil: they are not waited for
+	var patience <-chan time.Time // timeout of the wait for readers; nil if the call does not wait for readers
 	unpinned := false
 	for ctx.Err() == nil {
 		if err := s.count(ctx); err != nil {
@@ -137,7 +138,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 			if unpinned || !m.unpin() {
 				return 0, full
 			}
-			unpinned = true // once: what was pinned may not be any more
+			unpinned = true // once: pinned blobs may have lost their pins
 			continue
 		case what == waitWriters:
 			patience = nil
@@ -159,8 +160,8 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 	return 0, ctx.Err()
 }
 
-// needing returns the records that need blobs, and whether a pinned one is among them. The blobs that pinned
-// ones need are not chosen again.
+// needing returns the records that need blobs, and whether one of them is pinned. The blobs of pinned records are not
+// chosen again.
 func (s *Store) needing(ctx context.Context, list ...modproxy.Digest) (by map[modproxy.Digest][]Ref, pinned bool, err error) {
 	by = map[modproxy.Digest][]Ref{}
 	for _, d := range list {
@@ -185,7 +186,7 @@ func (s *Store) pinned(ref Ref) bool {
 	return s.Kinds != nil && !known || s.Pins != nil && s.Pins.Pinned(ref)
 }
 
-// postponed reports whether a blob is to be evicted after all others, which was not known. It is known from then on.
+// postponed reports whether a blob is to be evicted after all others and was not marked so yet. It marks the blob.
 func (s *Store) postponed(ctx context.Context, d modproxy.Digest, by []Ref) (found bool) {
 	if s.Last == nil || !slices.ContainsFunc(by, func(ref Ref) bool { return s.Last(ctx, ref) }) {
 		return false
@@ -194,8 +195,8 @@ func (s *Store) postponed(ctx context.Context, d modproxy.Digest, by []Ref) (fou
 	return found
 }
 
-// evict removes victims and the records that need them, or none if one of them turns out to be pinned, or to be for
-// later: then others have to be chosen. It is called in its turn, and ends the removal of the victims.
+// evict removes victims and the records that need them. If a victim is pinned or must be evicted later, it removes
+// nothing, and the caller chooses other victims. The caller holds room.turn. evict ends the removal of the victims.
 func (s *Store) evict(ctx context.Context, victims []modproxy.Digest, all *Amount) error {
 	by, pinned, err := s.needing(ctx, victims...)
 	for d, refs := range by {
@@ -231,7 +232,8 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 	return removed, failure(ctx, err)
 }
 
-// evictTo evicts in its turn until no more than limit bytes are kept, or nothing more may be evicted.
+// evictTo evicts blobs until at most limit bytes are stored, or until no more blobs may be evicted. The caller holds
+// room.turn.
 func (s *Store) evictTo(ctx context.Context, limit int64) (all Amount, err error) {
 	for m := s.room; err == nil; {
 		m.mu.Lock()

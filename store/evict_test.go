@@ -31,7 +31,7 @@ func TestEvictsWhatWasNotUsedForLongest(t *testing.T) {
 		f.mustGet(t, "300.2")
 		equal(t, "there", f.there(t), "300.1 300.2 300.4")
 		equal(t, "damaged", f.count(store.BlobDamaged), 0)
-		f.mustGet(t, "900.0") // all but that go
+		f.mustGet(t, "900.0") // all other blobs are evicted
 		equal(t, "there", f.there(t), "900.0")
 		f.settled(t, 900)
 		for _, e := range f.events {
@@ -56,7 +56,7 @@ func TestTooLarge(t *testing.T) {
 	})
 }
 
-// What is to be the last goes when there is nothing else, whenever it was used.
+// A blob of Last is evicted when no other blob is left, at any time of its last use.
 func TestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -84,7 +84,7 @@ func TestLast(t *testing.T) {
 	})
 }
 
-// Blobs that several records need count once, and go for all of them.
+// A blob that several records need counts once, and all these records are deleted with it.
 func TestSharedBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -102,8 +102,7 @@ func TestSharedBlobs(t *testing.T) {
 	})
 }
 
-// However many are kept at once, they have no more than the bound together, on the way
-// or there.
+// Any number of concurrent keeps stays within the bound together, while blobs are written and afterwards.
 func TestConcurrentKeepsKeepTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -129,15 +128,14 @@ func TestConcurrentKeepsKeepTheBound(t *testing.T) {
 	})
 }
 
-// tryGet is get that bears eviction right after the blob was kept.
+// tryGet is like get, but accepts that the blob was evicted right after it was stored.
 func (f *fixture) tryGet(t *testing.T, key string) {
 	if err := f.get(t.Context(), key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s: %v", key, err)
 	}
 }
 
-// Of two that keep the same bytes at once the second finds those of the first, and needs
-// no room.
+// Of two concurrent keeps of the same bytes, the second finds the blob of the first, and needs no room.
 func TestSameBytesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -152,8 +150,7 @@ func TestSameBytesAtOnce(t *testing.T) {
 	})
 }
 
-// Records that need several blobs have room for all of them at once, and so do not wait
-// for each other.
+// A record that needs several blobs gets room for all of them at once, so that two records do not wait for each other.
 func TestRoomForAllBlobsOfARecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -180,7 +177,7 @@ func TestRoomForAllBlobsOfARecord(t *testing.T) {
 	})
 }
 
-// What fails gives back what it reserved, however it fails.
+// A keep that fails gives back its reservation, in every way of failing.
 func TestReservationsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -225,7 +222,7 @@ func TestUsesSurvive(t *testing.T) {
 	})
 }
 
-type blobs = store.Blobs // which has a method of that name
+type blobs = store.Blobs // whose method has the same name
 
 // touches counts how often uses are written.
 type touches struct {
@@ -238,7 +235,7 @@ func (b *touches) Touch(ctx context.Context, used map[modproxy.Digest]time.Time)
 	return b.blobs.Touch(ctx, used)
 }
 
-// Uses are written now and then, all at once, and not for every read.
+// Uses are written from time to time, all at once, and not for every read.
 func TestUsesAreWrittenNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -261,7 +258,7 @@ func TestUsesAreWrittenNowAndThen(t *testing.T) {
 	})
 }
 
-// A disk that is full, or read-only for now, fails what is to be kept, not what is.
+// On a disk that is full or temporarily read-only, storing fails and stored blobs are served.
 func TestStorageIsFull(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		f := newFixture(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// SetAside sets a blob aside as if it were damaged, and does not tell Observe.
+// SetAside quarantines a blob as if it were damaged, without a call of Observe.
 func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 	s.init()
 	s.room.edit(d, func(e *entry) { e.removals++ })
@@ -15,8 +15,7 @@ func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 	return err
 }
 
-// Held returns how many bytes of blobs are in memory, and how many of them could be
-// dropped.
+// Held returns the bytes of blobs in memory, and the bytes of those that could be dropped.
 func (s *Store) Held() (used, idle int64) {
 	s.init()
 	s.memory.mu.Lock()
@@ -24,7 +23,7 @@ func (s *Store) Held() (used, idle int64) {
 	return s.memory.used, s.memory.idle
 }
 
-// Known returns of how many blobs something is known.
+// Known returns the number of blobs with an entry in the account.
 func (s *Store) Known() int {
 	s.init()
 	s.room.mu.Lock()
@@ -32,7 +31,7 @@ func (s *Store) Known() int {
 	return len(s.room.entries)
 }
 
-// Settle says how old a change of a file must be before the file is checked, for the check to be remembered.
+// Settle sets the minimum age of the last change of a file, for a check of the file to be remembered.
 func (s *Store) Settle(d time.Duration) {
 	s.init()
 	s.checked.settle = d

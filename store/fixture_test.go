@@ -20,11 +20,11 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// fixture is a Store over a storage in memory, and what happened in it.
+// fixture is a Store with a storage in memory, and a record of its events.
 type fixture struct {
 	*store.Store
 	storage *storetest.Memory
-	during  func(key string) // in the middle of a blob that is put
+	during  func(key string) // called in the middle of writing a blob
 
 	mu     sync.Mutex
 	events []store.Event
@@ -39,17 +39,17 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// newBounded is a fixture in which all blobs together have no more than max bytes.
+// newBounded returns a fixture whose blobs have at most max bytes together.
 func newBounded(t *testing.T, max int64) *fixture {
 	f := newFixture(t)
 	f.change(t, func(s *store.Store) { s.MaxSize = max })
 	return f
 }
 
-// restart makes a new Store over the same storage.
+// restart makes a new Store with the same storage.
 func (f *fixture) restart(t *testing.T) { f.change(t, func(*store.Store) {}) }
 
-// change is restart with other fields.
+// change is like restart, with other fields.
 func (f *fixture) change(t *testing.T, change func(*store.Store)) {
 	t.Helper()
 	f.close(t)
@@ -87,8 +87,8 @@ func (f *fixture) count(kind store.EventKind) (n int) {
 	return n
 }
 
-// dataOf returns the bytes that the record under key needs: as many as key begins with,
-// and other ones for every key up to a plus.
+// dataOf returns the bytes that the record under key needs. Their number is the first number in key. Keys that differ
+// before a plus sign have different bytes.
 func dataOf(key string) ([]byte, modproxy.Digest) {
 	name, _, _ := strings.Cut(key, "+")
 	var size int
@@ -105,7 +105,7 @@ func random(n int, seed byte) ([]byte, modproxy.Digest) {
 
 func refOf(key string) store.Ref { return store.Ref{Kind: "thing", Key: key} }
 
-// put keeps what key stands for, whatever is there.
+// put stores the record and the blob of key, in place of any earlier ones.
 func (f *fixture) put(ctx context.Context, key string) error {
 	r, err := f.Records.Get(ctx, refOf(key))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func (f *fixture) put(ctx context.Context, key string) error {
 	return err
 }
 
-// body reads data, and calls during in the middle.
+// body returns a reader of data that calls during in the middle.
 func (f *fixture) body(key string, data []byte) io.Reader {
 	half := len(data) / 2
 	return io.MultiReader(bytes.NewReader(data[:half]), readerFunc(func([]byte) (int, error) {
@@ -137,7 +137,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// open opens what key stands for, and keeps it if it is not there.
+// open opens the blob of key. If it does not exist, open stores it first.
 func (f *fixture) open(ctx context.Context, key string) (modproxy.Body, error) {
 	data, d := dataOf(key)
 	_, err := f.Records.Get(ctx, refOf(key))
@@ -155,7 +155,7 @@ func (f *fixture) open(ctx context.Context, key string) (modproxy.Body, error) {
 	return f.Open(ctx, d, int64(len(data)))
 }
 
-// get reads what key stands for.
+// get reads the blob of key.
 func (f *fixture) get(ctx context.Context, key string) error {
 	r, err := f.open(ctx, key)
 	if err != nil {
@@ -178,7 +178,7 @@ func (f *fixture) mustGet(t *testing.T, keys ...string) {
 	}
 }
 
-// there returns the keys of records whose blobs are there.
+// there returns the keys of the records whose blobs exist.
 func (f *fixture) there(t *testing.T) string {
 	t.Helper()
 	var list []string
@@ -193,7 +193,7 @@ func (f *fixture) there(t *testing.T) string {
 	return strings.Join(list, " ")
 }
 
-// settled checks the usage when nothing is under way.
+// settled checks the usage when no work is in progress.
 func (f *fixture) settled(t *testing.T, want int64) {
 	t.Helper()
 	synctest.Wait()

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// inspect looks at the storage of the records, if it can be inspected, and returns whether it gives them as they are.
+// inspect inspects the storage of the records, if that is possible. It reports whether the storage returns its records
+// as they were stored.
 func (v *verification) inspect(ctx context.Context) (sound bool, err error) {
 	inspector, ok := v.Records.(Inspector)
 	if !ok {
@@ -23,19 +24,19 @@ func (v *verification) inspect(ctx context.Context) (sound bool, err error) {
 	return found.Damage == nil, nil
 }
 
-// reportLost reports the records that were lost. By now Data and Repair have made them again, if the ledger knows their packages.
+// reportLost reports lost records. Data and Repair have restored them before, if the ledger contains their packages.
 func (v *verification) reportLost(ctx context.Context) {
 	for _, loss := range v.lost {
 		r, err := v.Records.Get(ctx, loss.Ref)
 		isThere := err == nil && slices.Contains(r.Needs, loss.Digest)
 		text, mends := "the index has lost the record of this package", v.asked.Data
 		if loss.Present {
-			text, mends = "the index does not have this package among those that are needed", true
+			text, mends = "the index does not list this package as needed", true
 		}
 		switch {
-		case errors.Is(err, ErrDamaged): // that was reported
+		case errors.Is(err, ErrDamaged): // reported already
 			continue
-		case isThere != loss.Present && !(isThere && v.asked.Data && v.asked.Repair): // it has changed since
+		case isThere != loss.Present && !(isThere && v.asked.Data && v.asked.Repair): // changed since the inspection
 			continue
 		}
 		var repair func() error

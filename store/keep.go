@@ -16,27 +16,29 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// Store keeps records and blobs in a storage, as the layers use it. Its fields are not changed after the first use.
-// It is safe for concurrent use, and other processes may use the same storage.
+// Store stores records and blobs for the layers. Its fields are not changed after the first use. It is safe for
+// concurrent use, and other processes may use the same storage.
 type Store struct {
 	Records Records
 	Blobs   Blobs
 	Aside   Aside
 
-	// Kinds are those that this program knows. A blob that a record of another kind needs is not evicted. Nil: all
-	// are known. A nil Keeper knows nothing of their meaning.
+	// Kinds are the kinds of records that this program knows. A blob that a record of another kind needs is not
+	// evicted. If Kinds is nil, all kinds are known. A kind with a nil Keeper is known, but its records are not
+	// interpreted.
 	Kinds map[Kind]Keeper
-	// Pins says which records keep their blobs from being evicted. Nil: none do.
+	// Pins selects the records that keep their blobs from being evicted. If Pins is nil, no record does.
 	Pins Pins
 	// Last, if not nil, reports whether the blobs of a record are evicted after all others.
 	Last func(ctx context.Context, ref Ref) bool
-	// MaxSize bounds the bytes of all blobs that are kept, being written or set aside, as far as other processes'
-	// are known. To make room, blobs are evicted that were not used for longest. Zero: no bound.
+	// MaxSize is the maximum total size of all blobs that are stored, being written or quarantined, in bytes. Blobs of
+	// other processes count as far as they are known. To make room, the Store evicts the least recently used blobs.
+	// Zero means no limit.
 	MaxSize int64
-	// Memory bounds the bytes of blobs that are held in memory, and that are read from there. No blob larger than
-	// an eighth of it is held. Zero means 64 MiB, a negative number none.
+	// Memory is the maximum total size of the blobs that are held in memory, in bytes. A blob larger than an eighth of
+	// it is not held. Zero means 64 MiB, a negative number means no blob.
 	Memory int64
-	// Observe is told what happens. It is called in the middle of the work, by many goroutines at once. Nil is fine.
+	// Observe, if not nil, is called for each event, during the work and by many goroutines at once.
 	Observe func(Event)
 
 	once    sync.Once
@@ -46,17 +48,17 @@ type Store struct {
 	loads   singleflight.Group // of blobs into memory
 	checks  singleflight.Group // of whole blobs
 
-	ending     context.Context // of work in the background
+	ending     context.Context // of background work
 	end        context.CancelFunc
 	started    time.Time
-	unrecorded Amount // blobs that were there at the start and that no record needed; of who has room.turn
+	unrecorded Amount // blobs without a record at the start; owned by the holder of room.turn
 
-	mu      sync.Mutex // guards what follows
-	written time.Time  // when uses were last written down
+	mu      sync.Mutex // guards the fields below
+	written time.Time  // when uses were last written to the storage
 	work    sync.WaitGroup
 }
 
-// Pins says which records keep their blobs from being evicted.
+// Pins selects the records that keep their blobs from being evicted.
 type Pins interface {
 	Pinned(ref Ref) bool
 }
@@ -68,20 +70,20 @@ type Content struct {
 	Reader io.Reader
 }
 
-// EventKind says what an [Event] tells.
+// EventKind is the kind of an [Event].
 type EventKind string
 
 const (
-	BlobEvicted   EventKind = "evicted"        // to make room; Digest, Bytes, and Refs, which went with it
-	BlobDamaged   EventKind = "blob_damaged"   // or lost, or unreadable; Digest, Refs that need it, Err
-	StorageFailed EventKind = "storage_failed" // in work that nobody waits for; Err
-	// Unrecorded: no record needs blobs that were there at the start, so they are not served; Count, Bytes
+	BlobEvicted   EventKind = "evicted"        // to make room; sets Digest, Bytes, and Refs, the records deleted with the blob
+	BlobDamaged   EventKind = "blob_damaged"   // damaged, lost or unreadable; sets Digest, Refs of the records that need the blob, and Err
+	StorageFailed EventKind = "storage_failed" // in background work; sets Err
+	// Unrecorded: at the start, the storage had blobs that no record needs. They are not served. Sets Count and Bytes.
 	Unrecorded EventKind = "packages_without_record"
-	// Missing: records need blobs that are not there, as was found at the start; Count
+	// Missing: at the start, blobs that records need were missing. Sets Count.
 	Missing EventKind = "packages_missing"
 )
 
-// Event is something that happened in a [Store].
+// Event is an event in a [Store].
 type Event struct {
 	Kind   EventKind
 	Digest modproxy.Digest
@@ -91,13 +93,13 @@ type Event struct {
 	Err    error
 }
 
-// StorageError is an error of the storage: [modproxy.ErrUnavailable].
+// StorageError is an error of the storage. It wraps [modproxy.ErrUnavailable].
 type StorageError struct{ Err error }
 
 func (e *StorageError) Error() string   { return "storage: " + e.Err.Error() }
 func (e *StorageError) Unwrap() []error { return []error{e.Err, modproxy.ErrUnavailable} }
 
-// failure returns err, of the storage, as callers of a Store know it.
+// failure converts an error of the storage into one of the documented errors of Store.
 func failure(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -113,15 +115,15 @@ func failure(ctx context.Context, err error) error {
 	return &StorageError{err}
 }
 
-// Keep keeps blobs, and then the record that needs them, if it has the revision r.Revision now, durably. It returns
-// the record with its next revision. A blob that is there is checked first; if it is damaged it is set aside, and
-// kept anew. None of them is evicted meanwhile by this process.
+// Keep stores blobs durably, and then the record that needs them, provided that the stored record has the revision
+// r.Revision. It returns the record with its next revision. If a blob exists already, Keep checks it first; a damaged
+// blob is quarantined and stored again. This process evicts none of the blobs meanwhile.
 //
-// Errors: [ErrConflict]; [modproxy.NoSpace] if there is no room now; [modproxy.ErrDenied] if the blobs are
-// larger than MaxSize; [ErrDamaged] if bytes are not those that the digest names, or not Size long;
-// [fs.ErrNotExist] if a blob in r.Needs is not there, or was removed by another process meanwhile, so that the
-// content has to be read again; that of a Reader, as it is; that of the context; [StorageError]. After an error
-// blobs may stay, which are evicted or collected like others.
+// Errors: [ErrConflict]; [modproxy.NoSpace] without room at present; [modproxy.ErrDenied] if the blobs are larger than
+// MaxSize; [ErrDamaged] if the bytes do not have the digest or the Size; [fs.ErrNotExist] if a blob in r.Needs does not
+// exist, or if another process has removed it meanwhile, so that the content must be read again; the unchanged error of
+// a Reader; that of the context; [StorageError]. After an error, stored blobs may remain. They are evicted or collected
+// like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
 	s.init()
 	for _, b := range blobs {
@@ -133,7 +135,7 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 			return Record{}, err
 		}
 	}
-	// Room for all at once: two calls that wait for each other's room would wait for ever.
+	// Reserve room for all blobs at once: two calls that wait for each other's room would never end.
 	reserved, err := s.makeRoom(ctx, blobs)
 	if err != nil {
 		return Record{}, err
@@ -154,8 +156,9 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 	return r, nil
 }
 
-// Hold has a blob that is kept stay until release is called, but for what other processes remove, and damage. Meanwhile
-// Discard of what needs it fails. Errors: [fs.ErrNotExist], that of the context, [StorageError].
+// Hold protects a stored blob until release is called, except from removal by other processes and from damage.
+// Meanwhile, Discard of a record that needs the blob fails. Errors: [fs.ErrNotExist], that of the context,
+// [StorageError].
 func (s *Store) Hold(ctx context.Context, d modproxy.Digest) (release func(), err error) {
 	s.init()
 	if err := s.room.beginKeep(ctx, d); err != nil {
@@ -169,10 +172,10 @@ func (s *Store) Hold(ctx context.Context, d modproxy.Digest) (release func(), er
 	return release, nil
 }
 
-// checkKept checks a blob that may be kept already. One that is damaged, or cannot be read, is set aside.
+// checkKept checks a blob that may exist already. A damaged or unreadable blob is quarantined.
 func (s *Store) checkKept(ctx context.Context, b Content) error {
 	switch err := s.Check(ctx, b.Digest); {
-	case errors.Is(err, ErrUnreadable): // its bytes are at hand
+	case errors.Is(err, ErrUnreadable): // the caller has its bytes
 		return s.damaged(ctx, b.Digest, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
 		return nil
@@ -186,7 +189,7 @@ func (s *Store) checkKept(ctx context.Context, b Content) error {
 	return failure(ctx, err)
 }
 
-// sizedReader ends with an error unless it is as long as was announced, and remembers an error of its reader.
+// sizedReader returns an error unless its length is the announced one. It records an error of its reader.
 type sizedReader struct {
 	io.Reader
 	left int64
@@ -210,7 +213,7 @@ func (r *sizedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Link implements [File] for a reader that does.
+// Link implements [File] if the reader does.
 func (r *sizedReader) Link(name string) error {
 	if file, ok := r.Reader.(File); ok {
 		return file.Link(name)
@@ -218,7 +221,7 @@ func (r *sizedReader) Link(name string) error {
 	return errors.ErrUnsupported
 }
 
-// Stat is that of [Blobs], which does not know yet when this process last used a blob.
+// Stat is like that of [Blobs], but also knows recent uses by this process.
 func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
 	s.init()
 	info, err := s.Blobs.Stat(ctx, d)

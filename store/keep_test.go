@@ -64,7 +64,7 @@ func TestKeepErrors(t *testing.T) {
 	f.mustGet(t, "100.2")
 }
 
-// A record that is kept does not rest on a damaged blob that was there.
+// A new record does not rely on an existing damaged blob.
 func TestKeepOverDamage(t *testing.T) {
 	for name, damage := range map[string]func(*fixture, *metered, modproxy.Digest){
 		"damaged":    func(f *fixture, _ *metered, d modproxy.Digest) { f.storage.Replace(d, make([]byte, 100)) },
@@ -87,7 +87,7 @@ func TestKeepOverDamage(t *testing.T) {
 	}
 }
 
-// What cannot be read stays, and is served when it can be read again.
+// An unreadable blob stays, and is served when it can be read again.
 func TestUnreadable(t *testing.T) {
 	for _, memory := range []int64{0, -1} {
 		f := newFixture(t)
@@ -113,7 +113,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// A blob whose size is not what a record says stays if it is right.
+// A blob whose size differs from its record stays if its digest is right.
 func TestWrongSize(t *testing.T) {
 	for _, memory := range []int64{0, -1} {
 		data, d := random(1000, 1)
@@ -130,7 +130,7 @@ func TestWrongSize(t *testing.T) {
 	}
 }
 
-// Memory bounds what is held, readers that do not come to an end included.
+// The memory is bounded, even with readers that never end.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFixture(t)
 	f.Memory = 1 << 20 // ten of the blobs below
@@ -140,7 +140,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		f.keep(t, data, d)
 		r := f.mustOpenBlob(t, d, len(data))
 		open = append(open, r)
-		// Readers from memory do not see what becomes of the blob.
+		// Readers from memory do not depend on the blob in the storage.
 		f.storage.Replace(d, nil)
 		if _, cold := r.(modproxy.Sender); cold != (i >= 10) {
 			t.Fatalf("%d: not in memory: %v", i, cold)
@@ -153,7 +153,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d blobs are read: %d bytes in memory, %d of them idle; want %d, 0", i+1, used, idle, want)
 		}
 	}
-	// The first is dropped while it is read, and counts until that has ended.
+	// The first blob is dropped while it is read, and counts until its reader is closed.
 	for _, r := range open[1:] {
 		r.Close()
 		r.Close()
@@ -170,7 +170,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// What is known of blobs follows what is kept: nothing stays of one that is lost.
+// The account follows the stored blobs: nothing remains of a lost blob.
 func TestLostBlobsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 10_000)
@@ -195,7 +195,7 @@ func TestLostBlobsAreForgotten(t *testing.T) {
 	})
 }
 
-// Bytes that are lost and kept beside readers are in the account once.
+// A blob that is lost and stored again during reads counts once.
 func TestAccountBesideReaders(t *testing.T) {
 	f := newBounded(t, 10_000)
 	f.mustGet(t, "100.1")
@@ -235,8 +235,8 @@ func TestAccountBesideReaders(t *testing.T) {
 	equal(t, "known", f.Known(), 1)
 }
 
-// Two processes over one storage: what one evicts, sets aside or discards is kept again
-// by the other, and no reader has other bytes.
+// If one of two processes with one storage evicts, quarantines or discards a blob, the other one stores it again. No
+// reader gets wrong bytes.
 func TestTwoStoresOverOneStorage(t *testing.T) {
 	a, b := newBounded(t, 1000), newBounded(t, 1000)
 	b.storage = a.storage

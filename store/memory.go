@@ -12,18 +12,18 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// memory holds bytes under the digests of blobs, those that were used last. They count from when room for them was
-// reserved until they are dropped and not read any more: slow readers cannot make it larger than its limit.
+// memory holds the bytes of the most recently used blobs by their digests. Bytes count from their reservation until
+// they are dropped and no longer read, so that slow readers cannot make the memory exceed its limit.
 type memory struct {
 	limit int64
 
 	mu   sync.Mutex
-	used int64 // with what is reserved, and what is read though dropped
-	idle int64 // of used: what dropping would free
+	used int64 // includes reservations, and dropped bytes that are being read
+	idle int64 // part of used that can be freed
 	lru  *simplelru.LRU[modproxy.Digest, *heldBytes]
 }
 
-// heldBytes is bytes in memory. Its fields are guarded by memory.mu, except data, which does not change.
+// heldBytes is the content of a blob in memory. memory.mu guards its fields except data, which is immutable.
 type heldBytes struct {
 	data    []byte
 	readers int
@@ -42,7 +42,7 @@ func newMemory(limit int64) *memory {
 	return m
 }
 
-// open returns a reader of what is held, or nil.
+// open returns a reader of a held blob, or nil.
 func (m *memory) open(d modproxy.Digest) *memoryReader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *memory) open(d modproxy.Digest) *memoryReader {
 	return r
 }
 
-// get returns what is held, or nil.
+// get returns the bytes of a held blob, or nil.
 func (m *memory) get(d modproxy.Digest) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,7 +75,8 @@ func (m *memory) remove(d modproxy.Digest) {
 	m.lru.Remove(d)
 }
 
-// reserve makes room for n bytes more, unless too much is being read; for fewer if n is negative.
+// reserve reserves n more bytes, and drops blobs if necessary. It returns false if too many bytes are being read. A
+// negative n ends a reservation.
 func (m *memory) reserve(n int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +90,7 @@ func (m *memory) reserve(n int64) bool {
 	return true
 }
 
-// add holds data, for which room was reserved.
+// add holds data that has a reservation.
 func (m *memory) add(d modproxy.Digest, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,7 +99,7 @@ func (m *memory) add(d modproxy.Digest, data []byte) {
 	m.lru.Add(d, &heldBytes{data: data})
 }
 
-// memoryReader reads what is held.
+// memoryReader reads a held blob.
 type memoryReader struct {
 	bytes.Reader
 	memory *memory
@@ -109,7 +110,7 @@ type memoryReader struct {
 // Verify implements [modproxy.Body]. The bytes were verified before they were added to the memory.
 func (r *memoryReader) Verify(context.Context) error { return nil }
 
-// Close does nothing the second time.
+// Close may be called several times.
 func (r *memoryReader) Close() error {
 	if r.closed.Swap(true) {
 		return nil

@@ -11,21 +11,22 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Open opens a blob of that size at its start; the caller closes it. The reader is not safe for concurrent use.
-// It can be read to its end whatever happens to the blob.
+// Open opens a blob of the given size at its start. The caller closes it. The reader is not safe for concurrent use.
+// Removing or replacing the blob does not affect an open reader.
 //
-// Small blobs are held in memory: they are checked as a whole before a byte is given, and the reader implements
-// [io.WriterTo]. A large blob is checked while it is read, and not evicted by this process. Its last part is
-// given only when all of it is right; otherwise reading ends with [ErrDamaged]. To read only a part of it, call Verify
-// first: it checks all of it, unless an earlier check still counts. The reader of a large blob is a [modproxy.Sender] and [io.WriterTo]. Of one that is [Stamped] a check counts for
-// a day, in which it is not read but sent, but for the end, where it has the same stamp before each mebibyte of it and before the
-// last bytes. If it was written to after some of it was sent, reading ends with [modproxy.ErrUnavailable].
+// Small blobs are held in memory. They are checked as a whole before a byte is returned, and the reader implements
+// [io.WriterTo]. A large blob is checked while it is read, and this process does not evict it meanwhile. Its last part
+// is returned only if all bytes are right; otherwise reading ends with [ErrDamaged]. To read only a part of it, call
+// Verify first: it checks the whole blob, unless an earlier check still counts. The reader of a large blob is a
+// [modproxy.Sender] and [io.WriterTo]. For a [Stamped] blob, a check counts for a day. During that day the blob is sent
+// without being read, except for its end, provided that its stamp is the same before each mebibyte and before the last
+// bytes. If the blob was written to after some of it was sent, reading ends with [modproxy.ErrUnavailable].
 //
-// A damaged blob is set aside, and the records go that need it. One that cannot be read stays, and is checked as a
-// whole when it is opened next. Observe is told of both.
+// A damaged blob is quarantined, and the records that need it are deleted. An unreadable blob stays, and is checked as
+// a whole when it is next opened. Observe is called for both.
 //
-// Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context, [StorageError]. The reader has
-// the same ones.
+// Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context, [StorageError]. The reader returns the
+// same errors.
 func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (modproxy.Body, error) {
 	s.init()
 	s.writeUsesSoon()
@@ -36,7 +37,7 @@ func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (modpro
 			if err != nil {
 				return nil, err
 			}
-			r = s.memory.open(d) // nil: there is no room, because of blobs that are being read
+			r = s.memory.open(d) // nil: no room in memory, because of blobs that are being read
 		}
 		if r != nil && r.Size() != size {
 			r.Close()
@@ -75,14 +76,14 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	defer r.Close()
 	data := make([]byte, size)
 	_, err = io.ReadFull(r, data)
-	if err = cmp.Or(err, r.check(ctx)); err == nil { // an empty one was not read
+	if err = cmp.Or(err, r.check(ctx)); err == nil { // an empty blob was not read
 		s.memory.add(d, data)
 		held = true
 	}
 	return err
 }
 
-// open opens a blob, which has one more reader until that is closed.
+// open opens a blob and counts a reader of it until the reader is closed.
 func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *checkedReader, err error) {
 	unreadable := s.room.beginRead(d)
 	defer func() {
@@ -103,7 +104,7 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, s.lost(ctx, d, err)
-	case errors.Is(err, ErrDamaged): // or it cannot be a blob
+	case errors.Is(err, ErrDamaged): // or the file cannot be a blob
 		return nil, s.confirm(ctx, d, err)
 	case err != nil:
 		return nil, failure(ctx, err)
@@ -121,8 +122,8 @@ func (s *Store) open(ctx context.Context, d modproxy.Digest, size int64) (c *che
 	return c, nil
 }
 
-// confirm checks a blob that was found damaged, so that it is set aside unless it was replaced meanwhile, and
-// returns what was found.
+// confirm checks a blob that was found damaged. The blob is quarantined unless it was replaced meanwhile. confirm
+// returns found.
 func (s *Store) confirm(ctx context.Context, d modproxy.Digest, found error) error {
 	if err := s.Check(ctx, d); err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(found, err)
@@ -130,9 +131,9 @@ func (s *Store) confirm(ctx context.Context, d modproxy.Digest, found error) err
 	return found
 }
 
-// Check reads a blob and compares it with its digest. A damaged one is set aside, and Observe is told. One goroutine
-// at a time does it for a blob: what is set aside was seen to be damaged, and was not kept in its place since.
-// Errors: those of Open.
+// Check reads a blob and compares it with its digest. It quarantines a damaged blob and calls Observe. One goroutine at
+// a time checks a blob, so that a quarantined blob is the one that was found damaged, and not a replacement. Errors:
+// those of Open.
 func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	s.init()
 	return s.share(ctx, &s.checks, d, func(ctx context.Context) error {
@@ -155,7 +156,7 @@ func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
 	})
 }
 
-// damaged sets a blob aside because of cause, with the records that need it, and tells Observe.
+// damaged quarantines a blob, deletes the records that need it, and calls Observe with cause.
 func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) error {
 	by, _, err := s.needing(ctx, d)
 	if err == nil {
@@ -164,15 +165,15 @@ func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) err
 	}
 	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: cause})
 	if err != nil {
-		return fmt.Errorf("setting a damaged blob aside: %w", err)
+		return fmt.Errorf("moving a damaged blob to the quarantine: %w", err)
 	}
 	return nil
 }
 
-// lost deletes the records that need a blob that is not there, as err says, and tells Observe. Records that were put
-// since stay: another process may have kept the blob again.
+// lost deletes the records that need a missing blob, and calls Observe with err. Records that were put since stay,
+// because another process may have stored the blob again.
 func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
-	if !s.room.beginRemoval(d) { // it is being kept
+	if !s.room.beginRemoval(d) { // the blob is being stored
 		return err
 	}
 	records, _ := s.Records.Needing(ctx, d)
@@ -181,7 +182,7 @@ func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
 	s.room.endRemoval(d, gone, false)
 	var refs []Ref
 	for _, r := range records {
-		// One that is not what it was was evicted with the blob. On a full disk it may stay.
+		// A record that has changed was evicted with the blob. On a full disk such a record may stay.
 		if is, err := s.Records.Get(ctx, r.Ref); gone && is.Revision == r.Revision && !errors.Is(err, fs.ErrNotExist) {
 			_ = s.Records.Delete(ctx, r.Ref, r.Revision)
 			refs = append(refs, r.Ref)

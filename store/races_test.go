@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// needingHook calls back before it is asked which records need a blob.
+// needingHook calls a function before it returns the records that need a blob.
 type needingHook struct {
 	store.Records
 	before func()
@@ -24,7 +24,7 @@ func (x needingHook) Needing(ctx context.Context, d modproxy.Digest) ([]store.Re
 	return x.Records.Needing(ctx, d)
 }
 
-// A blob that is found missing, and that another process keeps again at that moment, stays.
+// A blob that is found missing, and that another process stores again at that moment, stays.
 func TestLostBlobIsKeptAgainElsewhere(t *testing.T) {
 	a, b := newFixture(t), newFixture(t)
 	b.storage = a.storage
@@ -46,7 +46,7 @@ func TestLostBlobIsKeptAgainElsewhere(t *testing.T) {
 	equal(t, "reported", a.count(store.BlobDamaged), 0)
 }
 
-// A blob that a pinned record does not need any more is evicted like others.
+// A blob that its pinned record no longer needs is evicted like others.
 func TestPinnedRecordNeedsAnotherBlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -55,7 +55,7 @@ func TestPinnedRecordNeedsAnotherBlob(t *testing.T) {
 		f.keep(t, first, d)
 		f.mustGet(t, "400.1")
 		time.Sleep(time.Second)
-		f.mustGet(t, "400.2") // which finds that the first blob is pinned
+		f.mustGet(t, "400.2") // finds that the first blob is pinned
 		second, e := dataOf("300.1")
 		f.keep(t, second, e) // evicts 400.2
 		f.mustGet(t, "700.1")
@@ -64,7 +64,7 @@ func TestPinnedRecordNeedsAnotherBlob(t *testing.T) {
 	})
 }
 
-// removing is a keeper that has a blob removed while its records are being made.
+// removing is a keeper that removes a blob while its records are being rebuilt.
 type removing struct {
 	keeper
 	blobs store.Blobs
@@ -78,7 +78,7 @@ func (k removing) Rebuild(context.Context) (store.Rebuilder, error) {
 	}, nil
 }
 
-// A blob that is removed while its records are being made ends neither a rebuild nor a repair.
+// Removing a blob while its records are being rebuilt ends neither a rebuild nor a repair.
 func TestBlobIsRemovedWhileItsRecordsAreMade(t *testing.T) {
 	for name, run := range map[string]func(s *store.Store) (store.Verified, error){
 		"rebuild": func(s *store.Store) (store.Verified, error) { return s.Rebuild(t.Context(), store.Check{}) },
@@ -98,7 +98,7 @@ func TestBlobIsRemovedWhileItsRecordsAreMade(t *testing.T) {
 	}
 }
 
-// A kind without a Keeper is known, and nothing of its meaning.
+// A kind without a Keeper is known, but its records are not interpreted.
 func TestKindsWithoutKeeper(t *testing.T) {
 	w := newWorld(t)
 	d := w.keep("1", 1)

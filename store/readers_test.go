@@ -23,7 +23,7 @@ func (f *fixture) mustOpen(t *testing.T, key string) modproxy.Body {
 	return r
 }
 
-// What is being read stays, and what finds no room beside it says so.
+// A blob that is being read stays. A blob that finds no room beside it is reported.
 func TestReadersKeepTheirBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -44,8 +44,8 @@ func TestReadersKeepTheirBlobs(t *testing.T) {
 	})
 }
 
-// Readers of what is too small to help come and go all the time: those who wait for room
-// are told that there is none no later than if nobody did.
+// Readers of small blobs, which do not free enough room, come and go. A keep that waits for room fails as early as
+// without them.
 func TestReadersThatEndDoNotProlongTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -70,8 +70,7 @@ func TestReadersThatEndDoNotProlongTheWait(t *testing.T) {
 	})
 }
 
-// How long something has waited for writers is nothing to do with how long it waits for
-// readers.
+// The time spent waiting for writers does not count as time spent waiting for readers.
 func TestReadersAreWaitedForAfterWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -89,7 +88,7 @@ func TestReadersAreWaitedForAfterWriters(t *testing.T) {
 	})
 }
 
-// Nobody waits for room longer than its context.
+// A wait for room ends with its context.
 func TestWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -105,7 +104,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// pins pins the keys that are listed.
+// pins pins the listed keys.
 type pins map[string]bool
 
 func (p pins) Pinned(ref store.Ref) bool { return p[ref.Key] }
@@ -121,14 +120,14 @@ func TestPinnedIsNotEvicted(t *testing.T) {
 		equal(t, "there", f.there(t), "200.3 200.4 200.5 300.1 300.1+b")
 		f.settled(t, 900)
 
-		// Also after a restart, and when the bound is lowered.
+		// Pins also hold after a restart, and when the bound is lowered.
 		f.change(t, func(s *store.Store) { s.MaxSize = 400 })
 		f.Start()
 		synctest.Wait()
 		equal(t, "there", f.there(t), "300.1 300.1+b")
 		f.settled(t, 300)
 
-		for range 2 { // not even its readers are waited for
+		for range 2 { // readers of pinned blobs are not waited for either
 			var full *modproxy.NoSpace
 			asked := time.Now()
 			if err := f.get(t.Context(), "200.6"); !errors.As(err, &full) {
@@ -147,7 +146,7 @@ func TestPinnedIsNotEvicted(t *testing.T) {
 	})
 }
 
-// A blob that a record of another program's kind needs is not evicted.
+// A blob that a record of an unknown kind needs is not evicted.
 func TestUnknownKindsAreNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -161,7 +160,7 @@ func TestUnknownKindsAreNotEvicted(t *testing.T) {
 	})
 }
 
-// What was set aside counts, and does not go.
+// Quarantined blobs count, and are not evicted.
 func TestWhatIsSetAsideCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -187,7 +186,7 @@ func TestWhatIsSetAsideCounts(t *testing.T) {
 	})
 }
 
-// What is set aside while somebody waits for room counts at once.
+// A blob that is quarantined during a wait for room counts at once.
 func TestSetAsideWhileRoomIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -200,7 +199,7 @@ func TestSetAsideWhileRoomIsMade(t *testing.T) {
 		get("400.3") // waits for readers
 		_, d := dataOf("600.1")
 		f.storage.Replace(d, make([]byte, 600))
-		get("600.1") // finds it damaged
+		get("600.1") // finds the blob damaged
 		second.Close()
 		synctest.Wait()
 		kept, reserved := f.Usage()

@@ -10,23 +10,24 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Keeper knows what the records of one kind mean.
+// Keeper interprets the records of one kind.
 type Keeper interface {
-	// Verify compares a record with what counts elsewhere. It returns how many bytes the blobs have that r needs, in
-	// the order of r.Needs, as far as r says. Errors: [ErrDamaged] if r is wrong; [modproxy.ErrChanged] if something
-	// else counts by now, which is no damage; another error if that is not known.
+	// Verify compares a record with the ledger or another authority. It returns the sizes of the blobs that r needs, in
+	// the order of r.Needs, as far as r contains them. Errors: [ErrDamaged] if r is wrong; [modproxy.ErrChanged] if
+	// another record counts by now, which is no damage; another error if the comparison fails.
 	Verify(ctx context.Context, r Record) (sizes []int64, err error)
-	// VerifyData checks a blob that r needs, whose digest is right.
+	// VerifyData checks a blob that r needs. Its digest is right.
 	VerifyData(ctx context.Context, r Record, d modproxy.Digest, blob io.Reader) error
-	// Rebuild begins a rebuild, with what counts now.
+	// Rebuild begins a rebuild with the current data of the authority.
 	Rebuild(ctx context.Context) (Rebuilder, error)
 }
 
-// Rebuilder returns new records that need a blob, made from its bytes, or none of a blob of another kind. An error ends
-// the rebuild, unless the blob is damaged. It is safe for concurrent use.
+// Rebuilder makes new records that need a blob from its bytes. For a blob of another kind it returns no record. An
+// error ends the rebuild, unless the blob is damaged. A Rebuilder is safe for concurrent use.
 type Rebuilder func(ctx context.Context, d modproxy.Digest, size int64, blob io.Reader) ([]Record, error)
 
-// verifyBlob compares a blob with its digest, and with the records that need it or, if asked, puts the ones that do.
+// verifyBlob compares a blob with its digest, and with the records that need it. If the caller asked for it, verifyBlob
+// puts missing records.
 func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b verifiedBlob) error {
 	switch {
 	case b.damaged, b.needed && !v.asked.Data:
@@ -53,7 +54,7 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b veri
 		err = c.check(ctx)
 	}
 	if err != nil {
-		needing = append(needing, Record{}) // it may have none
+		needing = append(needing, Record{}) // the blob may have no record
 		v.reportBlob(ctx, Record{Ref: needing[0].Ref}, d, err)
 		return nil
 	}
@@ -81,12 +82,12 @@ func (v *verification) verifyBlob(ctx context.Context, d modproxy.Digest, b veri
 	return err
 }
 
-// verifyData compares a blob with the records that need it. Its own damage is left to the caller.
+// verifyData compares a blob with the records that need it. The caller reports damage of the blob itself.
 func (v *verification) verifyData(ctx context.Context, c *checkedReader, needing []Record) {
 	for _, r := range needing {
 		keeper := v.Kinds[r.Kind]
 		r, err := v.Records.Get(ctx, r.Ref)
-		if keeper == nil || err != nil { // it has changed
+		if keeper == nil || err != nil { // the record has changed
 			continue
 		}
 		if err := keeper.VerifyData(ctx, r, c.want, c); err != nil && c.check(ctx) == nil {
@@ -96,7 +97,7 @@ func (v *verification) verifyData(ctx context.Context, c *checkedReader, needing
 	}
 }
 
-// recordsOf returns the records that need a blob, as Kinds say.
+// recordsOf returns the records that need a blob, from all Kinds.
 func (v *verification) recordsOf(ctx context.Context, c *checkedReader) (list []Record, err error) {
 	for kind, begin := range v.rebuilders {
 		rebuild, err := begin()
@@ -113,7 +114,7 @@ func (v *verification) recordsOf(ctx context.Context, c *checkedReader) (list []
 	return list, nil
 }
 
-// countedBlob counts what is read, and ends with its context.
+// countedBlob counts the bytes read, and ends with its context.
 type countedBlob struct {
 	Blob
 	ctx context.Context

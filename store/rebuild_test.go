@@ -68,7 +68,7 @@ func TestRebuildFails(t *testing.T) {
 	}
 }
 
-// failing is a keeper that cannot begin a rebuild, or does not know a blob.
+// failing is a keeper that cannot begin a rebuild, or fails for a blob.
 type failing struct {
 	keeper
 	begins bool
@@ -85,8 +85,8 @@ func (k failing) Rebuild(context.Context) (store.Rebuilder, error) {
 	}, nil
 }
 
-// A kind that cannot tell whether a blob is its own has not made an orphan of it. A damaged blob is reported
-// all the same.
+// If a kind cannot tell whether a blob is its own, the blob does not count as an orphan. A damaged blob is reported
+// nevertheless.
 func TestRebuildWithoutItsKeeper(t *testing.T) {
 	for name, run := range map[string]func(*store.Store, store.Check) (store.Verified, error){
 		"rebuild": func(s *store.Store, c store.Check) (store.Verified, error) { return s.Rebuild(t.Context(), c) },

@@ -13,38 +13,38 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// room keeps account of the blobs and of their bytes, from when room for them was reserved until they are removed,
-// and knows which are evicted next. What it knows only saves work: whether a blob can be removed is decided by [Blobs].
+// room is the account of blobs and their bytes, from the reservation of their bytes until their removal. It chooses the
+// next blobs to evict. It only saves work: [Blobs] decides whether a blob can be removed.
 type room struct {
-	limit int64               // in bytes; zero: no bound
-	turn  *semaphore.Weighted // taken to make room: one goroutine at a time decides what is evicted
+	limit int64               // in bytes; zero: no limit
+	turn  *semaphore.Weighted // held while making room: one goroutine at a time decides which blobs are evicted
 
-	mu       sync.Mutex // guards what follows, and the entries
-	loaded   bool       // the account has what was kept at the start
+	mu       sync.Mutex // guards the fields below, and the entries
+	loaded   bool       // the account contains the blobs from earlier runs
 	entries  map[modproxy.Digest]*entry
-	order    list.List // of *entry: those that are movable, the one used last in front
+	order    list.List // of *entry: the movable ones, most recently used first
 	kept     int64     // bytes
-	movable  int64     // of them, those that may be evicted now or later
-	idle     int64     // of those, those that may be evicted now
+	movable  int64     // part of kept that may be evicted now or later
+	idle     int64     // part of movable that may be evicted now
 	reserved int64
-	aside    int64                         // bytes that were set aside
-	writers  int                           // reservations that have not ended
-	used     map[modproxy.Digest]time.Time // blobs that were used since that was last written down
-	changed  chan struct{}                 // closed when there may be room, or a removal has ended; nil: nobody waits for that
+	aside    int64                         // bytes in the quarantine
+	writers  int                           // reservations in progress
+	used     map[modproxy.Digest]time.Time // blobs used since uses were last written
+	changed  chan struct{}                 // closed when room may be available, or when a removal has ended; nil if nothing waits for it
 }
 
-// entry is what is known of a blob that is kept or worked on.
+// entry describes a blob that is stored or in use.
 type entry struct {
 	digest     modproxy.Digest
-	size       int64 // in bytes; zero unless it is kept
+	size       int64 // in bytes; zero unless the blob is stored
 	kept       bool
 	removed    bool // before the room was loaded
-	pinned     bool // it is not evicted, as far as is known
-	last       bool // it is evicted after all others, as far as is known
-	unreadable bool // it could not be read the last time
+	pinned     bool // known to be pinned, so not evicted
+	last       bool // known to be evicted after all others
+	unreadable bool // the last attempt to read it failed
 	readers    int
-	keeps      int           // calls of Keep that need it to stay
-	removals   int           // that are under way
+	keeps      int           // calls of Keep and Hold that protect it
+	removals   int           // in progress
 	place      *list.Element // in room.order
 }
 
@@ -79,7 +79,7 @@ func (m *room) edit(d modproxy.Digest, change func(*entry)) {
 	m.update(d, change)
 }
 
-// update is edit with mu held.
+// update is like edit; the caller holds mu.
 func (m *room) update(d modproxy.Digest, change func(*entry)) {
 	e := m.entries[d]
 	if e == nil {
@@ -104,7 +104,7 @@ func (m *room) update(d modproxy.Digest, change func(*entry)) {
 	}
 }
 
-// beginRead counts a reader until endRead, and reports whether the blob could not be read before.
+// beginRead counts a reader until endRead. It reports whether the blob was unreadable before.
 func (m *room) beginRead(d modproxy.Digest) (unreadable bool) {
 	m.edit(d, func(e *entry) {
 		e.readers++
@@ -116,7 +116,7 @@ func (m *room) beginRead(d modproxy.Digest) (unreadable bool) {
 
 func (m *room) endRead(d modproxy.Digest) { m.edit(d, func(e *entry) { e.readers-- }) }
 
-// use records that a blob is used now. It is called with mu held.
+// use records a use of a blob now. The caller holds mu.
 func (m *room) use(e *entry) {
 	m.used[e.digest] = time.Now()
 	if e.place != nil {
@@ -124,7 +124,7 @@ func (m *room) use(e *entry) {
 	}
 }
 
-// has reports whether a blob was there when it was last counted, or has come since.
+// has reports whether a blob existed when blobs were last counted, or was stored since.
 func (m *room) has(d modproxy.Digest) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,16 +132,17 @@ func (m *room) has(d modproxy.Digest) bool {
 	return e != nil && e.kept
 }
 
-// counted is a blob that was found in the storage. There may be very many: it is half as large as [BlobInfo].
+// counted is a blob found in the storage. The storage may contain very many, and counted is half as large as
+// [BlobInfo].
 type counted struct {
 	digest modproxy.Digest
 	size   int64 // in bytes
-	used   int64 // when it was last used, in Unix microseconds
+	used   int64 // last use, in Unix microseconds
 }
 
-// load completes the account with what was found in the storage, the blob used last first.
+// load adds the blobs found in the storage to the account. They are sorted by last use, latest first.
 func (m *room) load(found []counted) {
-	for part := range slices.Chunk(found, 64) { // readers and writers have their turns between them
+	for part := range slices.Chunk(found, 64) { // readers and writers run between the parts
 		m.mu.Lock()
 		for _, b := range part {
 			if e := m.entries[b.digest]; e == nil || !e.kept && !e.removed {
@@ -160,7 +161,7 @@ func (m *room) load(found []counted) {
 	}
 }
 
-// beginKeep protects a blob from being removed until endKeep. It waits for a removal that is under way.
+// beginKeep protects a blob from removal until endKeep. It waits for a removal in progress.
 func (m *room) beginKeep(ctx context.Context, d modproxy.Digest) error {
 	for {
 		var ended <-chan struct{}
@@ -184,15 +185,15 @@ func (m *room) beginKeep(ctx context.Context, d modproxy.Digest) error {
 
 func (m *room) endKeep(d modproxy.Digest) { m.edit(d, func(e *entry) { e.keeps-- }) }
 
-// wake is called with mu held.
+// wake notifies all waiting calls. The caller holds mu.
 func (m *room) wake() {
-	if m.changed != nil { // else nobody waits
+	if m.changed != nil { // nil: no call waits
 		close(m.changed)
 		m.changed = nil
 	}
 }
 
-// change returns a channel that wake closes. It is called with mu held.
+// change returns a channel that wake closes. The caller holds mu.
 func (m *room) change() <-chan struct{} {
 	if m.changed == nil {
 		m.changed = make(chan struct{})
@@ -200,7 +201,8 @@ func (m *room) change() <-chan struct{} {
 	return m.changed
 }
 
-// beginRemoval marks blobs as being removed until endRemoval, and reports false if one of them is being kept.
+// beginRemoval marks blobs as being removed until endRemoval. It returns false if one of them is protected by
+// beginKeep.
 func (m *room) beginRemoval(list ...modproxy.Digest) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -215,7 +217,7 @@ func (m *room) beginRemoval(list ...modproxy.Digest) bool {
 	return true
 }
 
-// endRemoval ends a removal, which has removed the blob or not. One that was set aside goes on to count.
+// endRemoval ends a removal. removed reports whether the blob was removed. A quarantined blob still counts.
 func (m *room) endRemoval(d modproxy.Digest, removed, aside bool) {
 	m.edit(d, func(e *entry) {
 		e.removals--
@@ -229,9 +231,9 @@ func (m *room) endRemoval(d modproxy.Digest, removed, aside bool) {
 	})
 }
 
-// reserve reserves the bytes of blobs, which the caller keeps, as far as they do not count yet. If they are not
-// free it returns the blobs whose removal frees them, which has begun, or a channel that is closed when there may be
-// more such blobs. Without its turn the caller gets no more than what is always free.
+// reserve reserves the bytes of blobs that do not count yet. The caller protects the blobs. If the bytes are not free,
+// reserve returns the blobs whose removal frees them, with their removal begun, or a channel that is closed when more
+// blobs may be removable. Without turn, the caller gets only bytes that need no eviction.
 func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.Digest, changed <-chan struct{}, what waiting) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -259,17 +261,17 @@ func (m *room) reserve(blobs []Content, turn bool) (n int64, victims []modproxy.
 	return 0, nil, nil, waitNever
 }
 
-// waiting is what a reservation waits for.
+// waiting is the condition that a reservation waits for.
 type waiting int
 
 const (
 	waitNot     waiting = iota // the bytes are reserved, or the removal of victims frees them
-	waitWriters                // other reservations, which are sure to end
+	waitWriters                // other reservations, which are certain to end
 	waitReaders                // readers, which may take any time
-	waitNever                  // waiting would not help, or the caller does not have its turn
+	waitNever                  // waiting does not help, or the caller does not hold turn
 )
 
-// release gives back what is left of a reservation.
+// release returns the rest of a reservation.
 func (m *room) release(reserved *int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,7 +280,7 @@ func (m *room) release(reserved *int64) {
 	m.wake()
 }
 
-// keep records that a blob is kept. Bytes that did not count are taken from reserved.
+// keep records that a blob is stored. Bytes that did not count yet are taken from reserved.
 func (m *room) keep(d modproxy.Digest, size int64, reserved *int64) {
 	m.edit(d, func(e *entry) {
 		part := min(max(0, size-e.size), *reserved)
@@ -288,7 +290,7 @@ func (m *room) keep(d modproxy.Digest, size int64, reserved *int64) {
 	})
 }
 
-// victims begins to remove the blobs that choose returns.
+// victims begins the removal of the blobs that choose returns. The caller holds mu.
 func (m *room) victims(n int64, most int) (list []modproxy.Digest) {
 	for _, b := range m.choose(n, most) {
 		m.update(b.Digest, func(e *entry) { e.removals++ })
@@ -297,8 +299,8 @@ func (m *room) victims(n int64, most int) (list []modproxy.Digest) {
 	return list
 }
 
-// choose returns the blobs that may be evicted now, were not used for longest and have n bytes together, but not more
-// than most: first those that are not to be the last ones. It is called with mu held, as is victims.
+// choose returns the least recently used blobs that may be evicted now and that have n bytes together, at most most
+// blobs. Blobs that are evicted last come at the end. The caller holds mu.
 func (m *room) choose(n int64, most int) (list []BlobInfo) {
 	for _, last := range []bool{false, true} {
 		for place := m.order.Back(); place != nil && n > 0 && len(list) < most; place = place.Prev() {

@@ -9,17 +9,17 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// full is a room of 1000 bytes with one blob, which has them all.
+// full returns a room of 1000 bytes with one blob, which uses all of them.
 func full() (*room, modproxy.Digest) {
 	m := newRoom(1000)
 	m.load([]counted{{digest: modproxy.Digest{1}, size: 1000}})
 	return m, modproxy.Digest{1}
 }
 
-// other is a blob that is not there.
+// other is a blob that is not stored.
 var other = []Content{{Size: 1000}}
 
-// Those who wait for room are told that somebody no longer needs what was kept.
+// A call that waits for room is notified when a blob is no longer protected.
 func TestReleaseIsAChange(t *testing.T) {
 	m, d := full()
 	if err := m.beginKeep(t.Context(), d); err != nil {
@@ -40,7 +40,7 @@ func TestReleaseIsAChange(t *testing.T) {
 	}
 }
 
-// What is being removed is waited for no longer than the context lasts.
+// Waiting for a removal ends with the context.
 func TestHoldEndsWithItsContext(t *testing.T) {
 	m, d := full()
 	if _, victims, _, _ := m.reserve(other, true); len(victims) != 1 {
@@ -53,7 +53,7 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What is used all the time can go, if nothing else can.
+// A blob that is used all the time is evicted if no other blob can be.
 func TestVictimInUse(t *testing.T) {
 	m, d := full()
 	var end atomic.Bool
@@ -76,7 +76,7 @@ func TestVictimInUse(t *testing.T) {
 	<-ended
 }
 
-// A blob that is removed while the room is still being counted is not counted.
+// A blob that is removed while the room is still being loaded does not count.
 func TestRemovedWhileCounting(t *testing.T) {
 	m := newRoom(1000)
 	a, b, c := modproxy.Digest{1}, modproxy.Digest{2}, modproxy.Digest{3}
@@ -90,7 +90,7 @@ func TestRemovedWhileCounting(t *testing.T) {
 	}
 }
 
-// A blob that was lost, and not noticed, has its room already when it is kept again.
+// A blob that was lost unnoticed still has its room when it is stored again.
 func TestLostBlobHasItsRoom(t *testing.T) {
 	m, d := full()
 	if err := m.beginKeep(t.Context(), d); err != nil {
@@ -105,8 +105,8 @@ func TestLostBlobHasItsRoom(t *testing.T) {
 	}
 }
 
-// Each reader that ends has somebody look for room again: here among 100,000 blobs, of
-// which none may go.
+// BenchmarkReserveInVain measures the search for room after each reader that ends, among 100,000 blobs that may not be
+// evicted.
 func BenchmarkReserveInVain(b *testing.B) {
 	const blobs = 100_000
 	m := newRoom(blobs)

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-const usesPause = 5 * time.Minute // between writing down when blobs were last used
+const usesPause = 5 * time.Minute // between two writes of uses
 
 func (s *Store) init() {
 	s.once.Do(func() {
@@ -52,8 +52,8 @@ func (s *Store) Start() {
 	})
 }
 
-// missing returns how many blobs are not there that records need, if that is known without reading the records. The blobs were
-// counted.
+// missing returns the number of missing blobs that records need, if the storage can list needed blobs without reading
+// records. The blobs were counted before.
 func (s *Store) missing(ctx context.Context) (n int, err error) {
 	inspector, ok := s.Records.(Inspector)
 	if !ok {
@@ -76,7 +76,7 @@ func (s *Store) missing(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// Close ends work in the background and writes down when blobs were last used. Readers read on.
+// Close ends background work and writes uses to the storage. Open readers continue.
 func (s *Store) Close(ctx context.Context) error {
 	s.init()
 	s.mu.Lock()
@@ -95,7 +95,7 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 }
 
-// run does work that Close ends and waits for.
+// run does work that Close cancels and waits for.
 func (s *Store) run(work func(context.Context) error) (err error) {
 	s.mu.Lock()
 	if err := s.ending.Err(); err != nil {
@@ -113,7 +113,7 @@ func (s *Store) run(work func(context.Context) error) (err error) {
 	return work(s.ending)
 }
 
-// background does work that only Close waits for. Its error is observed.
+// background starts work that only Close waits for. Its error is observed.
 func (s *Store) background(work func(context.Context) error) {
 	go func() {
 		if err := s.run(work); err != nil && s.ending.Err() == nil {
@@ -122,15 +122,15 @@ func (s *Store) background(work func(context.Context) error) {
 	}()
 }
 
-// share does work once for all callers that want it for the same blob at the same time. It goes on when ctx
-// ends, until the Store is closed.
+// share does work once for all concurrent callers with the same blob. The work continues when ctx ends, until the Store
+// is closed.
 func (s *Store) share(
 	ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) error,
 ) error {
 	select {
 	case r := <-group.DoChan(string(d[:]), func() (any, error) { return nil, s.run(work) }):
 		if errors.Is(r.Err, context.Canceled) {
-			return &StorageError{errors.New("it is being closed")}
+			return &StorageError{errors.New("the store is being closed")}
 		}
 		return r.Err
 	case <-ctx.Done():
@@ -138,7 +138,7 @@ func (s *Store) share(
 	}
 }
 
-// writeUsesSoon writes uses down in the background, if that was long ago.
+// writeUsesSoon writes uses in the background if the last write is more than usesPause ago.
 func (s *Store) writeUsesSoon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *Store) writeUsesSoon() {
 	}
 }
 
-// writeUses writes down when blobs were last used, of those that were since.
+// writeUses writes the times of last use that changed since the last write.
 func (s *Store) writeUses(ctx context.Context) error {
 	s.room.mu.Lock()
 	used := s.room.used
@@ -159,7 +159,7 @@ func (s *Store) writeUses(ctx context.Context) error {
 	}
 	err := s.Blobs.Touch(ctx, used)
 	if errors.Is(err, syscall.EROFS) {
-		return nil // nothing is evicted from there either
+		return nil // a read-only storage evicts nothing
 	}
 	return failure(ctx, err)
 }

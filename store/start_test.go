@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// odd is a storage of which some methods do something else.
+// odd is a storage with some replaced methods.
 type odd struct {
 	blobs
 	open func(store.Blob) store.Blob
@@ -44,7 +44,7 @@ type oddBlob struct {
 
 func (b oddBlob) Read(p []byte) (int, error) { return b.read(p) }
 
-// A panic of the storage, in work that several wait for, is an error of all of them.
+// If the storage panics in shared work, all callers get an error.
 func TestPanicOfTheStorage(t *testing.T) {
 	f := newFixture(t)
 	b := &odd{open: func(blob store.Blob) store.Blob {
@@ -63,8 +63,7 @@ func TestPanicOfTheStorage(t *testing.T) {
 	}
 }
 
-// Those who wait for the same work leave when their context ends; it goes on for the
-// others, and Close waits for it.
+// A caller of shared work returns when its context ends. The work continues for the others, and Close waits for it.
 func TestSharedWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -124,7 +123,7 @@ func TestSharedWork(t *testing.T) {
 	})
 }
 
-// A storage that cannot be counted at the start is counted when room is needed.
+// If counting a storage fails at the start, it is counted when room is needed.
 func TestCountFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
@@ -145,7 +144,8 @@ func TestCountFails(t *testing.T) {
 	})
 }
 
-// A Store tells at its start how many blobs no record needs, if there are any. One that was put since may be about to have a record.
+// At its start, a Store reports the number of blobs that no record needs. A blob that was put since may be about to get
+// a record.
 func TestStartTellsOfUnrecordedBlobs(t *testing.T) {
 	for _, orphans := range []int{0, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestStartTellsOfUnrecordedBlobs(t *testing.T) {
 			time.Sleep(time.Second)
 			f.restart(t)
 			time.Sleep(time.Second)
-			f.Open(t.Context(), modproxy.Digest{}, 1) // there is none: the Store is in use before it starts
+			f.Open(t.Context(), modproxy.Digest{}, 1) // this blob does not exist: the Store is in use before it starts
 			time.Sleep(time.Second)
 			put("300.1")
 			f.Start()

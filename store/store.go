@@ -1,20 +1,26 @@
-// Package store keeps records and blobs, of every kind of thing that modproxy keeps.
+// Package store stores records and blobs for all other parts of modproxy.
 //
-// A record is a small value under a kind and a key, such as the versions document of a module. It names the
-// blobs that it needs. A blob is the bytes under a digest, such as a package.
+//	s := &store.Store{Records: records, Blobs: blobs, Aside: aside, MaxSize: 100 << 30}
+//	s.Start()
+//	r, err := s.Keep(ctx, record, store.Content{Digest: d, Size: size, Reader: body})
+//	body, err := s.Open(ctx, d, size)
 //
-// Invariant: a record that is read has been written whole, and a blob that is read to its end has the bytes
-// that its digest names. A blob stays as long as a record needs it, unless it is evicted; then the records that
-// need it go with it. Nothing here is the only home of a fact: what is lost can be fetched again, and the
-// ledger knows what it has to be.
+// A record is a small value with a kind and a key, such as the versions document of a module. It names the blobs that
+// it needs. A blob is a sequence of bytes with a digest, such as a package.
 //
-// A large blob that is a file may be read without being hashed for a day after it was, while its [Stamp] is the same. Bytes
-// that change without the stamp, in a disk and not by a program, are then read. See [Stamped].
+// Invariant: a record is read as it was written, as a whole, and a blob that is read to its end has the bytes of its
+// digest. A blob stays while a record needs it, unless it is evicted; then the records that need it are deleted with
+// it. The store is the only home of no fact: lost content can be downloaded again, and the ledger records what it must
+// be.
 //
-// A storage implements [Records], [Blobs] and [Aside]. Several processes may share one: a record changes by
-// compare-and-swap, and whether a blob goes is decided by the storage. [Store] is what the layers use: it reads
-// blobs with their digests checked, holds hot ones in memory, makes room, and collects, verifies and rebuilds
-// what is kept, for all kinds at once.
+// A large blob in a file may be served without being hashed for a day after a check, while its [Stamp] is the same. If
+// the disk, and not a program, changes bytes without changing the stamp, the changed bytes are then served. See
+// [Stamped].
+//
+// A storage implements [Records], [Blobs] and [Aside]. Several processes may share a storage: records change by
+// compare-and-swap, and the storage decides whether a blob is removed. The layers use a [Store]: it checks digests
+// while it reads blobs, holds frequently used blobs in memory, makes room, and collects, verifies and rebuilds records
+// and blobs of all kinds.
 package store
 
 import (
@@ -27,163 +33,161 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Kind names what a record is about. It is fit for a file name.
+// Kind is the kind of a record. It can be a file name.
 type Kind string
 
-// Ref names a record.
+// Ref identifies a record.
 type Ref struct {
 	Kind Kind
 	Key  string // not empty; at most 1 KiB of any bytes
 }
 
-// Record is a value that is kept under a name.
+// Record is a stored value.
 type Record struct {
 	Ref
 	Value []byte            // at most 64 MiB
-	Needs []modproxy.Digest // the blobs without which it is worth nothing, each once
-	// Revision changes whenever the record is put, and is never used again for the same Ref. Zero stands for
-	// there being no record.
+	Needs []modproxy.Digest // the blobs without which the record is useless, each once
+	// Revision changes with each Put, and is never reused for the same Ref. Zero means that the record does not exist.
 	Revision uint64
 }
 
-// Errors of [Records] and [Blobs] beside [fs.ErrNotExist], those of the context, and those of the storage.
+// Errors of [Records] and [Blobs], beside [fs.ErrNotExist], those of the context, and those of the storage.
 var (
-	// ErrConflict: the record has another revision by now. Read it again.
+	// ErrConflict: the record has another revision. Read it again.
 	ErrConflict = errors.New("the record has changed")
-	// ErrDamaged: what is kept is not what was put.
+	// ErrDamaged: the stored bytes differ from the bytes that were put.
 	ErrDamaged = errors.New("damaged")
-	// ErrUnreadable: the storage opened a blob and did not give its bytes. It is an error of [Store].
-	ErrUnreadable = errors.New("the storage did not give its bytes")
+	// ErrUnreadable: the storage opened a blob and failed to read it. Only [Store] returns it.
+	ErrUnreadable = errors.New("the storage failed to read it")
 )
 
-// Records keeps records. Its methods are safe for concurrent use by many processes. A change is durable when
-// its method returns nil. After another error than [ErrConflict] it may or may not have happened.
+// Records stores records. Its methods are safe for concurrent use by many processes. A change is durable when its
+// method returns nil. After an error other than [ErrConflict], the change may or may not have happened.
 type Records interface {
 	// Get returns a record. Errors: [fs.ErrNotExist], [ErrDamaged].
 	Get(ctx context.Context, ref Ref) (Record, error)
-	// Put keeps r if the record has the revision r.Revision now, and returns its next one. A damaged record has
-	// the revision zero. Errors: [ErrConflict]; then [fs.ErrNotExist] if a blob in Needs is not there;
-	// [modproxy.ErrInvalid] if r is beyond the bounds of [Record].
+	// Put stores r if the stored record has the revision r.Revision, and returns the next revision. A damaged record
+	// has the revision zero. Errors: [ErrConflict]; otherwise [fs.ErrNotExist] if a blob in Needs does not exist;
+	// [modproxy.ErrInvalid] if r exceeds the bounds of [Record].
 	Put(ctx context.Context, r Record) (revision uint64, err error)
-	// Delete removes a record if it has that revision now, which is zero for a damaged one. Blobs stay. Errors:
-	// [ErrConflict]; a record that is not there is no error.
+	// Delete deletes a record if it has that revision. A damaged record has the revision zero. Blobs stay. Errors:
+	// [ErrConflict]. Deleting a record that does not exist is no error.
 	Delete(ctx context.Context, ref Ref, revision uint64) error
-	// List yields the records of a kind whose keys begin with prefix, in the order of their keys, each as it
-	// was at some time during the iteration. An empty kind stands for every kind, with an empty prefix. A
-	// damaged record comes with its Ref and [ErrDamaged]; any other error ends the sequence. Records may be
-	// changed meanwhile.
+	// List yields the records of a kind whose keys begin with prefix, in the order of their keys, each in its state at
+	// some time during the iteration. An empty kind, with an empty prefix, means all kinds. A damaged record comes with
+	// its Ref and [ErrDamaged]. Any other error ends the sequence. Records may be changed meanwhile.
 	List(ctx context.Context, kind Kind, prefix string) iter.Seq2[Record, error]
-	// Needing returns the records that need a blob, without their values. A damaged one has the revision zero
-	// and no Needs.
+	// Needing returns the records that need a blob, without their values. A damaged record has the revision zero and no
+	// Needs.
 	Needing(ctx context.Context, d modproxy.Digest) ([]Record, error)
 }
 
-// Inspector is implemented by [Records] that can find damage which Get and List do not show.
+// Inspector is implemented by [Records] that can find damage that Get and List do not show.
 type Inspector interface {
-	// Inspect compares the storage with itself. It changes nothing.
+	// Inspect checks the consistency of the storage. It changes nothing.
 	Inspect(ctx context.Context) (Inspection, error)
-	// Mend makes what the storage has noted beside records agree with them.
+	// Mend corrects the storage's own index of needed blobs, so that it agrees with the records.
 	Mend(ctx context.Context, list []Loss) error
 	// Needed yields the blobs that records need, each once, without reading records. An error ends the sequence.
 	Needed(ctx context.Context) iter.Seq2[modproxy.Digest, error]
 }
 
-// Inspection is what [Inspector.Inspect] has found.
+// Inspection is the result of [Inspector.Inspect].
 type Inspection struct {
-	Damage error  // of the storage as a whole, which may lose any record or not end; it names a remedy. Nil: there is none
+	Damage error  // of the storage as a whole; iterations may then lose records or not end. It names a remedy. Nil without damage.
 	Lost   []Loss // in no order
 }
 
-// Loss is a record of which the storage has noted that it needs a blob, and which is not there; or, if it is Present, one that
-// needs a blob of which the storage has not noted that.
+// Loss is a record that is missing although the storage's index says that it needs a blob. If Present is true, the
+// record exists, and the index lacks its entry.
 type Loss struct {
 	Ref
 	Digest  modproxy.Digest
 	Present bool
 }
 
-// Blobs keeps bytes by their digest. Its methods are safe for concurrent use by many processes.
+// Blobs stores bytes by their digests. Its methods are safe for concurrent use by many processes.
 type Blobs interface {
-	// Put keeps what r gives. It is durable when Put returns nil, and not there when Put fails: because of r,
-	// of the context, of the storage, or because the bytes are not those of d ([ErrDamaged]). A blob that is
-	// there stays, and r is not read. A [File] may be kept as it is.
+	// Put stores the bytes of r. The blob is durable when Put returns nil. It does not exist if Put fails: because of
+	// r, the context or the storage, or because the bytes do not have the digest d ([ErrDamaged]). An existing blob
+	// stays, and r is not read. The storage may take over a [File] without a copy.
 	Put(ctx context.Context, d modproxy.Digest, r io.Reader) error
-	// Open opens a blob at its start; the caller closes it. Its bytes are not checked. It can be read to its
-	// end whatever happens to the blob meanwhile. Errors: [fs.ErrNotExist]; [ErrDamaged] if there is something
-	// that cannot be a blob.
+	// Open opens a blob at its start. The caller closes it. Its bytes are not checked. Removing or replacing the blob
+	// does not affect an open reader. Errors: [fs.ErrNotExist]; [ErrDamaged] if something that cannot be a blob is in
+	// its place.
 	Open(ctx context.Context, d modproxy.Digest) (Blob, error)
-	// Stat returns what is known about a blob. Errors are those of Open.
+	// Stat returns information about a blob. Errors: those of Open.
 	Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error)
-	// Remove removes blobs in one of the ways of [Removal], and returns those that it has removed, also beside
-	// an error. One that is not there, or listed twice, is no error. It works on a full disk. A crash may leave
-	// a blob whose records are gone, and on a full disk a record may stay whose blob is gone: to its readers
-	// that is [fs.ErrNotExist].
+	// Remove removes blobs in the given way, and returns the removed ones, also together with an error. A blob that
+	// does not exist, or is listed twice, is no error. Remove works on a full disk. A crash may leave a blob whose
+	// records are deleted. On a full disk, a record may stay whose blob is removed: its readers get [fs.ErrNotExist].
 	Remove(ctx context.Context, how Removal, list ...modproxy.Digest) (removed []BlobInfo, err error)
-	// Blobs yields what is there, each once and in any order, also what Open finds damaged. An error ends the
-	// sequence. Blobs may be put and removed meanwhile.
+	// Blobs yields all blobs, each once and in any order, including those for which Open returns ErrDamaged. An error
+	// ends the sequence. Blobs may be put and removed meanwhile.
 	Blobs(ctx context.Context) iter.Seq2[BlobInfo, error]
-	// Touch records when blobs were last used. It may be lost. Blobs that are not there are passed over.
+	// Touch records the last uses of blobs. The record may be lost. Blobs that do not exist are ignored.
 	Touch(ctx context.Context, used map[modproxy.Digest]time.Time) error
 }
 
-// File is a reader of all of a file to which nobody writes any more. A storage may keep that instead of a copy.
+// File is a reader of a whole file that no program writes to any more. A storage may take over the file instead of
+// copying it.
 type File interface {
 	io.Reader
-	// Link gives the file another name. An error is no reason not to read it.
+	// Link gives the file another name. After an error, the file can still be read.
 	Link(name string) error
 }
 
-// Removal is a way to remove a blob. The decision and the removal are one step: no record comes to need the
-// blob between them.
+// Removal is a way to remove a blob. The decision and the removal are one step: no record can begin to need the blob in
+// between.
 type Removal int
 
 const (
 	// Evict removes the blob and every record that needs it.
 	Evict Removal = iota
-	// Collect removes the blob unless a record needs it, be it damaged. A blob that stays is no error.
+	// Collect removes the blob unless a record needs it, even a damaged record. A blob that stays is no error.
 	Collect
-	// SetAside is Evict, and the bytes are kept apart, as evidence.
+	// SetAside is like Evict, but the bytes move to the quarantine, as evidence.
 	SetAside
 )
 
-// Blob is a blob open for reading. It is not safe for concurrent use.
+// Blob is an open blob. It is not safe for concurrent use.
 type Blob interface {
 	io.ReadSeekCloser
 	Size() int64 // in bytes
 }
 
-// Stamped is a [Blob] whose bytes no program changes without changing its stamp, if the last change before is at least a
-// minute old.
+// Stamped is a [Blob] with a stamp. No program can change the bytes without changing the stamp, if the previous change
+// is at least a minute old.
 type Stamped interface {
 	Blob
-	// Stamp returns the stamp that it has now. The zero Stamp says nothing.
+	// Stamp returns the current stamp. The zero Stamp proves nothing.
 	Stamp() Stamp
 }
 
-// Stamp tells a file from every other, and from what it was before a program has changed it.
+// Stamp distinguishes a file from every other file, and from its own state before a program changed it.
 type Stamp struct {
 	Device, Inode       uint64
 	Size                int64 // in bytes
-	ModTime, ChangeTime int64 // in nanoseconds since 1970; nobody can set ChangeTime
+	ModTime, ChangeTime int64 // in nanoseconds since 1970; programs cannot set ChangeTime
 }
 
-// Changed returns when the file has changed, as the file system tells.
+// Changed returns the time of the last change, according to the file system.
 func (s Stamp) Changed() time.Time { return time.Unix(0, s.ChangeTime) }
 
-// BlobInfo says what is known about a blob without reading it.
+// BlobInfo describes a blob without reading it.
 type BlobInfo struct {
 	Digest modproxy.Digest
 	Size   int64     // in bytes
 	Time   time.Time // when it was put
-	Used   time.Time // when it was last used, as far as Touch was told; else Time
-	Needed bool      // a record needs it, or a damaged one may
+	Used   time.Time // last use recorded by Touch; Time without one
+	Needed bool      // a record needs it, or a damaged record may need it
 }
 
-// Aside is what was set aside: damaged blobs, and what else the storage keeps as evidence.
+// Aside is the quarantine: damaged blobs, and other evidence of the storage.
 type Aside interface {
-	// Aside returns how much was set aside more than age ago. Zero stands for all.
+	// Aside returns the amount that was quarantined more than age ago. Zero means all.
 	Aside(ctx context.Context, age time.Duration) (Amount, error)
-	// Purge removes what was set aside more than age ago. Zero stands for all.
+	// Purge removes everything that was quarantined more than age ago. Zero means all.
 	Purge(ctx context.Context, age time.Duration) (Amount, error)
 }
 

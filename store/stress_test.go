@@ -17,8 +17,8 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// Whatever happens at the same time, no reader has other bytes, no record is without its
-// blob, the bound is kept, and the account is right in the end.
+// Under concurrent calls of everything, no reader gets wrong bytes, no record lacks its blob, the bound holds, and the
+// account is right at the end.
 func TestEverythingAtOnce(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		var m storetest.Memory

@@ -62,8 +62,8 @@ func (t Table[T]) row(rec Record, err error) (Row[T], error) {
 	return row, nil
 }
 
-// Update stores what change makes of the row of a key. It calls change again if another caller has changed the row meanwhile.
-// stored reports whether the row has the new value, which it may have in spite of an error.
+// Update stores the row of a key after change has changed it. It calls change again if another caller has changed the
+// row meanwhile. stored reports whether the row has the new value, which is possible in spite of an error.
 func (t Table[T]) Update(ctx context.Context, key string, change func(*Row[T])) (stored bool, err error) {
 	for range maxUpdates {
 		row, err := t.Get(ctx, key)
@@ -85,7 +85,7 @@ func (t Table[T]) Update(ctx context.Context, key string, change func(*Row[T])) 
 		}
 		return true, nil
 	}
-	return false, fmt.Errorf("%w: the record %s %s changes all the time", modproxy.ErrUnavailable, t.Kind, key)
+	return false, fmt.Errorf("%w: the record %s %s was changed by others at every try", modproxy.ErrUnavailable, t.Kind, key)
 }
 
 // List yields the rows whose keys begin with prefix, in the order of their keys, with the damaged ones. An error ends the sequence.
@@ -112,8 +112,8 @@ func (t Table[T]) Delete(ctx context.Context, row Row[T]) (deleted bool, err err
 	return true, nil
 }
 
-// Trim removes the oldest rows by age if the table has more than most, until it has most-spare, and returns how many rows it has.
-// Damaged rows are the oldest ones.
+// Trim removes the oldest rows by age if the table has more than most rows, until most-spare remain. It returns the
+// number of remaining rows. Damaged rows are the oldest ones.
 func (t Table[T]) Trim(ctx context.Context, most, spare int, age func(T) time.Time) (left int, err error) {
 	type aged struct {
 		row Row[T]
@@ -129,7 +129,7 @@ func (t Table[T]) Trim(ctx context.Context, most, spare int, age func(T) time.Ti
 			at = age(row.Value)
 		}
 		var zero T
-		row.Value = zero // there may be many
+		row.Value = zero // saves memory
 		all = append(all, aged{row, at})
 	}
 	left = len(all)

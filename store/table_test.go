@@ -36,14 +36,14 @@ func visit(t *testing.T, table store.Table[visits], key string, at time.Time) {
 	}
 }
 
-// Updates of many callers at once are all counted.
+// Concurrent updates of many callers are all counted.
 func TestTableUpdate(t *testing.T) {
 	_, table := newTable()
 	if row, err := table.Get(t.Context(), "a"); err != nil || row.Exists || row.Damaged || row.Value != (visits{}) {
 		t.Errorf("Get of a missing row: %+v, %v", row, err)
 	}
 	var group sync.WaitGroup
-	for range 8 { // fewer than the tries of an update, each of which lets another one pass
+	for range 8 { // fewer than the tries of an update; each failed try lets another update succeed
 		group.Go(func() { visit(t, table, "a", time.Time{}) })
 	}
 	group.Wait()
@@ -129,7 +129,7 @@ func (a ambiguous) Put(ctx context.Context, r store.Record) (uint64, error) {
 	return 0, errors.Join(errors.New("the connection broke"), err)
 }
 
-// unanswering does not answer.
+// unanswering fails every Get.
 type unanswering struct{ store.Records }
 
 func (unanswering) Get(context.Context, store.Ref) (store.Record, error) {
@@ -140,7 +140,7 @@ func (unanswering) List(context.Context, store.Kind, string) iter.Seq2[store.Rec
 	return func(yield func(store.Record, error) bool) { yield(store.Record{}, errors.New("no disk")) }
 }
 
-// An error does not say whether the row was stored: Update finds out.
+// An error does not show whether the row was stored, so Update reads the row again.
 func TestTableErrors(t *testing.T) {
 	_, table := newTable()
 	table.Records = ambiguous{table.Records}

@@ -13,28 +13,29 @@ import (
 )
 
 const (
-	// settleTime is how old a change of a file must be before the file is checked, for the check to be remembered. Any
-	// later change then has another time, however coarse the clock of the file system is. It is longer than a page that
-	// was written through a mapping stays writable without a new time: until it is on the disk, half a minute.
+	// settleTime is the minimum age of a file's last change for a check of the file to be remembered. Every later
+	// change then has a different time, even if the clock of the file system is coarse. It is longer than the half
+	// minute for which a page written through a mapping stays writable without a new time.
 	settleTime = time.Minute
-	// trustTime is for how long a check is relied on. Then the blob is read and hashed again.
+	// trustTime is how long a check counts. Afterwards the blob is read and hashed again.
 	trustTime = 24 * time.Hour
-	// sentSize is how much of a blob is sent between two looks at its stamp, in bytes.
+	// sentSize is the number of bytes of a blob that are sent between two checks of its stamp.
 	sentSize = 1 << 20
-	// copiedSize is how much of the end of what is sent is read instead, in bytes. It is more than the system holds of what
-	// was given to a connection and has not arrived: 4 MiB, as Linux has it in net.ipv4.tcp_wmem. So all that was sent
-	// from the file has arrived before the last look at its stamp.
+	// copiedSize is the number of bytes at the end of the content that are read instead of sent. It exceeds the bytes
+	// that the system holds for a connection before they arrive, 4 MiB on Linux (net.ipv4.tcp_wmem). All bytes sent
+	// from the file have thus arrived before the last check of its stamp.
 	copiedSize = 5 << 20
 )
 
-// checks is what is remembered of blobs that were checked. It is bounded, and safe for concurrent use.
+// checks contains results of checks. It is bounded, and safe for concurrent use.
 //
-// A blob whose stamp is that of a check is trusted: its bytes are those that were hashed, unless the storage gives other
-// ones without a program having written them. They are given unread, with two looks at the stamp around them.
+// A blob that has the stamp of an earlier check is trusted: its bytes are those that were hashed, unless the disk
+// changes bytes without a program. Trusted bytes are returned without hashing, with a check of the stamp before and
+// after.
 type checks struct {
 	states *memory                             // of the hashes of blobs
-	stamps known.Cache[modproxy.Digest, Stamp] // of blobs that were all read and hashed
-	above  int64                               // the size from which on blobs are trusted: smaller ones are held in memory
+	stamps known.Cache[modproxy.Digest, Stamp] // of blobs that were read and hashed completely
+	above  int64                               // blobs larger than this are trusted; smaller ones are held in memory
 	settle time.Duration
 }
 
@@ -49,14 +50,14 @@ func stampOf(b Blob) Stamp {
 	return Stamp{}
 }
 
-// know reports whether what has that stamp was checked not long ago.
+// know reports whether a blob with that stamp was checked recently.
 func (k *checks) know(d modproxy.Digest, s Stamp) bool {
 	known, ok := k.stamps.Get(d)
 	return ok && known == s
 }
 
-// trust remembers, unless it has changed meanwhile or a moment ago, what had the stamp before when it was begun to be
-// hashed, and has after now. It reports whether it does.
+// trust remembers the check of a blob. before and after are its stamps, begun is the start of the check. trust
+// remembers nothing if the blob has changed meanwhile or shortly before. It reports whether the blob is now trusted.
 func (k *checks) trust(d modproxy.Digest, before, after Stamp, begun time.Time) bool {
 	if before == (Stamp{}) || before != after || before.Size <= k.above || begun.Sub(before.Changed()) < k.settle {
 		return false
@@ -66,13 +67,13 @@ func (k *checks) trust(d modproxy.Digest, before, after Stamp, begun time.Time) 
 	return left > 0
 }
 
-// unchanged reports whether the blob is trusted, and what it was.
+// unchanged reports whether the blob is trusted and has the same stamp.
 func (c *checkedReader) unchanged() bool {
 	return c.trusted && stampOf(c.blob) == c.stamp
 }
 
-// readTrusted reads from a blob that is trusted. Otherwise, or at its end, it reads nothing. One that has changed is
-// checked as a whole before more of it is given.
+// readTrusted reads from a trusted blob. It returns 0 at the end, or if the blob is not trusted. A blob that has
+// changed is checked as a whole before more of it is returned.
 func (c *checkedReader) readTrusted(p []byte) int {
 	p = p[:max(0, min(int64(len(p)), c.size-c.offset))]
 	if !c.trusted || len(p) == 0 {
@@ -90,8 +91,9 @@ func (c *checkedReader) readTrusted(p []byte) int {
 	return len(p)
 }
 
-// distrust has the blob checked before more of it is given. If it was written to, what was sent of it before may be wrong,
-// even if it is right again: then no more is given. Other changes, as a new name of its file, have damaged nothing.
+// distrust makes the reader check the blob before it returns more. If the blob was written to, the bytes that were sent
+// may be wrong, even if the blob is right again, and the reader returns an error. Other changes, such as a new name of
+// the file, have damaged nothing.
 func (c *checkedReader) distrust() {
 	was := c.stamp
 	c.begin()
@@ -101,13 +103,13 @@ func (c *checkedReader) distrust() {
 	}
 }
 
-// WriteTo implements [io.WriterTo], as SendTo does for all that is left.
+// WriteTo implements [io.WriterTo]. It is like SendTo for the rest of the blob.
 func (c *checkedReader) WriteTo(w io.Writer) (int64, error) {
 	return c.SendTo(w, max(0, c.size-c.offset))
 }
 
-// SendTo implements [modproxy.Sender]. The system sends what is in the file when it comes to it. The end is read, so that the
-// last look at the blob is after that, and before the last bytes are written.
+// SendTo implements [modproxy.Sender]. The system sends the current content of the file. SendTo reads the end itself,
+// so that the last check of the stamp is after everything sent, and before the last bytes are written.
 func (c *checkedReader) SendTo(w io.Writer, n int64) (written int64, err error) {
 	n = max(0, min(n, c.size-c.offset))
 	to, ok := w.(io.ReaderFrom)
@@ -120,7 +122,7 @@ func (c *checkedReader) SendTo(w io.Writer, n int64) (written int64, err error) 
 		c.offset += sent
 		c.sent = c.sent || sent > 0
 		written += sent
-		if errors.Is(err, syscall.EIO) || err == nil && sent == 0 { // it is the blob's
+		if errors.Is(err, syscall.EIO) || err == nil && sent == 0 { // an error of the blob
 			c.distrust()
 		} else if err != nil {
 			return written, err

@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// files is a Store over files, one of which it keeps, and trusts once it was checked, however young it is.
+// files is a Store whose storage has files. It has one blob, which it trusts after a check at any age.
 type files struct {
 	*fixture
 	data []byte
@@ -60,11 +60,11 @@ func (f *files) restart(t *testing.T) {
 	f.Settle(math.MinInt64)
 }
 
-// client takes what is written to it, and from files.
+// client receives written bytes and bytes from files.
 type client struct {
 	bytes.Buffer
-	sent  int64                       // bytes that were taken from files
-	after func(sent, all int64) error // of each time
+	sent  int64                       // bytes received from files
+	after func(sent, all int64) error // called each time
 }
 
 func (c *client) ReadFrom(r io.Reader) (int64, error) {
@@ -83,7 +83,7 @@ func (c *client) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// send sends n bytes from an offset, as they are there, and returns how many were taken from the file.
+// send sends n bytes from an offset, and returns the number of bytes received from the file.
 func (f *files) send(t *testing.T, from, n int64) int64 {
 	t.Helper()
 	r := f.mustOpenBlob(t, f.d, len(f.data))
@@ -106,9 +106,9 @@ func (f *files) send(t *testing.T, from, n int64) int64 {
 	return c.sent
 }
 
-const end = 5 << 20 // what is read and not sent, at the end
+const end = 5 << 20 // bytes at the end that are read and not sent
 
-// What was checked is sent unread from then on, in any way that it was checked, and any part of it.
+// A checked blob is sent unread afterwards, whichever way it was checked, in any part.
 func TestSentOnceChecked(t *testing.T) {
 	f := newFiles(t)
 	size := int64(len(f.data))
@@ -141,14 +141,14 @@ func TestSentOnceChecked(t *testing.T) {
 		equal(t, name+": beyond it", f.send(t, size-10, 100), 0)
 		equal(t, name+": from it", f.send(t, size, 100), 0)
 	}
-	// A part that is checked is sent by the reader that checks it.
+	// The reader that checks a blob for a part also sends the part.
 	f.restart(t)
 	if sent := f.send(t, 1, size-1); sent != 0 {
 		t.Errorf("%d bytes sent of what was not checked", sent)
 	}
 }
 
-// What was changed a moment before it was checked may be changed again without anybody seeing it.
+// A file that was changed shortly before its check may be changed again without a new time.
 func TestYoungFilesAreNotTrusted(t *testing.T) {
 	f := newFiles(t)
 	f.Settle(time.Minute)
@@ -162,7 +162,7 @@ func TestYoungFilesAreNotTrusted(t *testing.T) {
 	}
 }
 
-// A check is relied on for a day.
+// A check counts for a day.
 func TestTrustEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)
@@ -205,7 +205,7 @@ func mapped(name string) error {
 	return syscall.Munmap(m)
 }
 
-// changes are what programs may do to a file, and whether that damages it.
+// changes are possible changes of a file by programs, and whether they damage it.
 var changes = map[string]struct {
 	do      func(name string) error
 	damages bool
@@ -231,7 +231,7 @@ var changes = map[string]struct {
 	"touched":       {func(name string) error { return os.Chtimes(name, time.Now(), time.Now()) }, false},
 }
 
-// replaced makes another file of the same name, as what restores a backup does.
+// replaced creates another file with the same name, as restoring a backup does.
 func replaced(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -245,8 +245,8 @@ func replaced(name string) error {
 		os.Rename(name+".new", name))
 }
 
-// Whatever a program does to a file that is trusted, before it is sent or between two pieces, what is sent to its end is
-// what was kept. The file is set aside if it is damaged, and is sent on if it was certainly not written to.
+// Programs change a trusted file before it is sent or between two pieces. A client that gets all bytes gets the right
+// ones. A damaged file is quarantined. A file that was certainly not written to is sent on.
 func TestChangesOfWhatIsTrusted(t *testing.T) {
 	changes := changes
 	changes["replaced"] = struct {
@@ -282,9 +282,9 @@ func TestChangesOfWhatIsTrusted(t *testing.T) {
 					defer r.Close()
 					_, err = io.Copy(&c, r)
 				}
-				// One that was replaced while it is open is what it was.
+				// Replacing an open file does not change the open one.
 				damaged := change.damages && !(name == "replaced" && when == 0)
-				// One that has another time may have been another for a while.
+				// A file with another time may have had other content for a while.
 				doubtful := name == "touched" && when == 0
 				if (err != nil) != (damaged || doubtful) || err != nil && errors.Is(err, store.ErrDamaged) != damaged {
 					t.Errorf("%v; want damage: %v; that it ends: %v", err, damaged, doubtful)
@@ -300,10 +300,10 @@ func TestChangesOfWhatIsTrusted(t *testing.T) {
 	}
 }
 
-// rotten has the bytes of every blob change, and no stamp.
+// rotten changes the bytes of every blob, and has no stamp.
 type rotten struct {
 	blobs
-	data []byte // nil: what the blob has
+	data []byte // nil: the content of the blob
 }
 
 type rottenBlob struct {
@@ -328,8 +328,8 @@ func (b rottenBlob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Bytes that change while no program changes them are found when the blob is checked again: after a day, or by whoever
-// verifies. Then it is not trusted any more, also if it stays.
+// Bytes that change without a program are found by the next check: after a day, or by Verify. The blob is then no
+// longer trusted, even if it stays.
 func TestRotIsFoundByTheNextCheck(t *testing.T) {
 	for name, check := range map[string]func(t *testing.T, f *files){
 		"a day": func(*testing.T, *files) { time.Sleep(25 * time.Hour) },

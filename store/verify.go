@@ -14,68 +14,68 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Check says what [Store.Verify] looks at. Found and Progress are not called at the same time; nil is fine.
+// Check is the task of [Store.Verify]. Found and Progress are not called concurrently. Each may be nil.
 type Check struct {
-	// Data reads every blob and compares its bytes with the digest, and with what the records say that need it.
+	// Data reads every blob and compares its bytes with the digest, and with the records that need it.
 	Data bool
-	// Repair sets damaged blobs aside, and deletes records that are damaged or whose blobs are gone. With Data
-	// it also makes the records of blobs that have none, as [Store.Rebuild] does.
+	// Repair quarantines damaged blobs, and deletes records that are damaged or whose blobs are missing. With Data it
+	// also restores the records of blobs that have none, as [Store.Rebuild] does.
 	Repair bool
-	// Found is told of everything that is wrong.
+	// Found is called for every damage.
 	Found func(Damage)
-	// Progress is told now and then what has been looked at so far.
+	// Progress is called from time to time with the counts so far.
 	Progress func(Verified)
 }
 
-// Damage is something that is wrong.
+// Damage is one damage.
 type Damage struct {
 	Kind     DamageKind      `json:"kind"`
-	Ref      Ref             `json:"-"`               // of the record, or of one that needs the blob
-	Digest   modproxy.Digest `json:"digest,omitzero"` // of the blob; zero if it is about the record
+	Ref      Ref             `json:"-"`               // the record, or one that needs the blob
+	Digest   modproxy.Digest `json:"digest,omitzero"` // the blob; zero if the damage is in the record
 	Text     string          `json:"text"`
 	Repaired bool            `json:"repaired,omitempty"`
 }
 
-// DamageKind says what is damaged.
+// DamageKind is the kind of a [Damage].
 type DamageKind string
 
 const (
 	DamagedIndex  DamageKind = "index_damaged"   // the storage of the records, which is not repaired
-	DamagedRecord DamageKind = "record_damaged"  // it is not what was put
-	LostRecord    DamageKind = "record_missing"  // there are traces of it
-	WrongRecord   DamageKind = "pin_differs"     // it says something that does not count
+	DamagedRecord DamageKind = "record_damaged"  // it differs from the record that was put
+	LostRecord    DamageKind = "record_missing"  // the index still refers to it
+	WrongRecord   DamageKind = "pin_differs"     // its content does not count
 	MissingBlob   DamageKind = "package_missing" // a record needs it
-	DamagedBlob   DamageKind = "package_damaged" // its bytes are not those that its digest or a record names
-	Unreadable    DamageKind = "unreadable"      // it could not be looked at, which says nothing about it; it stays
+	DamagedBlob   DamageKind = "package_damaged" // its bytes have another digest than its own, or another sum or size than in a record
+	Unreadable    DamageKind = "unreadable"      // it could not be checked; it may be sound, and stays
 )
 
-// Verified is what [Store.Verify] has looked at.
+// Verified contains the counts of [Store.Verify].
 type Verified struct {
 	Records    int     `json:"records"`
 	Kept       Amount  `json:"kept"`                 // blobs that records need
-	Superseded int     `json:"superseded,omitempty"` // records of what does not count any more, which is no damage
+	Superseded int     `json:"superseded,omitempty"` // records that no longer count, which is no damage
 	Orphans    Amount  `json:"orphans"`              // blobs that no record needs, which is no damage: a crash leaves them
 	Total      int64   `json:"total_bytes"`          // of all blobs, before the first was read
 	Read       int64   `json:"read_bytes"`
-	Damage     int     `json:"damage"` // how often Found was told, repaired or not
+	Damage     int     `json:"damage"` // calls of Found, repaired or not
 	Repaired   int     `json:"repaired"`
 	Seconds    float64 `json:"seconds"`
 }
 
-// Verify compares records with what their kinds say, and with the blobs that they need. What changes meanwhile is not
-// reported. The error is that it could not go on.
+// Verify compares records with their authorities, and with the blobs that they need. Concurrent changes are not
+// reported. An error means that Verify could not finish.
 func (s *Store) Verify(ctx context.Context, c Check) (Verified, error) {
 	return s.verify(ctx, c, false)
 }
 
-// Rebuild reads every blob, sets damaged ones aside, and puts the records that need it, as Kinds say, unless they are
-// there. Of c only Found and Progress count; Records of the answer are those that were put.
+// Rebuild reads every blob, quarantines damaged ones, and puts the missing records that need each blob, as made by
+// Kinds. Only Found and Progress of c count. Records in the result is the number of records that were put.
 func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
 	c.Data, c.Repair = true, true
 	return s.verify(ctx, c, true)
 }
 
-// verify looks at records and then at blobs. With rebuild it takes every blob for one without records.
+// verify checks records and then blobs. With rebuild it treats every blob as one without records.
 func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, error) {
 	s.init()
 	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]verifiedBlob{}, started: time.Now()}
@@ -116,23 +116,23 @@ func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, er
 	return v.out, failure(ctx, err)
 }
 
-// verification is a call of Verify or Rebuild.
+// verification is one call of Verify or Rebuild.
 type verification struct {
 	*Store
 	asked      Check
 	blobs      map[modproxy.Digest]verifiedBlob
-	rebuilders map[Kind]func() (Rebuilder, error) // begun when the first blob is met that has no records
+	rebuilders map[Kind]func() (Rebuilder, error) // called for the first blob without records
 	lost       []Loss
 	started    time.Time
 
-	mu   sync.Mutex // guards what follows, and calls of Found and Progress
+	mu   sync.Mutex // guards the fields below, and calls of Found and Progress
 	out  Verified
 	told time.Time // when Progress was last called
 }
 
 type verifiedBlob struct {
 	size            int64
-	needed, damaged bool // as records say
+	needed, damaged bool // according to records
 }
 
 func (v *verification) verifyRecords(ctx context.Context) error {
@@ -141,7 +141,7 @@ func (v *verification) verifyRecords(ctx context.Context) error {
 		case err == nil:
 			v.verifyRecord(ctx, r)
 		case errors.Is(err, ErrDamaged):
-			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record is not what was written"}, func() error {
+			v.report(Damage{Kind: DamagedRecord, Ref: r.Ref, Text: "the record differs from what was written"}, func() error {
 				return v.Records.Delete(ctx, r.Ref, r.Revision)
 			})
 		default:
@@ -190,15 +190,15 @@ func (v *verification) verifyRecord(ctx context.Context, r Record) {
 	}
 	if wrong != nil {
 		var repair func() error
-		if !v.unchanged(ctx, r) { // it went with a blob that is not there
+		if !v.unchanged(ctx, r) { // it was deleted with a missing blob
 			repair = func() error { return nil }
 		}
 		v.report(*wrong, repair)
 	}
 }
 
-// reportBlob reports that a blob is not what r needs, because of err. Without a revision r is only named, and
-// err is about the blob itself.
+// reportBlob reports that a blob is not the one that r needs, because of err. If r has no revision, r only names a
+// record, and err is about the blob itself.
 func (v *verification) reportBlob(ctx context.Context, r Record, d modproxy.Digest, err error) {
 	absent := errors.Is(err, fs.ErrNotExist)
 	if ctx.Err() != nil || r.Revision == 0 && absent || r.Revision != 0 && !v.unchanged(ctx, r) {
@@ -208,13 +208,13 @@ func (v *verification) reportBlob(ctx context.Context, r Record, d modproxy.Dige
 	var repair func() error
 	switch {
 	case absent:
-		damage.Kind, damage.Text = MissingBlob, "the package is not there"
+		damage.Kind, damage.Text = MissingBlob, "the package is missing"
 		repair = func() error { return v.Records.Delete(ctx, r.Ref, r.Revision) }
 	case errors.Is(err, ErrDamaged):
 		damage.Kind = DamagedBlob
 		repair = func() error {
 			err := v.Check(ctx, d)
-			if err == nil && r.Revision != 0 { // the bytes are right, and the record is not
+			if err == nil && r.Revision != 0 { // the bytes are right, and the record is wrong
 				err = v.Records.Delete(ctx, r.Ref, r.Revision)
 			}
 			return err
@@ -228,8 +228,8 @@ func (v *verification) unchanged(ctx context.Context, r Record) bool {
 	return err == nil && is.Revision == r.Revision
 }
 
-// report calls Found. With Repair it calls repair before, unless that is nil. What was deleted, replaced or set
-// aside meanwhile is repaired, too.
+// report calls Found. With Repair it first calls repair, unless that is nil. A record or blob that was deleted,
+// replaced or quarantined meanwhile counts as repaired.
 func (v *verification) report(d Damage, repair func() error) {
 	if v.asked.Repair && repair != nil {
 		err := repair()
@@ -249,7 +249,7 @@ func (v *verification) report(d Damage, repair func() error) {
 	}
 }
 
-// count changes what was looked at, and calls Progress now and then.
+// count changes the counts, and calls Progress from time to time.
 func (v *verification) count(change func(*Verified)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -259,7 +259,7 @@ func (v *verification) count(change func(*Verified)) {
 	}
 }
 
-// progress calls Progress. It is called with mu held, or when all is over.
+// progress calls Progress. The caller holds mu, or all other work has ended.
 func (v *verification) progress() {
 	v.told = time.Now()
 	v.out.Seconds = time.Since(v.started).Seconds()

@@ -17,11 +17,10 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// packages is the kind of records that keepers know here. Their values are the size and
-// the sum of their only blob.
+// packages is the kind of records with a keeper here. Their values are the size and the sum of their only blob.
 const packages = "package"
 
-// keeper has the sums that count, by key.
+// keeper contains the sums that count, by key.
 type keeper map[string]string
 
 func sumOf(blob io.Reader) (string, error) {
@@ -74,7 +73,7 @@ func record(key string, size int64, sum string, d modproxy.Digest) store.Record 
 	}
 }
 
-// world is a storage with a keeper, and what Verify has found.
+// world is a storage with a keeper, and the damages that Verify has found.
 type world struct {
 	*storetest.Memory
 	*testing.T
@@ -92,7 +91,7 @@ func (w *world) store() *store.Store {
 	}
 }
 
-// keep keeps a package of 1000 bytes, and its record.
+// keep stores a package of 1000 bytes, and its record.
 func (w *world) keep(key string, seed byte) modproxy.Digest {
 	w.Helper()
 	data, d := storetest.Bytes(1000, seed)
@@ -112,7 +111,7 @@ func (w *world) put(d modproxy.Digest, data []byte, r store.Record) {
 	}
 }
 
-// check returns c with Found, which appends to w.found what it is told.
+// check returns c with a Found that appends to w.found.
 func (w *world) check(c store.Check) store.Check {
 	w.found = nil
 	c.Found = func(d store.Damage) {
@@ -172,7 +171,7 @@ func TestVerifyFindsNothing(t *testing.T) {
 func TestVerify(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage       func(w *world)
-		quick, whole []string // what is found without and with Data
+		quick, whole []string // damages found without and with Data
 		left         []string // after a repair
 		aside        int
 	}{
@@ -271,7 +270,7 @@ func TestVerifyMakesRecords(t *testing.T) {
 	}
 }
 
-// What cannot be read is left alone.
+// Unreadable blobs and records stay.
 func TestVerifyUnreadable(t *testing.T) {
 	w := newWorld(t)
 	w.keep("1", 1)
@@ -283,7 +282,7 @@ func TestVerifyUnreadable(t *testing.T) {
 	}
 }
 
-type anyBlobs = store.Blobs // which has a method of that name
+type anyBlobs = store.Blobs // whose method has the same name
 
 type unreadable struct{ anyBlobs }
 

@@ -83,7 +83,7 @@ func TestRun(t *testing.T) {
 				"modproxy: --listen: listen: want an address and a port, such as 127.0.0.1:8080, not \"8080\"\n" +
 				"modproxy: --tls-cert: tls.cert_file: tls.key_file is missing\n" +
 				"modproxy: --log-level: log.level: want debug, info, warn or error, not \"loud\"\n" +
-				"modproxy: MODPROXY_BUNDLE_KEYS: bundle.keys: invalid: \"none\" is no verifier key: \"modproxy ledger key\" prints one\n" +
+				"modproxy: MODPROXY_BUNDLE_KEYS: bundle.keys: invalid: \"none\" is not a verifier key: \"modproxy ledger key\" prints one\n" +
 				"modproxy: MODPROXY_POLICY_FILES: policy.files[0]: open /nowhere/rules.yaml: no such file or directory\n" +
 				"hint: policy.files names YAML files with the keys rules and reserved\n",
 		},

@@ -47,13 +47,13 @@ func (x blobs) Put(ctx context.Context, digest modproxy.Digest, r io.Reader) err
 func (x blobs) put(digest modproxy.Digest, body *reader) error {
 	name := x.d.blobPath(digest)
 	dir := filepath.Dir(name)
-	// Another goroutine may have made the directory, and not have flushed it yet.
+	// Another goroutine may have created the directory, and not have flushed it yet.
 	if err := errors.Join(x.d.disk.MkdirAll(dir), x.d.disk.FlushDir(filepath.Dir(dir))); err != nil {
 		return err
 	}
 	switch _, err := lstatFile(name); {
 	case err == nil:
-		return x.d.disk.FlushDir(dir) // another Put may not have come to this
+		return x.d.disk.FlushDir(dir) // another Put may not have reached this step
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
@@ -62,12 +62,12 @@ func (x blobs) put(digest modproxy.Digest, body *reader) error {
 		return err
 	}
 	if err = x.d.disk.Rename(temp, name); err != nil {
-		os.Remove(name) // it may not last
+		os.Remove(name) // the rename may not be durable
 	}
 	return err
 }
 
-// writeTemp writes a temporary file, or where body is a file that can have another name, makes it that one.
+// writeTemp writes a temporary file. If body is a file that can be linked, writeTemp links it instead.
 func (x blobs) writeTemp(digest modproxy.Digest, body *reader) (temp string, err error) {
 	write := func(f *os.File, to io.Writer) error {
 		hash := sha256.New()
@@ -81,14 +81,14 @@ func (x blobs) writeTemp(digest modproxy.Digest, body *reader) (temp string, err
 	}
 	dir := x.d.path(tempName)
 	if file, ok := body.Reader.(store.File); ok {
-		if f, err := durable.LinkTemp(dir, tempBase, file.Link); err == nil { // else it is on another file system, or there are no links
+		if f, err := durable.LinkTemp(dir, tempBase, file.Link); err == nil { // otherwise the file is on another file system, or links are not supported
 			return x.d.disk.FinishTemp(f, func(f *os.File) error { return write(f, io.Discard) })
 		}
 	}
 	return x.d.disk.WriteTemp(dir, tempBase, func(f *os.File) error { return write(f, f) })
 }
 
-// reader ends with the context, and remembers its error.
+// reader ends with its context, and records the error of its reader.
 type reader struct {
 	io.Reader
 	ctx context.Context
@@ -105,7 +105,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// lstatFile returns [store.ErrDamaged] for what is not a regular file.
+// lstatFile returns [store.ErrDamaged] if name is not a regular file.
 func lstatFile(name string) (fs.FileInfo, error) {
 	info, err := os.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -157,7 +157,7 @@ func blobInfo(digest modproxy.Digest, file fs.FileInfo) store.BlobInfo {
 	return store.BlobInfo{Digest: digest, Size: file.Size(), Time: file.ModTime(), Used: file.ModTime()}
 }
 
-// addUses adds what the index has of when blobs were used, and whether they are needed.
+// addUses adds the last uses of blobs, and whether records need them, from the index.
 func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
 	return x.d.view(ctx, func(tx *bbolt.Tx) error {
 		each := func(bucket []byte, add func(b *store.BlobInfo, value []byte)) error {
@@ -187,7 +187,7 @@ func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
 	})
 }
 
-// Blobs passes over what nothing looks for by its name.
+// Blobs ignores files with other names than those of blobs.
 func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	return func(yield func(store.BlobInfo, error) bool) {
 		dirs, err := os.ReadDir(x.d.path(blobsName))
@@ -211,11 +211,11 @@ func (x blobs) Blobs(ctx context.Context) iter.Seq2[store.BlobInfo, error] {
 	}
 }
 
-// turnAfter is how many blobs or records are looked at before other goroutines run. Nothing here waits: where there is one
-// processor, each request would wait for it for a whole time slice.
+// turnAfter is the number of blobs or records between two yields of the processor. Loops over them never block: on a
+// single processor, every request would otherwise wait for a whole time slice.
 const turnAfter = 16
 
-// blobsIn returns the blobs in a directory, of which the index is asked at once.
+// blobsIn returns the blobs in a directory. It reads the index once for all of them.
 func (x blobs) blobsIn(ctx context.Context, dir string) (list []store.BlobInfo, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -20,20 +20,20 @@ import (
 	"github.com/modproxy/modproxy/internal/filelock"
 )
 
-// lockTimeout is how long opening waits for another process that has the index.
+// lockTimeout is how long opening waits for another process that has the index open.
 const lockTimeout = 3 * time.Second
 
-var errHeld = errors.New("another modproxy holds it: end that one, or use another data directory")
+var errHeld = errors.New("another modproxy process has it open: stop that process, or use another data directory")
 
-// indexError is an error of an index that is not to be used.
+// indexError is the error for an index that must not be used.
 type indexError struct {
 	name    string
-	problem error // what it is or does, such as "is missing"
+	problem error // predicate of the index, such as "is missing"
 	remedy  string
 }
 
 const (
-	remedyIndex   = `"modproxy rebuild" makes it anew from the packages and the ledger; or put its backup back`
+	remedyIndex   = `"modproxy rebuild" makes a new one from the packages and the ledger; or restore its backup`
 	remedyRecords = `"modproxy verify --read-data --repair" restores the records of packages from the packages and the ledger`
 )
 
@@ -48,11 +48,11 @@ func (d *Directory) refuse(format string, args ...any) error {
 	return &indexError{d.index, fmt.Errorf(format, args...), remedyIndex}
 }
 
-// openIndex opens the index, or makes one where nothing is kept yet.
+// openIndex opens the index. If the directory stores nothing yet, it creates the index.
 func (d *Directory) openIndex(ctx context.Context) error {
 	kept := d.layout > 0
-	if !kept { // it is written after the index
-		names, _ := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*") // the pattern is no error
+	if !kept { // the layout is written after the index
+		names, _ := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*") // the pattern is valid
 		kept = len(names) > 0
 	}
 	info, err := os.Stat(d.index)
@@ -60,7 +60,7 @@ func (d *Directory) openIndex(ctx context.Context) error {
 	case errors.Is(err, fs.ErrNotExist) && kept:
 		return d.refuse("is missing")
 	case errors.Is(err, fs.ErrNotExist) && d.readOnly != nil:
-		return fmt.Errorf("%s: %w, and nothing was ever kept there", d.dir, syscall.EROFS)
+		return fmt.Errorf("%s: %w, and nothing was ever stored there", d.dir, syscall.EROFS)
 	case err == nil && info.Size() == 0 && kept:
 		return d.refuse("is empty")
 	}
@@ -75,8 +75,8 @@ func (d *Directory) openIndex(ctx context.Context) error {
 	return d.disk.FlushDir(d.dir)
 }
 
-// checkIndex refuses an index that bbolt must not open, or whose records are damaged or lost. Unless something is kept, it may have
-// no buckets yet: a process was killed before it made them.
+// checkIndex refuses an index that bbolt must not open, or whose records are damaged or lost. If the directory stores
+// nothing, the index may lack its buckets, because a process may have been killed before it created them.
 func (d *Directory) checkIndex(ctx context.Context, kept bool) error {
 	index, err := durable.OpenRegular(d.index, os.O_RDONLY)
 	if errors.Is(err, durable.ErrNotRegular) {
@@ -89,7 +89,7 @@ func (d *Directory) checkIndex(ctx context.Context, kept bool) error {
 	if !kept && errors.Is(err, errNoBuckets) {
 		return nil
 	}
-	if err != nil && errors.Is(filelock.TryRLock(index), filelock.ErrLocked) { // it may have been written meanwhile
+	if err != nil && errors.Is(filelock.TryRLock(index), filelock.ErrLocked) { // another process may have written meanwhile
 		return fmt.Errorf("%s: %w", d.index, errHeld)
 	}
 	if damage, ok := errors.AsType[*indexError](err); ok && d.tolerant && damage.remedy == remedyRecords {
@@ -98,7 +98,7 @@ func (d *Directory) checkIndex(ctx context.Context, kept bool) error {
 	return err
 }
 
-// openBolt opens d.index, and makes the buckets if it is new.
+// openBolt opens d.index, and creates the buckets if it is new.
 func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 	options.Timeout, options.OpenFile = lockTimeout, d.openFile
 	err := d.contain(func() (err error) {
@@ -123,7 +123,7 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 			case info.Size() < tx.Size():
 				return d.refuse("is cut short: it has %d bytes, and should have %d", info.Size(), tx.Size())
 			case tx.Bucket(needsBucket) == nil || tx.Bucket(usesBucket) == nil:
-				return d.refuse("is not one of modproxy")
+				return d.refuse("was not written by modproxy")
 			}
 			return nil
 		})
@@ -135,7 +135,7 @@ func (d *Directory) openBolt(options bbolt.Options, isNew bool) error {
 	return err
 }
 
-// view runs a transaction that reads.
+// view runs a read-only transaction.
 func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -147,18 +147,19 @@ func (d *Directory) view(ctx context.Context, f func(*bbolt.Tx) error) error {
 	return err
 }
 
-// update is a change of the index that waits to be committed.
+// update is a change of the index that waits for its commit.
 type update struct {
-	change func(*bbolt.Tx) error // it may be called several times
+	change func(*bbolt.Tx) error // may be called several times
 	done   bool
 	err    error
 }
 
-// maxCommit is the number of updates that are committed together.
+// maxCommit is the maximum number of updates that are committed together.
 const maxCommit = 256
 
-// update runs a transaction that changes the index. Those that wait while another is committed are committed together:
-// a disk takes as long to flush many as to flush one. One that fails changes nothing, and says nothing about the others.
+// update runs a transaction that changes the index. Updates that wait during another commit are committed together,
+// because flushing many takes a disk as long as flushing one. A failed update changes nothing and does not affect the
+// others.
 func (d *Directory) update(ctx context.Context, change func(*bbolt.Tx) error) error {
 	done, err := d.change(ctx)
 	if err != nil {
@@ -177,7 +178,7 @@ func (d *Directory) update(ctx context.Context, change func(*bbolt.Tx) error) er
 	return u.err
 }
 
-// commitWaiting commits updates in the order in which they came. It is called with d.writing held.
+// commitWaiting commits updates in the order of their arrival. The caller holds d.writing.
 func (d *Directory) commitWaiting() {
 	d.waiting.Lock()
 	n := min(len(d.updates), maxCommit)
@@ -207,21 +208,22 @@ func (d *Directory) commitWaiting() {
 	}
 }
 
-// write runs a transaction. It is called with d.writing held. bbolt would commit a batch in a goroutine of its own, where no panic is contained.
+// write runs a transaction. The caller holds d.writing. A batch of bbolt is not used: bbolt would commit it in its own
+// goroutine, where panics are not contained.
 func (d *Directory) write(f func(*bbolt.Tx) error) error {
-	if final, _ := d.health.get(); final != nil { // another write failed while this one waited
+	if final, _ := d.health.get(); final != nil { // another write has failed meanwhile
 		return final
 	}
 	err := d.contain(func() error { return d.commit(f) })
-	if errors.Is(err, syscall.EIO) { // of a write or of a flush, bbolt does not say
+	if errors.Is(err, syscall.EIO) { // bbolt does not say whether a write or a flush failed
 		err = fmt.Errorf("%w: %s: %w", durable.ErrSync, d.index, err)
 	}
 	return d.health.note(err)
 }
 
-// contain calls f, and makes an error of a panic. bbolt panics about pages that it cannot make sense of, and reads
-// beyond its mapping when a page says so; that, and an error of the disk while a page is read, would end the process.
-// After a panic nothing is written any more: bbolt may hold the lock of its writes for ever.
+// contain calls f, and converts a panic to an error. bbolt panics on pages that it cannot interpret, and reads beyond
+// its mapping if a page refers there. Such a read, or an error of the disk while a page is read, would end the process.
+// After a panic nothing is written any more, because bbolt may hold its write lock forever.
 func (d *Directory) contain(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

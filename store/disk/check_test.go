@@ -25,14 +25,14 @@ func edit(t testing.TB, dir string, change func(*bbolt.Tx) error) {
 	must(t, db.Update(change), db.Close())
 }
 
-// An index is checked before it is used: each record is what was written, and none is lost. What verify can
-// mend is opened for it, found, and mended.
+// An index is checked before it is used: each record is as it was written, and none is lost. With Damaged, damage that
+// verify can mend is accepted, found and mended.
 func TestOpenChecksRecords(t *testing.T) {
 	records, needs := []byte("v1/records/module-package"), []byte("v1/needs")
 	const rebuild, verify = `"modproxy rebuild"`, `"modproxy verify --read-data --repair"`
 	for name, c := range map[string]struct {
 		change func(*bbolt.Tx) error
-		remedy string // empty: nothing is wrong
+		remedy string // empty: the index is sound
 		losses int
 	}{
 		"nothing": {func(*bbolt.Tx) error { return nil }, "", 0},
@@ -98,7 +98,7 @@ func TestOpenChecksRecords(t *testing.T) {
 	}
 }
 
-// Nothing is left of a damaged record that is deleted or put again, whatever needed blobs it had.
+// After a damaged record is deleted or put again, the index contains no needs of it.
 func TestDamagedRecordLeavesNothing(t *testing.T) {
 	for name, change := range map[string]func(*disk.Directory) error{
 		"deleted": func(d *disk.Directory) error { return d.Records().Delete(t.Context(), packageRef, 0) },
@@ -129,7 +129,7 @@ func TestOpenEnds(t *testing.T) {
 	}
 }
 
-// Each blob that records need is found once, however many records need it, and however many blobs there are.
+// Needed yields each blob once, for any number of records and blobs.
 func TestNeeded(t *testing.T) {
 	dir := t.TempDir()
 	want := map[modproxy.Digest]int{fill(t, dir): 1}

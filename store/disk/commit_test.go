@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// together runs updates that all wait while another is committed, and returns what they return. The number of commits
-// is that of the updates, without the other one; commit is called for each before it counts.
+// together runs updates that all wait during another commit, and returns their errors. commits is the number of commits
+// for the updates, without the other one. commit is called before each of these commits.
 func together(t *testing.T, d *disk.Directory, commit func() error, updates ...func() error) (errs []error, commits int) {
 	t.Helper()
 	first, begun, end := true, make(chan bool), make(chan bool)
@@ -57,7 +57,7 @@ func putting(t *testing.T, d *disk.Directory, key string, revision uint64) func(
 	}
 }
 
-// Updates that wait are committed together. One that fails is left out, and one after it sees those before it.
+// Waiting updates are committed together. A failed update is left out, and later updates see the earlier ones.
 func TestUpdatesAreCommittedTogether(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir)
@@ -90,7 +90,7 @@ func TestUpdatesAreCommittedTogether(t *testing.T) {
 	}
 }
 
-// When a commit fails nothing of it is there, and each of its updates has the error.
+// If a commit fails, none of its updates takes effect, and each of them returns the error.
 func TestACommitFailsForAll(t *testing.T) {
 	d := mustOpen(t, t.TempDir())
 	errs, commits := together(t, d, func() error { return syscall.ENOSPC }, putting(t, d, "a", 0), putting(t, d, "b", 0))
@@ -104,7 +104,7 @@ func TestACommitFailsForAll(t *testing.T) {
 	}
 }
 
-// BenchmarkPutParallel keeps records of 64 that wait at a time; ns/op is for one record.
+// BenchmarkPutParallel puts records, 64 of which wait at a time. ns/op is the time for one record.
 func BenchmarkPutParallel(b *testing.B) {
 	d := mustOpen(b, b.TempDir())
 	var mu sync.Mutex

@@ -9,17 +9,17 @@ import (
 	"github.com/modproxy/modproxy/internal/boltfile"
 )
 
-// cursor reads a bucket of the index from the file. What is read through bbolt's mapping of the file stays in the memory of the
-// process as long as the system has no other use for it: of a large index, all of it.
+// cursor reads a bucket of the index from the file. Pages read through bbolt's mapping would stay in the memory of the
+// process as long as the system has no other use for it, for a large index all of them.
 type cursor struct {
 	pages *boltfile.Cursor
-	small *bbolt.Cursor // of a bucket without pages of its own, which is in the page that lists the buckets
+	small *bbolt.Cursor // for a bucket without its own pages, which is inside the page that lists the buckets
 }
 
-// cursors are *boltfile.Cursor, for their buffers.
+// cursors contains *boltfile.Cursor values, to reuse their buffers.
 var cursors = sync.Pool{New: func() any { return new(boltfile.Cursor) }}
 
-// read calls f with a cursor of a bucket in a transaction that only reads, unless there is no such bucket.
+// read calls f with a cursor of a bucket in a read-only transaction. If the bucket does not exist, read does nothing.
 func (d *Directory) read(tx *bbolt.Tx, name []byte, f func(cursor) error) error {
 	bucket := tx.Bucket(name)
 	if bucket == nil {
@@ -35,7 +35,7 @@ func (d *Directory) read(tx *bbolt.Tx, name []byte, f func(cursor) error) error 
 	return f(cursor{pages: pages})
 }
 
-// seek is [boltfile.Cursor.Seek].
+// seek is like [boltfile.Cursor.Seek].
 func (c cursor) seek(key []byte) (k, v []byte, err error) {
 	if c.small != nil {
 		k, v = c.small.Seek(key)
@@ -44,7 +44,7 @@ func (c cursor) seek(key []byte) (k, v []byte, err error) {
 	return c.pages.Seek(key)
 }
 
-// next is [boltfile.Cursor.Next].
+// next is like [boltfile.Cursor.Next].
 func (c cursor) next() (k, v []byte, err error) {
 	if c.small != nil {
 		k, v = c.small.Next()
@@ -53,7 +53,8 @@ func (c cursor) next() (k, v []byte, err error) {
 	return c.pages.Next()
 }
 
-// openFile opens the index for bbolt, which closes it, and keeps it for reading. bbolt opens other files in the same way later.
+// openFile opens the index for bbolt, which closes it, and stores the file in d for reading. Later calls, for other
+// files, leave d unchanged.
 func (d *Directory) openFile(name string, flag int, mode os.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag, mode)
 	if d.file == nil {

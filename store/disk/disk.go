@@ -1,21 +1,23 @@
-// Package disk keeps records and blobs in a directory.
+// Package disk stores records and blobs in a directory.
 //
-// Invariant: a name of the layout has all of its bytes, durably, or is not there. What is kept is written to a
-// temporary file, flushed, renamed, and both directories are flushed, before a record refers to it. A flush that
-// fails is an error of what was to be kept.
+//	d, err := disk.Open(ctx, dir)
+//	s := &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d}
+//
+// Invariant: a file of the layout exists with all of its bytes, durably, or does not exist. A new blob is written to a
+// temporary file, flushed and renamed, and both directories are flushed, before a record refers to it. If a flush
+// fails, storing the blob fails.
 //
 // The layout, below the directory:
 //
 //	layout.json                   the version of the layout
-//	index.db                      records, and when blobs were last used, in bbolt
+//	index.db                      records, and last uses of blobs, in bbolt
 //	blobs/v1/sha256/ab/<digest>   blobs, read-only
-//	quarantine/<name>.<time>      what was damaged: blobs, indexes
-//	tmp/                          what is being written; emptied by Open
+//	quarantine/<name>.<time>      damaged blobs and indexes
+//	tmp/                          files being written; emptied by Open
 //
-// The index is not trusted: bbolt has no checksums of records, so that each has one of its own, which covers
-// what the record is about. bbolt trusts its pages, so Open checks all of them before, and that no record is lost.
-// Blobs are not trusted either; their readers check them. One process at a time has a directory open for writing: it
-// locks index.db.
+// The index is not trusted. bbolt has no checksums of records, so each record has its own, which covers its kind and
+// key. bbolt trusts its pages, so Open first checks all of them, and that no record is lost. Blobs are not trusted
+// either; their readers check them. One process at a time has a directory open for writing: it locks index.db.
 package disk
 
 import (
@@ -43,52 +45,54 @@ const (
 	indexName      = "index.db"
 	quarantineName = "quarantine"
 	tempName       = "tmp"
-	tempBase       = "modproxy" // how the names of temporary files begin
+	tempBase       = "modproxy" // prefix of the names of temporary files
 )
 
 var blobsName = filepath.Join("blobs", "v1", "sha256")
 
-// Directory is a directory that is open. It is safe for concurrent use.
+// Directory is an open directory. It is safe for concurrent use.
 type Directory struct {
 	dir   string
-	index string // the path of the index
+	index string // path of the index
 	db    *bbolt.DB
-	file  *os.File // the index, for reading; of db
+	file  *os.File // the index, for reading; owned by db
 	disk  durable.Disk
 
-	layout   int   // the version that layout.json says; zero if there is none
-	readOnly error // why nothing may be changed; nil if it may
+	layout   int   // version in layout.json; zero without the file
+	readOnly error // why changes are not allowed; nil if they are
 	tolerant bool  // records may be damaged
 	health   health
 
-	open   sync.RWMutex // held for reading while the directory is changed
+	open   sync.RWMutex // held for reading during changes of the directory
 	closed bool
 
-	writing sync.Mutex                        // held while the index is changed, and what goes with it
-	waiting sync.Mutex                        // held for a moment, for updates
-	updates []*update                         // that wait for writing
-	commit  func(func(*bbolt.Tx) error) error // db.Update, but in tests
+	writing sync.Mutex                        // held during a change of the index and of the files that belong to it
+	waiting sync.Mutex                        // held for short accesses to updates
+	updates []*update                         // waiting for writing
+	commit  func(func(*bbolt.Tx) error) error // db.Update except in tests
 }
 
-// Options say how a directory is opened.
+// Options are the options of [OpenWith].
 type Options struct {
-	// ReadOnly opens a directory that cannot be written, or should not be. Every change is an error that is [syscall.EROFS]. Several
-	// processes may have it open so, while none has it open to write. A directory in which nothing was ever stored is refused.
+	// ReadOnly opens a directory without writing to it. Every change returns an error that is [syscall.EROFS]. Several
+	// processes may open a directory in this way, while no process has it open for writing. A directory in which
+	// nothing was ever stored is refused.
 	ReadOnly bool
-	// Damaged accepts an index with records that are damaged or lost, for verifying it.
+	// Damaged accepts an index with damaged or lost records, so that it can be verified.
 	Damaged bool
 }
 
 // Open opens a directory for writing, as [OpenWith] does.
 func Open(ctx context.Context, dir string) (*Directory, error) { return OpenWith(ctx, dir, Options{}) }
 
-// OpenWith opens a directory, which it makes if it must. It refuses one that another process has open, one of a newer
-// layout, and one whose index is missing beside what is kept, empty, cut short or damaged. The error says what to do.
+// OpenWith opens a directory, and creates it if it does not exist. It refuses a directory that another process has
+// open, one with a newer layout, and one with stored data whose index is missing, empty, truncated or damaged. The
+// error names a remedy.
 func OpenWith(ctx context.Context, dir string, o Options) (*Directory, error) {
 	d := newDirectory(dir)
 	d.tolerant = o.Damaged
 	if o.ReadOnly {
-		d.readOnly = fmt.Errorf("%s: %w: what is kept is served; to keep more, restart modproxy with a directory that it can write",
+		d.readOnly = fmt.Errorf("%s: %w: cached packages are served; to store more, restart modproxy with a writable directory",
 			dir, syscall.EROFS)
 		d.health.final = d.readOnly
 	}
@@ -112,7 +116,7 @@ func newDirectory(dir string) *Directory {
 	return &Directory{dir: dir, index: filepath.Join(dir, indexName)}
 }
 
-// prepare does what may be done although another process has the directory open.
+// prepare does the steps that are safe while another process has the directory open.
 func (d *Directory) prepare() error {
 	err := d.readLayout()
 	for _, name := range []string{blobsName, quarantineName, tempName} {
@@ -127,11 +131,12 @@ func (d *Directory) Records() store.Records { return records{d} }
 
 func (d *Directory) Blobs() store.Blobs { return blobs{d} }
 
-// ReadOnly returns why nothing can be changed. It is nil unless the directory was opened for reading.
+// ReadOnly returns why the directory cannot be changed. It is nil unless the directory was opened with the option
+// ReadOnly.
 func (d *Directory) ReadOnly() error { return d.readOnly }
 
-// Close closes the directory when the changes have ended that are under way. Blobs that are open stay readable. A damaged
-// index stays open until the process ends: bbolt would wait for a write that has panicked.
+// Close waits for changes in progress and closes the directory. Open blobs stay readable. A damaged index stays open
+// until the process ends, because bbolt would wait for a write that has panicked.
 func (d *Directory) Close() error {
 	d.open.Lock()
 	defer d.open.Unlock()
@@ -142,7 +147,7 @@ func (d *Directory) Close() error {
 	return d.db.Close()
 }
 
-// change is called before something is changed; done is called afterwards.
+// change is called before a change. The caller must call done afterwards, unless err is set.
 func (d *Directory) change(ctx context.Context) (done func(), err error) {
 	d.open.RLock()
 	if err, _ = d.health.get(); err == nil && d.closed {
@@ -161,7 +166,7 @@ func (d *Directory) path(elem ...string) string {
 
 var errLayout = errors.New("damaged")
 
-// readLayout reads the version of the layout, and refuses one that it does not know.
+// readLayout reads the version of the layout, and refuses unknown versions.
 func (d *Directory) readLayout() error {
 	name := d.path(layoutName)
 	text, err := os.ReadFile(name)
@@ -184,8 +189,8 @@ func (d *Directory) readLayout() error {
 	return nil
 }
 
-// writeLayout writes a layout if there was none. On a full disk there must be one: to make room means to open
-// the directory.
+// writeLayout writes layout.json if it does not exist. On a full disk it must exist already, because making room
+// includes opening the directory.
 func (d *Directory) writeLayout() error {
 	if d.layout > 0 {
 		return nil

@@ -20,7 +20,7 @@ func mustOpen(t testing.TB, dir string) *disk.Directory {
 	return d
 }
 
-// blobName returns the file of a blob.
+// blobName returns the file name of a blob.
 func blobName(d *disk.Directory, digest modproxy.Digest) string {
 	hex := digest.String()
 	return d.Path(filepath.FromSlash("blobs/v1/sha256"), hex[:2], hex)

@@ -19,8 +19,8 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// Whichever flush fails, nothing was kept, nothing is left over, and nothing more is kept
-// before the next Open: nobody knows what is on the disk.
+// After any failed flush, the blob does not exist, no file is left over, and nothing more is stored before the next
+// Open, because the state of the disk is unknown.
 func TestFlushFails(t *testing.T) {
 	for name, from := range froms(t) {
 		t.Run(name, func(t *testing.T) { testFlushFails(t, from) })
@@ -66,7 +66,7 @@ func testFlushFails(t *testing.T, from func([]byte) io.Reader) {
 	}
 }
 
-// The order on the disk: a name is flushed after the file, and before a record needs it.
+// The order on the disk: the name is flushed after the file, and before a record needs it.
 func TestOrderOfFlushes(t *testing.T) {
 	for name, from := range froms(t) {
 		t.Run(name, func(t *testing.T) { testOrderOfFlushes(t, from) })
@@ -97,7 +97,7 @@ func testOrderOfFlushes(t *testing.T, from func([]byte) io.Reader) {
 	}
 }
 
-// froms are what blobs are put from: bytes that are copied, and a file that is kept.
+// froms are the ways to put a blob: from bytes, which are copied, and from a file, which is linked.
 func froms(t *testing.T) map[string]func([]byte) io.Reader {
 	dir := t.TempDir()
 	return map[string]func([]byte) io.Reader{
@@ -115,7 +115,7 @@ type linkable struct{ *os.File }
 
 func (f linkable) Link(name string) error { return os.Link(f.Name(), name) }
 
-// A file that is kept is not copied.
+// A file is linked, not copied.
 func TestFileIsKept(t *testing.T) {
 	data, digest := storetest.Bytes(100_000, 1)
 	d := mustOpen(t, t.TempDir())
@@ -128,7 +128,7 @@ func TestFileIsKept(t *testing.T) {
 	}
 }
 
-// A crash between blob and record, or between record and removal, leaves a blob.
+// A crash between storing a blob and its record, or between deleting a record and its blob, leaves a blob.
 func TestCrashLeavesBlobs(t *testing.T) {
 	dir := t.TempDir()
 	digest := fill(t, dir)
@@ -160,8 +160,8 @@ func revisionOf(t *testing.T, d *disk.Directory, ref store.Ref) uint64 {
 	return r.Revision
 }
 
-// On a full disk blobs are removed although the index cannot be written, and their
-// records go as soon as there is room.
+// On a full disk, blobs are removed although the index cannot be written. Their records are deleted as soon as there is
+// room.
 func TestRemoveOnFullDisk(t *testing.T) {
 	for how, name := range map[store.Removal]string{store.Evict: "evict", store.SetAside: "set aside", store.Collect: "collect"} {
 		for _, room := range []bool{false, true} { // after the file was removed
@@ -202,8 +202,7 @@ func TestRemoveOnFullDisk(t *testing.T) {
 	}
 }
 
-// A change of the index that fails changes nothing, and one that could not be flushed is
-// the last.
+// A failed change of the index changes nothing. After a failed flush, no further change is made.
 func TestCommitFails(t *testing.T) {
 	for _, broken := range []error{syscall.ENOSPC, syscall.EIO} {
 		d := mustOpen(t, t.TempDir())
@@ -224,8 +223,7 @@ func TestCommitFails(t *testing.T) {
 	}
 }
 
-// Trouble of the file system is told until something was written again. The reader's own
-// errors are none of it.
+// Ready reports an error of the file system until a later write succeeds. Errors of the caller's reader do not count.
 func TestTrouble(t *testing.T) {
 	d := mustOpen(t, t.TempDir())
 	digest := put(t, d)
@@ -233,8 +231,7 @@ func TestTrouble(t *testing.T) {
 	if err := d.Blobs().Put(t.Context(), otherDigest, iotest.ErrReader(syscall.EIO)); err == nil || d.Ready() != nil {
 		t.Errorf("an error of the reader: %v, then %v", err, d.Ready())
 	}
-	// Where temporary files are written is no directory any more, as if the file system
-	// were read-only.
+	// The directory of temporary files is replaced, so that writes fail as on a read-only file system.
 	tmp := d.Path("tmp")
 	must(t, os.Rename(tmp, tmp+".away"), os.Symlink("/proc/self/nowhere", tmp))
 	d.Doubt(io.ErrUnexpectedEOF)

@@ -22,7 +22,7 @@ func (d *Directory) Damage(t *testing.T, ref store.Ref) {
 	}
 }
 
-// FailSync makes flushes return what fail returns, if that is an error.
+// FailSync makes each flush return the error of fail, if it is not nil.
 func (d *Directory) FailSync(fail func(*os.File) error) {
 	d.disk.Sync = func(f *os.File) error {
 		if err := fail(f); err != nil {
@@ -32,7 +32,7 @@ func (d *Directory) FailSync(fail func(*os.File) error) {
 	}
 }
 
-// FailCommit makes changes of the index return what fail returns, if that is an error.
+// FailCommit makes each change of the index return the error of fail, if it is not nil.
 func (d *Directory) FailCommit(fail func() error) {
 	d.commit = func(f func(*bbolt.Tx) error) error {
 		return d.db.Update(func(tx *bbolt.Tx) error {
@@ -44,13 +44,13 @@ func (d *Directory) FailCommit(fail func() error) {
 	}
 }
 
-// Path returns where something of the layout is.
+// Path returns the path of an entry of the layout.
 func (d *Directory) Path(elem ...string) string { return d.path(elem...) }
 
 // Flushes reports whether a change of the index is flushed before it returns.
 func (d *Directory) Flushes() bool { return !d.db.NoSync }
 
-// Waiting returns the number of updates that wait for their turn.
+// Waiting returns the number of updates that wait for their commit.
 func (d *Directory) Waiting() int {
 	d.waiting.Lock()
 	defer d.waiting.Unlock()

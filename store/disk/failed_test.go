@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// breakFreeList overwrites the list of free pages of an index that is open: bbolt panics at the next commit, and panics again
-// while it rolls back.
+// breakFreeList overwrites the list of free pages of an open index: bbolt panics at the next commit, and again while it
+// rolls back.
 func breakFreeList(t *testing.T, d *disk.Directory) {
 	t.Helper()
 	index, err := os.ReadFile(d.Path("index.db"))
@@ -28,8 +28,8 @@ func breakFreeList(t *testing.T, d *disk.Directory) {
 	}
 }
 
-// After a panic in a write, stored data is read, further writes fail at once, and Ready and every write say what to do. Close
-// does not wait for the transaction that bbolt has left open.
+// After a panic in a write, stored data can be read, further writes fail at once, and Ready and every write name a
+// remedy. Close does not wait for the transaction that bbolt has left open.
 func TestPanicInWrite(t *testing.T) {
 	for name, fail := range map[string]func(*testing.T, *disk.Directory){
 		"the rollback panics too": breakFreeList,
@@ -63,7 +63,7 @@ func TestPanicInWrite(t *testing.T) {
 	}
 }
 
-// Writes that wait while another write panics end with its error.
+// Writes that wait while another write panics return its error.
 func TestPanicWhileOthersWait(t *testing.T) {
 	d := mustOpen(t, t.TempDir())
 	_, digest := storetest.Bytes(1000, 1)

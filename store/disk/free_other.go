@@ -2,5 +2,6 @@
 
 package disk
 
-// freeOf returns the bytes that the file system of a directory has free for this process, and whether that is known.
+// freeOf returns the bytes available to this process on the file system of a directory. ok is false if they are
+// unknown.
 func freeOf(string) (bytes int64, ok bool) { return 0, false }

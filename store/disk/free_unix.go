@@ -4,7 +4,8 @@ package disk
 
 import "syscall"
 
-// freeOf returns the bytes that the file system of a directory has free for this process, and whether that is known.
+// freeOf returns the bytes available to this process on the file system of a directory. ok is false if they are
+// unknown.
 func freeOf(dir string) (bytes int64, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// health reports whether something can be stored. Stored data is read all the same.
+// health records whether the directory can be changed. Stored data can be read in any state.
 type health struct {
 	mu      sync.Mutex
 	final   error // of a flush, of a damaged index, or why nothing is ever written
-	trouble error // another one of the file system, until something was written again
+	trouble error // last other error of the file system; nil after a successful write
 }
 
-// note records the outcome of a write, and returns its error. An error of a flush is final: nobody knows what is
-// on the disk, and the system may say so only once. Damage of the index is final: the next write could make it worse. A full
-// disk changes nothing.
+// note records the result of a write, and returns its error. The error of a flush is final, because the state of the
+// disk is unknown and the system may report it only once. Damage of the index is final, because the next write could
+// make it worse. A full disk does not change the health.
 func (h *health) note(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,8 +45,8 @@ func (h *health) get() (final, trouble error) {
 	return h.final, h.trouble
 }
 
-// Ready returns why nothing can be kept now, or nil. After an error of the file system, but not of a flush, it writes
-// a file to see whether that has passed.
+// Ready returns why nothing can be stored at present, or nil. After an error of the file system other than a failed
+// flush, it writes a file to find out whether writing works again.
 func (d *Directory) Ready() error {
 	done, err := d.change(context.Background())
 	if err != nil {
@@ -66,8 +66,7 @@ func (d *Directory) Ready() error {
 	return d.health.note(err)
 }
 
-// Doubt tells the directory of an error on the same file system, so that [Directory.Ready] looks whether that has
-// passed.
+// Doubt reports an error on the same file system to the directory, so that the next [Directory.Ready] tests it.
 func (d *Directory) Doubt(err error) {
 	if err != nil && !errors.Is(err, durable.ErrSync) {
 		d.health.note(err)

@@ -21,20 +21,20 @@ import (
 
 var errNoBuckets = errors.New("is empty")
 
-// inspection is what a walk through an index finds. The index says twice which record needs which blob: in the record, and in
-// needsBucket. If the two differ, records were lost.
+// inspection is the result of a walk through an index. The index contains twice which record needs which blob: in the
+// record and in needsBucket. If the two differ, records were lost.
 type inspection struct {
-	damaged     int // records that are not what was written
+	damaged     int // records that differ from what was written
 	first       store.Ref
-	said, noted tally // needs that records name, and that needsBucket has
+	said, noted tally // needs in records, and needs in needsBucket
 	revision    uint64
 	sequence    uint64
-	buckets     int      // of those that every index has
-	kinds       int      // of records
+	buckets     int      // number of buckets found that every index has
+	kinds       int      // number of buckets of records
 	foreign     []string // names of other buckets
 }
 
-// tally is the sum of hashes of keys, which come in different orders.
+// tally is a sum of hashes of keys, which does not depend on their order.
 type tally struct {
 	n    int
 	a, b uint64
@@ -48,7 +48,7 @@ func (t *tally) add(key []byte) {
 	t.b += maphash.Bytes(seeds[1], key)
 }
 
-// inspect walks through an index. The error is that of the walk.
+// inspect walks through an index and returns the error of the walk.
 func inspect(ctx context.Context, f *boltfile.File) (*inspection, error) {
 	in := &inspection{}
 	return in, f.Walk(ctx, boltfile.Visitor{
@@ -73,7 +73,7 @@ func inspect(ctx context.Context, f *boltfile.File) (*inspection, error) {
 	})
 }
 
-// inspectFile returns why an index to which nobody writes must not be used.
+// inspectFile returns why an index must not be used, or nil. No process writes to the index meanwhile.
 func (d *Directory) inspectFile(ctx context.Context, index *os.File) error {
 	info, err := index.Stat()
 	if err != nil {
@@ -118,32 +118,33 @@ func (in *inspection) add(bucket, key, value []byte) {
 	}
 }
 
-// refOf returns what a key is of, or false if it is of no record.
+// refOf returns the record of a key. It returns false if the bucket does not contain records.
 func refOf(bucket, key []byte) (store.Ref, bool) {
 	kind, ok := bytes.CutPrefix(bucket, recordsPrefix)
 	return store.Ref{Kind: store.Kind(kind), Key: string(key)}, ok
 }
 
-// damage returns why the index must not be used, and a remedy; nil if it may.
+// damage returns why the index must not be used, and a remedy. problem is nil if the index is sound.
 func (in *inspection) damage() (remedy string, problem error) {
 	switch {
 	case in.buckets == 0 && in.kinds == 0 && len(in.foreign) == 0:
 		return remedyIndex, errNoBuckets
 	case in.buckets < 2:
-		return remedyIndex, errors.New("is not one of modproxy")
+		return remedyIndex, errors.New("was not written by modproxy")
 	case len(in.foreign) > 0:
 		return remedyIndex, fmt.Errorf("is damaged: modproxy writes no bucket %.80q", in.foreign[0])
 	case in.sequence < in.revision:
 		return remedyIndex, errors.New("is damaged: it would use revisions of records again")
 	case in.damaged > 0:
-		return remedyRecords, fmt.Errorf("is damaged: %d records are not what was written, the first is %s %.80q", in.damaged, in.first.Kind, in.first.Key)
+		return remedyRecords, fmt.Errorf("is damaged: %d records differ from what was written, the first one is %s %.80q", in.damaged, in.first.Kind, in.first.Key)
 	case in.said != in.noted:
-		return remedyRecords, fmt.Errorf("is damaged: records name %d packages, and the index has noted %d: records are lost", in.said.n, in.noted.n)
+		return remedyRecords, fmt.Errorf("is damaged: records need %d packages, and the index lists %d: records are lost", in.said.n, in.noted.n)
 	}
 	return "", nil
 }
 
-// Inspect implements [store.Inspector]. It reads the pages of the index without bbolt, in a transaction that keeps them as they are.
+// Inspect implements [store.Inspector]. It reads the pages of the index without bbolt, in a transaction that protects
+// them from changes.
 func (x records) Inspect(ctx context.Context) (out store.Inspection, err error) {
 	file, err := os.Open(x.d.index)
 	if err != nil {
@@ -174,7 +175,7 @@ func (d *Directory) viewPages(ctx context.Context, file *os.File, f func(*boltfi
 				return err
 			}
 			pages := boltfile.OpenAt(file, info.Size(), uint64(tx.ID()))
-			if pages == nil { // two others were committed in this moment
+			if pages == nil { // two other transactions were committed in this moment
 				return nil
 			}
 			found = true
@@ -187,7 +188,7 @@ func (d *Directory) viewPages(ctx context.Context, file *os.File, f func(*boltfi
 	return d.health.note(d.refuse("is damaged: no meta page is of its last transaction"))
 }
 
-// lost returns the needs that only one of the records and needsBucket has.
+// lost returns the needs that are only in a record or only in needsBucket.
 func lost(ctx context.Context, f *boltfile.File) (list []store.Loss, err error) {
 	noted := map[string]bool{}
 	err = f.Walk(ctx, boltfile.Visitor{Entry: func(bucket, key, _ []byte) error {
@@ -251,7 +252,7 @@ func (x records) Mend(ctx context.Context, list []store.Loss) error {
 // Needed implements [store.Inspector].
 func (x records) Needed(ctx context.Context) iter.Seq2[modproxy.Digest, error] {
 	return func(yield func(modproxy.Digest, error) bool) {
-		const most = 1024 // digests of a transaction
+		const most = 1024 // digests per transaction
 		var err error
 		for from := []byte{}; from != nil && err == nil; {
 			var list []modproxy.Digest
@@ -274,7 +275,7 @@ func (x records) Needed(ctx context.Context) iter.Seq2[modproxy.Digest, error] {
 	}
 }
 
-// neededFrom returns different digests from a key on, and the key of the next one, or nil.
+// neededFrom returns up to most different digests, starting at a key, and the key after them. next is nil at the end.
 func neededFrom(c *bbolt.Cursor, from []byte, most int) (list []modproxy.Digest, next []byte) {
 	for k, _ := c.Seek(from); k != nil; k, _ = c.Next() {
 		_, d, ok := needOf(k)

@@ -34,7 +34,7 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// put keeps a blob of 1000 bytes, a record that needs it, and one that needs nothing.
+// put stores a blob of 1000 bytes, a record that needs it, and a record without needs.
 func put(t testing.TB, d *disk.Directory) modproxy.Digest {
 	t.Helper()
 	data, digest := storetest.Bytes(1000, 1)
@@ -45,7 +45,7 @@ func put(t testing.TB, d *disk.Directory) modproxy.Digest {
 	return digest
 }
 
-// fill is put for a directory that it opens and closes.
+// fill opens a directory, calls put, and closes the directory.
 func fill(t testing.TB, dir string) modproxy.Digest {
 	t.Helper()
 	d := mustOpen(t, dir)
@@ -54,7 +54,7 @@ func fill(t testing.TB, dir string) modproxy.Digest {
 	return digest
 }
 
-// holds compares what is there with what put has put.
+// holds compares the stored data with the data of put.
 func holds(t testing.TB, d *disk.Directory, digest modproxy.Digest) {
 	t.Helper()
 	r, err := d.Records().Get(t.Context(), packageRef)
@@ -72,7 +72,7 @@ func holds(t testing.TB, d *disk.Directory, digest modproxy.Digest) {
 	}
 }
 
-// changes returns the errors of everything that would change something.
+// changes returns the errors of all methods that change something.
 func changes(t testing.TB, d *disk.Directory, digest modproxy.Digest) map[string]error {
 	data, other := storetest.Bytes(1000, 2)
 	_, errPut := d.Records().Put(t.Context(), store.Record{Ref: store.Ref{Kind: "a", Key: "b"}})
@@ -152,8 +152,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A page that bbolt cannot make sense of is found when the directory is opened, and not
-// when somebody asks for what was on it.
+// Opening a directory finds a page that bbolt cannot interpret, before its content is requested.
 func TestOpenReadsEveryPage(t *testing.T) {
 	dir := t.TempDir()
 	d, err := disk.Open(t.Context(), dir)
@@ -167,7 +166,7 @@ func TestOpenReadsEveryPage(t *testing.T) {
 	name := filepath.Join(dir, "index.db")
 	index, err := os.ReadFile(name)
 	must(t, err)
-	for page := range slices.Chunk(index, os.Getpagesize()) { // of which some are free
+	for page := range slices.Chunk(index, os.Getpagesize()) { // some pages are free
 		if bytes.Contains(page, []byte("key-59")) {
 			clear(page)
 		}
@@ -180,7 +179,8 @@ func TestOpenReadsEveryPage(t *testing.T) {
 	}
 }
 
-// An index without buckets was made by a process that was killed at its first start. Beside stored data it is damaged.
+// An index without buckets was created by a process that was killed at its first start. Beside stored data it is
+// damaged.
 func TestOpenIndexWithoutBuckets(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		dir := t.TempDir()
@@ -200,7 +200,7 @@ func TestOpenIndexWithoutBuckets(t *testing.T) {
 	}
 }
 
-// Pages that form a circle are refused, and what they do not hide is taken over.
+// An index whose pages form a cycle is refused. Records that the cycle does not hide are recovered.
 func TestOpenRefusesCircles(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir)
@@ -250,7 +250,7 @@ func overwrite(name string, at int64, text string) error {
 func TestOpenTwice(t *testing.T) {
 	for name, options := range map[string]disk.Options{"to write": {}, "to read": {ReadOnly: true}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits for the lock
+			t.Parallel() // the test waits for the lock
 			dir := t.TempDir()
 			mustOpen(t, dir)
 			d, err := disk.OpenWith(t.Context(), dir, options)
@@ -279,8 +279,8 @@ func TestOpenCleansWhatIsItsOwn(t *testing.T) {
 	}
 }
 
-// Whatever single byte of the index changes, Open refuses it and says what to do, or everything is as it was. What can be read is
-// taken over into a new index.
+// After a change of any single byte of the index, Open refuses it and names a remedy, or all data is unchanged.
+// Readable records are recovered into a new index.
 func TestIndexDamage(t *testing.T) {
 	dir := t.TempDir()
 	digest := fill(t, dir)
@@ -290,7 +290,7 @@ func TestIndexDamage(t *testing.T) {
 	refused, taken := 0, 0
 	for at := range whole {
 		if whole[at] == 0 && at%64 != 0 || whole[at] != 0 && at%5 != 0 {
-			continue // there are too many
+			continue // testing every byte takes too long
 		}
 		flipped := bytes.Clone(whole)
 		flipped[at] ^= 4

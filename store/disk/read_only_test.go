@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// snapshot returns the names and contents of what is below dir.
+// snapshot returns the names and contents of all files below dir.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -29,8 +29,7 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// A directory that is opened for reading gives what is kept, says that nothing more is,
-// and is not changed.
+// A directory that is opened read-only serves its data, refuses every change, and is not changed.
 func TestOpenReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	want := fill(t, dir)
@@ -69,7 +68,7 @@ func TestOpenReadOnly(t *testing.T) {
 	}
 }
 
-// What cannot be made sound without writing is refused.
+// A read-only directory that needs writing to become sound is refused.
 func TestOpenReadOnlyRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(dir string) error

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-// keeper says that a blob is needed by a record whose key is the digest.
+// keeper makes a record for each blob, with the digest as its key.
 type keeper struct{}
 
 func (keeper) Verify(context.Context, store.Record) ([]int64, error) { return nil, nil }
@@ -39,7 +39,7 @@ func storeOver(d *disk.Directory) *store.Store {
 	return &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Kinds: map[store.Kind]store.Keeper{"thing": keeper{}}}
 }
 
-// An index that is lost is made anew from the blobs, and a damaged blob is set aside.
+// A lost index is rebuilt from the blobs, and a damaged blob is quarantined.
 func TestRebuild(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir)

@@ -14,17 +14,17 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// The buckets of the index. Their names carry the version of what is in them.
+// The buckets of the index. Their names contain the version of their format.
 //
-// The records of a kind are in a bucket of their own, under their keys. Its name is recordsPrefix and the kind.
-// A value is, one after the other, the SHA-256 of what the record is about and of the rest of the value; the
-// revision; the number of needs; the needs; and the record's value.
+// The records of a kind are in a bucket of their own, under their keys. The name of the bucket is recordsPrefix and the
+// kind. A value is the concatenation of the SHA-256 of the kind, the key and the rest of the value; the revision; the
+// number of needs; the needs; and the record's value.
 //
-// needsBucket has an empty value for each need of each record, under the digest, the kind, NUL, and the
-// record's key, and nothing else: [records.Inspect] compares it with the records. What counts is what the record says.
-// Its sequence is the last revision.
+// needsBucket has an empty value for each need of each record. The key is the digest, the kind, NUL, and the record's
+// key. The bucket has no other entries: [records.Inspect] compares it with the records. If they differ, the records
+// count. The sequence of the bucket is the last revision.
 //
-// usesBucket has, under its digest, when a blob was last used, in Unix milliseconds.
+// usesBucket has the last use of each blob under its digest, in Unix milliseconds.
 var (
 	recordsPrefix = []byte("v1/records/")
 	needsBucket   = []byte("v1/needs")
@@ -37,7 +37,7 @@ func makeBuckets(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	// No revision comes twice, even if an index was lost that had it.
+	// No revision is used twice, even if an index was lost that contained it.
 	return tx.Bucket(needsBucket).SetSequence(uint64(time.Now().UnixNano()))
 }
 
@@ -71,7 +71,7 @@ func sealSum(ref store.Ref, rest []byte) []byte {
 	return h.Sum(nil)
 }
 
-// unseal is the inverse of seal. The record's value is a part of b.
+// unseal is the inverse of seal. The value of the record is a part of b.
 func unseal(ref store.Ref, b []byte) (store.Record, error) {
 	damaged := store.Record{Ref: ref}
 	const digest = len(modproxy.Digest{})

@@ -29,7 +29,7 @@ func (x records) Get(ctx context.Context, ref store.Ref) (r store.Record, err er
 	return r, err
 }
 
-// get returns a record in a transaction that only reads.
+// get returns a record in a read-only transaction.
 func (d *Directory) get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
 	r, problem := unsealed(ref, nil)
 	name := []byte(ref.Key)
@@ -43,7 +43,7 @@ func (d *Directory) get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
 	return r, cmp.Or(err, problem)
 }
 
-// get returns a record in a transaction that may write, after which its value must not be used.
+// get returns a record in a transaction that may write. The value must not be used after the transaction.
 func get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
 	var value []byte
 	if b := tx.Bucket(bucketName(ref.Kind)); b != nil {
@@ -52,7 +52,7 @@ func get(tx *bbolt.Tx, ref store.Ref) (store.Record, error) {
 	return unsealed(ref, value)
 }
 
-// unsealed is unseal for what may not be there.
+// unsealed is like unseal. If value is nil, it returns [fs.ErrNotExist].
 func unsealed(ref store.Ref, value []byte) (store.Record, error) {
 	if value == nil {
 		return store.Record{Ref: ref}, fmt.Errorf("record %s %.80q: %w", ref.Kind, ref.Key, fs.ErrNotExist)
@@ -60,7 +60,8 @@ func unsealed(ref store.Ref, value []byte) (store.Record, error) {
 	return unseal(ref, value)
 }
 
-// current returns the record that is there, or nothing of it but ref, if it has that revision.
+// current returns the stored record if it has that revision, else [store.ErrConflict]. A missing or damaged record has
+// the revision zero and only a Ref.
 func current(tx *bbolt.Tx, ref store.Ref, revision uint64) (store.Record, error) {
 	r, _ := get(tx, ref)
 	if r.Revision != revision {
@@ -106,7 +107,7 @@ func insert(tx *bbolt.Tx, r store.Record) error {
 	return b.Put([]byte(r.Key), seal(r))
 }
 
-// remove removes a record that may be there, and what needsBucket has of it.
+// remove removes a record, which may not exist, and its entries in needsBucket.
 func remove(tx *bbolt.Tx, r store.Record) error {
 	for _, digest := range r.Needs {
 		if err := tx.Bucket(needsBucket).Delete(needKey(digest, r.Ref)); err != nil {
@@ -125,8 +126,8 @@ func remove(tx *bbolt.Tx, r store.Record) error {
 	return b.Delete([]byte(r.Key))
 }
 
-// removeNeeds removes what needsBucket has of a damaged record. It reads the whole bucket, as the record does not say what it
-// needs.
+// removeNeeds removes the entries of a damaged record in needsBucket. It reads the whole bucket, because the needs in
+// the record are lost.
 func removeNeeds(tx *bbolt.Tx, ref store.Ref) error {
 	needs := tx.Bucket(needsBucket)
 	suffix := needKey(modproxy.Digest{}, ref)[len(modproxy.Digest{}):]
@@ -164,7 +165,7 @@ func (x records) Needing(ctx context.Context, d modproxy.Digest) (list []store.R
 	return list, err
 }
 
-// needing returns what [records.Needing] does, in a transaction that only reads.
+// needing implements [records.Needing] in a read-only transaction.
 func (d *Directory) needing(tx *bbolt.Tx, digest modproxy.Digest) (list []store.Record, err error) {
 	err = d.read(tx, needsBucket, func(c cursor) error {
 		k, _, err := c.seek(digest[:])
@@ -184,7 +185,7 @@ func (d *Directory) needing(tx *bbolt.Tx, digest modproxy.Digest) (list []store.
 	return list, err
 }
 
-// needing is the same in a transaction that may write.
+// needing implements [records.Needing] in a transaction that may write.
 func needing(tx *bbolt.Tx, d modproxy.Digest) (list []store.Record) {
 	c := tx.Bucket(needsBucket).Cursor()
 	for k, _ := c.Seek(d[:]); bytes.HasPrefix(k, d[:]); k, _ = c.Next() {
@@ -238,8 +239,8 @@ type listed struct {
 	err error
 }
 
-// batch returns records whose keys begin with prefix, and where the next batch begins. Records are yielded between
-// transactions, so that their consumer may change some.
+// batch returns records whose keys begin with prefix, starting at from, and the start of the next batch. Records are
+// yielded between transactions, so that their consumer may change records.
 func batch(c cursor, kind store.Kind, prefix, from []byte) (list []listed, next []byte, err error) {
 	const most, mostBytes = 64, 4 << 20
 	size := 0
@@ -255,7 +256,7 @@ func batch(c cursor, kind store.Kind, prefix, from []byte) (list []listed, next 
 	return list, nil, err
 }
 
-// kinds returns the kinds of which there are records, or have been.
+// kinds returns the kinds that have records, or had some.
 func (x records) kinds(ctx context.Context) (list []store.Kind, err error) {
 	err = x.d.view(ctx, func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {

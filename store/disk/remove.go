@@ -17,16 +17,16 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Remove deletes the records before the files. On a full disk the index cannot be written before there is room:
-// then the files go first, and records may stay. Removed files are not flushed: what comes back after a power
-// cut is a blob without records.
+// Remove deletes the records before the files. On a full disk the index cannot be written before there is room: then
+// the files are removed first, and records may stay. The removal of files is not flushed: after a power cut, a blob
+// without records may reappear.
 func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.Digest) (removed []store.BlobInfo, err error) {
 	done, err := x.d.change(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	x.d.writing.Lock() // until the files have gone, too
+	x.d.writing.Lock() // held until the files are removed
 	defer x.d.writing.Unlock()
 	var going []store.BlobInfo
 	forget := func(tx *bbolt.Tx) (err error) {
@@ -56,7 +56,7 @@ func (x blobs) Remove(ctx context.Context, how store.Removal, list ...modproxy.D
 	return removed, errors.Join(errs...)
 }
 
-// forget deletes what the index has of the blobs that may be removed, and returns those that are there.
+// forget deletes the entries of the index for blobs that may be removed, and returns those that exist.
 func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (going []store.BlobInfo, err error) {
 	for _, digest := range list {
 		records := needing(tx, digest)
@@ -68,7 +68,7 @@ func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (
 				return nil, err
 			}
 		}
-		c := tx.Bucket(needsBucket).Cursor() // what is left there of damaged records
+		c := tx.Bucket(needsBucket).Cursor() // remaining entries of damaged records
 		for k, _ := c.Seek(digest[:]); bytes.HasPrefix(k, digest[:]); k, _ = c.Seek(digest[:]) {
 			if err := c.Delete(); err != nil {
 				return nil, err
@@ -93,14 +93,14 @@ func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
 	if err := os.Remove(name); !errors.Is(err, syscall.ENOTEMPTY) {
 		return err
 	}
-	return os.RemoveAll(name) // a directory, which is no blob
+	return os.RemoveAll(name) // a directory, which cannot be a blob
 }
 
-// asideTime ends the names in the quarantine.
+// asideTime is the suffix of names in the quarantine.
 const asideTime = ".20060102T150405.000000000Z"
 
-// setAside moves a file to the quarantine and returns its name there. An index stays, under both names, until
-// the new one takes its place. It is called with d.writing held.
+// setAside moves a file to the quarantine and returns its name there. An index stays under both names until a new index
+// replaces it. The caller holds d.writing.
 func (d *Directory) setAside(name string) (aside string, err error) {
 	aside = d.path(quarantineName, filepath.Base(name)+time.Now().UTC().Format(asideTime))
 	if _, err := os.Lstat(aside); err == nil {
@@ -126,7 +126,7 @@ func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount,
 		return store.Amount{}, err
 	}
 	defer done()
-	root, err := os.OpenRoot(d.dir) // nothing beyond it is removed, whatever becomes of the directories in it
+	root, err := os.OpenRoot(d.dir) // nothing outside the directory is removed, even if its subdirectories are replaced
 	if err != nil {
 		return store.Amount{}, err
 	}
@@ -134,7 +134,7 @@ func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount,
 	return d.eachAside(ctx, age, func(name string) error { return root.RemoveAll(filepath.Join(quarantineName, name)) })
 }
 
-// eachAside calls f for what was set aside more than age ago, and counts it.
+// eachAside calls f for each file that was quarantined more than age ago, and counts them.
 func (d *Directory) eachAside(ctx context.Context, age time.Duration, f func(name string) error) (all store.Amount, err error) {
 	entries, err := os.ReadDir(d.path(quarantineName))
 	for _, entry := range entries {
@@ -157,7 +157,7 @@ func (d *Directory) eachAside(ctx context.Context, age time.Duration, f func(nam
 	return all, err
 }
 
-// asideAt returns when a file was set aside.
+// asideAt returns when a file was quarantined.
 func asideAt(info fs.FileInfo) time.Time {
 	name := info.Name()
 	at, err := time.Parse(asideTime, name[max(0, len(name)-len(asideTime)):])

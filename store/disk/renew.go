@@ -18,23 +18,23 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Renewal is a directory with a new index that is not in its place yet.
+// Renewal is a directory with a new index that has not replaced the old one yet.
 type Renewal struct {
 	*Directory
-	Problem string             // what is wrong with the old index; empty: nothing
-	Kept    map[store.Kind]int // records of the old index that are in the new one
-	Damaged int                // records of the old index that are not what was written, and are not in the new one
+	Problem string             // what is wrong with the old index; empty if it is sound
+	Kept    map[store.Kind]int // number of recovered records
+	Damaged int                // number of records in the old index that differ from what was written, and are not in the new one
 
-	old  string   // the path of the old index
+	old  string   // path of the old index
 	file *os.File // the old index; nil if it cannot be read
 }
 
-// newIndexName is where a new index is until Finish.
+// newIndexName is the name of a new index until Finish.
 const newIndexName = tempBase + ".index.tmp"
 
-// Renew opens a directory with a new index beside the old one, whatever that is. The new one has those records
-// of the old one whose blobs are there, as far as its pages can be read. [Renewal.Finish] puts it in the old one's
-// place. No process may have the directory open.
+// Renew opens a directory with a new index beside the old one, in any state of the old one. The new index contains the
+// records of the old one whose blobs exist, as far as the pages of the old one can be read. [Renewal.Finish] replaces
+// the old index. No process may have the directory open.
 func Renew(ctx context.Context, dir string) (*Renewal, error) {
 	r := &Renewal{Directory: newDirectory(dir), Kept: map[store.Kind]int{}}
 	r.old = r.index
@@ -55,7 +55,7 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 		err = durable.RemoveTemps(r.path(tempName), tempBase)
 	}
 	if err == nil {
-		// It is flushed by Finish: until then nothing depends on it.
+		// Finish flushes it. Nothing depends on it before.
 		r.index = r.path(tempName, newIndexName)
 		err = r.openBolt(bbolt.Options{NoSync: true}, true)
 	}
@@ -68,7 +68,7 @@ func Renew(ctx context.Context, dir string) (*Renewal, error) {
 	return r, nil
 }
 
-// openOld opens the old index, if it can, and locks it.
+// openOld opens and locks the old index, if possible.
 func (r *Renewal) openOld() error {
 	file, err := durable.OpenRegular(r.old, os.O_RDONLY)
 	switch {
@@ -77,7 +77,7 @@ func (r *Renewal) openOld() error {
 	case errors.Is(err, fs.ErrNotExist):
 		r.note(errors.New("is missing"))
 		return nil
-	case err != nil: // it is no file, or on a part of the disk that is lost
+	case err != nil: // it is not a file, or is on a lost part of the disk
 		r.note(fmt.Errorf("cannot be opened: %w", err))
 		return nil
 	}
@@ -88,14 +88,14 @@ func (r *Renewal) openOld() error {
 	return nil
 }
 
-// note notes what is wrong with the old index, unless something is already.
+// note records the first problem of the old index.
 func (r *Renewal) note(problem error) {
 	if r.Problem == "" {
 		r.Problem = fmt.Sprintf("the index %v", problem)
 	}
 }
 
-// takeOver puts the records of the old index whose blobs are there into the new one.
+// takeOver copies the records of the old index whose blobs exist into the new one.
 func (r *Renewal) takeOver(ctx context.Context) error {
 	info, err := r.file.Stat()
 	if err != nil {
@@ -128,7 +128,8 @@ func (r *Renewal) takeOver(ctx context.Context) error {
 	return t.put()
 }
 
-// taking is a call of takeOver. Damage may show a record twice, or as it was before: of those the last one counts.
+// taking is one call of takeOver. A damaged index may contain a record twice, or in an earlier state. The last revision
+// counts.
 type taking struct {
 	*Renewal
 	ctx   context.Context
@@ -159,7 +160,7 @@ func (t *taking) entry(bucket, key, value []byte) error {
 	return t.put()
 }
 
-// put puts the records of the list whose blobs are there into the new index.
+// put puts the records of the list whose blobs exist into the new index.
 func (t *taking) put() error {
 	var put []store.Record
 	err := t.update(t.ctx, func(tx *bbolt.Tx) error {
@@ -195,8 +196,8 @@ func (t *taking) isMissing(digest modproxy.Digest) bool {
 	return err != nil
 }
 
-// Finish puts the new index in the place of the old one, and returns where the old one was set aside. A crash
-// leaves one of the two.
+// Finish replaces the old index with the new one, and returns the path of the old one in the quarantine. A crash leaves
+// one of the two indexes in place.
 func (r *Renewal) Finish() (aside string, err error) {
 	if err := r.db.Sync(); err != nil {
 		return "", err
@@ -213,7 +214,7 @@ func (r *Renewal) Finish() (aside string, err error) {
 	return aside, r.writeLayout()
 }
 
-// Close closes the directory, and removes the new index unless Finish has put it in its place.
+// Close closes the directory, and removes the new index unless Finish has succeeded.
 func (r *Renewal) Close() error {
 	var errs []error
 	if r.db != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// Whatever the old index is, there is a new one, which has what could be read of it.
+// For an old index in any state, Renew makes a new one with the records that could be read.
 func TestRenew(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage  func(index string) error
@@ -87,7 +87,7 @@ func all(kept map[store.Kind]int) (n int) {
 	return n
 }
 
-// A record whose blob is gone is not taken over.
+// A record whose blob is missing is not recovered.
 func TestRenewWithoutBlob(t *testing.T) {
 	dir := t.TempDir()
 	digest := fill(t, dir)
@@ -101,7 +101,7 @@ func TestRenewWithoutBlob(t *testing.T) {
 	}
 }
 
-// Revisions go on in the new index.
+// Revisions continue in the new index.
 func TestRenewRevisions(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir)
@@ -116,7 +116,7 @@ func TestRenewRevisions(t *testing.T) {
 	must(t, r.Close())
 }
 
-// Damage of one kind of records does not take the others, and what is damaged is left.
+// Damage of one kind of records does not affect the others. Damaged records are left out.
 func TestRenewTakesWhatIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir)
@@ -136,7 +136,7 @@ func TestRenewTakesWhatIsWhole(t *testing.T) {
 	}
 }
 
-// Unless Finish was called the old index stays.
+// Without a call of Finish, the old index stays.
 func TestRenewEnds(t *testing.T) {
 	dir := t.TempDir()
 	digest := fill(t, dir)
@@ -150,7 +150,7 @@ func TestRenewEnds(t *testing.T) {
 }
 
 func TestRenewRefuses(t *testing.T) {
-	t.Parallel() // it waits for the lock
+	t.Parallel() // the test waits for the lock
 	dir := t.TempDir()
 	mustOpen(t, dir)
 	if r, err := disk.Renew(t.Context(), dir); err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// What is free is known where it can be.
+// The free bytes are known on the systems that report them.
 func TestFree(t *testing.T) {
 	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 		rig.Missing(t, "modproxy does not read the free space of %s", runtime.GOOS)

@@ -7,9 +7,9 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// stampers are the file systems, as statfs(2) names them, that give a file another time of change whenever a program has
-// written to it, also through a mapping. Of tmpfs a mapping can be written to for ever after the first time; what network
-// file systems tell may be a minute old.
+// stampers are the file systems, by their type in statfs(2), that change the change time of a file after every write of
+// a program, also through a mapping. On tmpfs, later writes through a mapping change no time. The times of network file
+// systems may be a minute old.
 var stampers = map[uint32]bool{
 	0xef53:     true, // ext2, ext3 and ext4
 	0x58465342: true, // XFS
@@ -18,7 +18,7 @@ var stampers = map[uint32]bool{
 	0x794c7630: true, // overlayfs
 }
 
-// stampOf returns the stamp of a file, or zero where it would not change with the file.
+// stampOf returns the stamp of a file. It is zero on a file system whose stamps are not reliable.
 func stampOf(f *os.File) store.Stamp {
 	var fs syscall.Statfs_t
 	var s syscall.Stat_t

@@ -8,5 +8,5 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// stampOf returns no stamp: every reading is checked.
+// stampOf returns the zero stamp, so that every read is checked.
 func stampOf(*os.File) store.Stamp { return store.Stamp{} }

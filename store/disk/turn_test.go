@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Who looks through all that is kept leaves the processor to requests in between, where there is only one.
+// Loops over all stored blobs and records yield a single processor to requests.
 func TestListsLetOthersRun(t *testing.T) {
 	d := mustOpen(t, t.TempDir())
 	defer d.Close()

@@ -57,7 +57,7 @@ func testBlobs(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	})
 	t.Run("files", func(t *testing.T) {
 		a, b := two(t)
-		for size := range 4 { // the file is kept, or copied
+		for size := range 4 { // the file is linked, or copied
 			data, digest := Bytes(100_000+size, byte(size))
 			f := file{bytes.NewReader(data), filepath.Join(t.TempDir(), "file"), size%2 == 0}
 			must(t, os.WriteFile(f.name, data, 0o600))
@@ -129,7 +129,7 @@ func testBlobs(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	})
 }
 
-// testNeeded compares whether blobs are needed with the records that there are.
+// testNeeded compares the field Needed of blobs with the records.
 func testNeeded(t *testing.T, handles []Handle) {
 	a, b := handles[0], handles[1]
 	d, other := a.putBlob(t, 10, 1), a.putBlob(t, 20, 2)
@@ -167,7 +167,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// infos returns what Blobs yields.
+// infos returns the blobs that Blobs yields.
 func infos(t *testing.T, h Handle) map[modproxy.Digest]store.BlobInfo {
 	t.Helper()
 	got := map[modproxy.Digest]store.BlobInfo{}

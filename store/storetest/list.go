@@ -39,13 +39,13 @@ func testList(t *testing.T, open func(t *testing.T, n int) []Handle) {
 			t.Errorf("List of every kind: %v", kinds)
 		}
 		for range b.Records.List(t.Context(), "", "") {
-			break // the iterator must bear it
+			break // the iterator must accept it
 		}
 	})
 	t.Run("while it changes", func(t *testing.T) {
 		handles := open(t, 2)
 		a, b := handles[0], handles[1]
-		const n = 300 // more than a storage would read at a time
+		const n = 300 // more than a storage reads at a time
 		for i := range n {
 			a.put(t, store.Record{Ref: store.Ref{Kind: "a", Key: fmt.Sprintf("1.%03d", i)}})
 		}

@@ -20,10 +20,10 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Memory is a storage in memory. The zero value is empty. All handles on it are alike.
+// Memory is a storage in memory. The zero value is empty. All its handles are equivalent.
 type Memory struct {
 	mu       sync.Mutex
-	fail     error // of changes
+	fail     error // error of every change
 	revision uint64
 	records  map[store.Ref]memoryRecord
 	blobs    map[modproxy.Digest]memoryBlob
@@ -36,7 +36,7 @@ type memoryRecord struct {
 }
 
 type memoryBlob struct {
-	info store.BlobInfo // of aside, Time is when it was set aside
+	info store.BlobInfo // in aside, Time is when the blob was quarantined
 	data []byte
 }
 
@@ -49,21 +49,20 @@ func (m *Memory) Handle() Handle {
 	}
 }
 
-// Records returns the records.
+// Records returns the records of m.
 func (m *Memory) Records() store.Records { return memoryRecords{m} }
 
-// Blobs returns the blobs.
+// Blobs returns the blobs of m.
 func (m *Memory) Blobs() store.Blobs { return memoryBlobs{m} }
 
-// Fail makes every change fail from now on. Nil ends that. A blob that is put is read
-// all the same.
+// Fail makes every later change return err. Nil ends that. The content of a blob is still read.
 func (m *Memory) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fail = err
 }
 
-// Damage damages a record that is there.
+// Damage damages an existing record.
 func (m *Memory) Damage(ref store.Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,8 +71,7 @@ func (m *Memory) Damage(ref store.Ref) {
 	m.records[ref] = r
 }
 
-// Replace puts other bytes in a blob's place. Nil takes the blob away, and leaves its
-// records.
+// Replace replaces the bytes of a blob. If data is nil, it removes the blob and leaves its records.
 func (m *Memory) Replace(d modproxy.Digest, data []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +83,7 @@ func (m *Memory) Replace(d modproxy.Digest, data []byte) {
 	}
 }
 
-// Evidence returns the blobs that were set aside.
+// Evidence returns the contents of the quarantined blobs.
 func (m *Memory) Evidence() (list [][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -81,7 +81,7 @@ func testRemoval(t *testing.T, handles []Handle, how store.Removal) {
 	remove(0)
 
 	data, _ := Bytes(1000, 1)
-	for range 2 { // it can be put again
+	for range 2 { // the blob can be put again
 		d := a.putBlob(t, 1000, 1)
 		blob, err := a.Blobs.Open(ctx, d)
 		must(t, err)
@@ -117,8 +117,8 @@ func testRemoval(t *testing.T, handles []Handle, how store.Removal) {
 	wantNeeding(t, b, e)
 }
 
-// A record whose Put succeeds has its blobs, and one whose Put conflicts has changed,
-// whatever other processes do.
+// testRaces tests concurrent processes: a record whose Put succeeds has its blobs, and a record whose Put conflicts has
+// changed.
 func testRaces(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	t.Run("blobs", func(t *testing.T) {
 		handles := open(t, 4)

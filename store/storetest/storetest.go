@@ -1,5 +1,9 @@
-// Package storetest has the suite that every storage passes, one subtest for each
-// promise of [store.Records], [store.Blobs] and [store.Aside], and a storage in memory.
+// Package storetest tests implementations of the storage interfaces of package store.
+//
+//	storetest.Run(t, func(t *testing.T, n int) []storetest.Handle { return handles(t, n) })
+//
+// [Run] has one subtest for each promise of [store.Records], [store.Blobs] and [store.Aside]. [Memory] is a storage in
+// memory for other tests.
 package storetest
 
 import (
@@ -17,18 +21,18 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Handle is what one process has of a storage.
+// Handle is the view of one process on a storage.
 type Handle struct {
 	Records store.Records
 	Blobs   store.Blobs
 	Aside   store.Aside
-	// Damage changes the value of a record that is there, behind the storage's back.
+	// Damage changes the value of an existing record without the storage.
 	Damage func(t *testing.T, ref store.Ref)
-	// Lose removes a blob behind the storage's back.
+	// Lose removes a blob without the storage.
 	Lose func(t *testing.T, d modproxy.Digest)
 }
 
-// Run tests a storage. open returns n handles on one storage, which is empty.
+// Run tests a storage. open returns n handles of one empty storage.
 func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	t.Run("Records", func(t *testing.T) { testRecords(t, open) })
 	t.Run("List", func(t *testing.T) { testList(t, open) })
@@ -37,7 +41,7 @@ func Run(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	t.Run("Races", func(t *testing.T) { testRaces(t, open) })
 }
 
-// Bytes returns n bytes that differ from seed to seed, and their digest.
+// Bytes returns n bytes that depend on seed, and their digest.
 func Bytes(n int, seed byte) ([]byte, modproxy.Digest) {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{seed}).Read(b) // never fails
@@ -71,7 +75,7 @@ func (h Handle) put(t *testing.T, r store.Record) store.Record {
 	return r
 }
 
-// holds compares a record with what is there.
+// holds compares a record with the stored one.
 func (h Handle) holds(t *testing.T, want store.Record) {
 	t.Helper()
 	got, err := h.Records.Get(t.Context(), want.Ref)
@@ -93,7 +97,7 @@ func (h Handle) lacks(t *testing.T, refs ...store.Ref) {
 	}
 }
 
-// list returns the keys of what List yields.
+// list returns the keys of the records that List yields.
 func (h Handle) list(t *testing.T, kind store.Kind, prefix string) string {
 	t.Helper()
 	var keys []string
@@ -104,7 +108,7 @@ func (h Handle) list(t *testing.T, kind store.Kind, prefix string) string {
 	return strings.Join(keys, " ")
 }
 
-// putBlob puts n bytes and returns their digest.
+// putBlob puts a blob of n bytes and returns its digest.
 func (h Handle) putBlob(t *testing.T, n int, seed byte) modproxy.Digest {
 	t.Helper()
 	data, d := Bytes(n, seed)

@@ -11,20 +11,20 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A client is a program that asks a registry, in one version.
+// A client is one version of a program that sends requests to a registry.
 type client struct {
-	name    string // the title of its section in docs/how-to/other-tools.md
-	version string // "" for the one that is on PATH
-	program string // the name of its file
-	always  bool   // it is run with every change, and may not be missing then
-	made    maker  // nil if it cannot be made of Go modules and npm packages: it is run if somebody has put it there, or on PATH
+	name    string // title of its section in docs/how-to/other-tools.md
+	version string // "" for the version on PATH
+	program string // file name
+	always  bool   // it is run for every change, and must not be missing then
+	made    maker  // nil if it cannot be built from Go modules or npm packages: it is run if it is installed in the directory of tools or on PATH
 	run     func(context.Context, *session) error
-	without string // the kind of request that it sends without its token, and does without an answer to
-	kept    bool   // it gets the same of what is kept, where no registry describes modules
-	open    bool   // its section has a token, and it gets the same without one where clients need none
+	without string // kind of the request that it sends without its token, and that may fail
+	kept    bool   // it gets the same results from cached packages, if the registry describes no modules
+	open    bool   // its section has a token, and it gets the same results without one if clients need none
 }
 
-// clients are all that are run, in the order of the table.
+// clients contains all clients, in the order of the table.
 var clients = func() []*client {
 	all := []*client{
 		{name: "Terraform", program: "terraform", always: true, run: installs("registry.terraform.io")},
@@ -34,7 +34,7 @@ var clients = func() []*client {
 		all = append(all, &client{
 			name: "Terraform", version: version, program: "terraform",
 			made: goModule{path: "github.com/hashicorp/terraform", main: ".", remoteState: true}, run: installs("registry.terraform.io"),
-			always: version == "1.15.0", // which evaluates sources: the tests of tfconfig and closure run it, too
+			always: version == "1.15.0", // it evaluates sources: the tests of tfconfig and closure run it, too
 		})
 	}
 	for _, version := range []string{"1.6.3", "1.8.11", "1.9.4", "1.10.10", "1.11.5"} {
@@ -74,7 +74,7 @@ var clients = func() []*client {
 	)
 }()
 
-// ways returns whether the client is run without a token, for each of its runs.
+// ways reports for each run of the client whether it is without a token.
 func (c *client) ways() []bool {
 	if c.open {
 		return []bool{false, true}
@@ -82,19 +82,19 @@ func (c *client) ways() []bool {
 	return []bool{false}
 }
 
-// tools returns the directory of programs that were made.
+// tools returns the directory of built programs.
 func tools() (string, error) {
 	cache, err := os.UserCacheDir()
 	return filepath.Join(cache, "modproxy-tools"), err
 }
 
-// built returns where the program is when it was made.
+// built returns the path of the program after it was built.
 func (c *client) built() (string, error) {
 	dir, err := tools()
 	return filepath.Join(dir, c.program+"-"+c.version), err
 }
 
-// find returns the path of the program, and its version; no path with an error.
+// find returns the path of the program, and its version. After an error the path may be empty.
 func (c *client) find() (path, version string, err error) {
 	if c.version == "" {
 		if path, err = rig.FindClient(c.program); err != nil {
@@ -121,7 +121,7 @@ func (c *client) find() (path, version string, err error) {
 
 var versionIn = regexp.MustCompile(`\d+\.\d+\.\d+`)
 
-// make makes the program, unless it is there or it cannot be made.
+// make builds the program, unless it exists or cannot be built.
 func (c *client) make(ctx context.Context) error {
 	if c.made == nil {
 		return nil

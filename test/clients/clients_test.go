@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// dir is where what all tests need is built.
+// dir contains files that all tests share.
 var dir string
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built builds the program, once for all worlds.
+// built builds modproxy once for all worlds.
 var built = sync.OnceValue(func() error {
 	program, err := rig.Program(context.Background(), dir)
 	if err != nil {
@@ -34,11 +34,11 @@ var built = sync.OnceValue(func() error {
 	return os.Setenv(rig.ProgramVariable, program)
 })
 
-// The clients that every change is tested with get what they need, with what
-// docs/how-to/other-tools.md tells people to set and nothing else.
+// The clients that are run for every change get their results with the settings of docs/how-to/other-tools.md and no
+// others.
 func TestClients(t *testing.T) { runAll(t, false) }
 
-// Clients that want modules described are told the same of the packages that are kept.
+// Clients that need descriptions of modules get the same ones for cached packages.
 func TestKept(t *testing.T) { runAll(t, true) }
 
 func runAll(t *testing.T, kept bool) {
@@ -74,11 +74,11 @@ func runAll(t *testing.T, kept bool) {
 	}
 }
 
-// read says where what is told of a program comes from that was not run.
+// read matches the source of a statement about a program that was not run.
 var read = regexp.MustCompile(`^Not run\. As read in the source of \S.* \d+\.\d+\.\d+: `)
 
-// What docs/how-to/other-tools.md says of each program was run, in the versions that it names; or
-// it says that it was not, and from where it is known.
+// Every statement about a program in docs/how-to/other-tools.md was tested with the named versions, or says that the
+// program was not run and where the statement comes from.
 func TestDocument(t *testing.T) {
 	d, err := readDocument()
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// A document is docs/how-to/other-tools.md by the titles of its sections; what is before these has
-// none.
+// A document is docs/how-to/other-tools.md by the titles of its sections. The part before the first section has the
+// title "".
 type document map[string]*section
 
 type section struct {
-	status string // its first paragraph, which says whether it was run
+	status string // first paragraph, which says whether the program was run
 	blocks []block
 }
 
-// A block is what stands between fences.
+// A block is the text between two fences.
 type block struct{ language, text string }
 
-// readDocument reads docs/how-to/other-tools.md of the module that the working directory is in.
+// readDocument reads docs/how-to/other-tools.md of the module that contains the working directory.
 func readDocument() (document, error) {
 	for dir := "."; ; dir = filepath.Join(dir, "..") {
 		text, err := os.ReadFile(filepath.Join(dir, "docs", "how-to", "other-tools.md"))
@@ -40,7 +40,7 @@ func parseDocument(text string) document {
 	now := &section{}
 	d := document{"": now}
 	var open *block
-	told := false // whether the first paragraph is over
+	told := false // the first paragraph is complete
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		language, fence := strings.CutPrefix(line, "```")
@@ -64,12 +64,12 @@ func parseDocument(text string) document {
 	return d
 }
 
-// has reports whether a block of a section has text in it.
+// has reports whether a block of a section contains text.
 func (d document) has(title, text string) bool {
 	return d[title] != nil && slices.ContainsFunc(d[title].blocks, func(b block) bool { return strings.Contains(b.text, text) })
 }
 
-// unused fails if a client's section has a block that its run has not taken.
+// unused returns an error if the section of a client has a block that its run has not used.
 func (d document) unused(name string, taken map[int]bool) error {
 	s := d[name]
 	if s == nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// half is a configuration that somebody is writing: the names of the module's inputs
-// are to be offered in its empty line.
+// half is an unfinished configuration. The language server must offer the names of the module's inputs in its empty
+// line.
 const half = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.1.0\"\n\n}\n"
 
-// completes has a language server offer the inputs of a module that is not installed.
+// completes checks that a language server offers the inputs of a module that is not installed.
 func completes(ctx context.Context, s *session) error {
 	name, err := s.write("open/main.tf", half)
 	if err != nil {
@@ -51,7 +51,7 @@ func completes(ctx context.Context, s *session) error {
 		for _, item := range offered.Items {
 			labels = append(labels, item.Label+" ("+item.Detail+")")
 		}
-		// It knows types that need no parentheses.
+		// It parses only types without parentheses.
 		want := []string{"cidr (required, string)", "zones (optional, any type)"}
 		missing := slices.DeleteFunc(want, func(label string) bool { return slices.Contains(labels, label) })
 		if len(missing) == 0 {

@@ -16,10 +16,9 @@ const (
 	required = "terraform {\n  required_providers {\n    toy = { source = \"acme/toy\" }\n  }\n}\n"
 )
 
-// installs has Terraform or OpenTofu initialise three configurations: one whose
-// registry the section's CLI configuration leads to the proxy, with a provider; the
-// section's own, whose source names the proxy; and one whose registry the site's name
-// server leads to the proxy.
+// installs makes Terraform or OpenTofu initialise three configurations: one with a provider, whose registry is the
+// proxy by the CLI configuration in the section; the one in the section, whose source names the proxy; and one whose
+// registry is the proxy by the name server of the site.
 func installs(registry string) func(context.Context, *session) error {
 	return func(ctx context.Context, s *session) error {
 		for _, way := range []struct{ dir, code, config string }{
@@ -47,7 +46,7 @@ func installs(registry string) func(context.Context, *session) error {
 	}
 }
 
-// terragrunt has Terragrunt fetch the sources of the section's blocks, and run Terraform there.
+// terragrunt makes Terragrunt download the sources in the blocks of the section, and run Terraform there.
 func terragrunt(ctx context.Context, s *session) error {
 	terraform, err := rig.FindClient("terraform")
 	if err != nil {
@@ -69,8 +68,8 @@ func terragrunt(ctx context.Context, s *session) error {
 	return nil
 }
 
-// infracost has Infracost fetch what a configuration calls. There are no prices here, and
-// without them it fails in the end.
+// infracost makes Infracost download the modules that a configuration calls. There are no prices here, so it fails at
+// the end.
 func infracost(ctx context.Context, s *session) error {
 	if _, err := s.write("own/main.tf", s.block("hcl", 0)); err != nil {
 		return err
@@ -84,7 +83,7 @@ func infracost(ctx context.Context, s *session) error {
 	return nil
 }
 
-// terrascan has Terrascan say what it reads in a configuration, with what that calls.
+// terrascan makes Terrascan print what it reads in a configuration and the called modules.
 func terrascan(ctx context.Context, s *session) error {
 	rc, err := s.write("terraformrc", s.block("hcl", 0))
 	if err != nil {
@@ -105,8 +104,8 @@ func terrascan(ctx context.Context, s *session) error {
 	return err
 }
 
-// trivy has Trivy scan a configuration, with the module that it calls by the name of the proxy. If clients need no token,
-// it scans one that calls the module by the name of the registry, too: Trivy sends no token there.
+// trivy makes Trivy scan a configuration that calls the module by the name of the proxy. If clients need no token,
+// Trivy also scans one that calls the module by the name of the registry, because it sends no token there.
 func trivy(ctx context.Context, s *session) error {
 	ways := []struct{ dir, code string }{{"own", s.block("hcl", 0)}}
 	if s.token == "" {
@@ -135,7 +134,7 @@ func trivy(ctx context.Context, s *session) error {
 	return nil
 }
 
-// installed fails unless the module network is there, in version 1.1.0.
+// installed returns an error unless version 1.1.0 of the module network is installed.
 func (s *session) installed(dir string) error {
 	text, err := os.ReadFile(filepath.Join(s.dir, dir, ".terraform", "modules", "modules.json"))
 	if err != nil {

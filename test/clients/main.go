@@ -1,26 +1,22 @@
-// Clients runs the real programs that ask a registry about modules, and says of each
-// whether it gets through modproxy what it needs:
+// Command clients runs real programs that send requests to a registry through modproxy.
 //
 //	make clients
 //	go run ./test/clients [-build] [NAME…]
 //
-// What it sets in a program is what docs/how-to/other-tools.md tells people to set: a run takes
-// the blocks of its section there as they are, and a block that no run takes is a
-// mistake, unless the section says that the program was not run.
+// For each program it reports whether the program gets its results. The settings of a program are those in
+// docs/how-to/other-tools.md: a run uses the blocks of its section without changes. A block that no run uses is an
+// error, unless the section says that the program was not run.
 //
-// Nothing is asked of the internet. A program reaches its hosts through a proxy of the
-// site, which leads every name to modproxy, as a name server of the site would; and
-// modproxy reaches the registries through another, which leads to package
-// registrytest. That stays clear of the machine's own names and rights.
+// Nothing is requested from the internet. A program reaches its hosts through a proxy of the site, which connects every
+// name to modproxy, as a name server of the site would. modproxy reaches the registries through another proxy, which
+// connects to package registrytest. The names of the machine and its privileges are not needed.
 //
-// With -build it makes the programs that are missing, out of Go modules and npm
-// packages, below the user's cache directory, and runs nothing: all of them, or those
-// that are named, or with "ci" those that every change is tested with. A program that
-// cannot be made that way is taken from PATH.
+// With -build it builds the missing programs from Go modules and npm packages, below the user's cache directory, and
+// runs nothing: all of them, the named ones, or with "ci" those that are run for every change. A program that cannot be
+// built that way is taken from PATH.
 //
-// A row says which program in which version was run, what it asked of modproxy, and
-// "ok" or what was wrong. The exit code is 1 if anything was, or a named program is
-// not there.
+// A row contains the program and its version, its requests to modproxy, and "ok" or the error. The exit code is 1 after
+// an error, or if a named program is missing.
 package main
 
 import (
@@ -102,8 +98,8 @@ func run(ctx context.Context, making bool, names []string) error {
 	return nil
 }
 
-// choose returns the clients that are named, by themselves or with their version, or
-// all of them. "ci" stands for those that may not be missing there.
+// choose returns the clients with the given names, with or without their version, or all of them. "ci" selects the
+// clients that must not be missing there.
 func choose(names []string) ([]*client, error) {
 	if len(names) == 0 {
 		return clients, nil
@@ -123,5 +119,5 @@ func choose(names []string) ([]*client, error) {
 	return slices.Compact(chosen), nil
 }
 
-// patience is how long a run may take.
+// patience is the timeout of one run.
 const patience = 10 * time.Minute

@@ -12,20 +12,19 @@ import (
 	"runtime"
 )
 
-// A maker makes a program in one version.
+// A maker builds a program in one version.
 type maker interface {
 	make(ctx context.Context, version, path string) error
-	file(path string) string // of the program, below what was made
+	file(path string) string // of the program, below the result of make
 }
 
-// goModule makes a program of a Go module, which the checksum database vouches for.
+// goModule builds a program from a Go module. The checksum database verifies the module.
 type goModule struct {
 	path, main string
-	// remoteState has the program made without the backends that keep state at cloud
-	// providers. They are modules of their own, which cannot be had, and most of what
-	// there is to compile; they have no part in installing modules.
+	// remoteState removes the backends that store state at cloud providers. They are separate modules that cannot be
+	// downloaded, and take most of the time to compile. They are not used to install modules.
 	remoteState bool
-	// experiments are the experiments of Go that the sources need, as its GOEXPERIMENT has them.
+	// experiments are the values of GOEXPERIMENT that the sources need.
 	experiments string
 }
 
@@ -38,7 +37,7 @@ var (
 
 func (g goModule) make(ctx context.Context, version, path string) error {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", g.path+"@v"+version)
-	cmd.Dir = os.TempDir() // in no module
+	cmd.Dir = os.TempDir() // outside a module
 	out, err := cmd.Output()
 	var found struct{ Dir, Error string }
 	if json.Unmarshal(out, &found) != nil || err != nil {
@@ -61,7 +60,7 @@ func (g goModule) make(ctx context.Context, version, path string) error {
 		flags = append(flags, "-mod=mod", "-ldflags=-s -w -X "+g.path+"/version.dev=no")
 	}
 	made := unfinished(path)
-	defer os.Remove(made) // fails once it has its name
+	defer os.Remove(made) // fails after the rename
 	cmd = exec.CommandContext(ctx, "go", append(flags, "-o", made, g.main)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if g.experiments != "" {
@@ -73,10 +72,10 @@ func (g goModule) make(ctx context.Context, version, path string) error {
 	return os.Rename(made, path)
 }
 
-// unfinished returns the name that a program has while this process makes it: others may make it, too.
+// unfinished returns the name of a program while this process builds it. Other processes may build it at the same time.
 func unfinished(path string) string { return fmt.Sprintf("%s.%d.new", path, os.Getpid()) }
 
-// cut cuts lines out of a file.
+// cut removes lines from a file.
 func cut(name string, lines *regexp.Regexp) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -92,11 +91,11 @@ func cut(name string, lines *regexp.Regexp) error {
 	return os.WriteFile(name, rest, 0o600)
 }
 
-// npm makes a directory with a package of npm, what it needs, and the Node.js that it
-// wants. No script of any package runs.
+// npm builds a directory with an npm package, its dependencies, and the Node.js that it needs. It runs no scripts of
+// packages.
 type npm struct{ name string }
 
-// node is the package of Node.js.
+// node is the npm package of Node.js.
 var node = "node-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
 
 func (n npm) file(path string) string {

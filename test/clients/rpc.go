@@ -53,7 +53,7 @@ func (r *rpc) send(message map[string]any) error {
 	return err
 }
 
-// message is what a program sends: an answer, a question or a notice.
+// message is a message from a program: an answer, a request or a notification.
 type message struct {
 	ID     any
 	Method string
@@ -82,13 +82,13 @@ func (r *rpc) receive() (m message, err error) {
 	return m, json.Unmarshal(text, &m)
 }
 
-// notify tells the program something.
+// notify sends a notification to the program.
 func (r *rpc) notify(method string, params any) error {
 	return r.send(map[string]any{"method": method, "params": params})
 }
 
-// call asks the program, and waits for the answer. What the program asks meanwhile is
-// answered with null.
+// call sends a request to the program, and waits for the answer. Requests from the program are answered with null
+// meanwhile.
 func (r *rpc) call(method string, params, result any) error {
 	r.id++
 	if err := r.send(map[string]any{"id": r.id, "method": method, "params": params}); err != nil {

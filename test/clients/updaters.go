@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// older and olderProvider are configurations of which updates are known.
+// older and olderProvider are configurations with known updates.
 const (
 	older         = "module \"network\" {\n  source  = \"acme/network/aws\"\n  version = \"1.0.0\"\n}\n"
 	olderProvider = "terraform {\n  required_providers {\n    toy = {\n      source  = \"acme/toy\"\n      version = \"1.0.0\"\n    }\n  }\n}\n"
 )
 
-// renovate has Renovate look for new versions of what is called by way of the site's
-// name server, and by the name of the proxy; and then with the section's second
-// configuration, where only the proxy's own name leads to it.
+// renovate makes Renovate look for new versions of modules that are called by the site's name server and by the name of
+// the proxy, and again with the second configuration of the section, in which only the name of the proxy leads to it.
 func renovate(ctx context.Context, s *session) error {
 	for name, text := range map[string]string{
 		"repository/dns/main.tf":           older,
@@ -42,7 +41,7 @@ func renovate(ctx context.Context, s *session) error {
 	const provider = "[{1.1.0 2025-04-05T06:07:08.000Z}]"
 	for n, want := range []map[string]string{
 		{"dns": dated, "tofu": dated, "own": undated, "written": dated, "tfr": dated, "provider": provider, "tofu-provider": provider},
-		{"dns": undated, "own": undated, "written": undated, "tfr": dated}, // what names another registry is found there
+		{"dns": undated, "own": undated, "written": undated, "tfr": dated}, // modules of other registries are found there
 	} {
 		settings := s.block("json", n)
 		if s.token == "" {
@@ -61,7 +60,7 @@ func renovate(ctx context.Context, s *session) error {
 		}
 		for dir, want := range want {
 			got := found(out, dir)
-			if s.kept { // the dates are those on which modproxy saw the versions first
+			if s.kept { // the dates are the first-seen times of modproxy
 				got, want = date.ReplaceAllString(got, "date"), date.ReplaceAllString(want, "date")
 			}
 			if got != want {
@@ -72,13 +71,12 @@ func renovate(ctx context.Context, s *session) error {
 	return nil
 }
 
-// withoutTokens finds the rules of the section that have a token.
+// withoutTokens matches the rules of the section that have a token.
 var withoutTokens = regexp.MustCompile(`(?s)\s*"hostRules": \[.*?\](,\n)?`)
 
 var date = regexp.MustCompile(`\d+-\d\d-\d\dT[0-9:.]+Z`)
 
-// found returns the updates that Renovate says in its log that it has found for the
-// module that is called in a directory, each with its date.
+// found returns the updates in Renovate's log for the module that is called in a directory, each with its date.
 func found(log, dir string) string {
 	for line := range strings.Lines(log) {
 		var event struct {
@@ -102,7 +100,7 @@ func found(log, dir string) string {
 	return "nothing"
 }
 
-// tfupdate has tfupdate say which version is the newest.
+// tfupdate makes tfupdate print the newest version.
 func tfupdate(ctx context.Context, s *session) error {
 	cmd := s.command(ctx, "", s.block("sh", 0), s.program, "release", "latest", "--source-type", "tfregistryModule", "acme/network/aws")
 	out, err := output(cmd)
@@ -112,13 +110,13 @@ func tfupdate(ctx context.Context, s *session) error {
 	return err
 }
 
-// updatecli has Updatecli look for the newest version.
+// updatecli makes Updatecli look for the newest version.
 func updatecli(ctx context.Context, s *session) error {
 	manifest, err := s.write("updatecli.yaml", s.block("yaml", 0))
 	if err != nil {
 		return err
 	}
-	// It asks whether there is a newer Updatecli, too, unless it is in CI.
+	// Outside CI, it also looks for a newer Updatecli.
 	out, err := output(s.command(ctx, "", "", s.program, "pipeline", "diff", "--config", manifest))
 	if err == nil && !strings.Contains(out, "2.0.0") {
 		err = fmt.Errorf("it does not find version 2.0.0: %s", out)
@@ -126,8 +124,8 @@ func updatecli(ctx context.Context, s *session) error {
 	return err
 }
 
-// tells has the MCP server find a module, its newest version and its inputs, and a provider, its newest version and, where its
-// registry has them, its documents.
+// tells makes the MCP server find a module, its newest version and its inputs, and a provider, its newest version and,
+// if its registry has them, its documents.
 func tells(ctx context.Context, s *session) error {
 	r, err := talkTo(s.command(ctx, "", "", s.program, "stdio", "--toolsets=registry"), false)
 	if err != nil {
@@ -160,7 +158,7 @@ func tells(ctx context.Context, s *session) error {
 		},
 		{"get_latest_provider_version", map[string]any{"namespace": "acme", "name": "toy"}, "1.1.0"},
 	}
-	if !s.kept { // nobody else has the documents
+	if !s.kept { // only the registry has the documents
 		all = append(all,
 			question{"search_providers", toy("gate", "resources"), "providerDocID: 30002\n- Title: gate\n- Category: resources\n- Description: Makes a gate."},
 			question{"search_providers", toy("gate", "data-sources"), "providerDocID: 30003"},

@@ -25,25 +25,25 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// token stands for a token in docs/how-to/other-tools.md. Where a client's section has it, modproxy
-// answers nobody without one.
+// token is the placeholder for a token in docs/how-to/other-tools.md. If the section of a client contains it, modproxy
+// requires a token.
 const token = "mp_…"
 
-// own is the name of the proxy in docs/how-to/other-tools.md, and so here.
+// own is the name of the proxy in docs/how-to/other-tools.md and in these tests.
 const own = "modules.example.com"
 
-// public are the hosts whose names lead to the proxy, as far as clients are concerned.
+// public are the hosts whose names lead clients to the proxy.
 var public = []string{"registry.terraform.io", "registry.opentofu.org", "api.opentofu.org"}
 
 //go:embed testdata/upstream.txtar
 var upstream []byte
 
-// A world has what stands in for the public registries, and a modproxy that is built.
+// A world contains the replacements of the public registries, and a built modproxy.
 type world struct {
 	dir      string
-	kept     bool // nobody describes modules, and modproxy has a package of each version
+	kept     bool // no registry describes modules, and modproxy has cached a package of each version
 	upstream *registrytest.Upstream
-	behind   *httptest.Server // what modproxy reaches others through
+	behind   *httptest.Server // the proxy through which modproxy reaches registries
 	program  string           // modproxy
 	document document
 }
@@ -83,7 +83,7 @@ func newWorld(ctx context.Context, kept bool) (w *world, err error) {
 	return w, err
 }
 
-// String says by whom modules are described.
+// String says which service describes modules.
 func (w *world) String() string {
 	if w.kept {
 		return "by modproxy"
@@ -91,14 +91,14 @@ func (w *world) String() string {
 	return "by the registry"
 }
 
-// leadTo starts a proxy of a site that connects to an address whatever it is asked for.
+// leadTo starts a proxy of a site that connects every request to one address.
 func leadTo(address string) *httptest.Server {
 	return httptest.NewServer(&egresstest.Proxy{Dial: func(string) (net.Conn, error) { return net.Dial("tcp", address) }})
 }
 
 func (w *world) close() error {
 	if w.behind != nil {
-		w.behind.CloseClientConnections() // one that leads on is not idle
+		w.behind.CloseClientConnections() // a connection in use is not idle
 	}
 	var err error
 	if w.upstream != nil {
@@ -107,8 +107,8 @@ func (w *world) close() error {
 	return errors.Join(err, os.RemoveAll(w.dir))
 }
 
-// run runs a client beside a modproxy that has nothing kept, and returns what it has
-// asked of that. An anonymous one has no token, also if its section has one.
+// run runs a client with a modproxy whose cache is empty, and returns its requests to modproxy. An anonymous client has
+// no token, even if its section has one.
 func (w *world) run(ctx context.Context, c *client, program string, anonymous bool) (asked string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -137,14 +137,14 @@ func (w *world) run(ctx context.Context, c *client, program string, anonymous bo
 		err = c.run(ctx, s)
 	}
 	if stopped := proxy.Stop(); stopped != nil {
-		return "", errors.Join(err, stopped) // its log is whole when it has ended
+		return "", errors.Join(err, stopped) // the log is complete after the end
 	}
 	requests, wrong := c.requestsIn(proxy.Log())
 	return requests, errors.Join(err, wrong, w.document.unused(c.name, s.taken))
 }
 
-// modproxy is a command of modproxy, with the configuration that docs/how-to/other-tools.md begins
-// with and what it keeps in a directory. A private one has no anonymous clients.
+// modproxy returns a command of modproxy, with the first configuration in docs/how-to/other-tools.md and its data in a
+// directory. A private one has no anonymous clients.
 func (w *world) modproxy(dir string, private bool, args ...string) *exec.Cmd {
 	cmd := exec.Command(w.program, args...)
 	cmd.Dir = w.dir
@@ -160,8 +160,8 @@ func (w *world) modproxy(dir string, private bool, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// requestsIn returns the kinds of requests in a log, each with how many there were. It
-// fails for an answer that says that modproxy lacks what was asked for.
+// requestsIn returns the kinds of requests in a log, each with its number. It returns an error for each error answer of
+// modproxy.
 func (c *client) requestsIn(log []byte) (string, error) {
 	count := map[string]int{}
 	var wrong []error
@@ -196,12 +196,12 @@ type session struct {
 	program string
 	dir     string
 	site    *httptest.Server // the proxy that leads to modproxy
-	token   string           // that modproxy wants to see; "" if it wants none
-	taken   map[int]bool     // the blocks of the section that the run has taken
+	token   string           // token that modproxy requires; "" if it requires none
+	taken   map[int]bool     // indexes of the used blocks of the section
 }
 
-// block returns the block of a language that the client's section has, the nth of
-// them from 0, with the token. It is what people are told to set.
+// block returns the nth block of a language in the client's section, starting at 0, with the token. Users set the same
+// text.
 func (s *session) block(language string, n int) string {
 	if s.taken == nil {
 		s.taken = map[int]bool{}
@@ -218,7 +218,7 @@ func (s *session) block(language string, n int) string {
 	return ""
 }
 
-// write writes a file of the run, and returns its name.
+// write writes a file for the run, and returns its name.
 func (s *session) write(name, text string) (string, error) {
 	name = filepath.Join(s.dir, name)
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -227,8 +227,8 @@ func (s *session) write(name, text string) (string, error) {
 	return name, os.WriteFile(name, []byte(text), 0o600)
 }
 
-// command returns a command that reaches every host through the site's proxy and trusts
-// its authority. settings are lines of "export NAME=VALUE".
+// command returns a command that reaches every host through the site's proxy and trusts its authority. settings are
+// lines of "export NAME=VALUE".
 func (s *session) command(ctx context.Context, dir, settings, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.WaitDelay = filepath.Join(s.dir, dir), 5*time.Second
@@ -246,7 +246,7 @@ func (s *session) command(ctx context.Context, dir, settings, program string, ar
 	return cmd
 }
 
-// output runs a command and returns what it printed.
+// output runs a command and returns its output.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.CombinedOutput()
 	if err != nil {

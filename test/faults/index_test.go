@@ -309,7 +309,7 @@ func TestDamagedLedger(t *testing.T) {
 				d.complete(what)
 				continue
 			}
-			if !strings.Contains(refusal, "put a backup of the whole directory back") || !strings.Contains(refusal, "modproxy ledger import") {
+			if !strings.Contains(refusal, "restore a backup of the whole directory") || !strings.Contains(refusal, "modproxy ledger import") {
 				t.Errorf("%s: no remedy: %q", what, refusal)
 				if refusal == "" {
 					d.stop()

@@ -27,7 +27,7 @@ const (
   - {deny: up-b.test/gate/mixed/aws, versions: "v1.2", reason: it is gone}
   - {deny: bücher.evil.test/*/*/*, reason: it is gone}
 `
-	gone = "refused by the policy of this proxy: it is gone ("
+	gone = "denied by the policy of this proxy: it is gone ("
 )
 
 var (

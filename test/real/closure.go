@@ -15,8 +15,9 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// compareClosures compares, for a configuration that calls a module and each of its submodules, what modproxy says that it
-// installs with what the clients install. Modules of which there is no repository here are neither's.
+// compareClosures compares, for a configuration that calls a module and each of its submodules, the versions that
+// modproxy foresees with the versions that the clients install. Modules without a repository here are left out on both
+// sides.
 func (s *settings) compareClosures(ctx context.Context, repos []*repo, p *proxy) (code int, err error) {
 	for _, r := range repos {
 		if !strings.Contains(r.String(), s.only) || len(r.versions) == 0 || strings.HasSuffix(r.address, "/none") {
@@ -38,10 +39,10 @@ func (s *settings) compareClosures(ctx context.Context, repos []*repo, p *proxy)
 	return code, nil
 }
 
-// downloading finds the versions in what a client prints.
+// downloading matches the versions in the output of a client.
 var downloading = regexp.MustCompile(`(?m)^Downloading (\S+) (\S+) for `)
 
-// compareClosure returns how many versions are installed, or why the two differ.
+// compareClosure returns the number of installed versions, or why the two lists differ.
 func (s *settings) compareClosure(ctx context.Context, r *repo, tool string, p *proxy) (n int, why string, err error) {
 	dir, err := os.MkdirTemp(s.dir, "client-")
 	if err != nil {
@@ -67,7 +68,7 @@ func (s *settings) compareClosure(ctx context.Context, r *repo, tool string, p *
 	_, errClient := i.Get(ctx, tool)
 	work := filepath.Join(dir, "work")
 	installed, err := rig.Installed(work)
-	if errors.Is(err, fs.ErrNotExist) && errClient != nil { // it does not write down what it has when it fails
+	if errors.Is(err, fs.ErrNotExist) && errClient != nil { // a client that fails writes no manifest
 		for _, found := range downloading.FindAllStringSubmatch(errClient.Error(), -1) {
 			installed = append(installed, strings.ToLower(found[1])+" "+found[2])
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// compareAll compares every version of every repository. The code is 1 when any
-// differs or is refused.
+// compareAll compares every version of every repository. The code is 1 if any differs or is refused.
 func (s *settings) compareAll(ctx context.Context) (int, error) {
 	gitHome = s.dir
 	repos, err := findRepos(ctx, s.repos, s.form)
@@ -64,8 +63,7 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 	return code, nil
 }
 
-// compare compares every version of r, some at a time, and then the newest with what
-// the clients install.
+// compare compares every version of r, s.jobs at a time, and then the newest with the installations of the clients.
 func (s *settings) compare(ctx context.Context, r *repo, p *proxy, done *book) error {
 	queue := make(chan string)
 	errs := make([]error, s.jobs)
@@ -127,7 +125,7 @@ func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string,
 	return done.add(res)
 }
 
-// compareClients installs the newest version that is equal with the clients.
+// compareClients installs the newest equal version with the clients.
 func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *book) error {
 	i := slices.IndexFunc(r.versions, func(v string) bool { return done.outcome(r, v, s.form) == equal })
 	if i < 0 {
@@ -157,8 +155,8 @@ func (s *settings) compareClients(ctx context.Context, r *repo, p *proxy, done *
 	return nil
 }
 
-// get installs one version with a client through modproxy, and from where it is, and compares both with want, which is
-// what is in checkout. A module that it calls and that no repository here is does not count.
+// get installs one version with a client, through modproxy and directly, and compares both with want, the files in
+// checkout. Called modules without a repository here are left out.
 func (s *settings) get(
 	ctx context.Context, r *repo, version, way, tool string, p *proxy, checkout string, want map[string]file, done *book,
 ) error {
@@ -184,7 +182,7 @@ func (s *settings) get(
 		return ctx.Err()
 	}
 	direct := filepath.Join(installed, "direct")
-	if archives[s.form] != "" { // the client keeps all that it unpacks
+	if archives[s.form] != "" { // the client keeps all unpacked directories
 		direct = filepath.Join(direct, archiveRoot(strings.TrimPrefix(r.refs[version], "refs/tags/")))
 		if err := copyLinks(checkout, direct); err != nil {
 			return err
@@ -205,7 +203,7 @@ func (s *settings) get(
 	return nil
 }
 
-// copyLinks makes the links of one tree in another, in which a client, if it made any, has made files of them.
+// copyLinks copies the links of one tree to another. A client may have replaced them with files.
 func copyLinks(from, to string) error {
 	if _, err := os.Stat(to); err != nil {
 		return nil
@@ -220,7 +218,7 @@ func copyLinks(from, to string) error {
 	})
 }
 
-// diff is the outcome of comparing two trees.
+// diff returns the outcome of comparing two trees.
 func diff(got, want map[string]file) (outcome, why string) {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(got)) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// environment is what git and the clients run with: no configuration of the user's.
+// environment returns the environment of git and the clients, without configuration of the user.
 func environment(dir string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LC_ALL=C", "CHECKPOINT_DISABLE=1",
@@ -24,7 +24,7 @@ func environment(dir string) []string {
 	}
 }
 
-// git runs git in dir and is what it prints.
+// git runs git in dir and returns its output.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
 	return command(ctx, dir, environment(gitHome), "git", args...)
 }
@@ -32,7 +32,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 // gitHome is the scratch directory.
 var gitHome = os.TempDir()
 
-// command runs a program and is what it prints, unless it fails.
+// command runs a program and returns its output, or "" if it fails.
 func command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	out, err := output(ctx, dir, env, name, args...)
 	if err != nil {
@@ -41,7 +41,7 @@ func command(ctx context.Context, dir string, env []string, name string, args ..
 	return out, err
 }
 
-// output runs a program and is what it prints, also if it fails.
+// output runs a program and returns its output, even if it fails.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, env
@@ -53,8 +53,8 @@ func output(ctx context.Context, dir string, env []string, name string, args ...
 	return stdout.String(), nil
 }
 
-// checkout makes what a direct client has of a ref in dir. The objects are those of the
-// bare repository, so that one of which not all is there can be used.
+// checkout makes the files that a direct client gets for a ref, in dir. It uses the objects of the bare repository, so
+// that an incomplete repository works.
 func (r *repo) checkout(ctx context.Context, ref, dir string) error {
 	if _, err := git(ctx, r.dir, "init", "--quiet", dir); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *repo) checkout(ctx context.Context, ref, dir string) error {
 			return err
 		}
 	}
-	// git ends with 0 where an object is not there, and leaves its file out.
+	// git exits with 0 if an object is missing, and leaves out its file.
 	missing, err := git(ctx, dir, "diff-files", "--diff-filter=D", "--name-only")
 	if err == nil && missing != "" {
 		err = fmt.Errorf("git checkout: objects are missing in %s: %s", r.dir, strings.Join(strings.Fields(missing), " "))
@@ -84,7 +84,7 @@ func (r *repo) checkout(ctx context.Context, ref, dir string) error {
 	return err
 }
 
-// unpack makes what tar has of a ref's archive in dir.
+// unpack makes the files that tar unpacks from the archive of a ref, in dir.
 func (r *repo) unpack(ctx context.Context, ref, dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (r *repo) unpack(ctx context.Context, ref, dir string) error {
 	return err
 }
 
-// direct makes what a client has of a ref without modproxy.
+// direct makes the files that a client gets for a ref without modproxy.
 func (s *settings) direct(ctx context.Context, r *repo, ref, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -109,15 +109,14 @@ func (s *settings) direct(ctx context.Context, r *repo, ref, dir string) error {
 	return r.checkout(ctx, ref, dir)
 }
 
-// A file is one file of a tree: what its content hashes to.
+// A file is one file of a tree, with the hash of its content.
 type file struct {
 	sum        [sha256.Size]byte
 	executable bool
 }
 
-// readTree reads the files below dir, without what is called .git. A link is the file
-// or the files that it names; it is left out when that is not in the tree. loop is the
-// name of a link that leads back to itself.
+// readTree reads the files below dir, except those named .git. A link is read as the file or files that it names. It is
+// left out if these are not in the tree. loop is the name of a link that leads back to itself.
 func readTree(dir string) (files map[string]file, loop string, err error) {
 	w := &walk{root: dir, files: map[string]file{}, following: map[string]bool{}}
 	err = w.dir("", "")
@@ -131,7 +130,7 @@ type walk struct {
 	loop      string
 }
 
-// dir reads the directory at path under the name that it has in the tree.
+// dir reads the directory at path. name is its name in the tree.
 func (w *walk) dir(path, name string) error {
 	entries, err := os.ReadDir(filepath.Join(w.root, path))
 	if err != nil {
@@ -173,7 +172,7 @@ func (w *walk) entry(path, name string, kind fs.FileMode) error {
 	return err
 }
 
-// resolve is the path that the link at path names; empty when it is not in the tree.
+// resolve returns the path that the link at path names, or "" if that is not in the tree.
 func (w *walk) resolve(path string, depth int) (string, error) {
 	if depth > 40 {
 		w.loop = path

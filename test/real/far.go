@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// providers are what the configurations need beside modules, in versions that all of them allow. Clients only copy
-// providers when they initialise a directory, so it does not matter what they are.
+// providers are the providers that the configurations need, in versions that all of them allow. Clients only copy
+// providers during initialisation, so their content does not matter.
 var providers = map[string]string{
 	"azure/azapi":           "2.99.0",
 	"azure/modtm":           "0.99.0",
@@ -36,7 +36,7 @@ var providers = map[string]string{
 	"ibm-cloud/ibm":         "1.99.0",
 }
 
-// runFar is far in a process of its own.
+// runFar calls far in a process of its own.
 func (s *settings) runFar(ctx context.Context, tools string, args []string) (code int, err error) {
 	if s.tools, err = findTools(tools); err != nil {
 		return 2, err
@@ -51,8 +51,8 @@ func (s *settings) runFar(ctx context.Context, tools string, args []string) (cod
 	return 0, nil
 }
 
-// far is the side without an internet: it takes a bundle, and has the clients initialise a configuration. It prints
-// what was done, as lines of a table.
+// far is the side without an internet: it imports a bundle, and makes the clients initialise a configuration. It prints
+// its steps as lines of a table.
 func (s *settings) far(ctx context.Context, week, key string) error {
 	dir := filepath.Join(s.dir, "far")
 	env := append(environment(dir), "MODPROXY_DATA="+filepath.Join(dir, "data"), "MODPROXY_LISTEN=127.0.0.1:8080",
@@ -110,7 +110,7 @@ func (s *settings) far(ctx context.Context, week, key string) error {
 	return do("packets sent", func() (string, error) { return "0", errors.Join(server.Stop(), silent(ctx)) })
 }
 
-// silent returns an error if packets were sent, or if it is not known.
+// silent returns an error if packets were sent, or if their number is unknown.
 func silent(ctx context.Context) error {
 	n, err := attempts()
 	if err == nil && n > 0 {
@@ -119,7 +119,7 @@ func silent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What counts them does count.
+	// Check that attempts are counted.
 	if a := rig.Get(ctx, "https://"+registryHost); a.Err == nil {
 		return fmt.Errorf("%s answers on the far side", registryHost)
 	}
@@ -129,7 +129,8 @@ func silent(ctx context.Context) error {
 	return err
 }
 
-// writeClientConfig writes the configuration of the clients: hosts leads to modproxy, and providers are in a directory.
+// writeClientConfig writes the configuration of the clients: hosts are served by modproxy, and providers come from a
+// directory.
 func (s *settings) writeClientConfig(dir, hosts string) error {
 	mirror := filepath.Join(dir, "providers")
 	for _, host := range registries {
@@ -148,7 +149,7 @@ func (s *settings) writeClientConfig(dir, hosts string) error {
 	return os.WriteFile(filepath.Join(dir, "client.tfrc"), []byte(config), 0o600)
 }
 
-// imported says what "modproxy import --json" has done.
+// imported describes the result of "modproxy import --json".
 func imported(out string, err error) (string, error) {
 	var all struct {
 		Summary struct{ Sequence, Added, Kept, Refused, Absent int64 }
@@ -161,8 +162,8 @@ func imported(out string, err error) (string, error) {
 		b.Sequence, b.Added, b.Kept, b.Refused, b.Absent), err
 }
 
-// attempts returns how many packets had nowhere to go since this network namespace was made: that is what becomes of
-// those that are for anybody else.
+// attempts returns the number of packets without a route since this network namespace was created. Every packet to
+// another machine is counted.
 func attempts() (n int64, err error) {
 	four, err := os.ReadFile("/proc/self/net/snmp")
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// weeks are the configurations that cross the gap, one after the other: the second one has newer modules.
+// weeks are the configurations that cross the gap, one after the other. The second one has newer modules.
 //
 //go:embed gap
 var weeks embed.FS
 
-// A gap is two sides between which only files go. Each has a directory of its own.
+// A gap is a pair of sides that exchange only files. Each side has its own directory.
 type gap struct {
 	*settings
 	near *proxy
-	rows bytes.Buffer // what was done: the lines of a table
+	rows bytes.Buffer // the steps, as lines of a table
 }
 
-// crossGap mirrors what configurations need where there is an internet, and has the clients install it where there is
-// none. The files must be those that the clients install from the internet.
+// crossGap mirrors the modules of configurations on the side with an internet, and makes the clients install them on
+// the side without one. The files must equal those that the clients install from the internet.
 func (s *settings) crossGap(ctx context.Context) (int, error) {
 	gitHome = s.dir
 	repos, err := findRepos(ctx, s.repos, s.form)
@@ -57,7 +57,7 @@ func (s *settings) crossGap(ctx context.Context) (int, error) {
 	return 0, table.Flush()
 }
 
-// row has f done, and writes down how long that took and what came of it.
+// row calls f, and writes its duration and result as a line.
 func row(to io.Writer, when, where, what string, f func() (string, error)) error {
 	began := time.Now()
 	came, err := f()
@@ -68,7 +68,8 @@ func row(to io.Writer, when, where, what string, f func() (string, error)) error
 	return err
 }
 
-// cross has the modules of one week cross the gap, in a bundle that comes after another one. It returns its own.
+// cross carries the modules of one week across the gap, in a bundle that follows an earlier one. It returns its own
+// bundle.
 func (g *gap) cross(ctx context.Context, week, before string) (string, error) {
 	config, bundle := filepath.Join(g.dir, "gap", week), filepath.Join(g.dir, week+".bundle")
 	type step struct {
@@ -141,8 +142,8 @@ func (s *settings) configuration(side, week, tool string) (string, error) {
 	return dir, os.CopyFS(dir, os.DirFS(filepath.Join(s.dir, "gap", week)))
 }
 
-// same compares what a client has installed on the far side with what it has from the internet, and writes down how
-// much that is.
+// same compares the files that a client has installed on the far side with those from the internet, and writes their
+// number.
 func (g *gap) same(week, tool string) error {
 	modules := func(side string) string {
 		return filepath.Join(g.dir, side, week, filepath.Base(tool), ".terraform", "modules")
@@ -177,7 +178,7 @@ func (g *gap) same(week, tool string) error {
 	})
 }
 
-// mirrored says what "modproxy mirror --json" has done.
+// mirrored describes the result of "modproxy mirror --json".
 func mirrored(out string, err error) (string, error) {
 	var all struct {
 		Summary struct {
@@ -193,7 +194,7 @@ func mirrored(out string, err error) (string, error) {
 		d.Asked, d.Fetched, float64(d.Bytes)/1e6, d.Kept), err
 }
 
-// exported says what is in a bundle, and how many versions that are, by "modproxy export --json".
+// exported describes the result of "modproxy export --json", and returns the number of versions.
 func exported(out string, err error) (came string, versions int, _ error) {
 	var all struct {
 		Summary struct {

@@ -15,8 +15,8 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// serveInternet is the registries and the forge, both on port 443 of this machine. It
-// writes the certificate of their authority to ca.pem in the scratch directory.
+// serveInternet serves the registries and the forge, both on port 443 of this machine. It writes the certificate of
+// their authority to ca.pem in the scratch directory.
 func (s *settings) serveInternet(repos []*repo) error {
 	dir := s.dir
 	cert, key, err := registrytest.CA().Issue(append(registries, forgeHost)...)
@@ -43,7 +43,7 @@ func (s *settings) serveInternet(repos []*repo) error {
 			}
 		}
 	}
-	// A forge gives every commit that it has, and its repositories may be anybody's.
+	// A forge serves every commit, and its repositories may belong to any user.
 	gitServer, err := registrytest.GitServer(forge, "GIT_CONFIG_COUNT=2",
 		"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 		"GIT_CONFIG_KEY_1=uploadpack.allowAnySHA1InWant", "GIT_CONFIG_VALUE_1=true")
@@ -72,7 +72,7 @@ func (s *settings) serveInternet(repos []*repo) error {
 	return nil
 }
 
-// serveRegistry answers the questions of the module registry protocol.
+// serveRegistry answers requests of the module registry protocol.
 func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddress map[string]*repo) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path == "/.well-known/terraform.json" {
@@ -108,10 +108,10 @@ func (s *settings) serveRegistry(w http.ResponseWriter, r *http.Request, byAddre
 	}
 }
 
-// archiveRoot is the directory that everything is in in the archive of a tag.
+// archiveRoot returns the top directory in the archive of a tag.
 func archiveRoot(tag string) string { return "module-" + tag }
 
-// serveArchive is the archive that a forge makes of a tag, in one directory.
+// serveArchive serves the archive that a forge makes of a tag, in one directory.
 func serveArchive(w http.ResponseWriter, r *http.Request, repository, name, format string) {
 	tag := strings.TrimSuffix(name, "."+format)
 	archive, err := git(r.Context(), repository, "archive", "--format="+format, "--prefix="+archiveRoot(tag)+"/", "refs/tags/"+tag)

@@ -13,10 +13,10 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// enterFar runs this program again in a network without a route, for what a week is on the far side of the gap. It
-// writes the lines of the table that come from there.
+// enterFar runs this program again in a network without a route, for the far side of a week. It writes the lines of the
+// table from there.
 func (g *gap) enterFar(week, key string, to io.Writer) error {
-	own := filepath.Join(g.dir, "far-tmp") // of which the files are that stand for those of the system
+	own := filepath.Join(g.dir, "far-tmp") // for files that replace those of the system
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return err
 	}
@@ -31,12 +31,11 @@ func (g *gap) enterFar(week, key string, to io.Writer) error {
 	return err
 }
 
-// enterIsolation runs this program again in namespaces of its own, and returns its exit
-// code.
+// enterIsolation runs this program again in namespaces of its own, and returns its exit code.
 func enterIsolation() (int, error) {
 	err := rig.RunAgain(rig.OwnMounts|rig.OwnProcesses|rig.OwnNetwork, os.Args[1:], append(os.Environ(), rig.RoleVariable+"=world"), os.Stdout)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return max(exit.ExitCode(), 1), nil // it has said why
+		return max(exit.ExitCode(), 1), nil // it has printed the reason
 	}
 	if err != nil {
 		return 1, err
@@ -44,7 +43,8 @@ func enterIsolation() (int, error) {
 	return 0, nil
 }
 
-// isolate gives the names to this machine, in this process's namespaces only, and has others looked up at a server.
+// isolate resolves the names to this machine, in the namespaces of this process only, and sends other look-ups to a
+// name server.
 func isolate(nameServer string, names ...string) error {
 	return errors.Join(rig.EnterMounts(), rig.LoopbackUp(),
 		rig.ReplaceFile("/etc/hosts", "127.0.0.1 localhost "+strings.Join(names, " ")+"\n"),

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The forms in which packages come.
+// The forms of packages.
 const (
 	formGit          = "git"
 	formCommit       = "commit"
@@ -20,10 +20,10 @@ const (
 
 var forms = []string{formGit, formCommit, formAbbreviated, formBranch, formSubdirectory, formArchive, formZip}
 
-// archives are the formats of the forms that are archives, as go-getter and git call them.
+// archives are the formats of the forms that are archives, as go-getter and git name them.
 var archives = map[string]string{formArchive: "tar.gz", formZip: "zip"}
 
-// location is where the registry says that a version of r is, and which directory of that.
+// location returns the location of a version of r for the registry, and the directory in it.
 func (s *settings) location(ctx context.Context, r *repo, version string) (l, subdirectory string, err error) {
 	ref := r.refs[version]
 	_, name, _ := strings.Cut(strings.TrimPrefix(ref, "refs/"), "/") // empty for HEAD
@@ -51,13 +51,13 @@ func (s *settings) location(ctx context.Context, r *repo, version string) (l, su
 	return strings.TrimSuffix(l+"?"+query.Encode(), "?"), subdirectory, err
 }
 
-// commit is the id of the commit that a ref names.
+// commit returns the commit id of a ref.
 func (r *repo) commit(ctx context.Context, ref string) (string, error) {
 	id, err := git(ctx, r.dir, "rev-parse", "--verify", ref+"^{commit}")
 	return strings.TrimSpace(id), err
 }
 
-// subdirectory is a directory of a version, another for each version; empty if there is none.
+// subdirectory returns a directory of a version, a different one for each version, or "" without directories.
 func (r *repo) subdirectory(ctx context.Context, version string) (string, error) {
 	out, err := git(ctx, r.dir, "ls-tree", "-r", "-d", "-z", "--name-only", r.refs[version])
 	list := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")

@@ -1,42 +1,40 @@
-// Real installs every version of real modules through modproxy and compares it with
-// what git itself checks out: the same files, bytes and executable bits.
+// Command real compares real modules installed through modproxy with git's own checkouts.
 //
 //	make real REPOS=DIR
 //	go run ./test/real -repos DIR
 //
-// DIR has bare repositories as DIR/OWNER/NAME.git, DIR/OWNER+NAME/repo or the like: the
-// last two parts of the path that are no "repo" are owner and name. Every tag that is a
-// semantic version, with or without a v, is a version of the module that a registry
-// makes of the repository: OWNER/terraform-SYSTEM-NAME is OWNER/NAME/SYSTEM. Repositories
-// that are submodules of others are found by their URL at github.com.
+// It installs every version of every module and compares files, bytes and executable bits.
 //
-// The internet is a network namespace in which registry.terraform.io and github.com are
-// this program: it needs Linux, and root or user namespaces. The program that is run is
-// ./cmd/modproxy, built now, with -proxy another.
+// DIR contains bare repositories as DIR/OWNER/NAME.git, DIR/OWNER+NAME/repo or similar: owner and name are the last two
+// parts of the path other than "repo". Every tag that is a semantic version, with or without a v, is a version of the
+// module that a registry makes of the repository: OWNER/terraform-SYSTEM-NAME is OWNER/NAME/SYSTEM. Repositories that
+// are submodules of others are found by their URL at github.com.
 //
-// With -form git the registry says where a version is by its tag; with commit by the id of
-// its commit, and with abbreviated by the beginning of that; with subdirectory it names a
-// directory of the repository, another for each version. With branch the versions are HEAD
-// and the branches. With archive and zip the packages are archives that the forge makes of
-// the tags, and are compared with what tar unpacks from these. They have no submodules.
+// The internet is a network namespace in which registry.terraform.io and github.com are this program. It needs Linux,
+// and root or user namespaces. The tested program is ./cmd/modproxy, built now, or the one of -proxy.
 //
-// For each version it asks modproxy for versions, location and package over HTTP, and
-// git for a checkout and "git submodule update --init --recursive". Links are
-// read as package pack says: as the files that they name, and left out where they name
-// nothing in the tree. It prints for each repository how many versions are equal,
-// differ, are refused although git has them, or fail with git as well, and one line for
-// each that is not equal. The newest version of each that is equal is then installed by the real
-// clients too, through modproxy and directly. What is done is kept in -state, and not done again. It exits with 1 if
-// anything differs or is refused.
+// With -form git the registry locates a version by its tag, with commit by the id of its commit, and with abbreviated
+// by the beginning of the id. With subdirectory the location contains a directory of the repository, a different one
+// for each version. With branch the versions are HEAD and the branches. With archive and zip the packages are archives
+// that the forge makes of the tags, and are compared with the files that tar unpacks from them. They have no
+// submodules.
 //
-// With -gap it has modules cross a gap instead: those of two configurations, of which the second has newer ones, and
-// those that they call. Where the internet is, modproxy mirrors and exports them. In a namespace that has no route it
-// imports them, and clients initialise the configurations. It prints what that took, and exits with 1 unless the
-// clients get the same files on both sides and no packet was sent on the far one. It needs the repositories of the
-// modules in the configurations, which are in the directory gap.
+// For each version it requests versions, location and package from modproxy over HTTP, and makes a git checkout with
+// "git submodule update --init --recursive". Links are read as package pack defines: as the files that they name, and
+// left out if they name nothing in the tree. For each repository it prints how many versions are equal, differ, are
+// refused although git has them, or fail with git as well, and one line for each version that is not equal. The real
+// clients then install the newest equal version of each repository, through modproxy and directly. Results are stored
+// in -state, and are not repeated. The exit code is 1 if any version differs or is refused.
 //
-// With -closure it compares something else: for a configuration that calls a module and each of its submodules, which
-// modules "modproxy policy report" says that it installs, with those that call each other, and which the clients install.
+// With -gap it carries modules across a gap instead: those of two configurations and the modules that they call. The
+// second configuration has newer modules. On the side with an internet, modproxy mirrors and exports them. In a
+// namespace without a route it imports them, and clients initialise the configurations. It prints the durations. The
+// exit code is 1 unless the clients get the same files on both sides and no packet was sent on the far side. It needs
+// the repositories of the modules in the configurations, which are in the directory gap.
+//
+// With -closure it compares installed versions instead: for a configuration that calls a module and each of its
+// submodules, the modules that "modproxy policy report" lists, with all that call each other, and the modules that the
+// clients install.
 package main
 
 import (
@@ -59,15 +57,15 @@ import (
 type settings struct {
 	repos   string // directory of bare repositories
 	form    string // one of forms
-	only    string // what the names of the repositories to compare contain
-	most    int    // versions of a repository
+	only    string // substring of the names of the repositories to compare
+	most    int    // maximum number of versions of a repository
 	jobs    int    // versions at a time
 	proxy   string // a built modproxy
 	tools   []string
-	state   string // file of what is done
+	state   string // file with finished results
 	dir     string // scratch
 	gap     bool
-	closure bool // compare what configurations install
+	closure bool // compare the modules that configurations install
 	stderr  io.Writer
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A proxy is a modproxy that runs.
+// A proxy is a running modproxy.
 type proxy struct {
 	program string
 	url     string
@@ -29,7 +29,7 @@ type proxy struct {
 	server  *rig.Process
 }
 
-// startProxy starts modproxy with nothing kept. Its log is in modproxy.log in s.dir.
+// startProxy starts modproxy with an empty data directory. It logs to modproxy.log in s.dir.
 func (s *settings) startProxy(ctx context.Context) (*proxy, error) {
 	p := &proxy{program: s.proxy}
 	p.env = append(environment(s.dir),
@@ -47,12 +47,13 @@ func (s *settings) startProxy(ctx context.Context) (*proxy, error) {
 	return p, nil
 }
 
-// refusal is what modproxy says of a version that it does not serve.
+// refusal is the answer of modproxy for a version that it does not serve.
 type refusal struct{ text string }
 
 func (r refusal) Error() string { return r.text }
 
-// install asks for one version as a client does, and reads its package. subdirectory is where the module is in that.
+// install requests one version as a client does, and reads its package. subdirectory is the directory of the module in
+// the package.
 func (p *proxy) install(ctx context.Context, r *repo, version string) (files map[string]file, subdirectory string, err error) {
 	base := p.url + "/" + registryHost + "/v1/modules/" + r.address
 	if _, _, err := ask(ctx, base+"/versions"); err != nil {
@@ -74,7 +75,7 @@ func (p *proxy) install(ctx context.Context, r *repo, version string) (files map
 	_, body, err := ask(ctx, to.URL)
 	if errors.As(err, new(refusal)) {
 		if _, _, why := ask(ctx, download); why != nil {
-			err = why // it is told there
+			err = why // the download has the reason
 		}
 	}
 	if err != nil {
@@ -84,7 +85,7 @@ func (p *proxy) install(ctx context.Context, r *repo, version string) (files map
 	return files, to.Subdir, err
 }
 
-// ask asks until the answer is not "later".
+// ask repeats a request until the answer is not 503.
 func ask(ctx context.Context, url string) (http.Header, []byte, error) {
 	for {
 		a := rig.Get(ctx, url)
@@ -130,9 +131,9 @@ func readPackage(body []byte) (map[string]file, error) {
 	}
 }
 
-// notes is how many kept versions of a module have notes, and one version's.
+// notes returns the number of cached versions of a module with notes, and the notes of one version.
 func (p *proxy) notes(ctx context.Context, r *repo) (n int, example string, err error) {
-	out, err := command(ctx, "", p.env, p.program, "ls", "--json") // of one module it fails if all of it was done before
+	out, err := command(ctx, "", p.env, p.program, "ls", "--json") // with a module, it fails if all of it was done before
 	var list struct {
 		Items []struct {
 			Module, Version string

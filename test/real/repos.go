@@ -19,24 +19,24 @@ const (
 	forgeHost    = "github.com"
 )
 
-// registries are those that the clients ask when a source names none.
+// registries are the default registries of the clients.
 var registries = []string{registryHost, "registry.opentofu.org"}
 
-// A repo is a bare repository, and the module that it is.
+// A repo is a bare repository and the module made of it.
 type repo struct {
 	owner, name string
 	dir         string
 	address     string            // namespace/name/system
-	refs        map[string]string // what a version is, by canonical version: refs/tags/v1.0.0, or refs/heads/main, or HEAD
+	refs        map[string]string // ref by canonical version: refs/tags/v1.0.0, or refs/heads/main, or HEAD
 	versions    []string          // newest first
-	partial     bool              // objects are missing, so not all of it can be cloned
+	partial     bool              // objects are missing, so it cannot be cloned completely
 }
 
 func (r *repo) String() string { return r.owner + "/" + r.name }
 
 func (r *repo) url() string { return "https://" + forgeHost + "/" + r.owner + "/" + r.name }
 
-// findRepos finds the bare repositories below root, and the versions that they have in a form.
+// findRepos finds the bare repositories below root, and their versions in a form.
 func findRepos(ctx context.Context, root, form string) ([]*repo, error) {
 	var all []*repo
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -72,8 +72,8 @@ func findRepos(ctx context.Context, root, form string) ([]*repo, error) {
 	return all, err
 }
 
-// list finds the versions among the tags. Of two tags of one version the one without a
-// v counts. In formBranch the versions are HEAD and the branches, by their numbers.
+// list finds the versions among the tags. If two tags name one version, the one without a v counts. In formBranch the
+// versions are HEAD and the branches, by their numbers.
 func (r *repo) list(ctx context.Context, form string) error {
 	r.address = r.owner + "/" + r.name + "/none"
 	if parts := strings.SplitN(r.name, "-", 3); len(parts) == 3 && parts[0] == "terraform" {
@@ -122,7 +122,7 @@ func (r *repo) listBranches(ctx context.Context) error {
 	return err
 }
 
-// check finds out whether all of r can be cloned.
+// check finds out whether r can be cloned completely.
 func (r *repo) check(ctx context.Context) error {
 	objects, err := git(ctx, r.dir, "rev-list", "--objects", "--all", "--missing=print")
 	r.partial = strings.Contains(objects, "\n?")

@@ -12,13 +12,13 @@ import (
 
 // The outcomes of one version.
 const (
-	equal   = "equal"   // modproxy has what git has
-	differs = "differs" // it has something else, or git fails and it does not
-	refused = "refused" // git has it, and modproxy does not serve it
+	equal   = "equal"   // modproxy and git have the same files
+	differs = "differs" // the files differ, or only git fails
+	refused = "refused" // git has the version, and modproxy does not serve it
 	neither = "neither" // git fails, and modproxy does not serve it; or a client fails directly
 )
 
-// A result is the outcome of one version, by one way: a form, with a client or without.
+// A result is the outcome of one version in one way: a form, with or without a client.
 type result struct {
 	Repo    string `json:"repo"`
 	Version string `json:"version"`
@@ -27,7 +27,7 @@ type result struct {
 	Why     string `json:"why,omitempty"`
 }
 
-// book is the results, kept in a file so that another run goes on where one ended.
+// book contains the results in a file, so that another run continues after an earlier one.
 type book struct {
 	mu   sync.Mutex
 	file *os.File
@@ -54,7 +54,7 @@ func openBook(path string) (*book, error) {
 	}
 }
 
-// outcome is empty for what is not done.
+// outcome returns "" for a missing result.
 func (b *book) outcome(r *repo, version, way string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (b *book) add(r result) error {
 	return json.NewEncoder(b.file).Encode(r)
 }
 
-// summary prints what became of r, and tells whether all is well.
+// summary prints the results of r, and reports whether all are good.
 func (b *book) summary(ctx context.Context, r *repo, form string, p *proxy) (bool, error) {
 	noted, example, err := p.notes(ctx, r)
 	if err != nil {

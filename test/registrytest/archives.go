@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// formats are the extensions of archives that a fixture can have, longest first.
+// formats are the extensions of archives that a fixture can contain, longest first.
 var formats = []string{"tar.bz2", "tar.gz", "tar.xz", "tbz2", "tgz", "txz", "zip", "tar"}
 
-// formatOf is the format that a file name ends in, or empty.
+// formatOf returns the format in the extension of a file name, or "".
 func formatOf(name string) string {
 	for _, format := range formats {
 		if strings.HasSuffix(name, "."+format) {
@@ -31,12 +31,11 @@ func formatOf(name string) string {
 	return ""
 }
 
-// modified is the time of every file and commit here, so that the same fixture
-// always makes the same bytes and the same commit ids.
+// modified is the time of every file and commit here, so that equal fixtures have equal bytes and commit ids.
 var modified = time.Date(2024, 1, 2, 3, 4, 6, 0, time.UTC)
 
-// buildArchive packs files in the format that name says. The bzip2 and xz
-// programs write what the Go standard library cannot.
+// buildArchive packs files in the format of name's extension. The programs bzip2 and xz write the formats that the Go
+// standard library cannot.
 func buildArchive(name string, files []file) ([]byte, error) {
 	format := formatOf(name)
 	if format == "zip" {
@@ -52,7 +51,7 @@ func buildArchive(name string, files []file) ([]byte, error) {
 	case "tar.gz", "tgz":
 		var out bytes.Buffer
 		w := gzip.NewWriter(&out)
-		w.Write(plain) // a bytes.Buffer takes everything
+		w.Write(plain)
 		w.Close()
 		return out.Bytes(), nil
 	case "tar.bz2", "tbz2":
@@ -117,7 +116,7 @@ func writeZip(out io.Writer, files []file, comment string) error {
 	if err := w.SetComment(comment); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(files, func(f file) bool { return f.random > 0 }) { // what cannot be compressed is not tried
+	if slices.ContainsFunc(files, func(f file) bool { return f.random > 0 }) { // random content is not compressed
 		w.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
 			return flate.NewWriter(out, flate.NoCompression)
 		})

@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// blob is a file that is made whenever it is sent: a large one takes no room.
+// blob is a file that is generated whenever it is sent, so that a large one takes no space.
 type blob struct {
 	size  int64
 	sum   [sha256.Size]byte
@@ -29,7 +29,7 @@ func blobOf(data []byte) blob {
 	return blob{int64(len(data)), sha256.Sum256(data), write}
 }
 
-// half is the first half of b.
+// half returns the first half of b.
 func (b blob) half() (blob, error) {
 	return newBlob(func(w io.Writer) error {
 		err := b.write(&limited{w, b.size / 2})
@@ -40,7 +40,7 @@ func (b blob) half() (blob, error) {
 	})
 }
 
-// serve sends b, or the end of it that r asks for.
+// serve sends b, or the end of it that r requests.
 func (b blob) serve(w http.ResponseWriter, r *http.Request) {
 	var from int64
 	status := http.StatusOK
@@ -53,11 +53,11 @@ func (b blob) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Length", fmt.Sprint(b.size-from))
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		b.write(&skipping{w, from}) // an error is the client's, which has gone
+		b.write(&skipping{w, from}) // an error means that the client has disconnected
 	}
 }
 
-// skipping writes all but the next left bytes.
+// skipping writes everything after the next left bytes.
 type skipping struct {
 	io.Writer
 	left int64
@@ -79,7 +79,7 @@ func (n *counter) Write(p []byte) (int, error) {
 
 var errEnough = errors.New("enough is written")
 
-// limited writes left bytes more.
+// limited writes at most left bytes.
 type limited struct {
 	io.Writer
 	left int64

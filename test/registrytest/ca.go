@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// An Authority is a certificate authority that nobody trusts unless told to.
+// An Authority is a certificate authority for tests. Clients trust it only if they are configured to.
 type Authority struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 
-	// PEM is its certificate, as SSL_CERT_FILE wants it.
+	// PEM is its certificate, in the format of SSL_CERT_FILE.
 	PEM []byte
 }
 
-// CA is the authority of this process; every [Upstream] has its certificate
-// from it. It is made on the first call.
+// CA returns the authority of this process, which issues the certificate of every [Upstream]. The first call creates
+// it.
 var CA = sync.OnceValue(newAuthority)
 
 func newAuthority() *Authority {
@@ -57,16 +57,16 @@ func certificate(name string) *x509.Certificate {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(30 * 24 * time.Hour), // sooner is warned of
+		NotAfter:     time.Now().Add(30 * 24 * time.Hour), // modproxy warns before shorter validity ends
 	}
 }
 
-// Issue makes a certificate for hostnames and IP addresses, and its key, in PEM.
+// Issue issues a certificate for hostnames and IP addresses. It returns the certificate and its key in PEM.
 func (a *Authority) Issue(names ...string) (cert, key []byte, err error) {
 	return a.IssueFor(-time.Hour, 30*24*time.Hour, names...)
 }
 
-// IssueFor is Issue for a certificate that is valid between two times from now.
+// IssueFor is like Issue, for a certificate that is valid between two times relative to now.
 func (a *Authority) IssueFor(from, until time.Duration, names ...string) (cert, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *Authority) WriteFiles(dir string, names ...string) error {
 	return nil
 }
 
-// ServerConfig is a server's configuration with a certificate for names.
+// ServerConfig returns a server configuration with a certificate for names.
 func (a *Authority) ServerConfig(names ...string) (*tls.Config, error) {
 	cert, key, err := a.Issue(names...)
 	if err != nil {

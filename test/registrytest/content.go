@@ -18,12 +18,12 @@ type file struct {
 	name   string // slash-separated, relative
 	data   []byte
 	exec   bool
-	link   string // the target, if it is a symbolic link
-	commit string // REPOSITORY@REVISION, if it is a submodule
-	random int64  // how many bytes of chance, in a zip, follow data
+	link   string // the target of a symbolic link; else empty
+	commit string // REPOSITORY@REVISION of a submodule; else empty
+	random int64  // number of random bytes after data, in a zip
 }
 
-// parseFile reads the mark that a name in a fixture may end with.
+// parseFile reads the mark at the end of a name in a fixture.
 func parseFile(name string, data []byte) (file, error) {
 	f := file{name: name, data: data}
 	if before, ok := strings.CutSuffix(name, "*"); ok {
@@ -39,17 +39,17 @@ func parseFile(name string, data []byte) (file, error) {
 	return f, nil
 }
 
-// content is a fixture, sorted into what an upstream serves.
+// content is a fixture, sorted by kind.
 type content struct {
 	modules   map[string]map[string]entry // by ns/name/system, then by version as spelled
 	lists     map[string][]byte           // explicit versions documents, by ns/name/system
 	repos     map[string]map[string][]file
-	archives  map[string][]file    // by path, extension included
+	archives  map[string][]file    // by path, including the extension
 	providers map[string]*provider // by ns/type
-	other     map[string][]byte    // all else, by its name: .well-known, files, get, meta, v1, v2, registry
+	other     map[string][]byte    // all other files, by name: .well-known, files, get, meta, v1, v2, registry
 }
 
-// entry is one version of a module: where its package is, and how to say so.
+// entry is one version of a module: the location of its package, and the form of the answer.
 type entry struct {
 	answer   string
 	location string
@@ -93,8 +93,8 @@ func readContent(files []file) (*content, error) {
 	return c, nil
 }
 
-// addModule takes modules/NS/NAME/SYSTEM/versions, …/VERSION with a location in
-// it, or …/VERSION/PATH, which is one file of the package itself.
+// addModule adds modules/NS/NAME/SYSTEM/versions, …/VERSION, which contains a location, or …/VERSION/PATH, which is a
+// file of the package.
 func (c *content) addModule(name string, f file) error {
 	parts := strings.SplitN(name, "/", 5)
 	if len(parts) < 4 {
@@ -127,12 +127,12 @@ func (c *content) addModule(name string, f file) error {
 	return nil
 }
 
-// packageName is the archive that holds a version whose files the fixture lists.
+// packageName returns the name of the archive for a version whose files are in the fixture.
 func packageName(address, version string) string {
 	return path.Join("packages", address, version+".tar.gz")
 }
 
-// addRepo takes repos/PATH.git@REVISION/FILE.
+// addRepo adds repos/PATH.git@REVISION/FILE.
 func (c *content) addRepo(name string, f file) error {
 	before, after, ok := strings.Cut(name, ".git@")
 	revision, rest, ok2 := strings.Cut(after, "/")
@@ -148,7 +148,7 @@ func (c *content) addRepo(name string, f file) error {
 	return nil
 }
 
-// addArchive takes archives/PATH.EXTENSION/FILE.
+// addArchive adds archives/PATH.EXTENSION/FILE.
 func (c *content) addArchive(name string, f file) error {
 	parts := strings.Split(name, "/")
 	i := slices.IndexFunc(parts, func(part string) bool { return formatOf(part) != "" })
@@ -161,7 +161,7 @@ func (c *content) addArchive(name string, f file) error {
 	return nil
 }
 
-// fromArchive lists the files of a txtar archive.
+// fromArchive returns the files of a txtar archive.
 func fromArchive(ar *txtar.Archive) ([]file, error) {
 	var files []file
 	for _, af := range ar.Files {
@@ -174,8 +174,8 @@ func fromArchive(ar *txtar.Archive) ([]file, error) {
 	return files, nil
 }
 
-// fromPath lists the files of a fixture on disk: a directory, or a txtar file.
-// In a directory a file may itself be a link or executable.
+// fromPath returns the files of a fixture on disk: a directory or a txtar file. In a directory, files may be links or
+// executable.
 func fromPath(name string) ([]file, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -193,7 +193,7 @@ func fromPath(name string) ([]file, error) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		data, err := os.ReadFile(filepath.Join(name, filepath.FromSlash(p))) // an fs.FS has no names that are not UTF-8
+		data, err := os.ReadFile(filepath.Join(name, filepath.FromSlash(p))) // an fs.FS rejects names that are not UTF-8
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func fromPath(name string) ([]file, error) {
 	return files, err
 }
 
-// fill replaces the placeholders in data; values has them without braces.
+// fill replaces the placeholders in data with the result of value, which gets the kind and the name in a placeholder.
 func fill(data []byte, value func(kind, name string) (string, error)) ([]byte, error) {
 	var out bytes.Buffer
 	for {

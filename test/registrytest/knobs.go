@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is what a request asks an upstream for.
+// Kind is the kind of a request to an upstream.
 type Kind string
 
 // The kinds of requests.
@@ -17,37 +17,37 @@ const (
 	Versions         Kind = "versions"          // …/versions of a module
 	Download         Kind = "download"          // …/{version}/download of a module
 	Dates            Kind = "dates"             // below /v2/modules/ or /v2/providers/, or a document about a version
-	Catalog          Kind = "catalog"           // anything else below /v1/modules/, /v2/ or /registry/docs/: lists, search, …
+	Catalog          Kind = "catalog"           // everything else below /v1/modules/, /v2/ or /registry/docs/: lists, search, …
 	ProviderVersions Kind = "provider-versions" // …/versions of a provider
 	ProviderDownload Kind = "provider-download" // …/{version}/download/{os}/{arch} of a provider
 	Sums             Kind = "sums"              // the checksums of a version of a provider
-	Signature        Kind = "signature"         // the signature of these
+	Signature        Kind = "signature"         // the signature of the checksums
 	Zip              Kind = "zip"               // the package of a provider for one platform
 	Git              Kind = "git"               // a git repository
 	Archive          Kind = "archive"           // an archive, or a file below /files/
-	Get              Kind = "get"               // a ?terraform-get=1 question
-	Other            Kind = "other"             // anything else
+	Get              Kind = "get"               // a request with ?terraform-get=1
+	Other            Kind = "other"             // everything else
 	All              Kind = "all"               // every request
 )
 
-// Knobs change how an [Upstream] answers. The zero value answers well.
+// Knobs change the answers of an [Upstream]. The zero value changes nothing.
 type Knobs struct {
-	Status     int           // answer this status and a short text, nothing else
-	RetryAfter string        // the header that goes with Status
-	Latency    time.Duration // wait before answering
+	Status     int           // answer with this status and a short text
+	RetryAfter string        // the header Retry-After beside Status
+	Latency    time.Duration // delay before the answer
 	Bandwidth  int           // bytes of body a second; 0 for no limit
-	Truncate   int           // break the connection after so many bytes of body; 0 for never
+	Truncate   int           // break the connection after this many bytes of body; 0 for never
 	Hold       bool          // do not answer before the knobs of this kind change
-	Stall      int           // send so many bytes of body, and no more before they change; 0 for no stall
-	Redirects  int           // redirect so many times before answering
+	Stall      int           // send this many bytes of body, and the rest after the knobs change; 0 for no stall
+	Redirects  int           // number of redirects before the answer
 	Redirect   string        // redirect to the same path at this URL, such as another upstream's
-	Type       string        // the Content-Type instead of the true one
-	Token      string        // answer 401 without "Authorization: Bearer Token"
-	Whole      bool          // send the whole where a part is asked for
-	Times      int           // answer so but for so many requests; 0 for all
+	Type       string        // Content-Type in place of the true one
+	Token      string        // answer 401 to requests without "Authorization: Bearer Token"
+	Whole      bool          // ignore the header Range
+	Times      int           // apply the knobs to this many requests only; 0 for all
 }
 
-// Set turns one knob, named in lower case as a script writes it.
+// Set sets one knob. The name is in lower case, as in scripts.
 func (k *Knobs) Set(name, value string) error {
 	number := func(to *int) (err error) {
 		*to, err = strconv.Atoi(value)
@@ -90,15 +90,14 @@ func (k *Knobs) Set(name, value string) error {
 	return nil
 }
 
-// setting is one turn of the knobs; changed is closed at the next.
+// setting is one setting of the knobs. changed is closed when they are set again.
 type setting struct {
 	Knobs
 	left    int
 	changed chan struct{}
 }
 
-// Set replaces the knobs of one kind of requests, or with [All] those of every
-// kind. Requests that were held go on.
+// Set replaces the knobs of one kind of requests, or with [All] those of every kind. Held requests continue.
 func (u *Upstream) Set(kind Kind, k Knobs) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,8 +110,8 @@ func (u *Upstream) Set(kind Kind, k Knobs) {
 	u.settings[kind] = &setting{Knobs: k, left: k.Times, changed: make(chan struct{})}
 }
 
-// take is the setting that counts for a request of one kind: that of the version it
-// is about, if the fixture has one; the zero one where there is none.
+// take returns the setting for a request of one kind: that of the requested version if the fixture has one, else that
+// of the upstream. Without either it returns the zero setting.
 func (u *Upstream) take(kind Kind, path string) setting {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -138,7 +137,7 @@ func (u *Upstream) take(kind Kind, path string) setting {
 	return *s
 }
 
-// answer is next with the knobs of kind.
+// answer wraps next with the knobs of kind.
 func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := u.take(kind, r.URL.Path)
@@ -158,7 +157,7 @@ func (u *Upstream) answer(kind Kind, next http.Handler) http.Handler {
 	})
 }
 
-// wait lets latency and hold pass; it reports whether the client is still there.
+// wait applies hold and latency. It returns false if the client has disconnected.
 func (s setting) wait(r *http.Request) bool {
 	if s.Hold && !s.held(r) {
 		return false
@@ -169,7 +168,7 @@ func (s setting) wait(r *http.Request) bool {
 	return true
 }
 
-// held waits until the knobs change; it reports whether the client is still there.
+// held waits until the knobs change. It returns false if the client has disconnected.
 func (s setting) held(r *http.Request) bool {
 	select {
 	case <-s.changed:
@@ -190,7 +189,7 @@ func pause(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// refuse answers in place of the upstream, if the knobs say so.
+// refuse answers in place of the upstream, if the knobs require it.
 func (s setting) refuse(w http.ResponseWriter, r *http.Request) bool {
 	if s.Redirects > 0 {
 		query := r.URL.Query()
@@ -219,8 +218,7 @@ func (s setting) refuse(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// slowWriter writes an answer with the type, at the pace and up to the length
-// that the knobs allow.
+// slowWriter writes an answer with the type, speed and length of the knobs.
 type slowWriter struct {
 	http.ResponseWriter
 	setting

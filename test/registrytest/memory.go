@@ -19,12 +19,10 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Memory is a [modproxy.Registry] that holds the modules of a fixture, to be the
-// Next of the layer under test. It knows the versions whose files the fixture
-// lists. It is safe for concurrent use.
+// Memory is a [modproxy.Registry] with the modules of a fixture, for use as the Next of a tested layer. It contains the
+// versions whose files are in the fixture. It is safe for concurrent use.
 type Memory struct {
-	// Before, if not nil, is called before every answer; its error is the answer.
-	// It is set before the first question.
+	// Before, if not nil, is called before every answer. Its error is the answer. It is set before the first request.
 	Before func(ctx context.Context, op string, m modproxy.Address, version string) error
 
 	mu      sync.Mutex
@@ -39,7 +37,7 @@ type stored struct {
 	sum      modproxy.Sum
 }
 
-// NewMemory packs the modules of a fixture, as those of the registry host.
+// NewMemory packs the modules of a fixture, as modules of the registry host.
 func NewMemory(host string, fixture *txtar.Archive) (*Memory, error) {
 	m := &Memory{calls: map[string]int{}}
 	return m, m.Load(host, fixture)
@@ -105,15 +103,14 @@ func packFiles(spelling string, files []file) (stored, error) {
 	return stored{spelling, out.Bytes(), sha256.Sum256(out.Bytes()), packed.Sum}, nil
 }
 
-// Calls is how many questions of one kind ("versions", "location", "package")
-// were asked.
+// Calls returns the number of requests of one kind: "versions", "location" or "package".
 func (m *Memory) Calls(op string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.calls[op]
 }
 
-// find counts a question and finds the module it is about.
+// find counts a request and returns the versions of its module.
 func (m *Memory) find(ctx context.Context, op string, module modproxy.Address, version string) (map[string]stored, error) {
 	m.mu.Lock()
 	m.calls[op]++

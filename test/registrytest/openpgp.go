@@ -13,10 +13,10 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 )
 
-// pgpKey is an OpenPGP key of a publisher, made from its name: it is the same every time, and so is what it signs.
+// pgpKey is an OpenPGP key of a publisher. Equal names have equal keys and signatures.
 type pgpKey struct{ *openpgp.Entity }
 
-// newKey makes a key and has it sign itself. A name that begins with "expired" makes one that was good for an hour.
+// newKey returns a self-signed key. If the name begins with "expired", the key was valid for an hour.
 func newKey(name string) (pgpKey, error) {
 	if name == "rsa" {
 		return rsaKey()
@@ -29,13 +29,13 @@ func newKey(name string) (pgpKey, error) {
 	return pgpKey{entity}, err
 }
 
-// rsaKey is a key of the kind that every version of the clients reads. Chance makes it.
+// rsaKey returns a key of the kind that every version of the clients reads. It is random.
 var rsaKey = sync.OnceValues(func() (pgpKey, error) {
 	entity, err := openpgp.NewEntity("rsa", "", "rsa@example.com", &packet.Config{Time: func() time.Time { return modified }})
 	return pgpKey{entity}, err
 })
 
-// pgpConfig has seed in the place of chance and of the clock.
+// pgpConfig replaces randomness and the clock with values from seed.
 func pgpConfig(seed string) *packet.Config {
 	salted := false
 	return &packet.Config{
@@ -48,14 +48,14 @@ func pgpConfig(seed string) *packet.Config {
 
 func (k pgpKey) id() string { return k.PrimaryKey.KeyIdString() }
 
-// sign makes a detached signature, which is not armored.
+// sign returns a detached signature, not armored.
 func (k pgpKey) sign(data []byte) ([]byte, error) {
 	var signature bytes.Buffer
 	err := openpgp.DetachSign(&signature, k.Entity, bytes.NewReader(data), pgpConfig("signature"))
 	return signature.Bytes(), err
 }
 
-// Sign signs data by the key that a fixture calls name. The signature is not armored; the public key is.
+// Sign signs data with the key of that name in fixtures. The signature is not armored; the public key is.
 func Sign(name string, data []byte) (signature []byte, key string, err error) {
 	signer, err := newKey(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func Sign(name string, data []byte) (signature []byte, key string, err error) {
 	return signature, key, err
 }
 
-// listedKey is a key as registries give it, or what "null" and "broken" stand for.
+// listedKey returns a key as registries list it, or the special values for "null" and "broken".
 func listedKey(name string) (any, error) {
 	if name == "null" {
 		return nil, nil

@@ -17,8 +17,8 @@ const (
 	releasesPath  = "/releases/"
 )
 
-// released finds the version that a path below [providersPath] or [releasesPath] names, in any spelling of the one that
-// is listed; rest is what follows.
+// released returns the version in a path below [providersPath] or [releasesPath], in any spelling of the listed one,
+// and the rest of the path.
 func (s *site) released(p string) (r *release, rest string) {
 	below, ok := strings.CutPrefix(p, providersPath)
 	if !ok {
@@ -65,7 +65,7 @@ func (s *site) provider(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// target is a platform as JSON has it.
+// target returns a platform as an object for JSON.
 func target(platform string) map[string]any {
 	system, arch, _ := strings.Cut(platform, "_")
 	return map[string]any{"os": system, "arch": arch}
@@ -87,7 +87,7 @@ func (p *provider) versions() map[string]any {
 	return map[string]any{"versions": list, "warnings": p.warnings}
 }
 
-// download is the document about a platform. One of its URLs is relative and two have no host, which is legal.
+// download returns the document about a platform. One of its URLs is relative and two have no host, which is valid.
 func (r *release) download(platform string) map[string]any {
 	name := r.zipName(platform)
 	if r.names == "swapped" {

@@ -10,37 +10,37 @@ import (
 	"strings"
 )
 
-// provider is what the fixture says of one provider.
+// provider is one provider of the fixture.
 type provider struct {
 	releases map[string]*release // by version as spelled
 	document []byte              // an explicit versions document
 	warnings []string
 }
 
-// release is one version of a provider: how it is to be made and answered, and its files.
+// release is one version of a provider: its knobs and its files.
 type release struct {
-	files []file // what is in its zips; the default executable if there are none
-	knobs []byte // as the fixture has them
+	files []file // files of its zips; empty for the default executable
+	knobs []byte // as in the fixture
 
-	zip, sumsAre, signature, names string   // what is wrong with them
-	key                            string   // the name of the one that signs
-	keys                           []string // the names of those that the registry lists; nil for that one
+	zip, sumsAre, signature, names string   // faults of these
+	key                            string   // name of the signing key
+	keys                           []string // names of the keys that the registry lists; nil for the signing key
 	platforms                      []string // as OS_ARCH
 	protocols                      json.RawMessage
 	size                           int // of the data in every zip, in MiB
 	listed                         bool
-	settings                       map[Kind]*setting // how requests for it are answered
+	settings                       map[Kind]*setting // settings for requests about this version
 
 	address, version string
-	prefix           string // what the names of its files begin with
+	prefix           string // of the names of its files
 	signatureName    string
 	sums             map[string]string // of its zips, by their names
 	listedKeys       []any
-	blobs            map[string]blob // all of its files, by their names
+	blobs            map[string]blob // all of its files, by name
 }
 
-// addProvider takes providers/NAMESPACE/TYPE/VERSION, which has knobs, …/VERSION/knobs, which has those of a version
-// whose zips have other files, …/VERSION/FILE, which is one of these, …/versions and …/warnings.
+// addProvider adds providers/NAMESPACE/TYPE/VERSION, which contains knobs, …/VERSION/knobs, which contains those of a
+// version with its own files, …/VERSION/FILE, which is such a file, …/versions and …/warnings.
 func (c *content) addProvider(name string, f file) error {
 	parts := strings.SplitN(name, "/", 4)
 	if len(parts) < 3 {
@@ -72,7 +72,7 @@ func (c *content) addProvider(name string, f file) error {
 	return nil
 }
 
-// Platforms are what a version of a provider is for unless it says otherwise, as OS_ARCH: this machine's among them.
+// Platforms returns the default platforms of a version of a provider, as OS_ARCH, with that of this machine.
 func Platforms() []string {
 	list := []string{"darwin_arm64", "linux_amd64", runtime.GOOS + "_" + runtime.GOARCH}
 	slices.Sort(list)

@@ -20,7 +20,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// knobs has a version of acme/toy for each of them, 1.0.0 and on.
+// knobs returns a fixture with a version of acme/toy for each entry, beginning with 1.0.0.
 func knobs(list []string) *txtar.Archive {
 	fixture := &txtar.Archive{}
 	for i, lines := range list {
@@ -30,7 +30,7 @@ func knobs(list []string) *txtar.Archive {
 	return fixture
 }
 
-// install has a client install a version of acme/toy from u, and says what it prints as one line.
+// install makes a client install a version of acme/toy from u, and returns its output as one line.
 func install(t *testing.T, u *registrytest.Upstream, program, version string) (said, lock string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ var (
 	zh = regexp.MustCompile(`"zh:[0-9a-f]{64}"`)
 )
 
-// Real clients install what is right in a fixture, and find what is wrong.
+// Real clients install correct fixtures, and detect the faults of others.
 func TestProviderClients(t *testing.T) {
 	const unsigned = "from unknown issuer"
 	tests := []struct{ knobs, refused string }{
@@ -119,8 +119,8 @@ func TestProviderClients(t *testing.T) {
 	}
 }
 
-// What is signed agrees with what is sent, of large zips too, and is the same on every upstream; zips and checksums may
-// come from another one.
+// Signed checksums agree with sent files, also of large zips, and are equal on every upstream. Zips and checksums may
+// come from another upstream.
 func TestProviderFiles(t *testing.T) {
 	fixture := txtar.Parse([]byte(`
 -- providers/acme/toy/1.0.0/terraform-provider-toy_v1* --
@@ -210,7 +210,7 @@ sums=large
 	}
 }
 
-// A slip in the knobs of a version fails at the start.
+// A mistake in the knobs of a version fails at the start.
 func TestProviderSlips(t *testing.T) {
 	for _, lines := range []string{
 		"zip", "zip=", "zip=odd", "size=x", "protocols=5.x", "listed=maybe", "odd=1", "zip.odd=1", "zip.hold=true",

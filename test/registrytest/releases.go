@@ -53,7 +53,7 @@ func (r *release) zipName(platform string) string {
 
 func (r *release) listName() string { return r.prefix + "SHA256SUMS" }
 
-// zips makes the zip that the registry speaks of, and the one that it sends.
+// zips returns the zip in the registry's documents, and the zip that the registry sends.
 func (r *release) zips(platform string, fill func([]byte) ([]byte, error)) (said, sent blob, err error) {
 	files := slices.Clone(r.files)
 	if len(files) == 0 {
@@ -96,7 +96,7 @@ func (r *release) zips(platform string, fill func([]byte) ([]byte, error)) (said
 	return said, sent, err
 }
 
-// list is the document with the checksums.
+// list returns the document with the checksums.
 func (r *release) list() []byte {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(r.sums)) {
@@ -126,8 +126,8 @@ func (r *release) list() []byte {
 	return []byte(strings.Join(lines, ""))
 }
 
-// sign signs the document with the checksums, and makes the keys that the registry lists. As with real ones the name of
-// the signature is not that of the document and an ending.
+// sign signs the document with the checksums, and makes the keys that the registry lists. As in real releases, the name
+// of the signature contains the id of the key.
 func (r *release) sign(list []byte) error {
 	signer, err := newKey(r.key)
 	if err != nil {

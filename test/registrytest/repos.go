@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// repos makes the git repositories of a fixture under dir, one at a time, each
-// when it is first needed: a submodule needs the commit of another repository.
+// repos builds the git repositories of a fixture under dir when they are first needed, one at a time. A submodule needs
+// the commit of another repository.
 type repos struct {
 	dir     string
 	content map[string]map[string][]file
@@ -23,7 +23,7 @@ type repos struct {
 	commits map[string]map[string]string // repository → revision → commit id
 }
 
-// commit is the commit id of REPOSITORY@REVISION.
+// commit returns the commit id of REPOSITORY@REVISION.
 func (r *repos) commit(name string) (string, error) {
 	repo, revision, _ := strings.Cut(name, "@")
 	if r.commits[repo] == nil {
@@ -38,7 +38,7 @@ func (r *repos) commit(name string) (string, error) {
 	return id, nil
 }
 
-// isTag tells a revision that names a tag from one that names a branch.
+// isTag reports whether a revision is a tag, and not a branch.
 func isTag(revision string) bool {
 	_, err := modproxy.ParseVersion(revision)
 	return err == nil
@@ -63,8 +63,8 @@ func inOrder(a, b string) int {
 	return cmp.Or(v.Compare(w), strings.Compare(a, b))
 }
 
-// build writes one repository: its tags and main follow each other on main,
-// every other branch forks off main's tip.
+// build writes one repository. Its tags and main are consecutive commits on main, and every other branch forks off the
+// tip of main.
 func (r *repos) build(repo string) error {
 	revisions := r.content[repo]
 	if revisions == nil {
@@ -109,7 +109,7 @@ func (r *repos) build(repo string) error {
 	return nil
 }
 
-// move makes a tag of a repository name the commit of another of its revisions.
+// move moves a tag of a repository to the commit of another revision.
 func (r *repos) move(repo, tag, revision string) error {
 	id, err := r.commit(repo + "@" + revision)
 	if err != nil {
@@ -125,8 +125,7 @@ func (r *repos) delete(repo, tag string) error {
 	return err
 }
 
-// writeCommit writes one commit, whose tree is files and nothing else, in the
-// language of git-fast-import(1).
+// writeCommit writes one commit in the format of git-fast-import(1). The tree contains files and nothing else.
 func (r *repos) writeCommit(w *bytes.Buffer, mark int, branch string, forks bool, revision string, files []file) error {
 	const who = "registrytest <registrytest@example.com>"
 	fmt.Fprintf(w, "commit refs/heads/%s\nmark :%d\ncommitter %s %d +0000\n", branch, mark, who, modified.Unix()+int64(mark))
@@ -162,7 +161,7 @@ func (r *repos) writeCommit(w *bytes.Buffer, mark int, branch string, forks bool
 	return nil
 }
 
-// git runs git with an environment in which no configuration of the user counts.
+// git runs git without configuration of the user.
 func git(stdin *bytes.Buffer, args ...string) ([]byte, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Env = GitEnvironment()
@@ -176,7 +175,7 @@ func git(stdin *bytes.Buffer, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// GitEnvironment is one in which no configuration of the user counts for git.
+// GitEnvironment returns an environment in which git ignores the configuration of the user.
 func GitEnvironment() []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),

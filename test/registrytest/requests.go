@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Request is a request that an [Upstream] saw.
+// Request is a request that an [Upstream] received.
 type Request struct {
 	Kind   Kind
 	Method string
@@ -20,15 +20,14 @@ type Request struct {
 
 var silent = log.New(io.Discard, "", 0)
 
-// Requests lists the requests so far, or since the last Reset, in their order.
+// Requests returns the requests since the start or the last Reset, in their order.
 func (u *Upstream) Requests() []Request {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return slices.Clone(u.requests)
 }
 
-// Count is how many requests of one kind, or with [All] of every kind, there
-// were since the last Reset.
+// Count returns the number of requests of one kind, or with [All] of every kind, since the last Reset.
 func (u *Upstream) Count(kind Kind) int {
 	n := 0
 	for _, r := range u.Requests() {
@@ -39,7 +38,7 @@ func (u *Upstream) Count(kind Kind) int {
 	return n
 }
 
-// Connections returns how many connections were made since the last Reset.
+// Connections returns the number of new connections since the last Reset.
 func (u *Upstream) Connections() int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -61,7 +60,7 @@ func (u *Upstream) Reset() {
 	u.requests, u.conns = nil, 0
 }
 
-// kindOf tells the kind of a request by its path.
+// kindOf returns the kind of a request by its path.
 func kindOf(r *http.Request) Kind {
 	p := r.URL.Path
 	switch {
@@ -97,7 +96,7 @@ func kindOf(r *http.Request) Kind {
 	return Other
 }
 
-// ServeHTTP counts the request and answers it as the knobs say.
+// ServeHTTP records the request and answers it according to the knobs.
 func (u *Upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind := kindOf(r)
 	u.mu.Lock()

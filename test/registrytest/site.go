@@ -19,8 +19,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// site is a fixture made ready to be served: every placeholder filled, every
-// archive packed, every repository built. It does not change.
+// site is a fixture that is ready to be served: every placeholder is filled, every archive packed, every repository
+// built. It is immutable.
 type site struct {
 	host, url string
 	content   *content
@@ -63,7 +63,7 @@ func newSite(files []file, host, url, gitDir string) (*site, error) {
 	return s, s.check()
 }
 
-// check fills every location once, so that a slip in a fixture fails at its start.
+// check fills every location once, so that a mistake in a fixture fails at the start.
 func (s *site) check() error {
 	for address, versions := range s.content.modules {
 		for version, e := range versions {
@@ -100,7 +100,7 @@ func (s *site) fill(data []byte) ([]byte, error) {
 	})
 }
 
-// archive packs one archive of the fixture when it is first needed.
+// archive packs an archive of the fixture when it is first needed.
 func (s *site) archive(name string) ([]byte, error) {
 	if body, ok := s.archives[name]; ok {
 		return body, nil
@@ -161,7 +161,7 @@ func (s *site) discovery(w http.ResponseWriter, r *http.Request) {
 	s.write(w, body)
 }
 
-// write sends body with its placeholders filled, which check has tried before.
+// write sends body with its placeholders filled. check has filled it before.
 func (s *site) write(w io.Writer, body []byte) {
 	filled, err := s.fill(body)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *site) versions(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// download answers for a version in any spelling of the one that is listed.
+// download answers for a version in any spelling of the listed one.
 func (s *site) download(w http.ResponseWriter, r *http.Request) {
 	rest, version := path.Split(path.Dir(strings.TrimPrefix(r.URL.Path, "/v1/modules/")))
 	asked, err := modproxy.CanonicalVersion(version)
@@ -203,7 +203,7 @@ func (s *site) download(w http.ResponseWriter, r *http.Request) {
 		if listed, _ := modproxy.CanonicalVersion(spelling); err == nil && listed == asked {
 			location, err := s.fill([]byte(e.location))
 			if err != nil {
-				panic(err) // check has tried it
+				panic(err) // check has filled it before
 			}
 			e.write(w, string(location))
 			return
@@ -214,7 +214,7 @@ func (s *site) download(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"errors":["Not Found"]}`)
 }
 
-// write gives a location in one of the forms that registries use.
+// write sends a location in one of the forms that registries use.
 func (e entry) write(w http.ResponseWriter, location string) {
 	switch e.answer {
 	case "200 json":
@@ -246,7 +246,7 @@ func (s *site) body(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// document serves a file by its path with the query, or by the path alone, with .json behind it or not.
+// document serves a file by its path with the query, or by the path alone, with or without .json behind it.
 func (s *site) document(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	for kind, query := range map[string]string{"v2/modules/": "include=module-versions", "v2/providers/": "include=provider-versions"} {
@@ -267,7 +267,7 @@ func (s *site) document(w http.ResponseWriter, r *http.Request) {
 	http.NotFound(w, r)
 }
 
-// get answers a ?terraform-get=1 question in a header or in a meta element.
+// get answers a request with ?terraform-get=1, in a header or in a meta element.
 func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	data, ok := s.content.other[strings.TrimPrefix(r.URL.Path, "/")]
 	if !ok || r.URL.Query().Get("terraform-get") != "1" {
@@ -276,7 +276,7 @@ func (s *site) get(w http.ResponseWriter, r *http.Request) {
 	}
 	location, err := s.fill(bytes.TrimSpace(data))
 	if err != nil {
-		panic(err) // check has tried it
+		panic(err) // check has filled it before
 	}
 	if strings.HasPrefix(r.URL.Path, "/get/") {
 		w.Header().Set("X-Terraform-Get", string(location))
@@ -294,8 +294,8 @@ func (s *site) serveGit(w http.ResponseWriter, r *http.Request) {
 	s.git.ServeHTTP(w, r)
 }
 
-// GitServer is git's own server for the bare repositories below dir. env is set for it
-// beside what keeps the user's configuration out.
+// GitServer returns git's own server for the bare repositories below dir. env is added to its environment, which
+// ignores the configuration of the user.
 func GitServer(dir string, env ...string) (http.Handler, error) {
 	path, err := git(nil, "--exec-path")
 	if err != nil {
@@ -308,7 +308,7 @@ func GitServer(dir string, env ...string) (http.Handler, error) {
 		Stderr: io.Discard,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// CGI wants to know how long a request is.
+		// CGI needs the length of a request.
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)

@@ -17,8 +17,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Modules is the fixture over which [TestRegistry] asks its questions: two
-// modules, versions in two spellings, an executable file and a link.
+// Modules returns the fixture of [TestRegistry]: two modules, versions in two spellings, an executable file and a link.
 func Modules() *txtar.Archive {
 	return txtar.Parse([]byte(`
 -- modules/acme/network/aws/1.0.0/main.tf --
@@ -38,7 +37,7 @@ output "namespaces" { value = "case counts" }
 `))
 }
 
-// known are the canonical versions in Modules.
+// known are the canonical versions in Modules, by namespace.
 var known = map[string][]string{
 	"acme": {"1.0.0", "1.1.0", "2.0.0-beta.1"},
 	"Acme": {"3.0.0"},
@@ -48,9 +47,8 @@ func moduleOf(host, namespace string) modproxy.Address {
 	return modproxy.Address{Host: host, Namespace: namespace, Name: "network", System: "aws"}
 }
 
-// TestRegistry is the suite that every [modproxy.Registry] passes. open makes
-// the registry under test, over the modules of [Modules] as host's; each subtest
-// opens its own, and whatever has to be closed, open leaves to t.Cleanup.
+// TestRegistry tests a [modproxy.Registry]. open returns the tested registry, with the modules of [Modules] under host.
+// Each subtest calls open, which registers cleanup with t.Cleanup.
 func TestRegistry(t *testing.T, host string, open func(t testing.TB) modproxy.Registry) {
 	for name, test := range map[string]func(*testing.T, modproxy.Registry, string){
 		"versions":   testVersions,
@@ -82,7 +80,7 @@ func testVersions(t *testing.T, reg modproxy.Registry, host string) {
 	}
 }
 
-// checkDocument holds what is served to what is said about it.
+// checkDocument compares the document with the other fields.
 func checkDocument(t *testing.T, v *modproxy.Versions) {
 	t.Helper()
 	parsed, err := modproxy.ParseVersions(v.Document)
@@ -153,7 +151,7 @@ func testPackage(t *testing.T, reg modproxy.Registry, host string) {
 	}
 }
 
-// readPackage opens a package, reads it, and holds it to what it says of itself.
+// readPackage opens and reads a package, and compares it with its fields.
 func readPackage(t *testing.T, reg modproxy.Registry, host, namespace, version string) (*modproxy.Package, []byte) {
 	t.Helper()
 	p, err := reg.Package(t.Context(), moduleOf(host, namespace).At(version))
@@ -200,7 +198,7 @@ func testMissing(t *testing.T, reg modproxy.Registry, host string) {
 	checkError(t, err, modproxy.ErrNotFound)
 }
 
-// checkError wants an error that is want and no other sentinel.
+// checkError checks that an error is want and no other sentinel.
 func checkError(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -220,8 +218,8 @@ func checkError(t *testing.T, err, want error) {
 	}
 }
 
-// A question whose context has ended is answered, or fails with the context's
-// error; it is never the module's fault.
+// A request with an ended context is answered, or fails with the error of the context, and never with an error about
+// the module.
 func testCancelled(t *testing.T, reg modproxy.Registry, host string) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

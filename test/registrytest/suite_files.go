@@ -13,14 +13,13 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// packed is one file as a package has it.
+// packed is one file in a package.
 type packed struct {
 	data string
 	exec bool
 }
 
-// expected is what the package of a version in [Modules] has: links are the
-// files they point to.
+// expected returns the files in the package of a version in [Modules]. Links are the files that they point to.
 func expected(t *testing.T, namespace, version string) map[string]packed {
 	t.Helper()
 	files, err := fromArchive(Modules())
@@ -52,7 +51,7 @@ func expected(t *testing.T, namespace, version string) map[string]packed {
 	return want
 }
 
-// checkFiles unpacks a package and compares it, file for file.
+// checkFiles unpacks a package and compares each file.
 func checkFiles(t *testing.T, name string, data []byte, want map[string]packed) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))

@@ -16,26 +16,25 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// Options say how an [Upstream] listens. The zero value is HTTPS on a free port
-// of 127.0.0.1.
+// Options are the listening options of an [Upstream]. The zero value is HTTPS on a free port of 127.0.0.1.
 type Options struct {
-	Addr  string   // host:port to listen on; a port of 0 takes a free one
+	Addr  string   // host:port to listen on; port 0 selects a free one
 	Plain bool     // HTTP without TLS
 	Names []string // more hostnames for the certificate
 }
 
-// An Upstream is a module registry on this machine, with git repositories and
-// archives beside it. Its methods are safe for concurrent use.
+// An Upstream is a module registry on this machine, with git repositories and archives. Its methods are safe for
+// concurrent use.
 type Upstream struct {
 	Host string // host:port, which real clients accept as a registry's hostname
 	URL  string // https://host:port
 
-	// CAFile has the certificate of the [CA] that signed the upstream's, in PEM.
+	// CAFile contains the certificate of the [CA] that signed the upstream's certificate, in PEM.
 	CAFile string
 
 	dir     string
 	server  *http.Server
-	tls     *tls.Config // nil until it first listens
+	tls     *tls.Config // nil before it first listens
 	options Options
 
 	mu       sync.Mutex
@@ -47,7 +46,7 @@ type Upstream struct {
 	up       bool
 }
 
-// New starts an upstream for a test, which closes it at its end.
+// New starts an upstream for a test. It is closed when the test ends.
 func New(t testing.TB, fixture *txtar.Archive) *Upstream {
 	t.Helper()
 	u, err := StartArchive(fixture, Options{})
@@ -58,8 +57,7 @@ func New(t testing.TB, fixture *txtar.Archive) *Upstream {
 	return u
 }
 
-// Start starts an upstream that serves the fixture at path: a directory, or a
-// txtar file.
+// Start starts an upstream with the fixture at path: a directory, or a txtar file.
 func Start(path string, o Options) (*Upstream, error) {
 	files, err := fromPath(path)
 	if err != nil {
@@ -68,7 +66,7 @@ func Start(path string, o Options) (*Upstream, error) {
 	return start(files, o)
 }
 
-// StartArchive starts an upstream that serves a fixture.
+// StartArchive starts an upstream with a fixture.
 func StartArchive(fixture *txtar.Archive, o Options) (*Upstream, error) {
 	files, err := fromArchive(fixture)
 	if err != nil {
@@ -98,7 +96,7 @@ func start(files []file, o Options) (_ *Upstream, err error) {
 	return u, nil
 }
 
-// Up listens, after a start or [Upstream.Down], on the address that it had.
+// Up listens at the start or after [Upstream.Down], on the same address as before.
 func (u *Upstream) Up() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -142,7 +140,7 @@ func (u *Upstream) serve(l net.Listener) error {
 	return nil
 }
 
-// Down refuses connections and breaks those that there are.
+// Down refuses new connections and breaks existing ones.
 func (u *Upstream) Down() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -152,7 +150,7 @@ func (u *Upstream) Down() {
 	}
 }
 
-// Close stops the upstream for good and removes its files.
+// Close stops the upstream permanently and removes its files.
 func (u *Upstream) Close() error {
 	u.Set(All, Knobs{})
 	u.mu.Lock()
@@ -168,7 +166,7 @@ func (u *Upstream) Close() error {
 	return os.RemoveAll(u.dir)
 }
 
-// Load replaces everything that is served; counts and knobs stay.
+// Load replaces the fixture. Counts and knobs stay.
 func (u *Upstream) Load(path string) error {
 	files, err := fromPath(path)
 	if err != nil {
@@ -177,7 +175,7 @@ func (u *Upstream) Load(path string) error {
 	return u.load(files)
 }
 
-// LoadArchive is [Upstream.Load] from memory.
+// LoadArchive is like [Upstream.Load], with a fixture in memory.
 func (u *Upstream) LoadArchive(fixture *txtar.Archive) error {
 	files, err := fromArchive(fixture)
 	if err != nil {
@@ -201,23 +199,21 @@ func (u *Upstream) load(files []file) error {
 	return nil
 }
 
-// Commit is the id of the commit that a fixture calls REPOSITORY@REVISION.
+// Commit returns the commit id of REPOSITORY@REVISION in the fixture.
 func (u *Upstream) Commit(name string) (string, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.served.repos.commit(name)
 }
 
-// Delete removes a tag of a repository, and not its commit, until something else is
-// loaded.
+// Delete removes a tag of a repository, but not its commit, until the next fixture is loaded.
 func (u *Upstream) Delete(repository, tag string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.served.repos.delete(repository, tag)
 }
 
-// Move moves a tag of a repository to the commit of another of its revisions, until
-// something else is loaded.
+// Move moves a tag of a repository to the commit of another revision, until the next fixture is loaded.
 func (u *Upstream) Move(repository, tag, revision string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

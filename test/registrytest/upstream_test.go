@@ -72,7 +72,7 @@ func client(t *testing.T) *http.Client {
 	}
 }
 
-// ask returns the status, the location header and the body, or what went wrong.
+// ask returns the status, the location header and the body, or the error.
 func ask(t *testing.T, c *http.Client, url string) (status int, location, body string, err error) {
 	t.Helper()
 	r, err := c.Get(url)
@@ -93,7 +93,7 @@ func TestUpstream(t *testing.T) {
 	for _, test := range []struct {
 		path           string
 		status         int
-		location, body string // body need only be contained
+		location, body string // body is a substring of the body
 	}{
 		{"/.well-known/terraform.json", 200, "", `{"modules.v1":"/v1/modules/"}`},
 		{"/v1/modules/acme/network/aws/versions", 200, "", `"versions":[{"version":"v1.0.0"},{"version":"1.1.0"},{"version":"1.2.0"},{"version":"1.3.0"}]`},
@@ -157,7 +157,7 @@ func TestGit(t *testing.T) {
 	}
 }
 
-// The same fixture is the same commits and archives on every upstream.
+// Equal fixtures have equal commits and archives on every upstream.
 func TestReproducible(t *testing.T) {
 	one := registrytest.New(t, txtar.Parse([]byte(fixture)))
 	two := registrytest.New(t, txtar.Parse([]byte(fixture)))
@@ -227,7 +227,7 @@ func TestKnobs(t *testing.T) {
 	check("up again", archive, "200")
 }
 
-// Requests that are held are answered when the knobs change.
+// Held requests are answered when the knobs change.
 func TestHold(t *testing.T) {
 	u := registrytest.New(t, txtar.Parse([]byte(fixture)))
 	u.Set(registrytest.Archive, registrytest.Knobs{Hold: true})

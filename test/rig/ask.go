@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// An Answer is what a server answered, read to its end. Err says why there is no
-// answer, or not all of it.
+// An Answer is the answer of a server, read to its end. Err says why the answer is missing or incomplete.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -21,7 +20,7 @@ type Answer struct {
 	Err    error
 }
 
-// NewRequest returns a request with headers, given as names and values in turn.
+// NewRequest returns a request with headers, given as alternating names and values.
 func NewRequest(ctx context.Context, method, url string, headers ...string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
@@ -51,7 +50,7 @@ func Do(client *http.Client, r *http.Request) (a Answer) {
 	return a
 }
 
-// Get asks for a URL.
+// Get requests a URL.
 func Get(ctx context.Context, url string, headers ...string) Answer {
 	r, err := NewRequest(ctx, http.MethodGet, url, headers...)
 	if err != nil {
@@ -60,8 +59,7 @@ func Get(ctx context.Context, url string, headers ...string) Answer {
 	return Do(http.DefaultClient, r)
 }
 
-// Said returns the error that modproxy answered with, and "" if the answer is no
-// error of modproxy's.
+// Said returns the error in an answer of modproxy, or "" if the answer has none.
 func (a Answer) Said() string {
 	var said struct{ Errors []string }
 	if json.Unmarshal(a.Body, &said) != nil {

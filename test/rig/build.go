@@ -15,26 +15,25 @@ import (
 	"time"
 )
 
-// The variables by which a process tells those that it starts what to do.
+// The environment variables with which a process instructs the processes that it starts.
 const (
-	ProgramVariable = "RIG_PROGRAM" // the modproxy under test
-	LongVariable    = "RIG_LONG"    // "1" for what takes minutes
-	RoleVariable    = "RIG_ROLE"    // what a process is that was run again
+	ProgramVariable = "RIG_PROGRAM" // path of the modproxy under test
+	LongVariable    = "RIG_LONG"    // "1" for tests that take minutes
+	RoleVariable    = "RIG_ROLE"    // role of a process that was run again
 )
 
-// Long reports whether there is time for the cases in their full length.
+// Long reports whether the full form of the tests is required.
 func Long() bool { return os.Getenv(LongVariable) == "1" }
 
-// Late reports whether something took longer than it should. Only the long form judges that, which has the machine for
-// itself: the short one waits, and asserts nothing about time.
+// Late reports whether an operation took longer than it should. Only the long form, which has the machine for itself,
+// judges times. In the short form Late returns false: tests wait and assert no times.
 func Late(took, most time.Duration) bool { return Long() && took > most }
 
-// Required reports whether it is a failure that something cannot be tested here,
-// because a program or a right is missing: in CI, and where all is run in full.
+// Required reports whether a test must fail if a program or a right is missing: in CI, and in the long form.
 func Required() bool { return os.Getenv("CI") == "true" || Long() }
 
-// Missing ends a test that cannot run here: with a failure if it is required, and
-// else skipped, with why.
+// Missing ends a test that cannot run here. The test fails if it is required, and is otherwise skipped with the given
+// reason.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if Required() {
@@ -43,8 +42,8 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Program returns the path of the modproxy under test: the one that RIG_PROGRAM
-// names, or else one that it builds in dir with flags of "go build".
+// Program returns the path of the modproxy under test: the one in RIG_PROGRAM, or else one that it builds in dir with
+// flags of "go build".
 func Program(ctx context.Context, dir string, flags ...string) (string, error) {
 	if program := os.Getenv(ProgramVariable); program != "" {
 		return filepath.Abs(program)
@@ -71,9 +70,8 @@ var root = sync.OnceValues(func() (string, error) {
 	return "", err
 })
 
-// Build builds modproxy at the path program, with flags of "go build". A mutant has
-// texts replaced, by the name of their file in the module; each must be there exactly
-// once.
+// Build builds modproxy at the path program, with flags of "go build". mutant replaces texts, by the name of their file
+// in the module. Each text must occur exactly once.
 func Build(ctx context.Context, program string, mutant map[string][2]string, flags ...string) error {
 	module, err := root()
 	if err != nil {
@@ -95,8 +93,7 @@ func Build(ctx context.Context, program string, mutant map[string][2]string, fla
 	return nil
 }
 
-// writeOverlay writes the changed files of a mutant beside program, and the file
-// that names them for "go build".
+// writeOverlay writes the changed files of a mutant beside program, and the overlay file for "go build".
 func writeOverlay(module, program string, mutant map[string][2]string) (string, error) {
 	overlay := map[string]string{}
 	for name, change := range mutant {
@@ -120,9 +117,8 @@ func writeOverlay(module, program string, mutant map[string][2]string) (string, 
 	return program + "-overlay.json", os.WriteFile(program+"-overlay.json", list, 0o600)
 }
 
-// DependOnSources has the result of this run of "go test" depend on the sources of
-// the program: a result is taken from the cache only while every file that the test
-// looked at is the same.
+// DependOnSources makes the result of this run of "go test" depend on the sources of the program: a cached result is
+// valid only while these files are unchanged.
 var DependOnSources = sync.OnceValue(func() error {
 	module, err := root()
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// FindClient returns the path of Terraform or OpenTofu by its name or path. tofu is
-// the program that MODPROXY_TOFU names, or the one that tools/build-tofu.sh has
-// built, or else that of PATH.
+// FindClient returns the path of Terraform or OpenTofu by its name or path. For tofu it uses MODPROXY_TOFU, then the
+// program that tools/build-tofu.sh has built, then PATH.
 func FindClient(name string) (string, error) {
 	if name == "tofu" {
 		built := os.Getenv("MODPROXY_TOFU")
@@ -31,8 +30,8 @@ func FindClient(name string) (string, error) {
 	return path, nil
 }
 
-// Evaluating returns the paths of the clients that evaluate sources and versions: OpenTofu, and Terraform 1.15 as "make tools"
-// builds it. One that is not there is left out as by [Clients].
+// Evaluating returns the paths of the clients that evaluate sources and versions: OpenTofu, and Terraform 1.15 as "make
+// tools" builds it. A missing client is left out as by [Clients].
 func Evaluating(t testing.TB) map[string]string {
 	t.Helper()
 	found := Clients(t)
@@ -53,8 +52,8 @@ func Evaluating(t testing.TB) map[string]string {
 	return found
 }
 
-// Clients returns the paths of Terraform and OpenTofu by their names. One that is
-// not installed is left out, with a line in the log, or fails the test if Required.
+// Clients returns the paths of Terraform and OpenTofu by their names. A client that is not installed is left out, with
+// a line in the log, or fails the test if Required.
 func Clients(t testing.TB) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -72,29 +71,29 @@ func Clients(t testing.TB) map[string]string {
 	return found
 }
 
-// An Installation is a configuration whose modules, or providers, a client installs.
+// An Installation is a configuration whose modules or providers a client installs.
 type Installation struct {
 	Dir        string            // an existing directory for it
-	Calls      map[string]string // the arguments of each module block, by its name
-	Providers  map[string]string // the arguments of each required provider, by its name
-	Registries map[string]string // the base URL of modules.v1, or for Init of providers.v1, for hosts that are not asked for it
-	CAFile     string            // the certificates that client and git trust
-	Env        []string          // beside what Get sets
+	Calls      map[string]string // arguments of each module block, by its name
+	Providers  map[string]string // arguments of each required provider, by its name
+	Registries map[string]string // base URL of modules.v1, or for Init of providers.v1, by host, in place of service discovery
+	CAFile     string            // certificates that client and git trust
+	Env        []string          // in addition to the variables that Get sets
 }
 
-// Get has a client install the modules, with no configuration of the user, and
-// returns the directory that has them, by name.
+// Get makes a client install the modules, without configuration of the user, and returns the directory that contains
+// them.
 func (i *Installation) Get(ctx context.Context, client string) (string, error) {
 	return i.run(ctx, client, "get", "modules")
 }
 
-// Init has a client install the providers as Get has it install modules, and returns the directory that has them. The
-// lock file is beside that of its name, .terraform.
+// Init makes a client install the providers, as Get does for modules, and returns the directory that contains them. The
+// lock file is beside .terraform.
 func (i *Installation) Init(ctx context.Context, client string) (string, error) {
 	return i.run(ctx, client, "init", "providers")
 }
 
-// run has a client do what fills a directory below .terraform.
+// run runs a command of a client that fills a directory below .terraform.
 func (i *Installation) run(ctx context.Context, client, verb, fills string) (string, error) {
 	var code, config strings.Builder
 	if len(i.Providers) > 0 {

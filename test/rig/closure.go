@@ -38,7 +38,7 @@ func Installed(dir string) (list []string, err error) {
 	return slices.Compact(list), nil
 }
 
-// Foreseen returns the same from what "modproxy policy report --json DIR" prints.
+// Foreseen returns the same list from the output of "modproxy policy report --json DIR".
 func Foreseen(report []byte) (list []string, err error) {
 	var out struct {
 		Items []struct{ Module, Version, Outcome string }
@@ -47,7 +47,7 @@ func Foreseen(report []byte) (list []string, err error) {
 		return nil, err
 	}
 	for _, one := range out.Items {
-		if one.Outcome == "" { // it is about a call
+		if one.Outcome == "" { // an item about a call
 			continue
 		}
 		module, err := hostname.ParseModule(one.Module, "")

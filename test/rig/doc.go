@@ -1,9 +1,12 @@
-// Package rig has what the worlds around the built program share: they build
-// modproxy, start it, wait until it is ready and end it, see what it uses, ask it
-// over HTTP, answer for the name servers, run Terraform and OpenTofu, and run themselves again in
-// namespaces of their own.
+// Package rig runs the built program, its clients and its servers for the tests in test/.
 //
-// Three variables of the environment rule all of them: RIG_PROGRAM names a
-// modproxy that is built already, RIG_LONG=1 has what is cut down run in full
-// length, and RIG_ROLE tells a process that was run again what it is.
+//	program, err := rig.Program(ctx, dir)
+//	p, err := rig.Start(exec.Command(program, "--config", file), log)
+//	url, err := p.URL(ctx)
+//
+// It builds modproxy, starts and stops it, waits until it is ready, measures it, sends requests, answers for name
+// servers, and runs Terraform and OpenTofu. A [World] runs the tests of a package again in namespaces of their own.
+//
+// Three environment variables apply to all these tests: RIG_PROGRAM is the path of a built modproxy, RIG_LONG=1 runs
+// shortened tests in full length, and RIG_ROLE is the role of a process that was run again.
 package rig

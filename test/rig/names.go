@@ -11,12 +11,10 @@ import (
 // Silence is the code of a name server that does not answer.
 const Silence dnsmessage.RCode = 1<<12 - 1
 
-// LookUp returns the addresses of a name, IPv6 ones or IPv4 ones, or the code that
-// says why there are none.
+// LookUp returns the addresses of a name, of IPv6 or else of IPv4, or the response code of an error.
 type LookUp func(name string, six bool) ([]netip.Addr, dnsmessage.RCode)
 
-// ServeNames starts a name server at port 53 of an address. It answers over UDP until
-// it is closed.
+// ServeNames starts a name server on port 53 of an address. It answers over UDP until it is closed.
 func ServeNames(address string, lookUp LookUp) (net.PacketConn, error) {
 	conn, err := net.ListenPacket("udp", net.JoinHostPort(address, "53"))
 	if err != nil {
@@ -37,7 +35,7 @@ func ServeNames(address string, lookUp LookUp) (net.PacketConn, error) {
 	return conn, nil
 }
 
-// answer returns the answer to a packet, and nil if it gets none.
+// answer returns the answer to a packet, or nil without an answer.
 func (lookUp LookUp) answer(packet []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(packet)

@@ -14,29 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The namespaces that a process may have for itself.
+// Sets of namespaces that a process may have for itself.
 const (
 	OwnMounts    = unix.CLONE_NEWNS
 	OwnNetwork   = unix.CLONE_NEWNET
 	OwnProcesses = unix.CLONE_NEWPID | unix.CLONE_NEWIPC
 )
 
-// errNotHere is the error where the system does not give what is needed.
+// errNotHere is the error if the system lacks a requirement.
 var errNotHere = errors.New("not possible here")
 
 // this is the program of this process.
 const this = "/proc/self/exe"
 
-// RunAgain runs this program again as runProgram does.
+// RunAgain runs this program again, as runProgram does.
 func RunAgain(namespaces uintptr, args, env []string, out io.Writer) error {
 	return runProgram(this, namespaces, args, env, out)
 }
 
-// runProgram runs a program in namespaces of its own, as root or as root of a
-// user namespace: its mounts and network end with it, and with OwnProcesses whatever
-// it has started. It ends when this process does.
+// runProgram runs a program in its own namespaces, as root or as root of a user namespace. Its mounts and network end
+// with it, and with OwnProcesses also all processes that it has started. It ends when this process ends.
 func runProgram(program string, namespaces uintptr, args, env []string, out io.Writer) error {
-	runtime.LockOSThread() // the death signal is that of the thread
+	runtime.LockOSThread() // the death signal belongs to the thread
 	defer runtime.UnlockOSThread()
 	var failed []error
 	for _, attr := range []*syscall.SysProcAttr{
@@ -66,8 +65,8 @@ func runProgram(program string, namespaces uintptr, args, env []string, out io.W
 	return fmt.Errorf("%w: namespaces need root, or a machine that allows user namespaces: %w", errNotHere, errors.Join(failed...))
 }
 
-// EnterMounts keeps mounts of this process from the rest of the machine, and has /proc
-// show the processes of its own namespace.
+// EnterMounts hides mounts of this process from the rest of the machine, and makes /proc show the processes of its own
+// namespace.
 func EnterMounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("mounts: %w", err)
@@ -78,8 +77,8 @@ func EnterMounts() error {
 	return nil
 }
 
-// ReplaceFile puts text in the place of a file, in this mount namespace only. A
-// file that does not exist is left so.
+// ReplaceFile replaces the content of a file in this mount namespace only. If the file does not exist, ReplaceFile does
+// nothing.
 func ReplaceFile(name, text string) error {
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -94,7 +93,7 @@ func ReplaceFile(name, text string) error {
 	return nil
 }
 
-// LoopbackUp sets up the loopback interface of a new network namespace.
+// LoopbackUp enables the loopback interface of a new network namespace.
 func LoopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -5,5 +5,5 @@ package rig
 // Race reports whether this process has the race detector.
 const Race = false
 
-// AsTested are the flags of "go build" that this process was built with.
+// AsTested contains the flags of "go build" with which this process was built.
 var AsTested []string

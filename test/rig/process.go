@@ -16,18 +16,18 @@ import (
 type Process struct {
 	*exec.Cmd
 	log    string
-	told   bool // to end
+	told   bool // it was told to end
 	exited chan struct{}
 	err    error // of its end
 }
 
-// Start starts a server. Its standard error is appended to the file log, and its
-// standard output is in the file with ".out" instead of ".log", from its start on.
+// Start starts a server. It appends standard error to the file log, and writes standard output to the file with the
+// suffix ".out" instead of ".log".
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	return StartBy((*exec.Cmd).Start, cmd, log)
 }
 
-// StartBy starts a server as Start does, by a function that calls cmd.Start.
+// StartBy is like Start, with a function that calls cmd.Start.
 func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, log string) (*Process, error) {
 	out, err := os.Create(output(log))
 	if err != nil {
@@ -59,8 +59,7 @@ func (p *Process) ID() int { return p.Process.Pid }
 // Exited returns a channel that is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Log returns what the process has written to standard error, and those before it
-// that had the same log.
+// Log returns the standard error of the process, and of earlier processes with the same log.
 func (p *Process) Log() []byte {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -69,8 +68,7 @@ func (p *Process) Log() []byte {
 	return text
 }
 
-// Until waits until ready returns true. It fails if the process ends before that,
-// or takes long.
+// Until waits until ready returns true. It fails if the process ends before, or after a timeout.
 func (p *Process) Until(ctx context.Context, ready func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -90,10 +88,10 @@ func (p *Process) Until(ctx context.Context, ready func() bool) error {
 	return nil
 }
 
-// listens finds the URL in what modproxy prints when it is ready.
+// listens matches the URL in the output of modproxy when it is ready.
 var listens = regexp.MustCompile(`(?m)listens on (https?://[0-9A-Za-z.:\[\]-]+)\s`)
 
-// URL waits until modproxy is ready and returns where it listens.
+// URL waits until modproxy is ready and returns its URL.
 func (p *Process) URL(ctx context.Context) (url string, err error) {
 	err = p.Until(ctx, func() bool {
 		out, _ := os.ReadFile(output(p.log)) // empty until it is ready
@@ -111,7 +109,7 @@ func (p *Process) Signal(s os.Signal) error {
 	return p.Process.Signal(s)
 }
 
-// Stop tells the process to end, unless it was told so by Signal, and waits for it.
+// Stop sends SIGTERM, unless Signal has done so, and waits for the end of the process.
 func (p *Process) Stop() error {
 	var err error
 	if !p.told {
@@ -123,8 +121,8 @@ func (p *Process) Stop() error {
 	return errors.Join(err, p.Wait(2*time.Minute))
 }
 
-// Wait waits until the process has ended, and returns an error unless that was with
-// exit code 0. It kills a process that takes longer than patience.
+// Wait waits for the end of the process, and returns an error unless its exit code is 0. It kills a process that takes
+// longer than patience.
 func (p *Process) Wait(patience time.Duration) error {
 	select {
 	case <-p.exited:
@@ -135,10 +133,10 @@ func (p *Process) Wait(patience time.Duration) error {
 	}
 }
 
-// Kill ends the process at once, with its process group if it has one of its own.
+// Kill kills the process, with its process group if it has its own.
 func (p *Process) Kill() {
 	if attr := p.SysProcAttr; attr != nil && attr.Setpgid {
-		_ = syscall.Kill(-p.ID(), syscall.SIGKILL) // the others of the group may be all that is left
+		_ = syscall.Kill(-p.ID(), syscall.SIGKILL) // only others of the group may be left
 	}
 	_ = p.Process.Kill() // it may have ended
 	<-p.exited

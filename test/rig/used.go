@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Children returns the processes that the threads of a process have started.
+// Children returns the child processes of a process.
 func Children(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, file := range files {
@@ -24,12 +24,12 @@ func Children(pid int) (all []int) {
 	return all
 }
 
-// Ticks returns the time that a process has computed so far, which Linux counts in hundredths of a second: the sum of two
-// counters, or with four of them also that of the processes which it has started and waited for. It is 0 where it cannot
-// be known.
+// Ticks returns the processor time of a process so far, in multiples of 10 ms, as Linux counts it. It adds the first
+// counters of user and system time: two for the process itself, four to include its children that have ended. It
+// returns 0 if the time is unknown.
 func Ticks(pid, counters int) (sum time.Duration) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	// The name, in parentheses, may have spaces in it.
+	// The name, in parentheses, may contain spaces.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 11+counters {
 		return 0
@@ -41,7 +41,7 @@ func Ticks(pid, counters int) (sum time.Duration) {
 	return sum
 }
 
-// InStatus returns a number of bytes that Linux tells of a process, such as VmRSS, its memory, or VmHWM, the most that it had.
+// InStatus returns a number of bytes from /proc/PID/status, such as VmRSS, the current memory, or VmHWM, its maximum.
 func InStatus(pid int, name string) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {
@@ -53,7 +53,8 @@ func InStatus(pid int, name string) int64 {
 	return 0
 }
 
-// ResetPeak has Linux begin anew to measure the most memory that a process has. Where it cannot, that is of its whole life.
+// ResetPeak makes Linux start a new measurement of the maximum memory of a process. If that is impossible, the maximum
+// is that of its whole life.
 func ResetPeak(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

@@ -16,19 +16,18 @@ import (
 	"testing"
 )
 
-// A World is where the tests of a package run: a process in namespaces of its own,
-// which it makes what it should be before its tests begin.
+// A World runs the tests of a package in a process with its own namespaces, which it prepares before the tests.
 type World struct {
 	Name       string                 // of the package
 	Namespaces uintptr                // that it needs
-	Possible   func() error           // says why there can be none here; nil if it needs no more than the namespaces
+	Possible   func() error           // returns why the world cannot exist here; nil if it needs only the namespaces
 	Flags      []string               // of "go build" for the program
-	Enter      func() error           // is called in the world
+	Enter      func() error           // called in the world
 	Run        func(m *testing.M) int // runs the tests in the world
 }
 
-// Main runs the tests of a package in worlds, and returns its exit code. Where there
-// can be none, it says so in one line, and fails if Required.
+// Main runs the tests of a package in worlds, and returns its exit code. If a world is impossible here, Main prints one
+// line, and fails if Required.
 func (w *World) Main(m *testing.M) int {
 	flag.Parse()
 	if os.Getenv(RoleVariable) == "world" {
@@ -39,7 +38,7 @@ func (w *World) Main(m *testing.M) int {
 		return w.Run(m)
 	}
 	if value("list") != "" || value("run") == "^$" {
-		return m.Run() // nothing that would need a world
+		return m.Run() // no test needs a world
 	}
 	err := w.runAll()
 	var exit *exec.ExitError
@@ -47,7 +46,7 @@ func (w *World) Main(m *testing.M) int {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		return exit.ExitCode() // it has said why
+		return exit.ExitCode() // it has printed the reason
 	case errors.Is(err, errNotHere) && !Required():
 		fmt.Fprintf(os.Stderr, "%s: NOT RUN, none of its cases: %v\n", w.Name, err)
 		return 0
@@ -56,8 +55,8 @@ func (w *World) Main(m *testing.M) int {
 	return 1
 }
 
-// runAll builds the program and runs the tests in worlds beside each other, which
-// know nothing of one another, because much of the time of most tests is waiting.
+// runAll builds the program and runs the tests in several worlds at a time, because most tests spend much of their time
+// waiting. The worlds are independent of each other.
 func (w *World) runAll() error {
 	if w.Possible != nil {
 		if err := w.Possible(); err != nil {
@@ -106,8 +105,9 @@ func (w *World) runAll() error {
 	return errors.Join(failed...)
 }
 
-// self returns the program that runs the tests in the worlds: this one, or if this one has the race detector, the same
-// without the detector, which would make the tests several times as expensive. The program under test is built with Flags.
+// self returns the program that runs the tests in the worlds: this one or, if this one has the race detector, the same
+// program without it, because the detector makes the tests several times as expensive. The program under test is built
+// with Flags.
 func (w *World) self(dir string) (string, error) {
 	if !Race || testing.CoverMode() != "" {
 		return this, nil
@@ -122,8 +122,8 @@ func (w *World) self(dir string) (string, error) {
 
 func value(name string) string { return flag.Lookup("test." + name).Value.String() }
 
-// shareOut returns the arguments for each world. What takes its full length has one
-// world for itself, and so has what writes one file for all.
+// shareOut returns the arguments for each world. All tests run in one world in the long form, and if they write a
+// common file.
 func (w *World) shareOut() ([][]string, error) {
 	all := os.Args[1:]
 	alone := Long() || strings.Contains(value("run"), "/")
@@ -146,7 +146,7 @@ func (w *World) shareOut() ([][]string, error) {
 		}
 		shares[i] = append(all[:len(all):len(all)], "-test.run=^("+strings.Join(own, "|")+")$")
 		if i > 0 {
-			shares[i] = append(shares[i], "-test.testlogfile=") // one says what the result depends on
+			shares[i] = append(shares[i], "-test.testlogfile=") // one world reports the dependencies of the result
 		}
 	}
 	return shares, nil
