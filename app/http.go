@@ -25,6 +25,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -69,8 +70,8 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 }
 
 // upstreamsOf returns which registry a request is for.
-func upstreamsOf(c *config.Config) proxy.Upstreams {
-	upstreams := proxy.Upstreams{
+func upstreamsOf(c *config.Config) protocol.Upstreams {
+	upstreams := protocol.Upstreams{
 		Default: c.DefaultHost(), Hosts: map[string]bool{}, Namespaces: map[string]string{}, Docs: map[string]string{},
 	}
 	for _, u := range c.Upstreams {

@@ -4,49 +4,37 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 	"weak"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// isOfCatalog reports whether k is a question for [Config.Catalog].
-func (k kind) isOfCatalog() bool {
-	switch k {
-	case kindDetails, kindDocs, kindDownloads, kindHistory, kindList, kindSearch,
-		kindProviderVersion, kindProviderDocuments, kindProviderDocument:
-		return true
-	case kindVersions, kindDownload, kindPackage, kindProviderVersions, kindProviderDownload, kindProviderPackage, kindProviderSums,
-		kindProviderSignature, kindMirrorIndex, kindMirrorVersion:
-	}
-	return false
-}
-
-var errNoCatalog = notFound("modules and providers are not described here: want …/versions or …/download")
+var errNoCatalog = protocol.NotFound("modules and providers are not described here: want …/versions or …/download")
 
 // serveCatalog answers q from the catalog.
-func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	switch {
 	case h.cfg.Catalog == nil:
 		return errNoCatalog
-	case q.isList():
+	case q.IsList():
 		return h.serveList(w, r, e, q)
-	case q.kind == kindDownloads:
+	case q.Kind == protocol.KindDownloads:
 		return h.serveDownloads(w, r, e, q)
-	case q.kind == kindProviderVersion:
+	case q.Kind == protocol.KindProviderVersion:
 		return h.serveProviderVersion(w, r, e, q)
-	case q.kind == kindProviderDocuments:
+	case q.Kind == protocol.KindProviderDocuments:
 		return h.serveProviderDocuments(w, r, e, q)
-	case q.kind == kindProviderDocument:
+	case q.Kind == protocol.KindProviderDocument:
 		return h.serveProviderDocument(w, r, e, q)
-	case q.kind == kindHistory, q.kind == kindDocs && q.Version == "":
+	case q.Kind == protocol.KindHistory, q.Kind == protocol.KindDocs && q.Version == "":
 		return h.serveHistory(w, r, e, q)
 	}
 	return h.serveDetails(w, r, e, q)
 }
 
 // serveDetails serves the description of a version, or of the latest one.
-func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	if q.Version == "" {
 		list, err := respelled(h, r, e, &q.Address, h.cfg.Listing.Versions)
 		if err != nil {
@@ -65,7 +53,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	if err != nil {
 		return err
 	}
-	k := renderKey{weak.Make(d), q.kind, d.Listed}
+	k := renderKey{weak.Make(d), q.Kind, d.Listed}
 	text, ok := h.rendered.Get(k)
 	if !ok {
 		list, err := h.cfg.Listing.Versions(r.Context(), q.Address)
@@ -75,9 +63,9 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 		k.versions = list.ETag
 		text, err = h.renderedOf(r.Context(), k, d.Size(), func() any {
 			switch {
-			case q.kind == kindDocs && q.IsProvider():
+			case q.Kind == protocol.KindDocs && q.IsProvider():
 				return docsProviderOf(d)
-			case q.kind == kindDocs:
+			case q.Kind == protocol.KindDocs:
 				return docsDetailsOf(d)
 			case q.IsProvider():
 				return providerDetailsOf(d, list)
@@ -111,14 +99,14 @@ func respelled[T any](
 }
 
 // serveHistory serves the dates of all versions.
-func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	history, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.History)
 	if err != nil {
 		return err
 	}
-	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.kind}, history.Size(), func() any {
+	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.Kind}, history.Size(), func() any {
 		switch {
-		case q.kind == kindDocs:
+		case q.Kind == protocol.KindDocs:
 			return docsOf(history)
 		case q.IsProvider():
 			return providerHistoryOf(history)
@@ -132,7 +120,7 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 }
 
 // serveDownloads serves how often a module was downloaded.
-func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	d, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
 	if err != nil {
 		return err
@@ -145,13 +133,13 @@ func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q reque
 }
 
 // serveList serves a page of a list.
-func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) error {
-	list, err := parseQuery(q, r.URL.RawQuery)
+func (h *Handler) serveList(w *response, r *http.Request, e *Event, q protocol.Request) error {
+	list, err := q.ListQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	if q.own && list.Namespace != "" {
-		if list.Host, err = h.cfg.Upstreams.own(r.Host, list.Namespace); err != nil {
+	if q.ByNamespace && list.Namespace != "" {
+		if list.Host, err = h.cfg.Upstreams.For(r.Host, list.Namespace); err != nil {
 			return err
 		}
 	}
@@ -161,7 +149,7 @@ func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) e
 	}
 	shown, size := make([]summary, 0, len(page.Modules)), int64(0)
 	for _, s := range page.Modules {
-		if !q.own || h.cfg.Upstreams.Own(s.Namespace) == s.Host { // else the name stands for another module here
+		if !q.ByNamespace || h.cfg.Upstreams.ByNamespace(s.Namespace) == s.Host { // else the name stands for another module here
 			shown = append(shown, summaryOf(&s))
 			size += int64(len(s.Description))
 		}
@@ -182,14 +170,11 @@ func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) e
 func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMeta {
 	meta := pageMeta{Limit: list.Limit, Offset: list.Offset}
 	at := func(offset int) string {
-		values := r.URL.Query() // was parsed before
-		values.Set("limit", strconv.Itoa(list.Limit))
-		values.Set("offset", strconv.Itoa(offset))
 		below := ""
 		if base, err := url.Parse(h.origin(r)); err == nil {
 			below = base.EscapedPath()
 		}
-		return below + r.URL.EscapedPath() + "?" + values.Encode()
+		return below + r.URL.EscapedPath() + "?" + protocol.PageQuery(r.URL.RawQuery, list.Limit, offset)
 	}
 	if more {
 		next := list.Offset + list.Limit

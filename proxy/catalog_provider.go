@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // providerDetails is a version of a provider as the public registry describes it below v1/providers/.
@@ -88,7 +89,7 @@ func providerHistoryOf(h *modproxy.History) historyDocument {
 		one := resource{Type: "provider-versions", ID: id + "/" + v.Version}
 		ids = append(ids, one)
 		one.Attributes = providerVersionAttributes{v.Description, v.Downloads, v.Published, v.Tag, v.Version}
-		one.Links = &resourceLinks{"/" + providerVersionPath + one.ID}
+		one.Links = &resourceLinks{linkTo(protocol.KindProviderVersion, m.At(v.Version))}
 		included = append(included, one)
 	}
 	return historyDocument{resource{
@@ -98,9 +99,9 @@ func providerHistoryOf(h *modproxy.History) historyDocument {
 			Owner: h.Owner, Source: h.Source, Tier: h.Tier, Warning: h.Warning,
 		},
 		Relationships: map[string]any{"provider-versions": map[string]any{
-			"data": some(ids), "links": map[string]string{"related": "/" + providerHistoryPath + id + "/provider-versions"},
+			"data": some(ids), "links": map[string]string{"related": linkTo(protocol.KindHistory, m.At("")) + "/provider-versions"},
 		}},
-		Links: &resourceLinks{"/" + providerHistoryPath + id},
+		Links: &resourceLinks{linkTo(protocol.KindHistory, m.At(""))},
 	}, included}
 }
 
@@ -122,7 +123,7 @@ func providerVersionOf(d *modproxy.Details) providerVersionDocument {
 		Type: "provider-versions", ID: id,
 		Attributes:    providerVersionAttributes{d.Description, d.Downloads, d.Published, d.Tag, d.Version},
 		Relationships: map[string]any{"provider-docs": map[string]any{"data": ids}},
-		Links:         &resourceLinks{"/" + providerVersionPath + id},
+		Links:         &resourceLinks{linkTo(protocol.KindProviderVersion, d.Ref)},
 	}, included}
 }
 
@@ -144,7 +145,7 @@ func resourceOf(doc modproxy.Doc) resource {
 		Attributes: documentAttributes{
 			Category: doc.Category, Language: doc.Language, Path: doc.Path, Slug: doc.Slug, Subcategory: doc.Subcategory, Title: doc.Title,
 		},
-		Links: &resourceLinks{"/" + providerDocumentsPath + "/" + doc.ID},
+		Links: &resourceLinks{protocol.Request{Kind: protocol.KindProviderDocument, ID: doc.ID}.Path()},
 	}
 }
 
@@ -173,16 +174,16 @@ type documentsMeta struct {
 	Total int  `json:"total-count"`
 }
 
-func documentsOf(s selected, total int, page []modproxy.Doc) documentsPage {
+func documentsOf(s protocol.Selection, total int, page []modproxy.Doc) documentsPage {
 	p := documentsPage{Data: make([]resource, 0, len(page))}
 	for _, doc := range page {
 		p.Data = append(p.Data, resourceOf(doc))
 	}
-	p.Meta.Pagination = documentsMeta{Size: s.size, Page: s.page, Pages: (total + s.size - 1) / s.size, Total: total}
-	if next := s.page + 1; next <= p.Meta.Pagination.Pages {
+	p.Meta.Pagination = documentsMeta{Size: s.Size, Page: s.Page, Pages: (total + s.Size - 1) / s.Size, Total: total}
+	if next := s.Page + 1; next <= p.Meta.Pagination.Pages {
 		p.Meta.Pagination.Next = &next
 	}
-	if before := s.page - 1; before > 0 {
+	if before := s.Page - 1; before > 0 {
 		p.Meta.Pagination.Prev = &before
 	}
 	return p

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // document is an answer as it is sent.
@@ -38,7 +39,7 @@ func render(v any) (*document, error) {
 // go with it.
 type renderKey struct {
 	of       any // a weak pointer: it may be much larger than the document
-	kind     kind
+	kind     protocol.Kind
 	versions string
 }
 
@@ -209,6 +210,12 @@ type resourceLinks struct {
 	Self string `json:"self"`
 }
 
+// linkTo returns the path of a question about v under the registry's own name.
+func linkTo(kind protocol.Kind, v modproxy.Ref) string {
+	v.Host = ""
+	return protocol.Request{Kind: kind, Ref: v}.Path()
+}
+
 type historyDocument struct {
 	Data     resource   `json:"data"`
 	Included []resource `json:"included"`
@@ -245,14 +252,14 @@ func historyOf(h *modproxy.History) historyDocument {
 		one := resource{Type: "module-versions", ID: id + "/" + v.Version}
 		ids = append(ids, one)
 		one.Attributes = versionAttributes{v.Published, v.Description, v.Downloads, v.Published, v.Source, v.Tag, v.Published, v.Version}
-		one.Links = &resourceLinks{"/v1/modules/" + one.ID}
+		one.Links = &resourceLinks{linkTo(protocol.KindDetails, m.At(v.Version))}
 		included = append(included, one)
 	}
 	return historyDocument{resource{
 		Type: "modules", ID: id,
 		Attributes:    historyAttributes{h.Downloads, id, m.Name, m.Namespace, h.Owner, h.Logo, m.System, h.Source, h.Verified},
 		Relationships: map[string]any{"module-versions": map[string]any{"data": some(ids)}},
-		Links:         &resourceLinks{"/" + historyPath + id},
+		Links:         &resourceLinks{linkTo(protocol.KindHistory, m.At(""))},
 	}, included}
 }
 

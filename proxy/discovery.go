@@ -9,10 +9,8 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 )
-
-// discoveryPath is that of the service discovery document.
-const discoveryPath = "/.well-known/terraform.json"
 
 // serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
 // upstream, whose services it then has, also others than those of a registry. Where people log in is the same for all: clients
@@ -20,7 +18,7 @@ const discoveryPath = "/.well-known/terraform.json"
 func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
 	base, services := "/", map[string]any{}
-	host := h.cfg.Upstreams.byName(r.Host)
+	host := h.cfg.Upstreams.ByHost(r.Host)
 	if host != "" && h.cfg.Auth != nil {
 		ctx, err := h.identifyOf(r, e, host, "")
 		if err != nil || !auth.PrincipalOf(ctx).MayReadOf(host, "") {
@@ -41,11 +39,11 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 			services[name] = at
 		}
 	}
-	services["modules.v1"] = base + modulesPath
+	services["modules.v1"] = base + protocol.ModulesPath
 	// No provider has the proxy's own hostname. Where clients are identified, every other name has providers for a client that may
 	// not know whether it is an upstream's: it is told of the token that it needs when it asks for one.
-	if h.cfg.Upstreams.byName(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
-		services["providers.v1"] = base + providersPath
+	if h.cfg.Upstreams.ByHost(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
+		services["providers.v1"] = base + protocol.ProvidersPath
 	}
 	if login := h.cfg.Auth.Login(time.Now()); login != nil {
 		services["login.v1"] = login
@@ -57,7 +55,7 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 // instead of a hostname. They put paths behind that, so URLs are whole. Which registries there are is not for everybody.
 func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) error {
 	e.Kind = "discovery"
-	host, unknown := h.cfg.Upstreams.named(mux.Vars(r)["registry"])
+	host, unknown := h.cfg.Upstreams.InPath(mux.Vars(r)["registry"])
 	if unknown != nil {
 		host = "" // which is nothing for everybody
 	}
@@ -66,5 +64,5 @@ func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) er
 		return err
 	}
 	base := h.origin(r) + "/" + host + "/"
-	return writeJSON(w, map[string]string{"modules.v1": base + modulesPath, "providers.v1": base + providersPath})
+	return writeJSON(w, map[string]string{"modules.v1": base + protocol.ModulesPath, "providers.v1": base + protocol.ProvidersPath})
 }

@@ -15,28 +15,17 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // ErrShuttingDown is the cause of the context of a request that ends because the proxy does. Clients that wait are told.
 var ErrShuttingDown = errors.New("modproxy is shutting down")
 
-// requestError is a fault of the request itself.
-type requestError struct {
-	status int
-	error
-}
-
-func (e *requestError) Unwrap() error { return e.error }
-
 var (
-	errMethod = &requestError{http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here")}
+	errMethod = protocol.WithStatus(http.StatusMethodNotAllowed, errors.New("only GET and HEAD are answered here"))
 	// errAbsent is all that a client learns of what is absent at a private registry, or outside its scopes: the two look the same.
 	errAbsent = fmt.Errorf("%w: no such module or version, or the token does not cover it", modproxy.ErrNotFound)
 )
-
-func invalid(err error) error { return &requestError{http.StatusBadRequest, err} }
-
-func notFound(what string) error { return &requestError{http.StatusNotFound, errors.New(what)} }
 
 // statusClientGone is what nginx calls 499: the client went before the answer. It is logged and never sent.
 const statusClientGone = 499
@@ -97,9 +86,9 @@ func retryAfter(err error) time.Duration {
 
 // statusOf returns the status of an answer with err.
 func statusOf(err error) int {
-	var own *requestError
+	var own *protocol.Error
 	if errors.As(err, &own) {
-		return own.status
+		return own.Status
 	}
 	for _, s := range statuses {
 		if s.matches(err) {
@@ -154,7 +143,7 @@ func (h *Handler) explain(r *http.Request, err error) error {
 			return errAbsent
 		}
 	}
-	if named, ok := aboutModules(r.URL.Path); ok && errors.Is(err, modproxy.ErrUnauthorized) {
+	if named, ok := protocol.NamedHost(r.URL.Path); ok && errors.Is(err, modproxy.ErrUnauthorized) {
 		return h.explainToken(r, named, err)
 	}
 	return err
@@ -188,7 +177,7 @@ func showsReason(r *http.Request, status int) bool {
 		return false
 	}
 	path := r.URL.Path
-	if strings.Contains(path, "/"+providersPath) || strings.HasPrefix(path, mirrorPath) {
+	if protocol.IsAboutProviders(path) {
 		return status != http.StatusUnauthorized // for which clients have words of their own
 	}
 	return strings.HasSuffix(path, "/versions") || strings.HasSuffix(path, "/terraform.json") ||

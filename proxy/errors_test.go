@@ -13,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // What a person sees of an error depends on its status: a client shows nothing of
@@ -48,7 +49,7 @@ func TestStatusOf(t *testing.T) {
 		{in(-time.Second), 503},
 		{in(time.Hour), 424}, // a client would sleep for as long
 		{context.DeadlineExceeded, 504},
-		{invalid(errors.New("x")), 400},
+		{protocol.Invalid(errors.New("x")), 400},
 		{errors.New("nobody knows"), 500},
 	} {
 		if status := statusOf(c.err); status != c.status {
@@ -108,7 +109,7 @@ func testTell(t *testing.T) {
 		{failed(fmt.Errorf("%w: it was another", modproxy.ErrChanged)), "/v1/modules/a/b/c/1.0.0/download",
 			"content changed: it was another; do not work around this: ask #platform "},
 		{failed(&modproxy.NoSpace{Err: errors.New("full")}), "/v1/modules/a/b/c/1.0.0/download", "no space: full (to be tried again in 1m0s); ask #platform "},
-		{invalid(errors.New("bad path")), "/v1/modules/a", "bad path"},
+		{protocol.Invalid(errors.New("bad path")), "/v1/modules/a", "bad path"},
 		{modproxy.ErrNotFound, "/v1/modules/a/b/c/versions", "not found"},
 		{errAbsent, "/v1/modules/a/b/c/versions", "not found: no such module or version, or the token does not cover it; ask #platform "},
 	} {

@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // identify returns the context of r with the principal that sent it, which has shown a credential, whatever may be read
@@ -26,7 +27,7 @@ func (h *Handler) identify(r *http.Request, e *Event) (context.Context, error) {
 func (h *Handler) identifyOperator(r *http.Request, e *Event, refresh bool) (context.Context, error) {
 	ctx, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
 	if p := auth.PrincipalOf(ctx); err == nil && !p.Admin && !(refresh && p.Refresh) {
-		err = notFound("there is nothing at this path")
+		err = protocol.NotFound("there is nothing at this path")
 	}
 	return ctx, err
 }
@@ -53,12 +54,12 @@ func withPrincipal(ctx context.Context, e *Event, p auth.Principal) context.Cont
 
 // identifyFor returns the context of r with the client that sent it, a request of the protocol. The path of a package may begin with a
 // signed segment instead of a credential. malformed is wrong with a path; a client with a segment is not told.
-func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (context.Context, error) {
+func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q protocol.Request, malformed error) (context.Context, error) {
 	ctx := r.Context()
-	isFile := malformed == nil && q.isFile()
+	isFile := malformed == nil && q.IsFile()
 	switch {
 	case h.cfg.Auth == nil && segment != "" && malformed == nil && !isFile:
-		return ctx, notFound(onlyFiles)
+		return ctx, protocol.NotFound(onlyFiles)
 	case h.cfg.Auth == nil:
 		return ctx, nil
 	case segment != "" && !isFile:
@@ -77,7 +78,7 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	case segment == "" && q.Variant.Kind == modproxy.NestedVariant:
 		return withPrincipal(ctx, e, auth.HasAddress(q.Address)), nil
 	}
-	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.path(), q.Address, e.Time)
+	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.Path(), q.Address, e.Time)
 	if p.Kind != auth.Nobody { // also of a client that may not read the package
 		ctx = withPrincipal(ctx, e, p)
 	}
@@ -111,27 +112,16 @@ func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) 
 
 const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
 
-// aboutModules reports whether a path is one of a protocol for modules, or of what is beside one, and what stands before that.
-// Of what clients are answered about providers they tell a person nothing.
-func aboutModules(path string) (named string, ok bool) {
-	for _, protocol := range []string{modulesPath, historyPath, providerHistoryPath, providerVersionPath, providerDocumentsPath + "/"} {
-		if before, _, ok := strings.Cut(path+"/", "/"+protocol); ok {
-			return strings.TrimPrefix(before, "/"), true
-		}
-	}
-	return "", strings.HasPrefix(path, docsPath) || strings.HasPrefix(path, providerDocsPath)
-}
-
 // explainToken adds to err where a person logs in or sets a token: for the upstream that the path has named or that the Host
 // header names, or the site that describes one, or else for the proxy's own host.
 func (h *Handler) explainToken(r *http.Request, named string, err error) error {
 	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // as the path of a package has it
 	if named == "" {
 		_, own, _ := strings.Cut(h.origin(r), "://")
-		if h.cfg.Upstreams.docsAt(r.Host) != "" {
+		if h.cfg.Upstreams.ByDocs(r.Host) != "" {
 			own = r.Host
 		}
-		named = cmp.Or(h.cfg.Upstreams.byName(r.Host), own)
+		named = cmp.Or(h.cfg.Upstreams.ByHost(r.Host), own)
 	}
 	host, errHost := hostname.Parse(hostname.Display(named))
 	if errHost != nil {

@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/release"
 )
 
 // serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
-func (h *Handler) serveMirrorIndex(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveMirrorIndex(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
@@ -32,7 +33,7 @@ type mirrored struct {
 
 // serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each
 // with all hashes that are known. Nothing is fetched but the release: a client wants one of the packages only.
-func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) error {
+func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q protocol.Request) error {
 	o, err := h.release(r.Context(), q.Ref)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 			continue // the client may be told to go on elsewhere
 		}
 		v := q.ForPlatform(a.Platform)
-		url, err := h.fileURL(r, request{kind: kindProviderPackage, Ref: v})
+		url, err := h.fileURL(r, protocol.Request{Kind: protocol.KindProviderPackage, Ref: v})
 		if err != nil {
 			return err
 		}

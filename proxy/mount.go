@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // Mount is something that is answered beside the protocol.
@@ -52,9 +53,9 @@ func (h *Handler) mount(m Mount) {
 		err := h.serveMount(m, w, r, e)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return &requestError{http.StatusNotFound, err}
+			return protocol.WithStatus(http.StatusNotFound, err)
 		case errors.Is(err, modproxy.ErrInvalid):
-			return invalid(err)
+			return protocol.Invalid(err)
 		}
 		return err
 	}))
@@ -62,7 +63,7 @@ func (h *Handler) mount(m Mount) {
 
 func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) error {
 	if err := crossOrigin.Check(r); err != nil {
-		return &requestError{http.StatusForbidden, errors.New("a web page of another site has sent this request")}
+		return protocol.WithStatus(http.StatusForbidden, errors.New("a web page of another site has sent this request"))
 	}
 	var ctx context.Context
 	var err error

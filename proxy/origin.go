@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // origin returns the URL, without a trailing slash, under which the client that sent r sees the proxy, or an empty one if
@@ -130,9 +131,9 @@ func backward(lines []string) []string {
 }
 
 // errForeignName does not repeat the name.
-var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
+var errForeignName = protocol.WithStatus(http.StatusMisdirectedRequest, errors.New(
 	"without a credential this proxy answers only requests to its own names and addresses; " +
-		"operator: set public_url to the URL that clients use")}
+		"operator: set public_url to the URL that clients use"))
 
 // checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here
 // so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address. Where
@@ -166,8 +167,8 @@ func (h *Handler) isOwnName(host string) bool {
 // mayKnow reports whether a client without a credential may have the discovery document of the upstream whose name r was sent to. Every
 // name that is no upstream's may be known, and other requests are told to show a credential.
 func (h *Handler) mayKnow(r *http.Request) bool {
-	host := h.cfg.Upstreams.byName(r.Host)
-	if host == "" || h.cfg.Auth == nil || r.URL.Path != discoveryPath {
+	host := h.cfg.Upstreams.ByHost(r.Host)
+	if host == "" || h.cfg.Auth == nil || r.URL.Path != protocol.DiscoveryPath {
 		return true
 	}
 	_, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Address{Host: host})
@@ -176,8 +177,8 @@ func (h *Handler) mayKnow(r *http.Request) bool {
 
 // hasName reports whether a Host header has a name of the process or of an upstream.
 func (h *Handler) hasName(host string) bool {
-	if h.cfg.Upstreams.byName(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
+	if h.cfg.Upstreams.ByHost(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
 		return true
 	}
-	return h.cfg.Upstreams.docsAt(host) != ""
+	return h.cfg.Upstreams.ByDocs(host) != ""
 }

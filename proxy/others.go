@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // Others knows what the hosts of upstreams offer beside modules and providers, for clients that a site's DNS has led here.
@@ -52,7 +53,7 @@ func (h *Handler) others(r *http.Request, e *Event, host string) (*http.Request,
 // isOwn reports whether what is below a path is answered here, and so never passed on.
 func (h *Handler) isOwn(path string) bool {
 	path = strings.TrimSuffix(path, "/") + "/"
-	return strings.HasPrefix(path, "/-/") || h.protocol(path) != nil
+	return strings.HasPrefix(path, "/-/") || protocol.Covers(path)
 }
 
 // policiesPath is where the public registry has its libraries of policies, which are neither modules nor providers. Its discovery
@@ -62,7 +63,7 @@ const policiesPath = "/v2/policies"
 // serveOther serves a document of a service of the upstream whose name r was sent to. Of r the path and the query are passed
 // on, and nothing else.
 func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
-	host, path := h.cfg.Upstreams.byName(r.Host), r.URL.EscapedPath()
+	host, path := h.cfg.Upstreams.ByHost(r.Host), r.URL.EscapedPath()
 	r, all := h.others(r, e, host)
 	below := all != nil && (path == policiesPath || strings.HasPrefix(path, policiesPath+"/"))
 	for _, at := range all {
@@ -78,13 +79,13 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	}
 	defer h.admission.turns.Give(client)
 	if _, err := url.QueryUnescape(r.URL.RawQuery); err != nil {
-		return errQuery
+		return protocol.Invalid(errors.New("bad percent-encoding in the query"))
 	}
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.RawQuery
 	}
 	if hasToken(path) {
-		return invalid(errors.New("there is a token in the URL, which is not passed on"))
+		return protocol.Invalid(errors.New("there is a token in the URL, which is not passed on"))
 	}
 	mediaType, content, err := h.cfg.Others.Document(ctx, host, path)
 	if err != nil {

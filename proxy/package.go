@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // servePackage serves the package of a version, with ranges and conditions, for as long as the client is identified.
-func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request, segment string) error {
+func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
 	ctx, stop := h.whileIdentified(r.Context(), segment)
 	defer stop()
 	p, err := h.openPackage(ctx, r, q)
@@ -35,7 +36,7 @@ func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request
 }
 
 // setPackageHeader sets what is known of a package before it is open.
-func (h *Handler) setPackageHeader(w *response, q request, d modproxy.Digest) {
+func (h *Handler) setPackageHeader(w *response, q protocol.Request, d modproxy.Digest) {
 	header := w.Header()
 	header["Content-Type"] = gzipType
 	if q.IsProvider() {
@@ -70,7 +71,7 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 
 // openPackage opens the package that r is for. A whole package is verified while it is sent. For any other answer, openPackage
 // verifies the package first. A damaged package is requested a second time, because the cache then replaces it.
-func (h *Handler) openPackage(ctx context.Context, r *http.Request, q request) (*modproxy.Package, error) {
+func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.Request) (*modproxy.Package, error) {
 	if q.IsProvider() {
 		ctx = modproxy.WithArrival(ctx)
 	}

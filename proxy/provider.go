@@ -13,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/release"
 )
 
@@ -27,8 +28,8 @@ var (
 )
 
 // serveProvider answers a question about a provider.
-func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q request, segment string) error {
-	if q.isPackage() {
+func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
+	if q.IsPackage() {
 		return asProviders(h.serveZip(w, r, e, q, segment))
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerPatience))
@@ -45,15 +46,15 @@ func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q reques
 	return asProviders(err)
 }
 
-func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q request) error {
-	switch q.kind {
-	case kindProviderVersions:
+func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q protocol.Request) error {
+	switch q.Kind {
+	case protocol.KindProviderVersions:
 		return h.serveVersions(w, r, e, q)
-	case kindProviderDownload:
+	case protocol.KindProviderDownload:
 		return h.serveDownload(w, r, e, q)
-	case kindMirrorIndex:
+	case protocol.KindMirrorIndex:
 		return h.serveMirrorIndex(w, r, e, q)
-	case kindMirrorVersion:
+	case protocol.KindMirrorVersion:
 		return h.serveMirrorVersion(w, r, q)
 	default: // the files of a release
 	}
@@ -61,7 +62,7 @@ func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q reque
 	switch {
 	case err != nil:
 		return err
-	case q.kind == kindProviderSignature:
+	case q.Kind == protocol.KindProviderSignature:
 		return h.writeFile(w, r, signatureType, o.Signature)
 	}
 	return h.writeFile(w, r, sumsType, o.Sums)
@@ -69,8 +70,8 @@ func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q reque
 
 // asProviders returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
 func asProviders(err error) error {
-	if own := (*requestError)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
-		return &requestError{http.StatusConflict, err}
+	if own := (*protocol.Error)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
+		return protocol.WithStatus(http.StatusConflict, err)
 	}
 	return err
 }
@@ -94,7 +95,7 @@ type signingKeys struct {
 }
 
 // serveDownload answers where the package of a provider for one platform is, and has it fetched.
-func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	v := q.Base()
 	platform, _ := q.Platform()
 	o, a, err := h.archive(r.Context(), v, platform)
@@ -102,7 +103,7 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 		return err
 	}
 	if o.blank != nil {
-		return &requestError{http.StatusConflict, fmt.Errorf("%s: %w", v, o.blank)}
+		return protocol.WithStatus(http.StatusConflict, fmt.Errorf("%s: %w", v, o.blank))
 	}
 	l, err := h.cfg.Registry.Location(r.Context(), q.Ref)
 	if err != nil {
@@ -112,9 +113,9 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 		Protocols: o.Protocols, OS: a.OS, Arch: a.Arch, File: a.File, Digest: a.Digest, Packages: o.Packages,
 		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients want a list
 	}
-	for kind, to := range map[kind]*string{kindProviderPackage: &d.URL, kindProviderSums: &d.SumsURL, kindProviderSignature: &d.SignatureURL} {
-		of := request{kind: kind, Ref: v}
-		if kind == kindProviderPackage {
+	for kind, to := range map[protocol.Kind]*string{protocol.KindProviderPackage: &d.URL, protocol.KindProviderSums: &d.SumsURL, protocol.KindProviderSignature: &d.SignatureURL} {
+		of := protocol.Request{Kind: kind, Ref: v}
+		if kind == protocol.KindProviderPackage {
 			of.Ref = q.Ref
 		}
 		if *to, err = h.fileURL(r, of); err != nil {
@@ -126,8 +127,8 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 }
 
 // fileURL returns the URL of a file, signed where clients are identified: they ask for it without a credential.
-func (h *Handler) fileURL(r *http.Request, q request) (string, error) {
-	path := q.path()
+func (h *Handler) fileURL(r *http.Request, q protocol.Request) (string, error) {
+	path := q.Path()
 	if h.cfg.Auth != nil {
 		var err error
 		if path, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Address, time.Now()); err != nil {
@@ -180,7 +181,7 @@ func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, 
 
 // serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
 // answered from the release, without a look at the package.
-func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
+func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
 	v := q.Base()
 	platform, _ := q.Platform()
 	_, a, err := h.archive(r.Context(), v, platform)

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -23,6 +22,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // Config is how a [Handler] is set up. Its zero value answers nothing but health and metrics.
@@ -40,7 +40,7 @@ type Config struct {
 	// Records has the hashes of providers' packages that were fetched. Nil: they are not told.
 	Records Records
 	// Upstreams says which registry a request is for.
-	Upstreams Upstreams
+	Upstreams protocol.Upstreams
 	// Others knows what upstreams offer besides. Nil: nothing.
 	Others Others
 	// Contact returns whom people ask who are told of an error. Nil or empty: the operator of the proxy.
@@ -99,19 +99,15 @@ type Process interface {
 
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
-	cfg         Config
-	modules     http.HandlerFunc
-	providers   http.HandlerFunc
-	router      *mux.Router // of everything else
-	admission   *admission
-	documents   documents
-	releases    *releases                          // of providers
-	rendered    memory.Cache[renderKey, *document] // what Catalog says
-	rendering   *fair.Turns                        // of what is large of it, shared by clients
-	failed      memory.Cache[failed, time.Time]    // when they are sent again
-	histories   http.HandlerFunc
-	docs        http.HandlerFunc
-	ofProviders struct{ beside, docs http.HandlerFunc }
+	cfg       Config
+	protocols http.HandlerFunc // what [protocol.Covers]
+	router    *mux.Router      // of everything else
+	admission *admission
+	documents documents
+	releases  *releases                          // of providers
+	rendered  memory.Cache[renderKey, *document] // what Catalog says
+	rendering *fair.Turns                        // of what is large of it, shared by clients
+	failed    memory.Cache[failed, time.Time]    // when they are sent again
 }
 
 // New makes a Handler.
@@ -125,15 +121,9 @@ func New(cfg Config) *Handler {
 	h.releases = newReleases()
 	h.rendered.Limit = maxRendered
 	h.rendering = fair.New(maxRendering, maxRendering, 0, maxToRender)
-	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
-	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
-	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))
-	h.docs = h.reading(h.serving(h.cfg.Upstreams.parseDocs))
-	h.ofProviders.beside = h.reading(h.serving(h.cfg.Upstreams.parseBesideProviders))
-	h.ofProviders.docs = h.reading(h.serving(h.cfg.Upstreams.parseProviderDocs))
-	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))
-	h.router.Path(discoveryPath).HandlerFunc(h.reading(h.serveDiscovery))
-	h.router.Path("/{registry}" + discoveryPath).HandlerFunc(h.reading(h.serveDiscoveryBelow))
+	h.protocols = h.reading(h.serve)
+	h.router.Path(protocol.DiscoveryPath).HandlerFunc(h.reading(h.serveDiscovery))
+	h.router.Path("/{registry}" + protocol.DiscoveryPath).HandlerFunc(h.reading(h.serveDiscoveryBelow))
 	h.router.Path("/-/healthz").HandlerFunc(h.reading(h.serveAlive))
 	h.router.Path("/-/readyz").HandlerFunc(h.reading(h.serveReady))
 	h.router.Path("/-/metrics").HandlerFunc(h.reading(h.serveMetrics))
@@ -151,30 +141,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// net/http does not say whether there was a Content-Length, too (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
-	if answer := h.protocol(r.URL.Path); answer != nil {
-		answer(w, r)
+	if protocol.Covers(r.URL.Path) {
+		h.protocols(w, r)
 		return
 	}
 	h.router.ServeHTTP(w, r)
-}
-
-// protocol returns what answers a path of a registry protocol, and nil for any other.
-func (h *Handler) protocol(path string) http.HandlerFunc {
-	switch {
-	case strings.Contains(path, "/"+modulesPath), strings.HasSuffix(path, "/v1/modules"):
-		return h.modules
-	case strings.Contains(path, "/"+historyPath):
-		return h.histories
-	case isBesideProviders(path):
-		return h.ofProviders.beside
-	case strings.HasPrefix(path, docsPath):
-		return h.docs
-	case strings.HasPrefix(path, providerDocsPath):
-		return h.ofProviders.docs
-	case strings.Contains(path, "/"+providersPath):
-		return h.providers
-	}
-	return nil
 }
 
 // handler answers a request, and completes the event. If it returns an error, it has written nothing.

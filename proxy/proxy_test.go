@@ -19,6 +19,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
 	"github.com/modproxy/modproxy/test/registrytest"
@@ -79,7 +80,7 @@ func newHandler(t testing.TB, change func(*proxy.Config, *scripted)) http.Handle
 	s := &scripted{Registry: memory}
 	c := proxy.Config{
 		Registry:  &rewrite.Registry{Next: s},
-		Upstreams: proxy.Upstreams{Hosts: map[string]bool{host: true}, Default: host},
+		Upstreams: protocol.Upstreams{Hosts: map[string]bool{host: true}, Default: host},
 	}
 	if change != nil {
 		change(&c, s)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // Values of headers that many answers have. They are not changed.
@@ -30,7 +31,7 @@ var (
 )
 
 // serveVersions serves a versions document.
-func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func matches(header, etag string) bool {
 }
 
 // serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
-func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q protocol.Request) error {
 	l, err := h.locate(r.Context(), &q.Ref)
 	e.Version = q.FullVersion()
 	if err != nil {
@@ -139,7 +140,7 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 // besideQuestion returns what stands before the path of a package that a client fetches with its token. A client that knows the proxy
 // by the name of an upstream has a token for that name: the path alone leads to the same origin.
 func (h *Handler) besideQuestion(r *http.Request, origin string) string {
-	if h.cfg.Upstreams.byName(r.Host) != "" {
+	if h.cfg.Upstreams.ByHost(r.Host) != "" {
 		return ""
 	}
 	return origin

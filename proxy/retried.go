@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // failed is a request of a client that was answered with a status after which the client sends it again.
@@ -43,5 +45,5 @@ func (h *Handler) statusOfRetry(r *http.Request, e *Event, status int, wait time
 func printsBodies(r *http.Request) bool {
 	agent := r.UserAgent()
 	return (strings.HasPrefix(agent, "Terraform/") || strings.HasPrefix(agent, "OpenTofu/")) &&
-		strings.HasSuffix(r.URL.Path, "/download") && !strings.Contains(r.URL.Path, "/"+providersPath)
+		strings.HasSuffix(r.URL.Path, "/download") && !protocol.IsAboutProviders(r.URL.Path)
 }

@@ -9,51 +9,50 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// serving returns what answers the questions of a protocol, which parse reads from the Host header and the path.
-func (h *Handler) serving(parse func(requestHost, path string) (request, error)) handler {
-	return func(w *response, r *http.Request, e *Event) error {
-		segment, path := auth.CutSegment(r.URL.EscapedPath())
-		q, malformed := parse(r.Host, path)
-		if malformed == nil && (q.isList() || q.isOfDocuments()) {
-			e.Kind = string(q.kind)
-		} else if malformed == nil {
-			e.Kind, e.Module = string(q.kind), q.Address
-			e.Version, e.Platform = q.VersionPlatform()
-		}
-		ctx, refused := h.identifyFor(r, e, segment, q, malformed)
-		wait := patience
-		if q.isPackage() {
-			wait = packagePatience
-		}
-		ctx, client, err := h.admit(ctx, e, r.UserAgent(), wait)
-		if err != nil {
-			return err
-		}
-		defer h.admission.turns.Give(client)
-		if refused != nil && malformed == nil && q.IsProvider() {
-			refused = asProviders(refused)
-		}
-		if err := cmp.Or(refused, malformed); err != nil {
-			return err
-		}
-		return h.serve(w, r.WithContext(ctx), e, q, segment)
+// serve answers a request of a protocol.
+func (h *Handler) serve(w *response, r *http.Request, e *Event) error {
+	segment, path := auth.CutSegment(r.URL.EscapedPath())
+	q, malformed := h.cfg.Upstreams.Parse(r.Host, path)
+	if malformed == nil && (q.IsList() || q.IsOfDocuments()) {
+		e.Kind = string(q.Kind)
+	} else if malformed == nil {
+		e.Kind, e.Module = string(q.Kind), q.Address
+		e.Version, e.Platform = q.VersionPlatform()
 	}
+	ctx, refused := h.identifyFor(r, e, segment, q, malformed)
+	wait := patience
+	if q.IsPackage() {
+		wait = packagePatience
+	}
+	ctx, client, err := h.admit(ctx, e, r.UserAgent(), wait)
+	if err != nil {
+		return err
+	}
+	defer h.admission.turns.Give(client)
+	if refused != nil && malformed == nil && q.IsProvider() {
+		refused = asProviders(refused)
+	}
+	if err := cmp.Or(refused, malformed); err != nil {
+		return err
+	}
+	return h.dispatch(w, r.WithContext(ctx), e, q, segment)
 }
 
-// serve answers q.
-func (h *Handler) serve(w *response, r *http.Request, e *Event, q request, segment string) error {
+// dispatch answers q.
+func (h *Handler) dispatch(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
 	switch {
-	case q.kind.isOfCatalog():
+	case q.IsDescription():
 		return h.serveCatalog(w, r, e, q)
 	case q.IsProvider():
 		return h.serveProvider(w, r, e, q, segment)
 	}
-	switch q.kind {
-	case kindVersions:
+	switch q.Kind {
+	case protocol.KindVersions:
 		return h.serveVersions(w, r, e, q)
-	case kindDownload:
+	case protocol.KindDownload:
 		return h.serveLocation(w, r, e, q)
 	default:
 		return h.servePackage(w, r, e, q, segment)
@@ -87,7 +86,7 @@ func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
 }
 
 func (h *Handler) serveNothing(*response, *http.Request, *Event) error {
-	return notFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
+	return protocol.NotFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
 }
 
 // writeJSON writes v as one line.
@@ -138,7 +137,7 @@ func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 		}
 		if !ready {
 			e.Err = errors.New(strings.Join(details, "; "))
-			return &requestError{http.StatusServiceUnavailable, errors.New(shown)}
+			return protocol.WithStatus(http.StatusServiceUnavailable, errors.New(shown))
 		}
 		if shown != "" {
 			answer += ", but " + shown

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // told is what a client prints of an error.
@@ -35,7 +36,7 @@ const maxText = 1000
 // paths of their own, need not be told what to do.
 func (h *Handler) tell(r *http.Request, err error, status int) told {
 	t := told{what: oneLine(err.Error())}
-	if strings.HasPrefix(r.URL.Path, "/-/") && !strings.HasPrefix(r.URL.Path, mirrorPath) {
+	if strings.HasPrefix(r.URL.Path, "/-/") && !protocol.IsMirror(r.URL.Path) {
 		return t
 	}
 	if remark := tried(err); remark != "" {

@@ -1,27 +1,21 @@
-package proxy
+package protocol_test
 
 import (
-	"errors"
-	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/modproxy/modproxy/protocol"
 )
 
-var registries = &Upstreams{
+var registries = &protocol.Upstreams{
 	Hosts:   map[string]bool{"registry.acme.example": true, "a.example:8443": true, "localhost:8080": true, "xn--bcher-kva.example": true},
 	Default: "registry.acme.example",
 }
 
-// read is what a request for path is taken for, or the status of its refusal.
-func read(t testing.TB, parse func(string, string) (request, error), requestHost, path string) string {
+// readTrimmed is read without the blank behind an address that has no version.
+func readTrimmed(t testing.TB, u *protocol.Upstreams, requestHost, path string) string {
 	t.Helper()
-	q, err := parse(requestHost, path)
-	if bad := (*requestError)(nil); errors.As(err, &bad) {
-		return http.StatusText(bad.status)
-	} else if err != nil {
-		t.Fatalf("%s: error %v is no requestError", path, err)
-	}
-	return strings.TrimSpace(string(q.kind) + " " + q.Address.String() + " " + q.FullVersion())
+	return strings.TrimSpace(read(t, u, requestHost, path))
 }
 
 func TestParseProvider(t *testing.T) {
@@ -78,15 +72,15 @@ func TestParseProvider(t *testing.T) {
 		acme + "/-/download/linux/arm64":                                "Bad Request",
 		acme + "/18446744073709551616.0.0/download/linux/arm64":         "Bad Request",
 	} {
-		if got := read(t, registries.parseProvider, "proxy.example", path); got != want {
+		if got := readTrimmed(t, registries, "proxy.example", path); got != want {
 			t.Errorf("%s: %s; want %s", path, got, want)
 		}
 	}
-	if got := read(t, registries.parseProvider, "registry.acme.example", "/v1/providers/acme/toy/versions"); got != "provider_versions "+toy {
+	if got := readTrimmed(t, registries, "registry.acme.example", "/v1/providers/acme/toy/versions"); got != "provider_versions "+toy {
 		t.Errorf("to the registry's own name: %s", got)
 	}
-	anyone := &Upstreams{Any: true}
-	if got := read(t, anyone.parseProvider, "", "/terraform.io/v1/providers/builtin/terraform/versions"); got != "Not Found" {
+	anyone := &protocol.Upstreams{Any: true}
+	if got := readTrimmed(t, anyone, "", "/terraform.io/v1/providers/builtin/terraform/versions"); got != "Not Found" {
 		t.Errorf("what is built in: %s", got)
 	}
 }
@@ -110,7 +104,7 @@ func TestParseMirror(t *testing.T) {
 		"/-/mirror/":                                                        "Not Found",
 		"/-/mirror/registry.acme.example/acme/toy/%zz.json":                 "Bad Request",
 	} {
-		if got := read(t, registries.parseMirror, "proxy.example", path); got != want {
+		if got := readTrimmed(t, registries, "proxy.example", path); got != want {
 			t.Errorf("%s: %s; want %s", path, got, want)
 		}
 	}
@@ -137,11 +131,11 @@ func TestParseBesideProviders(t *testing.T) {
 		{"proxy.example", "/registry.none.example/v2/providers/acme/toy", "Forbidden"},
 		{"proxy.example", "/x/registry.acme.example/v2/providers/acme/toy", "Bad Request"},
 	} {
-		if got := read(t, registries.parseBesideProviders, c.host, c.path); got != c.want {
+		if got := readTrimmed(t, registries, c.host, c.path); got != c.want {
 			t.Errorf("%s %s: %s; want %s", c.host, c.path, got, c.want)
 		}
 	}
-	u := &Upstreams{Docs: map[string]string{"api.acme.example": "registry.acme.example"}}
+	u := &protocol.Upstreams{Docs: map[string]string{"api.acme.example": "registry.acme.example"}}
 	for _, c := range []struct{ host, path, want string }{
 		{"api.acme.example", "/registry/docs/providers/ACME/toy/index.json", "docs " + toy},
 		{"api.acme.example", "/registry/docs/providers/acme/toy/v1.0.0/index.json", "docs " + toy + " 1.0.0"},
@@ -149,42 +143,35 @@ func TestParseBesideProviders(t *testing.T) {
 		{"api.acme.example", "/registry/docs/providers/acme/toy/x/index.json", "Bad Request"},
 		{"registry.acme.example", "/registry/docs/providers/acme/toy/index.json", "Not Found"},
 	} {
-		if got := read(t, u.parseProviderDocs, c.host, c.path); got != c.want {
+		if got := readTrimmed(t, u, c.host, c.path); got != c.want {
 			t.Errorf("%s %s: %s; want %s", c.host, c.path, got, c.want)
 		}
 	}
 }
 
-// What a path is read as has one spelling for the registry, and files have one path.
+// A path of a provider is read in one spelling, for any registry, and files have one path.
 func FuzzParseProvider(f *testing.F) {
 	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0/download/linux/arm64")
 	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0/linux_arm64/terraform-provider-toy_1.0.0_linux_arm64.zip")
 	f.Add("/registry.acme.example/v1/providers/acme/toy/1.0.0-a+b/SHA256SUMS.sig")
 	f.Add("/-/mirror/registry.acme.example/acme/toy/1.0.0.json")
-	u := &Upstreams{Any: true}
+	u := &protocol.Upstreams{Any: true}
 	f.Fuzz(func(t *testing.T, path string) {
-		parse := u.parseProvider
-		if strings.HasPrefix(path, mirrorPath) {
-			parse = u.parseMirror
-		}
-		q, err := parse("proxy.example", path)
-		if err != nil {
+		q, err := u.Parse("proxy.example", path)
+		if err != nil || !protocol.IsAboutProviders(path) || !q.IsProvider() {
 			return
 		}
 		if err := q.CheckProvider(); err != nil || q.Host == "" {
 			t.Errorf("%q: %s, %v", path, q.Address, err)
 		}
-		lists := q.kind == kindProviderVersions || q.kind == kindMirrorIndex
-		if latest := q.kind == kindDetails; !latest && lists != (q.Version == "") {
-			t.Errorf("%q: %s is for version %q", path, q.kind, q.Version)
+		lists := q.Kind == protocol.KindProviderVersions || q.Kind == protocol.KindMirrorIndex
+		if latest := q.Kind == protocol.KindDetails; !latest && lists != (q.Version == "") {
+			t.Errorf("%q: %s is for version %q", path, q.Kind, q.Version)
 		}
 		if !q.IsListed() && !q.IsArchive() {
-			t.Errorf("%q: is for what modproxy has made: %s", path, q.FullVersion())
+			t.Errorf("%q: is for a variant that no registry has: %s", path, q.FullVersion())
 		}
-		if !q.isFile() {
-			return
-		}
-		if again, err := parse("", q.path()); err != nil || again != q {
+		if again, err := u.Parse("", q.Path()); err != nil || again != q {
 			t.Errorf("%q: %v is read as %v, %v", path, q, again, err)
 		}
 	})

@@ -1,14 +1,16 @@
-package proxy
+package protocol_test
 
 import (
+	"errors"
 	"fmt"
-	"strings"
+	"net/http"
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-func TestParseSelected(t *testing.T) {
+func TestParseSelection(t *testing.T) {
 	docs := []modproxy.Doc{
 		{ID: "1", Category: "resources", Slug: "gate", Language: "hcl", Subcategory: "Gates"},
 		{ID: "2", Category: "resources", Slug: "gate", Language: "python"},
@@ -39,38 +41,37 @@ func TestParseSelected(t *testing.T) {
 		"filter[provider-version]=acme/toy/x":             "Bad Request",
 		"filter[provider-version]=-/toy/1.0.0":            "Not Found",
 	} {
-		got := read(t, func(host, query string) (request, error) {
-			s, err := parseSelected(host, query)
-			if err != nil {
-				return request{}, err
+		got := ""
+		s, err := protocol.ParseSelection("registry.acme.example", query)
+		if bad := (*protocol.Error)(nil); errors.As(err, &bad) {
+			got = http.StatusText(bad.Status)
+		} else {
+			if s.String() != "registry.acme.example/acme/toy 1.0.0" || err != nil {
+				t.Errorf("%s: %s, %v", query, s, err)
 			}
-			if s.String() != "registry.acme.example/acme/toy 1.0.0" {
-				t.Errorf("%s: %s", query, s)
-			}
-			all, page := s.of(docs)
-			got := []string{fmt.Sprint(len(all))}
+			all, page := s.Of(docs)
+			got = fmt.Sprint(len(all))
 			for _, doc := range page {
-				got = append(got, doc.ID)
+				got += " " + doc.ID
 			}
-			return request{kind: kind(strings.Join(got, " "))}, nil
-		}, "registry.acme.example", query)
-		if got = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(got), "//")); got != want {
+		}
+		if got != want {
 			t.Errorf("%s: %q; want %q", query, got, want)
 		}
 	}
 }
 
-func FuzzParseSelected(f *testing.F) {
+func FuzzParseSelection(f *testing.F) {
 	f.Add("filter[provider-version]=acme/toy/1.0.0&filter[category]=resources&page[number]=2&page[size]=3")
 	f.Fuzz(func(t *testing.T, query string) {
-		s, err := parseSelected("registry.acme.example", query)
+		s, err := protocol.ParseSelection("registry.acme.example", query)
 		if err != nil {
 			return
 		}
-		if err := s.CheckProvider(); err != nil || s.Version == "" || s.page < 1 || s.size < 1 || s.size > maxPageSize {
+		if err := s.CheckProvider(); err != nil || s.Version == "" || s.Page < 1 || s.Size < 1 || s.Size > 100 {
 			t.Errorf("%q: %+v, %v", query, s, err)
 		}
-		all, page := s.of([]modproxy.Doc{{Category: "resources"}, {}})
+		all, page := s.Of([]modproxy.Doc{{Category: "resources"}, {}})
 		if len(page) > len(all) {
 			t.Errorf("%q: %d of %d", query, len(page), len(all))
 		}

@@ -1,4 +1,4 @@
-package rewrite_test
+package protocol_test
 
 import (
 	"errors"
@@ -9,12 +9,29 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 var vpc = modproxy.Address{Host: "registry.terraform.io", Namespace: "terraform-aws-modules", Name: "vpc", System: "aws"}
 
 const vpcPath = "/registry.terraform.io~/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz"
+
+// packagePath returns the path of the package of a module's version.
+func packagePath(v modproxy.Ref) string {
+	return protocol.Request{Kind: protocol.KindPackage, Ref: v}.Path()
+}
+
+// parsePackage is the inverse of packagePath.
+func parsePackage(path string) (modproxy.Ref, error) {
+	q, err := anyUpstream.Parse("", path)
+	if err == nil && q.Kind != protocol.KindPackage {
+		err = fmt.Errorf("%w: it is for %s", modproxy.ErrInvalid, q.Kind)
+		q = protocol.Request{}
+	}
+	return q.Ref, err
+}
+
+var anyUpstream = &protocol.Upstreams{Any: true}
 
 func TestParsePackagePath(t *testing.T) {
 	for path, want := range map[string]string{
@@ -40,16 +57,16 @@ func TestParsePackagePath(t *testing.T) {
 		strings.Replace(vpcPath, "vpc", "v%zz", 1):                              "",
 		strings.Replace(vpcPath, "vpc", "v%00", 1):                              "",
 	} {
-		v, err := rewrite.ParsePackagePath(path)
+		v, err := parsePackage(path)
 		got := v.String()
 		if err != nil {
 			got = ""
-			if !errors.Is(err, modproxy.ErrInvalid) || v != (modproxy.Ref{}) {
-				t.Errorf("ParsePackagePath(%q) = %v, %v", path, v, err)
+			if !errors.As(err, new(*protocol.Error)) || v != (modproxy.Ref{}) {
+				t.Errorf("the package path %q = %v, %v", path, v, err)
 			}
 		}
 		if got != want {
-			t.Errorf("ParsePackagePath(%q) = %q, %v; want %q", path, got, err, want)
+			t.Errorf("the package path %q = %q, %v; want %q", path, got, err, want)
 		}
 	}
 }
@@ -69,13 +86,13 @@ func TestPackagePathIsNoRepository(t *testing.T) {
 		for _, port := range []string{"", ":8443"} {
 			m := modproxy.Address{Host: host + port, Namespace: "acme", Name: "vpc", System: "aws"}
 			for _, version := range []string{"1.0.0", "1.0.0-gitlab.com", "1.0.0+x.github.com"} {
-				path := rewrite.PackagePath(m.At(version))
+				path := packagePath(m.At(version))
 				for _, url := range []string{"https://modules.example.com" + path, "https://modules.example.com:8443/s_AQFrA1fQ" + path + "//modules/x"} {
 					if found := repository.FindString(url); found != "" {
 						t.Errorf("%s has the repository %s", url, found)
 					}
 				}
-				if v, err := rewrite.ParsePackagePath(path); err != nil || v != m.At(version) {
+				if v, err := parsePackage(path); err != nil || v != m.At(version) {
 					t.Errorf("%s is %v, %v", path, v, err)
 				}
 			}
@@ -88,9 +105,9 @@ func FuzzPackagePath(f *testing.F) {
 	f.Add(vpcPath, "registry.terraform.io", "terraform-aws-modules", "vpc", "aws", "6.6.0")
 	f.Add("/a.b:1/v1/modules/%61/b/c/1.0.0/b-c-1.0.0.tar.gz", "a.b:1", "A", "b_c", "0", "1.0.0-a+b")
 	f.Fuzz(func(t *testing.T, path, host, namespace, name, system, version string) {
-		if v, err := rewrite.ParsePackagePath(path); err == nil {
-			if again, err := rewrite.ParsePackagePath(rewrite.PackagePath(v)); err != nil || again != v {
-				t.Fatalf("%q is %v, whose path is %q", path, v, rewrite.PackagePath(v))
+		if v, err := parsePackage(path); err == nil {
+			if again, err := parsePackage(packagePath(v)); err != nil || again != v {
+				t.Fatalf("%q is %v, whose path is %q", path, v, packagePath(v))
 			}
 		}
 		h, err := hostname.Parse(host)
@@ -103,24 +120,25 @@ func FuzzPackagePath(f *testing.F) {
 			t.Fatalf("the canonical spelling of %q is %q, and of that %q, %v", version, v, again, err)
 		}
 		given := m.At(v)
-		if got, err := rewrite.ParsePackagePath(rewrite.PackagePath(given)); err != nil || got != given {
-			t.Fatalf("the path of %v is %q, which is %v, %v", given, rewrite.PackagePath(given), got, err)
+		if got, err := parsePackage(packagePath(given)); err != nil || got != given {
+			t.Fatalf("the path of %v is %q, which is %v, %v", given, packagePath(given), got, err)
 		}
-		if found := repository.FindString("https://proxy.example" + rewrite.PackagePath(given) + "//modules/x"); found != "" {
-			t.Fatalf("the path of %v is %q, which has the repository %q", given, rewrite.PackagePath(given), found)
+		if found := repository.FindString("https://proxy.example" + packagePath(given) + "//modules/x"); found != "" {
+			t.Fatalf("the path of %v is %q, which has the repository %q", given, packagePath(given), found)
 		}
 	})
 }
 
-func ExamplePackagePath() {
-	fmt.Println(rewrite.PackagePath(vpc.At("6.6.0")))
+func ExampleRequest_Path() {
+	q := protocol.Request{Kind: protocol.KindPackage, Ref: vpc.At("6.6.0")}
+	fmt.Println(q.Path())
 	// Output: /registry.terraform.io~/v1/modules/terraform-aws-modules/vpc/aws/6.6.0/vpc-aws-6.6.0.tar.gz
 }
 
 func BenchmarkParsePackagePath(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := rewrite.ParsePackagePath(vpcPath); err != nil {
+		if _, err := anyUpstream.Parse("", vpcPath); err != nil {
 			b.Fatal(err)
 		}
 	}

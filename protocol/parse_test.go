@@ -1,4 +1,4 @@
-package proxy
+package protocol_test
 
 import (
 	"cmp"
@@ -9,34 +9,35 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-var sites = Upstreams{
+var sites = &protocol.Upstreams{
 	Hosts:      map[string]bool{"registry.terraform.io": true, "corp.example:8443": true, "xn--bcher-kva.example": true},
 	Default:    "registry.terraform.io",
 	Namespaces: map[string]string{"corp": "corp.example:8443"},
 }
 
-// parsed is what a request for path is taken for, or the status of its refusal.
-func parsed(t *testing.T, u *Upstreams, host, path string) string {
+// read returns what a path is read as, or the status of its error.
+func read(t testing.TB, u *protocol.Upstreams, requestHost, path string) string {
+	t.Helper()
+	q, err := u.Parse(requestHost, path)
+	if bad := (*protocol.Error)(nil); errors.As(err, &bad) {
+		return http.StatusText(bad.Status)
+	} else if err != nil {
+		t.Fatalf("%s: error %v is not an Error", path, err)
+	}
+	return string(q.Kind) + " " + q.Address.String() + " " + q.FullVersion()
+}
+
+// parsed is read for the target of a request.
+func parsed(t *testing.T, u *protocol.Upstreams, host, path string) string {
 	t.Helper()
 	target, err := url.ParseRequestURI(path)
 	if err != nil {
 		return "not HTTP"
 	}
-	parse := u.parse
-	if strings.Contains(path, "/v2/modules/") {
-		parse = u.parseHistory
-	}
-	q, err := parse(host, target.EscapedPath())
-	var bad *requestError
-	switch {
-	case errors.As(err, &bad):
-		return http.StatusText(bad.status)
-	case err != nil:
-		t.Fatalf("%s: error %v is no requestError", path, err)
-	}
-	return string(q.kind) + " " + q.Address.String() + " " + q.FullVersion()
+	return read(t, u, host, target.EscapedPath())
 }
 
 func TestParse(t *testing.T) {
@@ -128,22 +129,30 @@ func TestParse(t *testing.T) {
 		{"", "/v1/modules/a/n/aws/1.0.0/destroy", "Not Found"},
 		{"", "http://evil.example/v1/modules/a/n/aws/versions", "versions registry.terraform.io/a/n/aws "}, // absolute-form
 	} {
-		if got := parsed(t, &sites, c.host, c.path); got != c.want {
+		if got := parsed(t, sites, c.host, c.path); got != c.want {
 			t.Errorf("%q at %q: %q; want %q", c.path, c.host, got, c.want)
 		}
 	}
-	any := Upstreams{Any: true}
-	if got, want := parsed(t, &any, "", "/other.example/v1/modules/a/b/c/versions"), "versions other.example/a/b/c "; got != want {
+	any := &protocol.Upstreams{Any: true}
+	if got, want := parsed(t, any, "", "/other.example/v1/modules/a/b/c/versions"), "versions other.example/a/b/c "; got != want {
 		t.Errorf("any upstream: %q; want %q", got, want)
 	}
-	if got := parsed(t, &any, "", "/v1/modules/a/b/c/versions"); got != "Not Found" {
+	if got := parsed(t, any, "", "/v1/modules/a/b/c/versions"); got != "Not Found" {
 		t.Errorf("any upstream and no default: %q", got)
 	}
 }
 
-// A module of a path that is accepted has been through the grammar.
+// Parse returns only what the clients' grammar accepts, for a registry that is allowed. It reads the path of a Request as the
+// same Request.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"/registry.terraform.io~/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download", "/b%C3%BCcher.example/v1/modules/a/b/c/versions", "/v1/modules/a", "/v2/modules/a/b/c"} {
+	for _, s := range []string{
+		"/registry.terraform.io~/v1/modules/a/b/c/1.0.0/b-c-1.0.0.tar.gz", "/v1/modules/a/b/c/%31.0/download",
+		"/b%C3%BCcher.example/v1/modules/a/b/c/versions", "/v1/modules/a", "/v2/modules/a/b/c",
+		"/registry.terraform.io/v1/providers/a/b/1.0.0/download/linux/arm64", "/registry.terraform.io/v1/providers/a/b/1.0.0-a+b/SHA256SUMS.sig",
+		"/registry.terraform.io/v1/providers/a/b/1.0.0/linux_arm64/terraform-provider-b_1.0.0_linux_arm64.zip",
+		"/-/mirror/registry.terraform.io/a/b/1.0.0.json", "/registry.terraform.io/v2/provider-docs/%2f",
+		"/registry/docs/providers/a/b/v1.0.0/c%2fd/e.md",
+	} {
 		f.Add("corp.example:8443", s)
 	}
 	f.Fuzz(func(t *testing.T, host, path string) {
@@ -151,18 +160,28 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, parse := range []func(_, _ string) (request, error){sites.parse, sites.parseHistory} {
-			q, err := parse(host, target.EscapedPath())
-			if err != nil {
-				continue
-			}
-			m := q.Address
-			if q.isList() {
-				m = modproxy.Address{Namespace: cmp.Or(m.Namespace, "x"), Name: cmp.Or(m.Name, "x"), System: "x"}
-			}
-			if err := m.Check(); err != nil || !sites.Hosts[q.Host] {
-				t.Fatalf("%q at %q: %+v, %v", path, host, q, err)
-			}
+		u := *sites
+		u.Docs = map[string]string{"docs.example": "registry.terraform.io"}
+		if strings.HasPrefix(path, "/registry/docs/") {
+			host = "docs.example"
+		}
+		q, err := u.Parse(host, target.EscapedPath())
+		if err != nil {
+			return
+		}
+		m := q.Address
+		if q.IsList() {
+			m = modproxy.Address{Namespace: cmp.Or(m.Namespace, "x"), Name: cmp.Or(m.Name, "x"), System: "x"}
+		}
+		if !q.IsOfDocuments() && m.CheckAddress() != nil || !u.Hosts[q.Host] {
+			t.Fatalf("%q at %q: %+v", path, host, q)
+		}
+		if m.IsProvider() && !q.IsListed() && !q.IsArchive() {
+			t.Fatalf("%q: is for a variant that no registry has: %s", path, q.FullVersion())
+		}
+		q.ByNamespace = false // its path names the registry
+		if again, err := u.Parse("docs.example", q.Path()); err != nil || again != q {
+			t.Fatalf("%q is %+v, whose path %q is %+v, %v", path, q, q.Path(), again, err)
 		}
 	})
 }
@@ -173,15 +192,19 @@ func FuzzParseQuery(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		for _, q := range []request{{kind: kindSearch}, {kind: kindList}} {
-			list, err := parseQuery(q, raw)
+		for _, q := range []protocol.Request{{Kind: protocol.KindSearch}, {Kind: protocol.KindList}} {
+			list, err := q.ListQuery(raw)
 			if err != nil {
 				continue
 			}
 			named := modproxy.Address{Namespace: cmp.Or(list.Namespace, "x"), Name: cmp.Or(list.Name, "x"), System: cmp.Or(list.System, "x")}
-			if named.Check() != nil || list.Limit < 1 || list.Limit > maxLimit || list.Offset < 0 || len(list.Search) > maxSearch ||
+			if named.Check() != nil || list.Limit < 1 || list.Limit > 100 || list.Offset < 0 || len(list.Search) > 256 ||
 				strings.ContainsAny(list.Search, `"'`) {
 				t.Fatalf("%q: %+v", raw, list)
+			}
+			list.Limit, list.Offset = 7, 14
+			if again, err := q.ListQuery(protocol.PageQuery(raw, 7, 14)); err != nil || again != list {
+				t.Fatalf("%q: another page is %+v, %v; want %+v", raw, again, err, list)
 			}
 		}
 	})
