@@ -14,15 +14,15 @@ const self = "github.com/modproxy/modproxy"
 
 // homes are the packages that may import a dependency, and so the places where it can be replaced.
 var homes = map[string][]string{
-	"go.uber.org/zap":                               {"proxy", "app"},
+	"go.uber.org/zap":                               {"httpx", "proxy", "app"},
 	"github.com/gorilla/mux":                        {"proxy"},
-	"github.com/prometheus/client_golang":           {"proxy"},
+	"github.com/prometheus/client_golang":           {"httpx", "proxy"},
 	"go.etcd.io/bbolt":                              {"store/disk"},
 	"github.com/hashicorp/go-retryablehttp":         {"egress"},
-	"github.com/hashicorp/golang-lru":               {"internal/memory", "store", "upstream", "proxy", "auth/oidc", "policy", "sights", "nested"},
+	"github.com/hashicorp/golang-lru":               {"internal/memory", "store", "upstream", "httpx", "proxy", "auth/oidc", "policy", "sights", "nested"},
 	"github.com/coreos/go-oidc":                     {"auth/oidc"},
 	"github.com/go-jose/go-jose":                    {"auth/oidc"},
-	"golang.org/x/time":                             {"upstream", "proxy"},
+	"golang.org/x/time":                             {"upstream", "httpx"},
 	"golang.org/x/sync":                             {"store", "upstream", "sights", "bundle", "nested", "catalog"},
 	"github.com/klauspost/compress":                 {"pack", "fetch/archive", "tfconfig", "nested", "release"},
 	"github.com/ulikunitz/xz":                       {"fetch/archive"},
@@ -62,7 +62,7 @@ var levels = []struct {
 	{"configurations", []string{"lockfile", "tfconfig", "closure"}},
 	{"layers", []string{"sights", "requests", "downloads", "cache", "policy", "rewrite", "nested", "ahead", "auth", "auth/oidc"}},
 	{"features", []string{"bundle", "lock", "catalog", "static", "conformance"}},
-	{"protocols", []string{"proxy", "admin"}},
+	{"protocols", []string{"httpx", "proxy", "admin"}},
 	{"configuration", []string{"config"}},
 	{"application", []string{"app"}},
 	{"command", []string{"cmd/modproxy"}},

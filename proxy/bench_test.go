@@ -14,6 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -90,7 +91,7 @@ func (*held) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 func BenchmarkServeKnown(b *testing.B) {
 	wrap := func(r modproxy.Registry) modproxy.Registry { return &downloads.Registry{Next: &held{Registry: r}} }
 	h, tokens, _ := guarded(b, wrap, func(c *proxy.Config) {
-		encoder := proxy.LogEncoder(zapcore.EncoderConfig{MessageKey: "msg", TimeKey: "time", EncodeTime: zapcore.ISO8601TimeEncoder})
+		encoder := httpx.LogEncoder(zapcore.EncoderConfig{MessageKey: "msg", TimeKey: "time", EncodeTime: zapcore.ISO8601TimeEncoder})
 		c.Log = zap.New(zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zapcore.InfoLevel))
 	})
 	for _, c := range []struct{ name, path, token string }{

@@ -2,18 +2,20 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"weak"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
 var errNoCatalog = protocol.NotFound("modules and providers are not described here: want …/versions or …/download")
 
 // serveCatalog answers q from the catalog.
-func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveCatalog(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	switch {
 	case h.cfg.Catalog == nil:
 		return errNoCatalog
@@ -34,7 +36,7 @@ func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q protoco
 }
 
 // serveDetails serves the description of a version, or of the latest one.
-func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	if q.Version == "" {
 		list, err := respelled(h, r, e, &q.Address, h.cfg.Listing.Versions)
 		if err != nil {
@@ -42,7 +44,7 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q protoco
 		}
 		latest, ok := list.Latest()
 		if !ok {
-			return errAbsent
+			return httpx.ErrAbsent
 		}
 		q.Version = latest.String()
 		e.Version = q.Version
@@ -82,10 +84,10 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q protoco
 // respelled returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
 // stands for where case does not count, if there is one: some tools fold what they look for, as public registries do.
 func respelled[T any](
-	h *Handler, r *http.Request, e *Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
+	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
-	if m.IsProvider() || !as[*modproxy.NotKept](err) { // the address of a provider has one spelling
+	if m.IsProvider() || !errors.As(err, new(*modproxy.NotKept)) { // the address of a provider has one spelling
 		return found, err
 	}
 	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}
@@ -99,7 +101,7 @@ func respelled[T any](
 }
 
 // serveHistory serves the dates of all versions.
-func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveHistory(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	history, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.History)
 	if err != nil {
 		return err
@@ -120,12 +122,12 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q protoco
 }
 
 // serveDownloads serves how often a module was downloaded.
-func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveDownloads(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	d, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
 	if err != nil {
 		return err
 	}
-	text, err := render(downloadsOf(q.Address, d))
+	text, err := httpx.NewDocument(downloadsOf(q.Address, d))
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q proto
 }
 
 // serveList serves a page of a list.
-func (h *Handler) serveList(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveList(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	list, err := q.ListQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -154,12 +156,9 @@ func (h *Handler) serveList(w *response, r *http.Request, e *Event, q protocol.R
 			size += int64(len(s.Description))
 		}
 	}
-	give, err := h.turnToRender(r.Context(), size)
-	if err != nil {
-		return err
-	}
-	text, err := render(pageDocument{h.metaOf(r, list, page.More), shown})
-	give()
+	text, err := h.documents.Make(r.Context(), size, func() (*httpx.Document, error) {
+		return httpx.NewDocument(pageDocument{h.metaOf(r, list, page.More), shown})
+	})
 	if err != nil {
 		return err
 	}
@@ -188,13 +187,13 @@ func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMe
 }
 
 // writeRendered writes a document that was answered by the catalog.
-func (h *Handler) writeRendered(w *response, r *http.Request, e *Event, a modproxy.Answered, text *document) error {
-	release, err := h.documents.hold(text.plain, len(text.compressed))
+func (h *Handler) writeRendered(w *httpx.Response, r *http.Request, e *httpx.Event, a modproxy.Answered, text *httpx.Document) error {
+	release, err := h.documents.Hold(text.Plain, len(text.Compressed))
 	if err != nil {
 		return err
 	}
 	defer release()
 	setListingStatus(w, e, &modproxy.Versions{Hit: a.Hit, Stale: a.Stale, Time: a.Time})
-	h.writeTagged(w, r, text.plain, text.compressed, text.etag)
+	w.WriteDocument(r, *text, h.private(cachePrivate))
 	return nil
 }

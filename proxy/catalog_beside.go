@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
@@ -14,7 +15,7 @@ var markdownType = []string{"text/markdown; charset=utf-8"}
 var errNoDocument = protocol.NotFound("no document with this id is known here: look for the documents of a version of the provider first")
 
 // serveProviderVersion serves one version of a provider with the documents about it.
-func (h *Handler) serveProviderVersion(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveProviderVersion(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	d, err := h.cfg.Catalog.Details(r.Context(), q.Ref)
 	if err != nil {
 		return err
@@ -23,7 +24,7 @@ func (h *Handler) serveProviderVersion(w *response, r *http.Request, e *Event, q
 }
 
 // serveProviderDocuments serves a page of the documents about one version of a provider.
-func (h *Handler) serveProviderDocuments(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveProviderDocuments(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	s, err := protocol.ParseSelection(q.Host, r.URL.RawQuery)
 	if err != nil {
 		return err
@@ -38,7 +39,7 @@ func (h *Handler) serveProviderDocuments(w *response, r *http.Request, e *Event,
 }
 
 // serveProviderDocument serves the document with an ID. Of several versions that have it, the first counts that the client may use.
-func (h *Handler) serveProviderDocument(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveProviderDocument(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	if q.Version != "" {
 		text, err := h.cfg.Catalog.Text(r.Context(), q.Ref, q.ID)
 		if err != nil {
@@ -78,13 +79,8 @@ func (h *Handler) serveProviderDocument(w *response, r *http.Request, e *Event, 
 }
 
 // writeAnswered writes v, which was made of an answer of size bytes.
-func (h *Handler) writeAnswered(w *response, r *http.Request, e *Event, a modproxy.Answered, size int64, v any) error {
-	give, err := h.turnToRender(r.Context(), size)
-	if err != nil {
-		return err
-	}
-	text, err := render(v)
-	give()
+func (h *Handler) writeAnswered(w *httpx.Response, r *http.Request, e *httpx.Event, a modproxy.Answered, size int64, v any) error {
+	text, err := h.documents.Make(r.Context(), size, func() (*httpx.Document, error) { return httpx.NewDocument(v) })
 	if err != nil {
 		return err
 	}

@@ -1,39 +1,14 @@
 package proxy
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
-
-// document is an answer as it is sent.
-type document struct {
-	plain, compressed []byte
-	etag              string
-}
-
-// render returns the document that is v.
-func render(v any) (*document, error) {
-	var plain, compressed bytes.Buffer
-	e := json.NewEncoder(&plain)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	z := gzip.NewWriter(&compressed)
-	_, _ = z.Write(plain.Bytes()) // to memory
-	_ = z.Close()
-	sum := sha256.Sum256(plain.Bytes())
-	return &document{plain.Bytes(), compressed.Bytes(), `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
-}
 
 // renderKey is an answer of the catalog, which is not changed, the form that it has, and the entity tag of the versions that
 // go with it.
@@ -46,52 +21,24 @@ type renderKey struct {
 const (
 	maxRendered = 32 << 20 // bytes of documents in memory
 	renderedFor = time.Hour
-
-	maxRendering = 2  // large documents that are made at the same time
-	maxToRender  = 16 // that wait for it
 )
 
-// renderedOf returns the document for k, made by make of an answer of size bytes unless it is remembered. Few large ones are
-// made at the same time, because that takes several times their size.
-func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make func() any) (*document, error) {
+// renderedOf returns the document for k, made by make of an answer of size bytes unless it is remembered.
+func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make func() any) (*httpx.Document, error) {
 	if d, ok := h.rendered.Get(k); ok {
 		return d, nil
 	}
-	give, err := h.turnToRender(ctx, size)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
-	if d, ok := h.rendered.Get(k); ok { // meanwhile
-		return d, nil
-	}
-	d, err := render(make())
-	if err == nil {
-		h.rendered.Add(k, d, renderedFor, d.size())
-	}
-	return d, err
-}
-
-// turnToRender waits for a turn to make a document of size bytes, until give. Those that wait hold what theirs is made of: they
-// are few.
-func (h *Handler) turnToRender(ctx context.Context, size int64) (give func(), err error) {
-	if size < largeDocument {
-		return func() {}, nil
-	}
-	client := modproxy.AskerOf(ctx).Name
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if h.rendering.Take(waiting, client) != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	return h.documents.Make(ctx, size, func() (*httpx.Document, error) {
+		if d, ok := h.rendered.Get(k); ok { // another request has made it meanwhile
+			return d, nil
 		}
-		return nil, later(0, errDocuments)
-	}
-	return func() { h.rendering.Give(client) }, nil
+		d, err := httpx.NewDocument(make())
+		if err == nil {
+			h.rendered.Add(k, d, renderedFor, d.Size())
+		}
+		return d, err
+	})
 }
-
-// size returns how many bytes of memory d has, about.
-func (d *document) size() int64 { return 1<<10 + int64(len(d.plain)+len(d.compressed)) }
 
 // summary is a version as lists have it, with the names of the registry API
 // (https://developer.hashicorp.com/terraform/registry/api-docs).

@@ -9,13 +9,14 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
 // serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
 // upstream, whose services it then has, also others than those of a registry. Where people log in is the same for all: clients
 // keep a token for each name.
-func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "discovery"
 	base, services := "/", map[string]any{}
 	host := h.cfg.Upstreams.ByHost(r.Host)
@@ -48,12 +49,12 @@ func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
 	if login := h.cfg.Auth.Login(time.Now()); login != nil {
 		services["login.v1"] = login
 	}
-	return writeJSON(w, services)
+	return w.WriteJSON(services)
 }
 
 // serveDiscoveryBelow serves the service discovery document of the registry in the path, for tools that are given a URL
 // instead of a hostname. They put paths behind that, so URLs are whole. Which registries there are is not for everybody.
-func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveDiscoveryBelow(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "discovery"
 	host, unknown := h.cfg.Upstreams.InPath(mux.Vars(r)["registry"])
 	if unknown != nil {
@@ -64,5 +65,5 @@ func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) er
 		return err
 	}
 	base := h.origin(r) + "/" + host + "/"
-	return writeJSON(w, map[string]string{"modules.v1": base + protocol.ModulesPath, "providers.v1": base + protocol.ProvidersPath})
+	return w.WriteJSON(map[string]string{"modules.v1": base + protocol.ModulesPath, "providers.v1": base + protocol.ProvidersPath})
 }

@@ -13,18 +13,19 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
 // identify returns the context of r with the principal that sent it, which has shown a credential, whatever may be read
 // without one. It returns the context of r unchanged where clients need none.
-func (h *Handler) identify(r *http.Request, e *Event) (context.Context, error) {
+func (h *Handler) identify(r *http.Request, e *httpx.Event) (context.Context, error) {
 	return identifyBy(h.cfg.Auth, r, e)
 }
 
 // identifyOperator returns the context of r with the operator that sent it, or with refresh, with a client that may refresh modules.
 // Other clients are told that the path does not exist.
-func (h *Handler) identifyOperator(r *http.Request, e *Event, refresh bool) (context.Context, error) {
+func (h *Handler) identifyOperator(r *http.Request, e *httpx.Event, refresh bool) (context.Context, error) {
 	ctx, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
 	if p := auth.PrincipalOf(ctx); err == nil && !p.Admin && !(refresh && p.Refresh) {
 		err = protocol.NotFound("there is nothing at this path")
@@ -32,7 +33,7 @@ func (h *Handler) identifyOperator(r *http.Request, e *Event, refresh bool) (con
 	return ctx, err
 }
 
-func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (context.Context, error) {
+func identifyBy(a *auth.Authenticator, r *http.Request, e *httpx.Event) (context.Context, error) {
 	ctx := r.Context()
 	p := auth.PrincipalOf(ctx)
 	if p.Kind != auth.ByOwner { // whom the connection identifies
@@ -47,14 +48,14 @@ func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (context.Conte
 	return withPrincipal(ctx, e, p), nil
 }
 
-func withPrincipal(ctx context.Context, e *Event, p auth.Principal) context.Context {
+func withPrincipal(ctx context.Context, e *httpx.Event, p auth.Principal) context.Context {
 	e.Principal, e.Groups = p.String(), p.Groups
 	return auth.WithPrincipal(ctx, p)
 }
 
 // identifyFor returns the context of r with the client that sent it, a request of the protocol. The path of a package may begin with a
 // signed segment instead of a credential. malformed is wrong with a path; a client with a segment is not told.
-func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q protocol.Request, malformed error) (context.Context, error) {
+func (h *Handler) identifyFor(r *http.Request, e *httpx.Event, segment string, q protocol.Request, malformed error) (context.Context, error) {
 	ctx := r.Context()
 	isFile := malformed == nil && q.IsFile()
 	switch {
@@ -97,7 +98,7 @@ func (h *Handler) anybodyOfAll(r *http.Request) (auth.Principal, bool) {
 
 // identifyOf is identify for a request about the modules of a namespace of a registry, as [auth.Grant.MayReadOf] has it, or without
 // a host, of a registry that is unknown.
-func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (context.Context, error) {
+func (h *Handler) identifyOf(r *http.Request, e *httpx.Event, host, namespace string) (context.Context, error) {
 	if h.cfg.Auth != nil {
 		p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Address{Host: host, Namespace: namespace})
 		if !ok && host == "" {

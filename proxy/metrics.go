@@ -1,16 +1,15 @@
 package proxy
 
 import (
-	"cmp"
 	"net/http"
-	"strconv"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/modproxy/modproxy/httpx"
 )
 
 // Metrics measures the proxy, and serves what it measured in the Prometheus text format. It is safe for concurrent use.
@@ -19,9 +18,7 @@ type Metrics struct {
 
 	add promauto.Factory
 
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	bytes    *prometheus.CounterVec
+	requests *httpx.Metrics
 	asked    *prometheus.CounterVec
 	fetched  *prometheus.CounterVec
 	fetching prometheus.Gauge
@@ -38,19 +35,6 @@ type Metrics struct {
 	refused *prometheus.CounterVec
 
 	mirrored, mirrorProblems *prometheus.GaugeVec
-
-	answers sync.Map // by answerKey, *answerCounters: to find them among the above takes longer than to count
-}
-
-// answerKey is what answers that are counted together have in common.
-type answerKey struct {
-	kind   string
-	status int
-}
-
-type answerCounters struct {
-	requests, bytes prometheus.Counter
-	seconds         prometheus.Observer
 }
 
 // NewMetrics makes a Metrics that has measured nothing.
@@ -61,8 +45,7 @@ func NewMetrics() *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return m.add.NewCounterVec(prometheus.CounterOpts{Name: "modproxy_" + name, Help: help}, labels)
 	}
-	m.requests = counter("requests_total", "Requests answered, by what was asked and the status.", "kind", "status")
-	m.bytes = counter("sent_bytes_total", "Bytes of answers, by what was asked.", "kind")
+	m.requests = httpx.NewMetrics(m.add)
 	m.asked = counter("upstream_asked_total", "Questions to upstream registries, by question and outcome.", "question", "outcome")
 	m.fetched = counter("packages_fetched_total", "Packages fetched from their sources, by outcome.", "outcome")
 	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
@@ -82,33 +65,12 @@ func NewMetrics() *Metrics {
 	m.mirrored = gauge("mirrored_timestamp_seconds", "When a mirror of the configuration has last ended, in seconds since 1970.")
 	m.mirrorProblems = gauge("mirror_problems", "What was not kept when a mirror of the configuration has last ended, or not known.")
 	m.received = counter("packages_packed_bytes_total", "Bytes of packages that were fetched and kept.").WithLabelValues()
-	m.seconds = m.add.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "modproxy_request_seconds", Help: "Time to answer a request, by what was asked.",
-		Buckets: []float64{.0005, .001, .005, .01, .05, .1, .5, 1, 4, 10, 60},
-	}, []string{"kind"})
 	m.took = m.add.NewHistogram(prometheus.HistogramOpts{
 		Name: "modproxy_fetch_seconds", Help: "Time to fetch, pack and keep a package.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900},
 	})
 	m.fetching = m.add.NewGauge(prometheus.GaugeOpts{Name: "modproxy_fetches", Help: "Packages that are being fetched now."})
 	return m
-}
-
-func (m *Metrics) request(e *Event, took time.Duration) {
-	key := answerKey{e.Kind, e.Status}
-	found, ok := m.answers.Load(key)
-	if !ok {
-		kind := cmp.Or(e.Kind, "other")
-		found, _ = m.answers.LoadOrStore(key, &answerCounters{
-			requests: m.requests.WithLabelValues(kind, strconv.Itoa(e.Status)),
-			bytes:    m.bytes.WithLabelValues(kind),
-			seconds:  m.seconds.WithLabelValues(kind),
-		})
-	}
-	c := found.(*answerCounters)
-	c.requests.Inc()
-	c.seconds.Observe(took.Seconds())
-	c.bytes.Add(float64(e.Bytes))
 }
 
 // Asked counts a question to an upstream registry.

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/release"
 )
 
 // serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
-func (h *Handler) serveMirrorIndex(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveMirrorIndex(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
@@ -33,7 +34,7 @@ type mirrored struct {
 
 // serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each
 // with all hashes that are known. Nothing is fetched but the release: a client wants one of the packages only.
-func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q protocol.Request) error {
+func (h *Handler) serveMirrorVersion(w *httpx.Response, r *http.Request, q protocol.Request) error {
 	o, err := h.release(r.Context(), q.Ref)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
@@ -44,11 +45,11 @@ func (h *Handler) mount(m Mount) {
 	route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
 		return r.Method == m.Method || r.Method == http.MethodHead && m.Method == http.MethodGet
 	})
-	limit := pieceTime
+	limit := httpx.PieceTime
 	if !m.Public {
 		limit = 0 // a person may look at a page of it, at the end of a pipe
 	}
-	route.HandlerFunc(h.answering(limit, func(w *response, r *http.Request, e *Event) error {
+	route.HandlerFunc(h.responder.Handle(limit, func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 		e.Kind = m.Kind
 		err := h.serveMount(m, w, r, e)
 		switch {
@@ -61,7 +62,7 @@ func (h *Handler) mount(m Mount) {
 	}))
 }
 
-func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveMount(m Mount, w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	if err := crossOrigin.Check(r); err != nil {
 		return protocol.WithStatus(http.StatusForbidden, errors.New("a web page of another site has sent this request"))
 	}
@@ -74,8 +75,8 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	}
 	if err == nil && (m.Public || !auth.PrincipalOf(ctx).Admin) {
 		var client string
-		if ctx, client, err = h.admit(ctx, e, r.UserAgent(), patience); err == nil {
-			defer h.admission.turns.Give(client)
+		if ctx, client, err = h.admission.Admit(ctx, e, r.UserAgent(), clientWait); err == nil {
+			defer h.admission.Leave(client)
 		}
 	}
 	if err != nil {

@@ -132,7 +132,7 @@ func backward(lines []string) []string {
 
 // errForeignName does not repeat the name.
 var errForeignName = protocol.WithStatus(http.StatusMisdirectedRequest, errors.New(
-	"without a credential this proxy answers only requests to its own names and addresses; " +
+	"without a credential this proxy answers only requests to its own names and addresses; "+
 		"operator: set public_url to the URL that clients use"))
 
 // checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
@@ -30,7 +30,7 @@ var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_~@+,=-][A-Za-z0-9._~@+,=-]*)+/
 // others returns the services of host that the client that sent r is told of, and r with its principal. Where clients show
 // tokens, these are of this proxy, and no other host must be shown them; and what a host has besides may tell of any of its
 // modules, so it is for those who may read them all.
-func (h *Handler) others(r *http.Request, e *Event, host string) (*http.Request, map[string]string) {
+func (h *Handler) others(r *http.Request, e *httpx.Event, host string) (*http.Request, map[string]string) {
 	if h.cfg.Others == nil || host == "" {
 		return r, nil
 	}
@@ -62,7 +62,7 @@ const policiesPath = "/v2/policies"
 
 // serveOther serves a document of a service of the upstream whose name r was sent to. Of r the path and the query are passed
 // on, and nothing else.
-func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveOther(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	host, path := h.cfg.Upstreams.ByHost(r.Host), r.URL.EscapedPath()
 	r, all := h.others(r, e, host)
 	below := all != nil && (path == policiesPath || strings.HasPrefix(path, policiesPath+"/"))
@@ -73,18 +73,18 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 		return h.serveNothing(w, r, e)
 	}
 	e.Kind = "relayed"
-	ctx, client, err := h.admit(r.Context(), e, r.UserAgent(), patience)
+	ctx, client, err := h.admission.Admit(r.Context(), e, r.UserAgent(), clientWait)
 	if err != nil {
 		return err
 	}
-	defer h.admission.turns.Give(client)
+	defer h.admission.Leave(client)
 	if _, err := url.QueryUnescape(r.URL.RawQuery); err != nil {
 		return protocol.Invalid(errors.New("bad percent-encoding in the query"))
 	}
 	if r.URL.RawQuery != "" {
 		path += "?" + r.URL.RawQuery
 	}
-	if hasToken(path) {
+	if httpx.HasToken(path) {
 		return protocol.Invalid(errors.New("there is a token in the URL, which is not passed on"))
 	}
 	mediaType, content, err := h.cfg.Others.Document(ctx, host, path)
@@ -96,46 +96,4 @@ func (h *Handler) serveOther(w *response, r *http.Request, e *Event) error {
 	header["Cache-Control"] = cachePrivate
 	w.Write(content) // a client that is gone does not matter
 	return nil
-}
-
-var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
-
-// quoted matches characters that are not shown as Go quotes them in errors.
-var quoted = regexp.MustCompile(`\\+(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[abfnrtv])`)
-
-// maxEscaped is how many times a text may be percent-encoded: one that is more often is taken for one with a token.
-const maxEscaped = 8
-
-// hasToken reports whether there is a token in text, as it is or hidden.
-func hasToken(text string) bool { return auth.Redact(text) != text || hidesToken(text) }
-
-// isVisible reports whether r is a character of ASCII that is shown, or a blank: tokens have no others.
-func isVisible(r rune) bool { return ' ' <= r && r <= '~' }
-
-// hidesToken reports whether text has characters that may hide a token, and a token is there when those that tokens do not have are left
-// out, or percent-encoding is decoded, any number of times.
-func hidesToken(text string) bool {
-	if !strings.ContainsAny(text, `%\`) && !strings.ContainsFunc(text, func(r rune) bool { return !isVisible(r) }) {
-		return false
-	}
-	for range maxEscaped {
-		plain := strings.Map(func(r rune) rune {
-			if !isVisible(r) {
-				return -1
-			}
-			return r
-		}, quoted.ReplaceAllString(text, ""))
-		if auth.Redact(plain) != plain || auth.Redact(text) != text {
-			return true
-		}
-		decoded := escape.ReplaceAllStringFunc(text, func(s string) string {
-			b, _ := hex.DecodeString(s[1:])
-			return string(b)
-		})
-		if decoded == text {
-			return false
-		}
-		text = decoded
-	}
-	return true
 }

@@ -9,22 +9,23 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
 // servePackage serves the package of a version, with ranges and conditions, for as long as the client is identified.
-func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
+func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	ctx, stop := h.whileIdentified(r.Context(), segment)
 	defer stop()
 	p, err := h.openPackage(ctx, r, q)
 	if err != nil {
-		if ended := endOf(ctx); ended != nil {
+		if ended := httpx.EndOf(ctx); ended != nil {
 			return ended
 		}
 		return err
 	}
 	defer p.Close()
-	defer w.cutWhenEnded(ctx)()
+	defer w.CutWhenEnded(ctx)()
 	h.setPackageHeader(w, q, p.Digest)
 	if q.IsProvider() {
 		setCacheStatus(w, e, p.Arrival == nil)
@@ -36,7 +37,7 @@ func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q protoco
 }
 
 // setPackageHeader sets what is known of a package before it is open.
-func (h *Handler) setPackageHeader(w *response, q protocol.Request, d modproxy.Digest) {
+func (h *Handler) setPackageHeader(w *httpx.Response, q protocol.Request, d modproxy.Digest) {
 	header := w.Header()
 	header["Content-Type"] = gzipType
 	if q.IsProvider() {
@@ -46,24 +47,24 @@ func (h *Handler) setPackageHeader(w *response, q protocol.Request, d modproxy.D
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cacheForEverPrivately
 	}
-	header["Etag"] = w.value(`"` + d.String() + `"`)
+	header["Etag"] = w.Value(`"` + d.String() + `"`)
 }
 
 // send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
-func send(w *response, r *http.Request, p *modproxy.Package) error {
+func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
 	if wantsAll(r) {
 		header := w.Header()
 		header["Accept-Ranges"] = acceptRanges
-		header["Content-Length"] = w.value(strconv.FormatInt(p.Size, 10))
+		header["Content-Length"] = w.Value(strconv.FormatInt(p.Size, 10))
 		w.WriteHeader(http.StatusOK)
-		if _, err := io.Copy(w, p.Body); w.failed == nil {
+		if _, err := io.Copy(w, p.Body); w.Failed() == nil {
 			return err
 		}
 		return nil
 	}
 	content := &remembering{ReadSeeker: p.Body}
 	http.ServeContent(w, r, "", time.Time{}, content)
-	if w.failed == nil {
+	if w.Failed() == nil {
 		return content.err
 	}
 	return nil

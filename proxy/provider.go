@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +11,13 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/release"
 )
 
-// providerPatience is how long a question about a provider may take: clients give up after ten seconds, and ask again.
-const providerPatience = 8 * time.Second
+// providerWait is how long a question about a provider may take: clients give up after ten seconds, and ask again.
+const providerWait = 8 * time.Second
 
 var (
 	zipType       = []string{"application/zip"}
@@ -28,25 +27,25 @@ var (
 )
 
 // serveProvider answers a question about a provider.
-func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
+func (h *Handler) serveProvider(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	if q.IsPackage() {
 		return asProviders(h.serveZip(w, r, e, q, segment))
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerPatience))
+	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerWait))
 	defer cancel()
 	var met modproxy.Trouble
 	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerPatience)
+		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerWait)
 		if last := met.Last(); last != nil {
 			err = fmt.Errorf("%w; it last failed with: %w", err, last)
 		}
-		err = later(0, err)
+		err = httpx.Later(0, err)
 	}
 	return asProviders(err)
 }
 
-func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) answerProvider(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	switch q.Kind {
 	case protocol.KindProviderVersions:
 		return h.serveVersions(w, r, e, q)
@@ -95,7 +94,7 @@ type signingKeys struct {
 }
 
 // serveDownload answers where the package of a provider for one platform is, and has it fetched.
-func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v := q.Base()
 	platform, _ := q.Platform()
 	o, a, err := h.archive(r.Context(), v, platform)
@@ -138,7 +137,7 @@ func (h *Handler) fileURL(r *http.Request, q protocol.Request) (string, error) {
 	return h.origin(r) + path, nil
 }
 
-func setCacheStatus(w *response, e *Event, kept bool) {
+func setCacheStatus(w *httpx.Response, e *httpx.Event, kept bool) {
 	status := cacheMiss
 	if kept {
 		status = cacheHit
@@ -148,40 +147,28 @@ func setCacheStatus(w *response, e *Event, kept bool) {
 }
 
 // writeAnswer answers with v as JSON, which may have signed paths.
-func (h *Handler) writeAnswer(w *response, r *http.Request, v any) error {
+func (h *Handler) writeAnswer(w *httpx.Response, r *http.Request, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return h.writeFile(w, r, jsonType, append(body, '\n'))
+	return h.writeFile(w, r, httpx.JSONType, append(body, '\n'))
 }
 
-// writeFile answers with all of a small file. A client that is gone does not matter.
-func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, body []byte) error {
-	release, err := h.documents.hold(body, 0)
+// writeFile answers with all of a small file.
+func (h *Handler) writeFile(w *httpx.Response, r *http.Request, contentType []string, body []byte) error {
+	release, err := h.documents.Hold(body, 0)
 	if err != nil {
 		return err
 	}
 	defer release()
-	header, sum := w.Header(), sha256.Sum256(body)
-	etag := `"` + hex.EncodeToString(sum[:]) + `"`
-	header["Etag"] = []string{etag}
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = noStore
-	}
-	if matches(r.Header.Get("If-None-Match"), etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	header["Content-Type"] = contentType
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.Write(body)
+	w.WriteFile(r, contentType, h.private(noStore), body)
 	return nil
 }
 
 // serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
 // answered from the release, without a look at the package.
-func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
+func (h *Handler) serveZip(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	v := q.Base()
 	platform, _ := q.Platform()
 	_, a, err := h.archive(r.Context(), v, platform)
@@ -189,7 +176,7 @@ func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q protocol.Re
 		return err
 	}
 	etag := `"` + a.Digest.String() + `"`
-	had := matches(r.Header.Get("If-None-Match"), etag)
+	had := httpx.Matches(r.Header.Get("If-None-Match"), etag)
 	if r.Method != http.MethodHead && !had {
 		return h.servePackage(w, r, e, q, segment)
 	}

@@ -9,18 +9,15 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
-	"os"
-	"time"
 
 	"github.com/gorilla/mux"
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/protocol"
 )
@@ -59,7 +56,7 @@ type Config struct {
 	// Operators identifies the operators where Auth is nil. Nil: only [auth.Owner] is one.
 	Operators *auth.Authenticator
 	// Limits bound what clients may ask for.
-	Limits Limits
+	Limits httpx.Limits
 	// TrustedProxies are the addresses of proxies whose forwarding headers count.
 	TrustedProxies []netip.Prefix
 	// Log gets one entry for each request. Nil: none is written.
@@ -100,38 +97,41 @@ type Process interface {
 // Handler is the proxy's HTTP side. It is safe for concurrent use.
 type Handler struct {
 	cfg       Config
+	responder *httpx.Responder
 	protocols http.HandlerFunc // what [protocol.Covers]
 	router    *mux.Router      // of everything else
-	admission *admission
-	documents documents
-	releases  *releases                          // of providers
-	rendered  memory.Cache[renderKey, *document] // what Catalog says
-	rendering *fair.Turns                        // of what is large of it, shared by clients
-	failed    memory.Cache[failed, time.Time]    // when they are sent again
+	admission *httpx.Admission
+	documents *httpx.Documents
+	releases  *releases                                // of providers
+	rendered  memory.Cache[renderKey, *httpx.Document] // what Catalog says
 }
 
 // New makes a Handler.
 func New(cfg Config) *Handler {
-	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	cfg.Operators = cmp.Or(cfg.Operators, &auth.Authenticator{})
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()
 	}
-	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	h.releases = newReleases()
+	h := &Handler{
+		cfg: cfg, admission: httpx.NewAdmission(cfg.Limits), documents: httpx.NewDocuments(), releases: newReleases(),
+		router: mux.NewRouter().SkipClean(true).UseEncodedPath(),
+	}
+	h.responder = &httpx.Responder{
+		Log: cfg.Log, Metrics: cfg.Metrics.requests, Contact: cfg.Contact,
+		ClientAddress: h.clientAddress, Check: h.checkName, Explain: h.explain,
+	}
 	h.rendered.Limit = maxRendered
-	h.rendering = fair.New(maxRendering, maxRendering, 0, maxToRender)
-	h.protocols = h.reading(h.serve)
-	h.router.Path(protocol.DiscoveryPath).HandlerFunc(h.reading(h.serveDiscovery))
-	h.router.Path("/{registry}" + protocol.DiscoveryPath).HandlerFunc(h.reading(h.serveDiscoveryBelow))
-	h.router.Path("/-/healthz").HandlerFunc(h.reading(h.serveAlive))
-	h.router.Path("/-/readyz").HandlerFunc(h.reading(h.serveReady))
-	h.router.Path("/-/metrics").HandlerFunc(h.reading(h.serveMetrics))
+	h.protocols = h.getOnly(h.serve)
+	h.router.Path(protocol.DiscoveryPath).HandlerFunc(h.getOnly(h.serveDiscovery))
+	h.router.Path("/{registry}" + protocol.DiscoveryPath).HandlerFunc(h.getOnly(h.serveDiscoveryBelow))
+	h.router.Path("/-/healthz").HandlerFunc(h.getOnly(h.serveAlive))
+	h.router.Path("/-/readyz").HandlerFunc(h.getOnly(h.serveReady))
+	h.router.Path("/-/metrics").HandlerFunc(h.getOnly(h.serveMetrics))
 	for _, m := range cfg.Mounts {
 		h.mount(m)
 	}
-	h.router.Path("/").HandlerFunc(h.reading(h.serveHome))
-	h.router.NotFoundHandler = h.reading(h.serveOther)
+	h.router.Path("/").HandlerFunc(h.getOnly(h.serveHome))
+	h.router.NotFoundHandler = h.getOnly(h.serveOther)
 	return h
 }
 
@@ -148,61 +148,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(w, r)
 }
 
-// handler answers a request, and completes the event. If it returns an error, it has written nothing.
-type handler func(w *response, r *http.Request, e *Event) error
-
-// reading returns f for GET and HEAD.
-func (h *Handler) reading(f handler) http.HandlerFunc {
-	return h.answering(pieceTime, func(w *response, r *http.Request, e *Event) error {
+// getOnly returns f for GET and HEAD.
+func (h *Handler) getOnly(f httpx.Handler) http.HandlerFunc {
+	return h.responder.Handle(httpx.PieceTime, func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			return errMethod
 		}
 		return f(w, r, e)
 	})
-}
-
-// answering returns f with its error answered, each request logged and measured, and clients slower than limit cut off.
-func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		both := &struct {
-			response
-			Event
-		}{
-			response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit},
-			Event{Time: time.Now(), Client: h.clientAddress(r)},
-		}
-		res, e := &both.response, &both.Event
-		defer func() { h.finish(res, r, e, recover()) }()
-		w.Header()["X-Content-Type-Options"] = noSniff
-		err := h.checkName(r, both.Event.Time)
-		if err == nil {
-			err = f(res, r, e)
-		}
-		if err != nil {
-			if ended := endOf(r.Context()); ended != nil {
-				err = ended
-			}
-			if e.Err == nil {
-				e.Err = err
-			}
-			h.writeError(res, r, e, err)
-		}
-	}
-}
-
-// finish records the request with what became of its answer. panicked is what the handler has panicked with.
-func (h *Handler) finish(w *response, r *http.Request, e *Event, panicked any) {
-	switch why := w.extend(); {
-	case why != nil:
-		e.Err, panicked = why, http.ErrAbortHandler
-	case panicked != nil && panicked != http.ErrAbortHandler:
-		e.Err = modproxy.Fault(panicked)
-	case e.Err == nil && errors.Is(w.failed, os.ErrDeadlineExceeded):
-		e.Err = errSlow
-	}
-	e.Status, e.Bytes = w.status, w.bytes
-	h.record(r, e)
-	if panicked != nil {
-		panic(http.ErrAbortHandler) // net/http ends the connection, and does not log the value
-	}
 }

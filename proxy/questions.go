@@ -10,17 +10,14 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
 // Values of headers that many answers have. They are not changed.
 var (
-	jsonType              = []string{"application/json"}
-	gzipCoding            = []string{"gzip"}
-	varyEncoding          = []string{"Accept-Encoding"}
 	varyClient            = []string{"Authorization, User-Agent"}
 	acceptRanges          = []string{"bytes"}
-	noSniff               = []string{"nosniff"}
 	gzipType              = []string{"application/gzip"}
 	cacheForEver          = []string{"public, max-age=31536000, immutable"}
 	cacheForEverPrivately = []string{"private, max-age=31536000, immutable"}
@@ -31,85 +28,43 @@ var (
 )
 
 // serveVersions serves a versions document.
-func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveVersions(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
 	}
-	release, err := h.documents.hold(v.Document, len(v.Compressed))
+	release, err := h.documents.Hold(v.Document, len(v.Compressed))
 	if err != nil {
 		return err
 	}
 	defer release()
 	setListingStatus(w, e, v)
-	h.writeTagged(w, r, v.Document, v.Compressed, v.ETag)
+	w.WriteDocument(r, httpx.Document{Plain: v.Document, Compressed: v.Compressed, ETag: v.ETag}, h.private(cachePrivate))
 	return nil
 }
 
-// writeTagged writes a JSON document, as it is or in gzip form, unless the client that sent r has it. A client that is gone does
-// not matter.
-func (h *Handler) writeTagged(w *response, r *http.Request, document, compressed []byte, etag string) {
-	header := w.Header()
-	header["Vary"] = varyEncoding
-	header["Etag"] = w.value(etag)
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cachePrivate
+// private returns the value of Cache-Control where clients show tokens, and nil elsewhere.
+func (h *Handler) private(value []string) []string {
+	if h.cfg.Auth == nil {
+		return nil
 	}
-	if matches(r.Header.Get("If-None-Match"), etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	body := document
-	if acceptsGzip(r.Header["Accept-Encoding"]) {
-		header["Content-Encoding"] = gzipCoding
-		body = compressed
-	}
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = w.value(strconv.Itoa(len(body)))
-	w.Write(body)
+	return value
 }
 
 // setListingStatus tells whether v was kept, and how old it is.
-func setListingStatus(w *response, e *Event, v *modproxy.Versions) {
+func setListingStatus(w *httpx.Response, e *httpx.Event, v *modproxy.Versions) {
 	setCacheStatus(w, e, v.Hit)
 	header := w.Header()
 	if v.Stale {
 		e.Cache, header["Cache-Status"] = cacheStale[0], cacheStale
 	}
 	if v.Hit {
-		header["Age"] = w.value(strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10))
+		header["Age"] = w.Value(strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10))
 	}
-}
-
-// acceptsGzip reports whether Accept-Encoding names gzip without forbidding it (RFC 9110, 12.5.3).
-func acceptsGzip(header []string) bool {
-	for coding := range strings.SplitSeq(strings.Join(header, ","), ",") {
-		name, params, _ := strings.Cut(coding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			q, hasQ := strings.CutPrefix(strings.ReplaceAll(strings.ToLower(params), " ", ""), "q=")
-			if !hasQ {
-				return true
-			}
-			weight, err := strconv.ParseFloat(q, 64)
-			return err == nil && weight > 0
-		}
-	}
-	return false
-}
-
-// matches reports whether an If-None-Match header has the entity tag. The comparison is weak (RFC 9110, 13.1.2).
-func matches(header, etag string) bool {
-	for candidate := range strings.SplitSeq(header, ",") {
-		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
-		if candidate == etag || candidate == "*" {
-			return true
-		}
-	}
-	return false
 }
 
 // serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
-func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q protocol.Request) error {
+func (h *Handler) serveLocation(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	l, err := h.locate(r.Context(), &q.Ref)
 	e.Version = q.FullVersion()
 	if err != nil {
@@ -124,13 +79,13 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q protoc
 	signed := l.URL != path
 	l.URL = origin + l.URL
 	header := w.Header()
-	header["X-Terraform-Get"] = w.value(l.String())
+	header["X-Terraform-Get"] = w.Value(l.String())
 	if h.cfg.Auth != nil {
 		// What is signed is one principal's, and OpenTofu is answered in two ways.
 		header["Cache-Control"], header["Vary"] = cachePrivate, varyClient
 		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
 			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
-			return writeJSON(w, map[string]any{"location": h.besideQuestion(r, origin) + path, "use_registry_credentials": true})
+			return w.WriteJSON(map[string]any{"location": h.besideQuestion(r, origin) + path, "use_registry_credentials": true})
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -2,18 +2,26 @@ package proxy
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
 )
 
+const (
+	// clientWait is how long a request waits for its turn: for versions and download, clients wait ten seconds or less, and try twice.
+	clientWait = 3 * time.Second
+	// packageWait is the same for packages, which clients wait for without a timeout and request once.
+	packageWait = 30 * time.Second
+)
+
 // serve answers a request of a protocol.
-func (h *Handler) serve(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serve(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	segment, path := auth.CutSegment(r.URL.EscapedPath())
 	q, malformed := h.cfg.Upstreams.Parse(r.Host, path)
 	if malformed == nil && (q.IsList() || q.IsOfDocuments()) {
@@ -23,15 +31,15 @@ func (h *Handler) serve(w *response, r *http.Request, e *Event) error {
 		e.Version, e.Platform = q.VersionPlatform()
 	}
 	ctx, refused := h.identifyFor(r, e, segment, q, malformed)
-	wait := patience
+	wait := clientWait
 	if q.IsPackage() {
-		wait = packagePatience
+		wait = packageWait
 	}
-	ctx, client, err := h.admit(ctx, e, r.UserAgent(), wait)
+	ctx, client, err := h.admission.Admit(ctx, e, r.UserAgent(), wait)
 	if err != nil {
 		return err
 	}
-	defer h.admission.turns.Give(client)
+	defer h.admission.Leave(client)
 	if refused != nil && malformed == nil && q.IsProvider() {
 		refused = asProviders(refused)
 	}
@@ -42,7 +50,7 @@ func (h *Handler) serve(w *response, r *http.Request, e *Event) error {
 }
 
 // dispatch answers q.
-func (h *Handler) dispatch(w *response, r *http.Request, e *Event, q protocol.Request, segment string) error {
+func (h *Handler) dispatch(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	switch {
 	case q.IsDescription():
 		return h.serveCatalog(w, r, e, q)
@@ -60,7 +68,7 @@ func (h *Handler) dispatch(w *response, r *http.Request, e *Event, q protocol.Re
 }
 
 // serveMetrics serves what was measured. Where clients are identified it is for operators.
-func (h *Handler) serveMetrics(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveMetrics(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "metrics"
 	if h.cfg.Auth != nil {
 		if _, err := h.identifyOperator(r, e, false); err != nil {
@@ -72,7 +80,7 @@ func (h *Handler) serveMetrics(w *response, r *http.Request, e *Event) error {
 }
 
 // serveHome tells a person what this is and how to configure a client. The text names every upstream.
-func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveHome(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "home"
 	if h.cfg.Process == nil {
 		return h.serveNothing(w, r, e)
@@ -85,19 +93,8 @@ func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
 	return err
 }
 
-func (h *Handler) serveNothing(*response, *http.Request, *Event) error {
+func (h *Handler) serveNothing(*httpx.Response, *http.Request, *httpx.Event) error {
 	return protocol.NotFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
-}
-
-// writeJSON writes v as one line.
-func writeJSON(w *response, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header()["Content-Type"] = jsonType
-	_, err = w.Write(append(body, '\n'))
-	return err
 }
 
 // Problem is something that keeps the proxy from its work.
@@ -111,14 +108,14 @@ type Problem struct {
 }
 
 // serveAlive answers that the process runs.
-func (h *Handler) serveAlive(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveAlive(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "health"
 	_, err := w.Write([]byte("ok\n"))
 	return err
 }
 
 // serveReady answers whether the proxy can do its work. All of a problem but its state is for operators and the log.
-func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveReady(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "health"
 	answer, ready := "ready", true
 	if h.cfg.Process != nil {
@@ -148,7 +145,7 @@ func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 }
 
 // isOperator reports whether r is from an operator, or from this machine if clients need no credential for anything.
-func (h *Handler) isOperator(r *http.Request, e *Event) bool {
+func (h *Handler) isOperator(r *http.Request, e *httpx.Event) bool {
 	if h.cfg.Local && h.cfg.Auth == nil {
 		return true
 	}

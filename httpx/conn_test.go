@@ -1,4 +1,4 @@
-package app
+package httpx
 
 import (
 	"bytes"
@@ -10,10 +10,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"go.uber.org/zap"
-
-	"github.com/modproxy/modproxy/proxy"
 )
 
 // connected returns a connection of a client, and its other end.
@@ -39,16 +35,16 @@ func connected(t *testing.T) (*conn, net.Conn) {
 // deadlines are set before a call and, if meanwhile is not 0, while it goes on; the call ends when want has passed.
 type deadlines struct{ before, meanwhile, want time.Duration }
 
-const soon, later = 40 * time.Millisecond, 160 * time.Millisecond
+const soon, afterwards = 40 * time.Millisecond, 160 * time.Millisecond
 
-// A read and a write end when their deadline has passed, whatever deadlines were set before, and not earlier; what was
-// written till then is counted.
+// A read and a write end when their deadline has passed, and not earlier, also if other deadlines were set before. They count the
+// bytes until then.
 func TestConnDeadlines(t *testing.T) {
 	for name, times := range map[string]deadlines{
-		"one":                    {later, 0, later},
+		"one":                    {afterwards, 0, afterwards},
 		"an earlier one":         {time.Hour, soon, soon},
 		"an earlier than none":   {0, soon, soon},
-		"a later one":            {soon, later, later},
+		"a later one":            {soon, afterwards, afterwards},
 		"one that has passed":    {time.Hour, -time.Hour, 0},
 		"that had passed before": {-time.Hour, 0, 0},
 	} {
@@ -56,7 +52,7 @@ func TestConnDeadlines(t *testing.T) {
 			for what, call := range map[string]func(*conn) (int, error){
 				"read":  func(c *conn) (int, error) { return c.Read(make([]byte, 1)) },
 				"write": func(c *conn) (int, error) { return c.Write(make([]byte, 64<<20)) },
-				"held":  func(c *conn) (int, error) { c.Hold(); c.Write([]byte("12")); return c.Write(make([]byte, 64<<20)) },
+				"held":  func(c *conn) (int, error) { c.hold(); c.Write([]byte("12")); return c.Write(make([]byte, 64<<20)) },
 				"read from": func(c *conn) (int, error) {
 					n, err := c.ReadFrom(bytes.NewReader(make([]byte, 64<<20)))
 					return int(n), err
@@ -123,7 +119,7 @@ func (times deadlines) hold(t *testing.T, what string, call func(*conn) (int, er
 // What is held leaves with what comes next, or when it is released.
 func TestConnHolds(t *testing.T) {
 	c, there := connected(t)
-	c.Hold()
+	c.hold()
 	if n, err := c.Write([]byte("header, ")); n != 8 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -142,18 +138,18 @@ func TestConnHolds(t *testing.T) {
 	}
 	c.Write([]byte("the "))
 	c.Write([]byte("end"))
-	if err := c.Release(); err != nil {
+	if err := c.release(); err != nil {
 		t.Fatal(err)
 	}
 	c.Write([]byte("."))
 	if _, err := io.ReadFull(there, got[:8]); err != nil || string(got[:8]) != "the end." {
 		t.Errorf("%q, %v", got[:8], err)
 	}
-	c.Hold()
+	c.hold()
 	c.Write([]byte("gone"))
 	c.Close()
-	if err := c.Release(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Release after Close: %v", err)
+	if err := c.release(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("release after Close: %v", err)
 	}
 }
 
@@ -168,23 +164,22 @@ func TestConnServes(t *testing.T) {
 			close(gone)
 			return
 		}
-		h, ok := proxy.HolderOf(r.Context())
+		c, ok := r.Context().Value(connKey{}).(*conn)
 		if !ok {
-			t.Error("the connection is no Holder")
+			t.Error("the connection is not in the context")
 			return
 		}
-		h.Hold()
+		c.hold()
 		w.Write(make([]byte, n))
-		h.Release()
+		c.release()
 	})
 	serve := func(timeout time.Duration) (address string) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := newServer(handler, nil, zap.NewNop())
-		server.ReadTimeout, server.ReadHeaderTimeout = timeout, timeout
-		go server.Serve(newBounded(listener.(*net.TCPListener), 1))
+		server := &http.Server{Handler: handler, ReadTimeout: timeout, ReadHeaderTimeout: timeout, IdleTimeout: 2 * time.Minute, ConnContext: ConnContext}
+		go server.Serve(NewListener(listener.(*net.TCPListener), 1))
 		t.Cleanup(func() { server.Close() })
 		return listener.Addr().String()
 	}

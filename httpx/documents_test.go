@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"errors"
@@ -11,33 +11,33 @@ import (
 // count.
 func TestLargeDocumentsAreBounded(t *testing.T) {
 	large := func() *modproxy.Versions { return &modproxy.Versions{Document: make([]byte, maxDocuments/4)} }
-	var d documents
+	d := NewDocuments()
 	one := large()
 	same := *one // as a stale answer is
 	var ends []func()
 	for _, v := range []*modproxy.Versions{one, one, &same, large(), large(), large()} {
-		end, err := d.hold(v.Document, len(v.Compressed))
+		end, err := d.Hold(v.Document, len(v.Compressed))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ends = append(ends, end)
 	}
-	if _, err := d.hold(large().Document, 0); !errors.Is(err, errDocuments) || wait(err) <= 0 {
+	if _, err := d.Hold(large().Document, 0); !errors.Is(err, errDocuments) || wait(err) <= 0 {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := d.hold(one.Document, 0); err != nil {
+	if _, err := d.Hold(one.Document, 0); err != nil {
 		t.Errorf("one that is being sent: %v", err)
 	} else {
 		ends[0]()
 	}
 	small := &modproxy.Versions{Document: make([]byte, largeDocument-1)}
 	for range 10 * maxDocuments / largeDocument {
-		if _, err := d.hold(small.Document, 0); err != nil {
+		if _, err := d.Hold(small.Document, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ends[3]()
-	end, err := d.hold(large().Document, 0)
+	end, err := d.Hold(large().Document, 0)
 	if err != nil {
 		t.Fatalf("when one was sent: %v", err)
 	}

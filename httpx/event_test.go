@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"bytes"
@@ -21,8 +21,7 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// loggedRequest is the log entry of a request of which all is known. Programs read
-// these names.
+// loggedRequest is the log entry of a request with every field. Programs read these names.
 const loggedRequest = `{"level":"warn","message":"request","kind":"download","module":"registry.example.com/acme/network/aws",` +
 	`"version":"1.0.0","platform":"linux_amd64","method":"GET","path":"/path","status":404,"bytes":7,"seconds":0,"client":"192.0.2.7",` +
 	`"user_agent":"OpenTofu/1.12","principal":"issuer job (3f)","groups":["infra","ops"],"cache":"modproxy; hit","error":"not found"}
@@ -32,10 +31,10 @@ func TestLoggedRequest(t *testing.T) {
 	config := zapcore.EncoderConfig{LevelKey: "level", MessageKey: "message", EncodeLevel: zapcore.LowercaseLevelEncoder}
 	for _, encoder := range []zapcore.Encoder{zapcore.NewJSONEncoder(config), LogEncoder(config)} {
 		var log bytes.Buffer
-		h := New(Config{Log: zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&log), zapcore.InfoLevel))})
+		p := &Responder{Log: zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&log), zapcore.InfoLevel))}
 		r := httptest.NewRequest("GET", "/path?secret", nil)
 		r.Header.Set("User-Agent", "OpenTofu/1.12")
-		h.record(r, &Event{
+		p.record(r, &Event{
 			Time: time.Now(), Kind: "download", Module: modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "network", System: "aws"},
 			Version: "1.0.0", Platform: "linux_amd64", Status: 404, Bytes: 7, Cache: "modproxy; hit", Client: "192.0.2.7",
 			Principal: "issuer job (3f)", Groups: []string{"infra", "ops"}, Err: errors.New("not found"),
@@ -118,13 +117,13 @@ func TestLogHasTheInside(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		config := zapcore.EncoderConfig{MessageKey: "message"}
-		h := New(Config{Log: zap.New(zapcore.NewCore(LogEncoder(config), zapcore.AddSync(&log), zapcore.InfoLevel))})
-		h.record(httptest.NewRequest("GET", "/path", nil), &Event{Err: err})
+		p := &Responder{Log: zap.New(zapcore.NewCore(LogEncoder(config), zapcore.AddSync(&log), zapcore.InfoLevel))}
+		p.record(httptest.NewRequest("GET", "/path", nil), &Event{Err: err})
 		var got struct{ Error string }
 		if err := json.Unmarshal(log.Bytes(), &got); err != nil || got.Error != want {
 			t.Errorf("logged %s, want %s", &log, want)
 		}
-		if told := (told{what: oneLine(err.Error())}).within(maxText); strings.Contains(told, "192.0.2.53") {
+		if told := (message{what: oneLine(err.Error())}).within(maxText); strings.Contains(told, "192.0.2.53") {
 			t.Errorf("clients are told %s", told)
 		}
 	}

@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"net/http"
@@ -8,36 +8,36 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// failed is a request of a client that was answered with a status after which the client sends it again.
+// failed is a request of a client with an answer after which the client repeats the request.
 type failed struct{ path, client, principal string }
 
 const (
-	retryWait  = time.Second      // before a client sends a request again, if the answer has no Retry-After
-	retryEarly = time.Second / 10 // by which its clock and this one may differ
-	retryTime  = 15 * time.Second // within which it does, and is answered
+	retryWait  = time.Second      // before a client repeats a request, if the answer has no Retry-After
+	retryEarly = time.Second / 10 // by which the clocks of client and proxy may differ
+	retryTime  = 15 * time.Second // within which a client repeats a request, and is answered
 )
 
 // statusOfRetry returns the status of an answer to r with an error that has that status. Terraform and OpenTofu send a request for
-// a location twice. Of a 5xx they then print no body, and by HTTP/2 there is no reason phrase either: the second answer
-// has a status whose body they print.
-func (h *Handler) statusOfRetry(r *http.Request, e *Event, status int, wait time.Duration) int {
+// a location twice. They print no body of a 5xx, and HTTP/2 has no reason phrase: the second answer has a status whose body
+// they print.
+func (p *Responder) statusOfRetry(r *http.Request, e *Event, status int, wait time.Duration) int {
 	if status < 500 || !printsBodies(r) {
 		return status
 	}
 	k := failed{r.URL.Path, e.Client, e.Principal}
-	again, ok := h.failed.Get(k)
+	again, ok := p.failed.Get(k)
 	switch {
 	case !ok:
 		if status != http.StatusServiceUnavailable {
 			wait = retryWait
 		}
 		again = time.Now().Add(wait)
-		h.failed.Add(k, again, wait+retryTime, 0)
+		p.failed.Add(k, again, wait+retryTime, 0)
 		return status
 	case e.Time.Before(again.Add(-retryEarly)):
 		return status // another request of the client
 	}
-	h.failed.Drop(k)
+	p.failed.Drop(k)
 	return http.StatusFailedDependency
 }
 

@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"errors"
@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// told is what a client prints of an error.
-type told struct {
-	what string // what happened, and why
-	next string // what the developer does next; may be empty
+// message is the text that a client prints of an error.
+type message struct {
+	what string // happened, and why
+	next string // is what the developer does; may be empty
 }
 
-// within returns the text in about n bytes. It cuts what happened, and never what to do.
-func (t told) within(n int) string {
+// within returns the text in about n bytes. It cuts only what happened.
+func (t message) within(n int) string {
 	end := ""
 	if t.next != "" {
 		end = "; " + t.next
@@ -32,17 +34,17 @@ func (t told) within(n int) string {
 // maxText is the longest text of an answer, in bytes: as much as a person reads.
 const maxText = 1000
 
-// tell returns what the client that sent r is told of err, which it gets as an answer with that status. Operators, who have
-// paths of their own, need not be told what to do.
-func (h *Handler) tell(r *http.Request, err error, status int) told {
-	t := told{what: oneLine(err.Error())}
+// message returns the text of err for the client that sent r, in an answer with that status. Answers to operators, at paths of their
+// own, do not say what to do.
+func (p *Responder) message(r *http.Request, err error, status int) message {
+	t := message{what: oneLine(err.Error())}
 	if strings.HasPrefix(r.URL.Path, "/-/") && !protocol.IsMirror(r.URL.Path) {
 		return t
 	}
 	if remark := tried(err); remark != "" {
 		t.what += " (" + remark + ")"
 	}
-	ask := "ask " + h.contact()
+	ask := "ask " + p.contact()
 	switch {
 	case errors.As(err, new(contactNamer)):
 	case errors.Is(err, modproxy.ErrChanged):
@@ -56,29 +58,29 @@ func (h *Handler) tell(r *http.Request, err error, status int) told {
 	case status >= 500 && status != http.StatusInsufficientStorage:
 		t.next = "try again, and if that fails, " + ask
 	case status >= 500, status == http.StatusForbidden, status == http.StatusConflict, status == http.StatusFailedDependency,
-		status == http.StatusMisdirectedRequest, errors.Is(err, errAbsent):
+		status == http.StatusMisdirectedRequest, errors.Is(err, ErrAbsent):
 		t.next = ask
 	}
 	return t
 }
 
-// contactNamer is an error whose text says whom to ask.
+// contactNamer is an error whose text names the contact.
 type contactNamer interface {
 	error
 	NamesContact()
 }
 
-// contact returns whom people ask.
-func (h *Handler) contact() string {
-	if h.cfg.Contact != nil {
-		if contact := h.cfg.Contact(); contact != "" {
+// contact returns whom developers ask.
+func (p *Responder) contact() string {
+	if p.Contact != nil {
+		if contact := p.Contact(); contact != "" {
 			return oneLine(contact)
 		}
 	}
 	return "the operator of this proxy"
 }
 
-// tried returns when a fetch that failed was tried, and will be tried again if that may change something.
+// tried returns when a failed download was tried, and when it is tried again if that may help.
 func tried(err error) string {
 	var failed *modproxy.FetchFailed
 	if !errors.As(err, &failed) {
@@ -104,4 +106,18 @@ func tried(err error) string {
 // inSeconds rounds d up to whole seconds.
 func inSeconds(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
+}
+
+// oneLine returns s without secrets, with blanks in the place of line breaks and other control characters, and with escapes in the
+// place of other characters that a terminal obeys or does not show. It repeats nothing of a text that hides a token.
+func oneLine(s string) string {
+	if hidesToken(s) {
+		return "there is a token in the request, whose text is not repeated"
+	}
+	return clean.Text(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, auth.Redact(s)))
 }

@@ -1,45 +1,34 @@
-package proxy
+package httpx
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Event is all that is recorded of one request.
+// An Event is the record of one request, for the log and the metrics. Empty fields are not logged.
 type Event struct {
-	Time      time.Time
-	Kind      string // of a question, or discovery, health, home, metrics, or of a Mount; may be empty
+	Time      time.Time // when the request began
+	Kind      string    // what was requested: a protocol.Kind, discovery, health, home, metrics, or the kind of a Mount
 	Module    modproxy.Address
 	Version   string
 	Platform  string // of a provider, as in linux_amd64
 	Status    int
-	Bytes     int64
+	Bytes     int64    // of the body
 	Cache     string   // as in Cache-Status
-	Client    string   // the address that the request came from, as far as that is known
-	Principal string   // empty if the client was not identified
+	Client    string   // the address that the request came from
+	Principal string   // of an identified client
 	Groups    []string // of the principal, by an issuer
-	Err       error
+	Err       error    // may have details that clients do not receive
 }
 
 // maxLogged is the longest path, user agent or error in the log, in bytes.
 const maxLogged = 500
-
-// record measures and logs the request.
-func (h *Handler) record(r *http.Request, e *Event) {
-	took := time.Since(e.Time)
-	h.cfg.Metrics.request(e, took)
-	if entry := h.cfg.Log.Check(e.level(), "request"); entry != nil {
-		entry.Write(zap.Inline(&line{e, r, took}))
-	}
-}
 
 func (e *Event) level() zapcore.Level {
 	switch {
@@ -67,7 +56,7 @@ func (l *line) addTo(f fields) {
 	known("version", l.Version)
 	known("platform", l.Platform)
 	f.AddString("method", loggable(l.r.Method))
-	f.AddString("path", loggable(l.r.URL.Path)) // never the query, which may be a secret
+	f.AddString("path", loggable(l.r.URL.Path)) // without the query, which may be a secret
 	f.AddInt64("status", int64(l.Status))
 	f.AddInt64("bytes", l.Bytes)
 	f.AddFloat64("seconds", l.took.Seconds())
@@ -83,8 +72,8 @@ func (l *line) addTo(f fields) {
 	}
 }
 
-// LogText returns the text of err for the log, with details that clients are not shown: why a token is refused, the addresses in a
-// network error, and the file on a full disk.
+// LogText returns the text of err for the log, with details that clients do not receive: why a token is refused, the addresses in
+// a network error, and the file on a full disk.
 func LogText(err error) string {
 	text := err.Error()
 	if refused, ok := errors.AsType[*auth.Refused](err); ok {
@@ -101,7 +90,7 @@ func LogText(err error) string {
 	return text
 }
 
-// loggable returns s, which a client may have written, without secrets and no longer than maxLogged.
+// loggable returns s, text of a client, without secrets and no longer than maxLogged.
 func loggable(s string) string {
 	if hidesToken(s) {
 		return "[redacted]"

@@ -1,6 +1,8 @@
-package app
+package httpx
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -10,14 +12,28 @@ import (
 	"time"
 )
 
-// conn is the connection of a client. It does with few system calls and timers what net/http does with many: its deadlines are
-// set when that makes a difference, and what is written between Hold and Release leaves together.
+// conn is the connection of a client. It needs fewer system calls and timers than net/http asks for: it sets a deadline when that
+// makes a difference, and writes between hold and release leave together.
 type conn struct {
 	*net.TCPConn
-	leave         func()       // when it is closed
+	leave         func()       // is called by Close
 	idle          atomic.Int64 // since when it waits for a request, in Unix nanoseconds; 0 if it does not
 	reads, writes deadline
-	held          *[]byte // what waits for more; nil if nothing has to
+	held          *[]byte // bytes that were written since hold; nil without hold. The goroutine that writes owns it
+}
+
+type connKey struct{}
+
+// ConnContext returns the context of the requests of a connection, for the field of [http.Server]: with it, a [Response] on a
+// connection of a [Listener] leaves together with its header.
+func ConnContext(ctx context.Context, c net.Conn) context.Context {
+	if encrypted, ok := c.(*tls.Conn); ok {
+		c = encrypted.NetConn()
+	}
+	if c, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
 }
 
 func newConn(c *net.TCPConn, leave func()) *conn {
@@ -72,7 +88,7 @@ func (c *conn) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// writeHeld writes what is held, and p, of which it returns how much was written.
+// writeHeld writes the bytes that are held, and p. It returns how many bytes of p were written.
 func (c *conn) writeHeld(p []byte) (written int, err error) {
 	all := net.Buffers{*c.held, p}
 	written = -len(*c.held)
@@ -87,9 +103,9 @@ func (c *conn) writeHeld(p []byte) (written int, err error) {
 	return max(0, written), err
 }
 
-// ReadFrom has the system send files, see [net.TCPConn]. It is called with parts of them, each with a deadline of its own.
+// ReadFrom lets the system send a file, see [net.TCPConn]. Callers give it parts of a file, each with a deadline of its own.
 func (c *conn) ReadFrom(r io.Reader) (n int64, err error) {
-	if err = c.Release(); err != nil {
+	if err = c.release(); err != nil {
 		return 0, err
 	}
 	if err = c.writes.begin(); err == nil {
@@ -100,21 +116,21 @@ func (c *conn) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// beginnings are for what net/http writes first: its buffer, when that is full of the header and the beginning of an answer.
+// beginnings has buffers for the first write of net/http, which has 4 KiB: the header and the beginning of an answer.
 var beginnings = sync.Pool{New: func() any {
 	b := make([]byte, 0, 4<<10)
 	return &b
 }}
 
-// Hold implements [proxy.Holder].
-func (c *conn) Hold() {
+// hold holds back the beginning of the bytes that are written until more follow, or release.
+func (c *conn) hold() {
 	if c.held == nil {
 		c.held = beginnings.Get().(*[]byte)
 	}
 }
 
-// Release implements [proxy.Holder].
-func (c *conn) Release() (err error) {
+// release writes the bytes that are held.
+func (c *conn) release() (err error) {
 	if c.held == nil {
 		return nil
 	}
@@ -126,15 +142,15 @@ func (c *conn) Release() (err error) {
 	return err
 }
 
-// deadline is one of a connection, for its reads or its writes. What has it set is one that is earlier than that which is, while
-// something waits, or that one's end.
+// deadline is the deadline of the reads or the writes of a connection. It is applied to the connection if it is earlier than the
+// applied one while a call waits, or when the applied one has passed.
 type deadline struct {
 	apply func(time.Time) error // of the connection
 
 	mu      sync.Mutex
 	wanted  time.Time
 	applied time.Time
-	over    bool // applied was in the past
+	over    bool // applied was in the past when it was applied
 	waiting int  // calls that the deadline ends
 }
 
@@ -147,12 +163,12 @@ func (d *deadline) set(t time.Time) {
 	}
 }
 
-// isEarlier reports whether what is applied is too late.
+// isEarlier reports whether the applied deadline is too late.
 func (d *deadline) isEarlier() bool {
 	return !d.wanted.IsZero() && (d.applied.IsZero() || d.wanted.Before(d.applied))
 }
 
-// renew makes the connection's deadline the one that is wanted.
+// renew applies the deadline.
 func (d *deadline) renew() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -163,12 +179,12 @@ func (d *deadline) renew() {
 
 func (d *deadline) renewLocked() {
 	d.applied, d.over = d.wanted, d.isOver()
-	_ = d.apply(d.wanted) // what fails, as when it is closed, fails the call, too
+	_ = d.apply(d.wanted) // an error, as of a closed connection, fails the call, too
 }
 
 func (d *deadline) isOver() bool { return !d.wanted.IsZero() && !time.Now().Before(d.wanted) }
 
-// begin is called before a call that the deadline ends. Its error is that this is over. end must follow.
+// begin is called before a call that the deadline ends. It returns an error if the deadline has passed. end must follow.
 func (d *deadline) begin() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +198,7 @@ func (d *deadline) begin() error {
 	return nil
 }
 
-// end is called with the error of a call, and reports whether it has ended too early, and is to go on.
+// end is called with the error of a call. It reports whether the call ended too early, and must be repeated.
 func (d *deadline) end(err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

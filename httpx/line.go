@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// LogEncoder returns zap's encoder for JSON, but for the fields of requests, which it writes in one go: there are as many
-// of them as there are requests.
+// LogEncoder returns zap's encoder for JSON with a faster way for the entries of requests. Characters that a terminal obeys or does
+// not show are escaped in every entry.
 func LogEncoder(c zapcore.EncoderConfig) zapcore.Encoder {
 	end := "}" + cmp.Or(c.LineEnding, zapcore.DefaultLineEnding)
 	if c.SkipLineEnding {
@@ -57,7 +57,7 @@ func (e lineEncoder) EncodeEntry(entry zapcore.Entry, all []zapcore.Field) (*buf
 	return to, nil
 }
 
-// encodeOther encodes an entry that is not of a request. Strangers have written some of it.
+// encodeOther encodes an entry that is not of a request. It may have text of strangers.
 func (e lineEncoder) encodeOther(entry zapcore.Entry, all []zapcore.Field) (*buffer.Buffer, error) {
 	b, err := e.Encoder.EncodeEntry(entry, all)
 	if err != nil {
@@ -72,7 +72,7 @@ func (e lineEncoder) encodeOther(entry zapcore.Entry, all []zapcore.Field) (*buf
 	return b, nil
 }
 
-// line has the fields of the entry of a request.
+// line is the entry of a request.
 type line struct {
 	*Event
 	r    *http.Request
@@ -85,7 +85,7 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// fields is what the fields of an entry are added to. Their names need no escaping.
+// fields receives the fields of an entry. Their names need no escaping.
 type fields interface {
 	AddString(name, value string)
 	AddStrings(name string, values []string)
@@ -130,7 +130,7 @@ func (f *jsonFields) AddFloat64(name string, value float64) { f.to(name).AppendF
 // appendJSON appends s as a JSON string.
 func appendJSON(b *buffer.Buffer, s string) {
 	b.AppendByte('"')
-	plain := 0 // where what needs no escaping begins
+	plain := 0 // where the text that needs no escaping begins
 	for i := 0; i < len(s); {
 		c, size := rune(s[i]), 1
 		if c >= utf8.RuneSelf {
@@ -153,7 +153,7 @@ func appendJSON(b *buffer.Buffer, s string) {
 			b.AppendString(`\r`)
 		case '\t':
 			b.AppendString(`\t`)
-		default: // what is no character, and what a terminal obeys or does not show
+		default: // not a character, or one that a terminal obeys or does not show
 			high, low := utf16.EncodeRune(c)
 			if high == unicode.ReplacementChar {
 				appendEscape(b, c)

@@ -1,4 +1,4 @@
-package app
+package httpx
 
 import (
 	"crypto/tls"
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// bounded accepts connections while fewer than a number are open. If all of them are, it closes the one that has been idle for
-// longest, or the next one that becomes idle, so that clients between two requests keep no others waiting. The connections are those
-// of its listener, not wrapped like those of netutil.LimitListener, so that net/http has the system send files.
-type bounded struct {
+// A Listener accepts a bounded number of connections, and closes idle ones if there are more. If all places are taken, it closes
+// the connection that was idle for longest, or the next one that becomes idle. Its connections are [io.ReaderFrom], unlike those
+// of netutil.LimitListener, so that net/http lets the system send files. [Listener.ConnState] and [ConnContext] must be those of the server.
+type Listener struct {
 	*net.TCPListener
-	open   chan struct{} // an element for each
+	open   chan struct{} // has an element for each connection
 	full   atomic.Bool   // Accept waits for a place
 	closed chan struct{}
 	close  func() error
@@ -23,8 +23,9 @@ type bounded struct {
 	conns map[*conn]bool
 }
 
-func newBounded(l *net.TCPListener, most int) *bounded {
-	b := &bounded{TCPListener: l, open: make(chan struct{}, most), closed: make(chan struct{}), conns: map[*conn]bool{}}
+// NewListener returns a listener with most places.
+func NewListener(l *net.TCPListener, most int) *Listener {
+	b := &Listener{TCPListener: l, open: make(chan struct{}, most), closed: make(chan struct{}), conns: map[*conn]bool{}}
 	b.close = sync.OnceValue(func() error {
 		close(b.closed)
 		return l.Close()
@@ -32,8 +33,8 @@ func newBounded(l *net.TCPListener, most int) *bounded {
 	return b
 }
 
-// Accept returns [net.ErrClosed] when there was no place for another connection before Close.
-func (b *bounded) Accept() (net.Conn, error) {
+// Accept waits for a place and a connection. It returns [net.ErrClosed] if all places are taken until Close.
+func (b *Listener) Accept() (net.Conn, error) {
 	select {
 	case b.open <- struct{}{}:
 	default:
@@ -64,8 +65,8 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// changed is the ConnState of the server of the connections.
-func (b *bounded) changed(of net.Conn, state http.ConnState) {
+// ConnState is the field of [http.Server] for these connections.
+func (b *Listener) ConnState(of net.Conn, state http.ConnState) {
 	if encrypted, ok := of.(*tls.Conn); ok {
 		of = encrypted.NetConn()
 	}
@@ -82,8 +83,8 @@ func (b *bounded) changed(of net.Conn, state http.ConnState) {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if there is one.
-func (b *bounded) closeIdle() {
+// closeIdle closes the connection that was idle for longest, if a connection is idle.
+func (b *Listener) closeIdle() {
 	var longest *conn
 	var since int64
 	b.mu.Lock()
@@ -98,5 +99,5 @@ func (b *bounded) closeIdle() {
 	}
 }
 
-// Close does nothing the second time.
-func (b *bounded) Close() error { return b.close() }
+// Close closes the listener, and not its connections. It does nothing the second time.
+func (b *Listener) Close() error { return b.close() }

@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"context"
@@ -72,25 +72,25 @@ func TestOneLine(t *testing.T) {
 }
 
 // What to do is not cut, however long the rest is.
-func TestToldWithin(t *testing.T) {
-	text := told{strings.Repeat("ä", 3000), "ask us"}
+func TestMessageWithin(t *testing.T) {
+	text := message{strings.Repeat("ä", 3000), "ask us"}
 	for _, n := range []int{100, maxReason, maxText} {
 		if got := text.within(n); len(got) > n+len("…") || !strings.HasSuffix(got, "ä…; ask us") || !utf8.ValidString(got) {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}
 	}
-	if got := (told{"a", ""}).within(10); got != "a" {
+	if got := (message{"a", ""}).within(10); got != "a" {
 		t.Errorf("%q", got)
 	}
 }
 
 // A person is told when to try again only if that may change something, and whom to ask of everything but a request that is wrong.
-func TestTell(t *testing.T) { synctest.Test(t, testTell) }
+func TestMessage(t *testing.T) { synctest.Test(t, testMessage) }
 
-func testTell(t *testing.T) {
+func testMessage(t *testing.T) {
 	soon := time.Now().Add(time.Minute)
 	failed := func(err error) error { return &modproxy.FetchFailed{Time: time.Now(), Again: soon, Err: err} }
-	h := &Handler{cfg: Config{Contact: func() string { return "#platform\x1b" }}}
+	p := &Responder{Contact: func() string { return "#platform\x1b" }}
 	for _, c := range []struct {
 		err  error
 		path string
@@ -111,10 +111,10 @@ func testTell(t *testing.T) {
 		{failed(&modproxy.NoSpace{Err: errors.New("full")}), "/v1/modules/a/b/c/1.0.0/download", "no space: full (to be tried again in 1m0s); ask #platform "},
 		{protocol.Invalid(errors.New("bad path")), "/v1/modules/a", "bad path"},
 		{modproxy.ErrNotFound, "/v1/modules/a/b/c/versions", "not found"},
-		{errAbsent, "/v1/modules/a/b/c/versions", "not found: no such module or version, or the token does not cover it; ask #platform "},
+		{ErrAbsent, "/v1/modules/a/b/c/versions", "not found: no such module or version, or the token does not cover it; ask #platform "},
 	} {
 		r := httptest.NewRequest("GET", c.path, nil)
-		if got := h.tell(r, c.err, statusOf(c.err)).within(maxText); got != c.want {
+		if got := p.message(r, c.err, statusOf(c.err)).within(maxText); got != c.want {
 			t.Errorf("%v: %q; want %q", c.err, got, c.want)
 		}
 	}

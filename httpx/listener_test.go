@@ -1,4 +1,4 @@
-package app
+package httpx
 
 import (
 	"errors"
@@ -11,12 +11,12 @@ import (
 
 // As many connections are accepted as may be open, and the next one when one of them has ended. Their type lets net/http
 // have the system send files.
-func TestBounded(t *testing.T) {
+func TestListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBounded(inner.(*net.TCPListener), 2)
+	b := NewListener(inner.(*net.TCPListener), 2)
 	accepted := make(chan net.Conn)
 	ended := make(chan error, 1)
 	go func() {
@@ -61,14 +61,14 @@ func TestBounded(t *testing.T) {
 }
 
 // An idle connection makes a place for a new one: the connection that has been idle for longest, and none that has a request.
-func TestBoundedClosesIdle(t *testing.T) {
+func TestListenerClosesIdle(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBounded(inner.(*net.TCPListener), 3)
+	b := NewListener(inner.(*net.TCPListener), 3)
 	busy, end := make(chan bool, 1), make(chan bool)
-	server := &http.Server{ConnState: b.changed, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ConnState: b.ConnState, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/long" {
 			busy <- true
 			<-end

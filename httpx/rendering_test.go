@@ -1,4 +1,4 @@
-package proxy
+package httpx
 
 import (
 	"errors"
@@ -10,24 +10,24 @@ import (
 )
 
 // Few large documents are made at the same time, and few wait for that. Small ones are not held up.
-func TestRenderingIsBounded(t *testing.T) {
+func TestMakingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Config{})
+		d := NewDocuments()
 		var mu sync.Mutex
 		var most int64
 		var making, refused atomic.Int64
-		slow := func() any {
+		slow := func() (*Document, error) {
 			mu.Lock()
 			most = max(most, making.Add(1))
 			mu.Unlock()
-			time.Sleep(2 * patience)
+			time.Sleep(2 * makeWait)
 			making.Add(-1)
-			return "x"
+			return NewDocument("x")
 		}
 		var group sync.WaitGroup
-		for i := range 100 {
+		for range 100 {
 			group.Go(func() {
-				_, err := h.renderedOf(t.Context(), renderKey{of: i}, largeDocument, slow)
+				_, err := d.Make(t.Context(), largeDocument, slow)
 				switch {
 				case errors.Is(err, errDocuments) && wait(err) > 0:
 					refused.Add(1)
@@ -37,17 +37,17 @@ func TestRenderingIsBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if n := refused.Load(); making.Load() != maxRendering || n != 100-maxRendering-maxToRender {
+		if n := refused.Load(); making.Load() != maxMaking || n != 100-maxMaking-maxWaiting {
 			t.Errorf("%d are made, and %d do not wait", making.Load(), n)
 		}
-		if _, err := h.renderedOf(t.Context(), renderKey{of: "small"}, largeDocument-1, func() any { return "x" }); err != nil {
+		if _, err := d.Make(t.Context(), largeDocument-1, func() (*Document, error) { return NewDocument("x") }); err != nil {
 			t.Error(err)
 		}
 		group.Wait()
-		if n := refused.Load(); most != maxRendering || n != 100-maxRendering {
+		if n := refused.Load(); most != maxMaking || n != 100-maxMaking {
 			t.Errorf("%d were made at the same time, and %d not", most, n)
 		}
-		if _, err := h.renderedOf(t.Context(), renderKey{of: "later"}, largeDocument, slow); err != nil {
+		if _, err := d.Make(t.Context(), largeDocument, slow); err != nil {
 			t.Error(err)
 		}
 	})
