@@ -69,7 +69,7 @@ type App struct {
 	auth       *auth.Authenticator // nil when clients show no credential
 	operators  *auth.Authenticator // of the operator's API, when auth is nil
 	egress     *egress.Client      // nil when offline
-	others     proxy.Others        // likewise
+	others     proxy.OtherServices // likewise
 	noGit      error               // why nothing can be fetched from git
 	metrics    *proxy.Metrics
 	gate       *policy.Gate

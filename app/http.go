@@ -101,7 +101,7 @@ func (a *App) handler() http.Handler {
 		Offline:        c.Offline,
 		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),
-		Others:         a.others,
+		OtherServices:  a.others,
 		Contact:        func() string { return a.gate.Rules().Contact },
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},

@@ -38,7 +38,7 @@ func (h *Handler) serveCatalog(w *httpx.Response, r *http.Request, e *httpx.Even
 // serveDetails serves the description of a version, or of the latest one.
 func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	if q.Version == "" {
-		list, err := respelled(h, r, e, &q.Address, h.cfg.Listing.Versions)
+		list, err := inAnyCase(h, r, e, &q.Address, h.cfg.Listing.Versions)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Even
 		q.Version = latest.String()
 		e.Version = q.Version
 	}
-	d, err := respelled(h, r, e, &q.Address, func(ctx context.Context, m modproxy.Address) (*modproxy.Details, error) {
+	d, err := inAnyCase(h, r, e, &q.Address, func(ctx context.Context, m modproxy.Address) (*modproxy.Details, error) {
 		return h.cfg.Catalog.Details(ctx, modproxy.Ref{Address: m, Version: q.Version, Variant: q.Variant})
 	})
 	if err != nil {
@@ -81,9 +81,9 @@ func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Even
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
 
-// respelled returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
+// inAnyCase returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
 // stands for where case does not count, if there is one: some tools fold what they look for, as public registries do.
-func respelled[T any](
+func inAnyCase[T any](
 	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
@@ -102,7 +102,7 @@ func respelled[T any](
 
 // serveHistory serves the dates of all versions.
 func (h *Handler) serveHistory(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
-	history, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.History)
+	history, err := inAnyCase(h, r, e, &q.Address, h.cfg.Catalog.History)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (h *Handler) serveHistory(w *httpx.Response, r *http.Request, e *httpx.Even
 
 // serveDownloads serves how often a module was downloaded.
 func (h *Handler) serveDownloads(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
-	d, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
+	d, err := inAnyCase(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
 	if err != nil {
 		return err
 	}

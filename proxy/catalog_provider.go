@@ -99,7 +99,7 @@ func providerHistoryOf(h *modproxy.History) historyDocument {
 			Owner: h.Owner, Source: h.Source, Tier: h.Tier, Warning: h.Warning,
 		},
 		Relationships: map[string]any{"provider-versions": map[string]any{
-			"data": some(ids), "links": map[string]string{"related": linkTo(protocol.KindHistory, m.At("")) + "/provider-versions"},
+			"data": notNil(ids), "links": map[string]string{"related": linkTo(protocol.KindHistory, m.At("")) + "/provider-versions"},
 		}},
 		Links: &resourceLinks{linkTo(protocol.KindHistory, m.At(""))},
 	}, included}

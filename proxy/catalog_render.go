@@ -99,7 +99,7 @@ type detailsDocument struct {
 
 func detailsOf(d *modproxy.Details, list *modproxy.Versions) detailsDocument {
 	return detailsDocument{
-		summaryOf(&d.Summary), filled(d.Root), allFilled(d.Submodules), allFilled(d.Examples),
+		summaryOf(&d.Summary), withLists(d.Root), allWithLists(d.Submodules), allWithLists(d.Examples),
 		slices.Sorted(slices.Values(append([]string{d.System}, d.Systems...))), ascending(list), d.Deprecation,
 	}
 }
@@ -120,22 +120,22 @@ func ascending(list *modproxy.Versions) []string {
 	return names
 }
 
-// filled returns p with empty lists in the place of nil ones, which clients do not expect.
-func filled(p modproxy.Part) modproxy.Part {
-	p.Inputs, p.Outputs, p.Calls = some(p.Inputs), some(p.Outputs), some(p.Calls)
-	p.Providers, p.Resources = some(p.Providers), some(p.Resources)
+// withLists returns p with empty lists in the place of nil ones, which clients do not expect.
+func withLists(p modproxy.Part) modproxy.Part {
+	p.Inputs, p.Outputs, p.Calls = notNil(p.Inputs), notNil(p.Outputs), notNil(p.Calls)
+	p.Providers, p.Resources = notNil(p.Providers), notNil(p.Resources)
 	return p
 }
 
-func allFilled(list []modproxy.Part) []modproxy.Part {
+func allWithLists(list []modproxy.Part) []modproxy.Part {
 	all := make([]modproxy.Part, len(list))
 	for i, p := range list {
-		all[i] = filled(p)
+		all[i] = withLists(p)
 	}
 	return all
 }
 
-func some[T any](list []T) []T {
+func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
@@ -205,7 +205,7 @@ func historyOf(h *modproxy.History) historyDocument {
 	return historyDocument{resource{
 		Type: "modules", ID: id,
 		Attributes:    historyAttributes{h.Downloads, id, m.Name, m.Namespace, h.Owner, h.Logo, m.System, h.Source, h.Verified},
-		Relationships: map[string]any{"module-versions": map[string]any{"data": some(ids)}},
+		Relationships: map[string]any{"module-versions": map[string]any{"data": notNil(ids)}},
 		Links:         &resourceLinks{linkTo(protocol.KindHistory, m.At(""))},
 	}, included}
 }

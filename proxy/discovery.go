@@ -34,7 +34,7 @@ func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Ev
 			base += host + "/"
 		}
 	}
-	_, others := h.others(r, e, host)
+	_, others := h.otherServices(r, e, host)
 	for name, at := range others {
 		if base == "/" || strings.HasPrefix(at, "https://") {
 			services[name] = at

@@ -52,7 +52,7 @@ func (h *Handler) setPackageHeader(w *httpx.Response, q protocol.Request, d modp
 
 // send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
 func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
-	if wantsAll(r) {
+	if isPlainGET(r) {
 		header := w.Header()
 		header["Accept-Ranges"] = acceptRanges
 		header["Content-Length"] = w.Value(strconv.FormatInt(p.Size, 10))
@@ -62,7 +62,7 @@ func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
 		}
 		return nil
 	}
-	content := &remembering{ReadSeeker: p.Body}
+	content := &errCapture{ReadSeeker: p.Body}
 	http.ServeContent(w, r, "", time.Time{}, content)
 	if w.Failed() == nil {
 		return content.err
@@ -78,14 +78,14 @@ func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.R
 	}
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(ctx, q.Ref)
-		if err != nil || wantsAll(r) {
+		if err != nil || isPlainGET(r) {
 			return p, err
 		}
 		arriving := p.Arrival != nil
 		if arriving && !wantsPart(r) { // the headers are known before the download ends
 			return p, nil
 		}
-		if err = verify(ctx, p); err == nil {
+		if err = verifyWhole(ctx, p); err == nil {
 			return p, nil
 		}
 		p.Close()
@@ -95,8 +95,8 @@ func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.R
 	}
 }
 
-// verify verifies p, and reads its first byte: if p was verified earlier, the read finds a file that is unreadable since.
-func verify(ctx context.Context, p *modproxy.Package) error {
+// verifyWhole verifies p, and reads its first byte: if p was verified earlier, the read finds a file that is unreadable since.
+func verifyWhole(ctx context.Context, p *modproxy.Package) error {
 	if err := p.Verify(ctx); err != nil {
 		return err
 	}
@@ -110,20 +110,20 @@ func verify(ctx context.Context, p *modproxy.Package) error {
 // wantsPart reports whether the answer to r may have a part of the package as its body.
 func wantsPart(r *http.Request) bool { return r.Method == http.MethodGet && len(r.Header["Range"]) > 0 }
 
-// wantsAll reports whether r requests a whole package without conditions.
-func wantsAll(r *http.Request) bool {
+// isPlainGET reports whether r requests a whole package without conditions.
+func isPlainGET(r *http.Request) bool {
 	conditions := []string{"Range", "If-None-Match", "If-Match", "If-Modified-Since", "If-Unmodified-Since"}
 	has := func(name string) bool { return len(r.Header[name]) > 0 }
 	return r.Method == http.MethodGet && !slices.ContainsFunc(conditions, has)
 }
 
-// remembering remembers the error of a read, which [http.ServeContent] does not tell.
-type remembering struct {
+// errCapture stores the error of a read, which [http.ServeContent] does not return.
+type errCapture struct {
 	io.ReadSeeker
 	err error
 }
 
-func (c *remembering) Read(p []byte) (int, error) {
+func (c *errCapture) Read(p []byte) (int, error) {
 	n, err := c.ReadSeeker.Read(p)
 	if err != nil && err != io.EOF {
 		c.err = err
@@ -132,7 +132,7 @@ func (c *remembering) Read(p []byte) (int, error) {
 }
 
 // SendTo implements [modproxy.Sender].
-func (c *remembering) SendTo(w io.Writer, n int64) (written int64, err error) {
+func (c *errCapture) SendTo(w io.Writer, n int64) (written int64, err error) {
 	if from, ok := c.ReadSeeker.(modproxy.Sender); ok {
 		if written, err = from.SendTo(w, n); err != nil {
 			c.err = err

@@ -29,7 +29,7 @@ var (
 // serveProvider answers a question about a provider.
 func (h *Handler) serveProvider(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	if q.IsPackage() {
-		return asProviders(h.serveZip(w, r, e, q, segment))
+		return providerError(h.serveZip(w, r, e, q, segment))
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerWait))
 	defer cancel()
@@ -42,7 +42,7 @@ func (h *Handler) serveProvider(w *httpx.Response, r *http.Request, e *httpx.Eve
 		}
 		err = httpx.Later(0, err)
 	}
-	return asProviders(err)
+	return providerError(err)
 }
 
 func (h *Handler) answerProvider(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
@@ -67,8 +67,8 @@ func (h *Handler) answerProvider(w *httpx.Response, r *http.Request, e *httpx.Ev
 	return h.writeFile(w, r, sumsType, o.Sums)
 }
 
-// asProviders returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
-func asProviders(err error) error {
+// providerError returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
+func providerError(err error) error {
 	if own := (*protocol.Error)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
 		return protocol.WithStatus(http.StatusConflict, err)
 	}
@@ -101,8 +101,8 @@ func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Eve
 	if err != nil {
 		return err
 	}
-	if o.blank != nil {
-		return protocol.WithStatus(http.StatusConflict, fmt.Errorf("%s: %w", v, o.blank))
+	if o.blankLine != nil {
+		return protocol.WithStatus(http.StatusConflict, fmt.Errorf("%s: %w", v, o.blankLine))
 	}
 	l, err := h.cfg.Registry.Location(r.Context(), q.Ref)
 	if err != nil {

@@ -38,8 +38,8 @@ type Config struct {
 	Records Records
 	// Upstreams says which registry a request is for.
 	Upstreams protocol.Upstreams
-	// Others knows what upstreams offer besides. Nil: nothing.
-	Others Others
+	// OtherServices knows what upstreams offer besides. Nil: nothing.
+	OtherServices OtherServices
 	// Contact returns whom people ask who are told of an error. Nil or empty: the operator of the proxy.
 	Contact func() string
 	// PublicURL is where clients see the proxy, without a trailing slash. If it is empty, URLs in answers have the

@@ -85,16 +85,16 @@ func (h *Handler) serveLocation(w *httpx.Response, r *http.Request, e *httpx.Eve
 		header["Cache-Control"], header["Vary"] = cachePrivate, varyClient
 		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
 			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
-			return w.WriteJSON(map[string]any{"location": h.besideQuestion(r, origin) + path, "use_registry_credentials": true})
+			return w.WriteJSON(map[string]any{"location": h.packageOrigin(r, origin) + path, "use_registry_credentials": true})
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// besideQuestion returns what stands before the path of a package that a client fetches with its token. A client that knows the proxy
+// packageOrigin returns what stands before the path of a package that a client fetches with its token. A client that knows the proxy
 // by the name of an upstream has a token for that name: the path alone leads to the same origin.
-func (h *Handler) besideQuestion(r *http.Request, origin string) string {
+func (h *Handler) packageOrigin(r *http.Request, origin string) string {
 	if h.cfg.Upstreams.ByHost(r.Host) != "" {
 		return ""
 	}
@@ -117,13 +117,13 @@ func (h *Handler) locate(ctx context.Context, v *modproxy.Ref) (modproxy.Locatio
 	return h.cfg.Registry.Location(ctx, *v)
 }
 
-// sendsToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
-var sendsToken, _ = modproxy.ParseVersion("1.12.0-0")
+// firstWithToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
+var firstWithToken, _ = modproxy.ParseVersion("1.12.0-0")
 
 // takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to.
 func takesCredentials(r *http.Request) bool {
 	agent, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
 	agent, _, _ = strings.Cut(agent, " ")
 	version, err := modproxy.ParseVersion(agent)
-	return ok && err == nil && version.Compare(sendsToken) >= 0
+	return ok && err == nil && version.Compare(firstWithToken) >= 0
 }

@@ -41,7 +41,7 @@ func (h *Handler) serve(w *httpx.Response, r *http.Request, e *httpx.Event) erro
 	}
 	defer h.admission.Leave(client)
 	if refused != nil && malformed == nil && q.IsProvider() {
-		refused = asProviders(refused)
+		refused = providerError(refused)
 	}
 	if err := cmp.Or(refused, malformed); err != nil {
 		return err

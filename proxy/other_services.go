@@ -13,11 +13,11 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// Others knows what the hosts of upstreams offer beside modules and providers, for clients that a site's DNS has led here.
-type Others interface {
-	// Others returns the services of a host by their names: the URL of one on another host, and of one on the host itself
+// OtherServices knows what the hosts of upstreams offer beside modules and providers, for clients that a site's DNS has led here.
+type OtherServices interface {
+	// OtherServices returns the services of a host by their names: the URL of one on another host, and of one on the host itself
 	// its path, if that is no path of a registry protocol. It does not wait long.
-	Others(ctx context.Context, host string) map[string]string
+	OtherServices(ctx context.Context, host string) map[string]string
 	// Document returns the document at a path of a host, with a query perhaps, and its media type. It shows the host no
 	// credential.
 	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
@@ -27,11 +27,11 @@ type Others interface {
 // empty segments, and parameters.
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_~@+,=-][A-Za-z0-9._~@+,=-]*)+/?$`)
 
-// others returns the services of host that the client that sent r is told of, and r with its principal. Where clients show
+// otherServices returns the services of host that the client that sent r is told of, and r with its principal. Where clients show
 // tokens, these are of this proxy, and no other host must be shown them; and what a host has besides may tell of any of its
 // modules, so it is for those who may read them all.
-func (h *Handler) others(r *http.Request, e *httpx.Event, host string) (*http.Request, map[string]string) {
-	if h.cfg.Others == nil || host == "" {
+func (h *Handler) otherServices(r *http.Request, e *httpx.Event, host string) (*http.Request, map[string]string) {
+	if h.cfg.OtherServices == nil || host == "" {
 		return r, nil
 	}
 	if h.cfg.Auth != nil {
@@ -42,7 +42,7 @@ func (h *Handler) others(r *http.Request, e *httpx.Event, host string) (*http.Re
 		r = r.WithContext(ctx)
 	}
 	all := map[string]string{}
-	for name, at := range h.cfg.Others.Others(r.Context(), host) {
+	for name, at := range h.cfg.OtherServices.OtherServices(r.Context(), host) {
 		if plainPath.MatchString(at) && !h.isOwn(at) || h.cfg.Auth == nil && strings.HasPrefix(at, "https://") {
 			all[name] = at
 		}
@@ -64,7 +64,7 @@ const policiesPath = "/v2/policies"
 // on, and nothing else.
 func (h *Handler) serveOther(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	host, path := h.cfg.Upstreams.ByHost(r.Host), r.URL.EscapedPath()
-	r, all := h.others(r, e, host)
+	r, all := h.otherServices(r, e, host)
 	below := all != nil && (path == policiesPath || strings.HasPrefix(path, policiesPath+"/"))
 	for _, at := range all {
 		below = below || path == at || strings.HasPrefix(path, strings.TrimSuffix(at, "/")+"/")
@@ -87,7 +87,7 @@ func (h *Handler) serveOther(w *httpx.Response, r *http.Request, e *httpx.Event)
 	if httpx.HasToken(path) {
 		return protocol.Invalid(errors.New("there is a token in the URL, which is not passed on"))
 	}
-	mediaType, content, err := h.cfg.Others.Document(ctx, host, path)
+	mediaType, content, err := h.cfg.OtherServices.Document(ctx, host, path)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type offering struct {
 	offered  int // how often it was asked for the services
 }
 
-func (o *offering) Others(_ context.Context, of string) map[string]string {
+func (o *offering) OtherServices(_ context.Context, of string) map[string]string {
 	o.offered++
 	if of != host {
 		return nil
@@ -58,9 +58,9 @@ func offered(t *testing.T, h http.Handler, name string) map[string]string {
 }
 
 // Under an upstream's name, clients are told what it offers besides, and get its documents.
-func TestOthers(t *testing.T) {
+func TestOtherServices(t *testing.T) {
 	o := newOffering()
-	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.Others = o })
+	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.OtherServices = o })
 	want := map[string]string{
 		"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/", "motd.v1": "/api/motd", "notes.v1": "/notes/", "far.v1": "https://far.example/x",
 	}
@@ -112,7 +112,7 @@ func TestOthersWithTokens(t *testing.T) {
 	o := newOffering()
 	anybody := auth.Scopes{{Host: host, Namespace: "acme"}, {Host: "open.example", Namespace: auth.AnySegment}}
 	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) {
-		c.Others, c.Auth.Anonymous = o, anybody
+		c.OtherServices, c.Auth.Anonymous = o, anybody
 		c.Upstreams.Hosts["open.example"] = true
 	})
 	own := map[string]string{"modules.v1": "/v1/modules/", "providers.v1": "/v1/providers/"}
