@@ -7,8 +7,8 @@ type Access string
 const (
 	AccessNone     Access = "none"
 	AccessClient   Access = "any valid token"
-	AccessReader   Access = "a token with a scope for it"
-	AccessFile     Access = "the signed path that the client received, or a token with a scope for it"
+	AccessReader   Access = "a token with a scope for the address"
+	AccessFile     Access = "the signed path that the client received, or a token with a scope for the address"
 	AccessOperator Access = "an admin token"
 	AccessRefresh  Access = "an admin token, or one that may refresh modules"
 )
@@ -29,12 +29,13 @@ type Endpoint struct {
 
 // A Protocol is a group of endpoints.
 type Protocol struct {
-	// Name names the protocol, in Markdown, with a link to its specification.
+	// Name is the heading of the group in the reference.
 	Name      string
 	Endpoints []Endpoint
 }
 
-// Endpoints returns the endpoints that [Upstreams.Parse] reads, with service discovery, in the order of the reference.
+// Endpoints returns the paths that [Upstreams.Parse] reads, and those of service discovery, in the order of the reference
+// (docs/reference/http.md).
 func Endpoints() []Protocol {
 	get := func(kind Kind, path, about string, access Access) Endpoint {
 		return Endpoint{kind, "GET", path, about, access}
@@ -44,49 +45,49 @@ func Endpoints() []Protocol {
 		provider = "{namespace}/{type}"
 	)
 	return []Protocol{
-		{"[Service discovery](https://opentofu.org/docs/internals/remote-service-discovery/)", []Endpoint{
-			get("discovery", "[/{host}]"+DiscoveryPath, "names the paths of the services, for the registry in the path or in the Host header", AccessNone),
+		{"Service discovery", []Endpoint{
+			get("discovery", "[/{host}]"+DiscoveryPath, "names the paths of the services of a registry", AccessNone),
 		}},
-		{"[Module registry protocol](https://opentofu.org/docs/internals/module-registry-protocol/)", []Endpoint{
+		{"Module registry protocol", []Endpoint{
 			get(KindVersions, "[/{host}]/"+ModulesPath+module+"/versions", "lists the versions of a module", AccessReader),
-			get(KindDownload, "[/{host}]/"+ModulesPath+module+"[/{version}]/download", "says where the package of a version is, or of the latest version", AccessReader),
+			get(KindDownload, "[/{host}]/"+ModulesPath+module+"[/{version}]/download", "returns the location of the package of a version, or of the latest version", AccessReader),
 			get(KindPackage, "/{host}~{port}/"+ModulesPath+module+"/{version}/{name}-{system}-{version}.tar.gz",
-				"sends the package of a version; the port is empty for a registry without a port", AccessFile),
+				"returns the package of a version; `port` is empty for a registry without a port", AccessFile),
 		}},
-		{"[Provider registry protocol](https://opentofu.org/docs/internals/provider-registry-protocol/)", []Endpoint{
+		{"Provider registry protocol", []Endpoint{
 			get(KindProviderVersions, "[/{host}]/"+ProvidersPath+provider+"/versions", "lists the versions of a provider with their platforms", AccessReader),
 			get(KindProviderDownload, "[/{host}]/"+ProvidersPath+provider+"/{version}/download/{os}/{arch}",
-				"says where the package for a platform is, its checksum, and who signed it", AccessReader),
+				"returns the URL of the package for a platform, its checksum and the signing keys", AccessReader),
 			get(KindProviderPackage, "/{host}/"+ProvidersPath+provider+"/{version}/{os}_{arch}/terraform-provider-{type}_{version}_{os}_{arch}.zip",
-				"sends the package for a platform", AccessFile),
-			get(KindProviderSums, "/{host}/"+ProvidersPath+provider+"/{version}/"+fileSums, "sends the checksums of a version", AccessFile),
-			get(KindProviderSignature, "/{host}/"+ProvidersPath+provider+"/{version}/"+fileSignature, "sends the signature of the checksums", AccessFile),
+				"returns the package for a platform", AccessFile),
+			get(KindProviderSums, "/{host}/"+ProvidersPath+provider+"/{version}/"+fileSums, "returns the checksums of a version", AccessFile),
+			get(KindProviderSignature, "/{host}/"+ProvidersPath+provider+"/{version}/"+fileSignature, "returns the signature of the checksums", AccessFile),
 		}},
-		{"[Provider network mirror protocol](https://opentofu.org/docs/internals/provider-network-mirror-protocol/)", []Endpoint{
+		{"Provider network mirror protocol", []Endpoint{
 			get(KindMirrorIndex, mirrorPath+"{host}/"+provider+"/index.json", "lists the versions of a provider", AccessReader),
 			get(KindMirrorVersion, mirrorPath+"{host}/"+provider+"/{version}.json", "lists the packages of a version with their hashes", AccessReader),
 		}},
-		{"[API of the public registry](https://developer.hashicorp.com/terraform/registry/api-docs)", []Endpoint{
+		{"API of the public registry", []Endpoint{
 			get(KindDetails, "[/{host}]/"+ModulesPath+module+"[/{version}]",
-				"one version in full, or the latest: inputs, outputs, resources, providers, calls, submodules, examples, README", AccessReader),
-			get(KindHistory, "[/{host}]/"+moduleHistoryPath+module, "all versions with their dates (`include=module-versions`)", AccessReader),
-			get(KindDownloads, "[/{host}]/"+ModulesPath+module+"/downloads/summary", "how often it was downloaded", AccessReader),
+				"describes a version, or the latest: inputs, outputs, resources, providers, calls, submodules, examples, README", AccessReader),
+			get(KindHistory, "[/{host}]/"+moduleHistoryPath+module, "lists all versions with their dates (`include=module-versions`)", AccessReader),
+			get(KindDownloads, "[/{host}]/"+ModulesPath+module+"/downloads/summary", "returns how often the module was downloaded", AccessReader),
 			get(KindList, "[/{host}]/v1/modules[/{namespace}[/{name}]]",
 				"lists modules, with `offset`, `limit` (at most 100), `provider`, `namespace` and `verified`", AccessReader),
 			get(KindSearch, "[/{host}]/v1/modules/search", "lists modules with all words of `q`, with the same parameters", AccessReader),
-			get(KindDetails, "[/{host}]/"+ProvidersPath+provider+"[/{version}]", "one version of a provider, or the latest, with the list of its documents", AccessReader),
-			get(KindHistory, "[/{host}]/"+providerHistoryPath+provider, "all versions of a provider with their dates (`include=provider-versions`)", AccessReader),
+			get(KindDetails, "[/{host}]/"+ProvidersPath+provider+"[/{version}]", "describes a version of a provider, or the latest, with the list of its documents", AccessReader),
+			get(KindHistory, "[/{host}]/"+providerHistoryPath+provider, "lists all versions of a provider with their dates (`include=provider-versions`)", AccessReader),
 			get(KindProviderVersion, "[/{host}]/"+providerVersionPath+provider+"/{version}",
-				"one version of a provider with its documents (`include=provider-docs`)", AccessReader),
+				"describes a version of a provider with its documents (`include=provider-docs`)", AccessReader),
 			get(KindProviderDocuments, "[/{host}]/v2/provider-docs",
-				"documents of the version `filter[provider-version]={namespace}/{type}/{version}` in pages, with `filter[category]`, `filter[slug]`, "+
+				"lists documents of the version `filter[provider-version]={namespace}/{type}/{version}` in pages, with `filter[category]`, `filter[slug]`, "+
 					"`filter[subcategory]`, `filter[language]`, `page[number]` and `page[size]` (at most 100)", AccessReader),
-			get(KindProviderDocument, "[/{host}]/"+providerDocumentsPath+"{id}", "one document with its text", AccessReader),
+			get(KindProviderDocument, "[/{host}]/"+providerDocumentsPath+"{id}", "returns a document with its text", AccessReader),
 		}},
-		{"API of `api.opentofu.org`, under the name that `upstreams[].docs` has", []Endpoint{
-			get(KindDocs, docsPath+module+"[/v{version}]/index.json", "one version of a module in full, or all versions", AccessReader),
-			get(KindDocs, providerDocsPath+provider+"[/v{version}]/index.json", "one version of a provider with its documents, or all versions", AccessReader),
-			get(KindProviderDocument, providerDocsPath+provider+"/v{version}/[{kind}/]{document}.md", "the text of one document", AccessReader),
+		{"API of OpenTofu's registry", []Endpoint{
+			get(KindDocs, docsPath+module+"[/v{version}]/index.json", "describes a version of a module, or lists all versions", AccessReader),
+			get(KindDocs, providerDocsPath+provider+"[/v{version}]/index.json", "describes a version of a provider with its documents, or lists all versions", AccessReader),
+			get(KindProviderDocument, providerDocsPath+provider+"/v{version}/[{kind}/]{document}.md", "returns the text of a document", AccessReader),
 		}},
 	}
 }

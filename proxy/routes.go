@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// clientWait is how long a request waits for its turn: for versions and download, clients wait ten seconds or less, and try twice.
+	// clientWait is how long a request waits for its turn: clients wait ten seconds or less for versions and download, and try twice.
 	clientWait = 3 * time.Second
 	// packageWait is the same for packages, which clients wait for without a timeout and request once.
 	packageWait = 30 * time.Second
@@ -67,9 +67,31 @@ func (h *Handler) dispatch(w *httpx.Response, r *http.Request, e *httpx.Event, q
 	}
 }
 
-// serveMetrics serves what was measured. Where clients are identified it is for operators.
+// ownPaths are the endpoints of modproxy itself.
+var ownPaths = []struct {
+	protocol.Endpoint
+	serve func(h *Handler, w *httpx.Response, r *http.Request, e *httpx.Event) error
+}{
+	{own("home", "/", "says how to configure clients", protocol.AccessClient), (*Handler).serveHome},
+	{own("health", "/-/healthz", "answers while the process runs", protocol.AccessNone), (*Handler).serveAlive},
+	{own("health", "/-/readyz", "answers whether modproxy can do its work; problems have details for operators", protocol.AccessNone), (*Handler).serveReady},
+	{own("metrics", "/-/metrics", "returns [metrics](metrics.md) for Prometheus", protocol.AccessOperator), (*Handler).serveMetrics},
+}
+
+func own(kind protocol.Kind, path, about string, access protocol.Access) protocol.Endpoint {
+	return protocol.Endpoint{Kind: kind, Method: http.MethodGet, Path: path, About: about, Access: access}
+}
+
+// Endpoints returns the endpoints of modproxy itself, without mounts.
+func Endpoints() (all []protocol.Endpoint) {
+	for _, own := range ownPaths {
+		all = append(all, own.Endpoint)
+	}
+	return all
+}
+
+// serveMetrics serves the metrics. Where clients are identified, only operators may read them.
 func (h *Handler) serveMetrics(w *httpx.Response, r *http.Request, e *httpx.Event) error {
-	e.Kind = "metrics"
 	if h.cfg.Auth != nil {
 		if _, err := h.identifyOperator(r, e, false); err != nil {
 			return err
@@ -79,9 +101,8 @@ func (h *Handler) serveMetrics(w *httpx.Response, r *http.Request, e *httpx.Even
 	return nil
 }
 
-// serveHome tells a person what this is and how to configure a client. The text names every upstream.
+// serveHome serves a text for a person on how to configure a client. The text names every upstream.
 func (h *Handler) serveHome(w *httpx.Response, r *http.Request, e *httpx.Event) error {
-	e.Kind = "home"
 	if h.cfg.Process == nil {
 		return h.serveNothing(w, r, e)
 	}
@@ -97,26 +118,24 @@ func (h *Handler) serveNothing(*httpx.Response, *http.Request, *httpx.Event) err
 	return protocol.NotFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
 }
 
-// Problem is something that keeps the proxy from its work.
+// A Problem keeps the proxy from some or all of its work.
 type Problem struct {
-	// State is what everybody may know: no paths, no names.
+	// State is the part that every client may read: it has no paths and no names.
 	State string
-	// Err is what operators are told, too; it may be nil.
+	// Err is the part that only operators may read; it may be nil.
 	Err error
 	// Minor problems leave the proxy ready.
 	Minor bool
 }
 
-// serveAlive answers that the process runs.
+// serveAlive answers while the process runs.
 func (h *Handler) serveAlive(w *httpx.Response, r *http.Request, e *httpx.Event) error {
-	e.Kind = "health"
 	_, err := w.Write([]byte("ok\n"))
 	return err
 }
 
-// serveReady answers whether the proxy can do its work. All of a problem but its state is for operators and the log.
+// serveReady answers whether the proxy can do its work. Only operators and the log get the errors of problems.
 func (h *Handler) serveReady(w *httpx.Response, r *http.Request, e *httpx.Event) error {
-	e.Kind = "health"
 	answer, ready := "ready", true
 	if h.cfg.Process != nil {
 		var states, details []string
@@ -144,7 +163,7 @@ func (h *Handler) serveReady(w *httpx.Response, r *http.Request, e *httpx.Event)
 	return err
 }
 
-// isOperator reports whether r is from an operator, or from this machine if clients need no credential for anything.
+// isOperator reports whether r is from an operator, or from this machine if clients never need a credential.
 func (h *Handler) isOperator(r *http.Request, e *httpx.Event) bool {
 	if h.cfg.Local && h.cfg.Auth == nil {
 		return true
