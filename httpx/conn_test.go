@@ -32,7 +32,7 @@ func connected(t *testing.T) (*conn, net.Conn) {
 	return c, there
 }
 
-// deadlines are set before a call and, if meanwhile is not 0, while it goes on; the call ends when want has passed.
+// deadlines are set before a call and, unless meanwhile is 0, during the call. The call ends when want has passed.
 type deadlines struct{ before, meanwhile, want time.Duration }
 
 const soon, afterwards = 40 * time.Millisecond, 160 * time.Millisecond
@@ -116,7 +116,7 @@ func (times deadlines) hold(t *testing.T, what string, call func(*conn) (int, er
 	return true
 }
 
-// What is held leaves with what comes next, or when it is released.
+// Held bytes leave with the next ones, or with release.
 func TestConnHolds(t *testing.T) {
 	c, there := connected(t)
 	c.hold()
@@ -153,8 +153,7 @@ func TestConnHolds(t *testing.T) {
 	}
 }
 
-// Requests are answered one after the other on one connection, small ones and large ones, and its handler learns that a
-// client has gone.
+// Small and large requests are answered one after the other on one connection. The context of a handler ends when its client goes.
 func TestConnServes(t *testing.T) {
 	gone := make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,8 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Large documents that are sent have a bound. One counts once however many clients are sent it, and a small one does not
-// count.
+// The large documents that are sent have a bound. A document counts once for any number of clients. Small documents do not count.
 func TestLargeDocumentsAreBounded(t *testing.T) {
 	large := func() *modproxy.Versions { return &modproxy.Versions{Document: make([]byte, maxDocuments/4)} }
 	d := NewDocuments()

@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// What a person sees of an error depends on its status: a client shows nothing of
-// a 404, a 429 or a 5xx, and tries 429 and 5xx again.
+// The status of an error decides what a person sees: a client prints nothing of a 404, a 429 or a 5xx, and repeats requests after a
+// 429 and a 5xx.
 func TestStatusOf(t *testing.T) {
 	in := func(d time.Duration) error {
 		return &modproxy.RetryLater{After: time.Now().Add(d), Err: modproxy.ErrUnavailable}
@@ -71,7 +71,7 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// What to do is not cut, however long the rest is.
+// What to do is never cut, for any length of the rest.
 func TestMessageWithin(t *testing.T) {
 	text := message{strings.Repeat("ä", 3000), "ask us"}
 	for _, n := range []int{100, maxReason, maxText} {
@@ -84,7 +84,7 @@ func TestMessageWithin(t *testing.T) {
 	}
 }
 
-// A person is told when to try again only if that may change something, and whom to ask of everything but a request that is wrong.
+// A message says when to try again only if that may help. It names the contact unless the request itself is wrong.
 func TestMessage(t *testing.T) { synctest.Test(t, testMessage) }
 
 func testMessage(t *testing.T) {

@@ -46,7 +46,7 @@ func TestLoggedRequest(t *testing.T) {
 	}
 }
 
-// Nothing in an entry of the log is a character that a terminal obeys, or one that is not shown. It means the same as before.
+// An entry of the log has no character that a terminal obeys or does not show. Its JSON means the same text.
 func TestLogIsHarmless(t *testing.T) {
 	const hostile = "a\x1b]0;x\a\x7f\u0085\u009b31m\u202eb\u2066\u200b\u2028\ufeff\U000e0001\u00e9\U0001f600"
 	config := zapcore.EncoderConfig{MessageKey: "message"}
@@ -69,7 +69,7 @@ func TestLogIsHarmless(t *testing.T) {
 	}
 }
 
-// The entry of a request is what zap makes of it, in every log, but for characters that are not shown.
+// The entry of a request equals zap's, in every log, except for characters that are not shown.
 func FuzzLogEncoder(f *testing.F) {
 	f.Add("registry", "GET", "/a path\x00\x1f\x7f\u2028", "agent \"1\" \\ \r\n\t <&> \xff\xc3", "group", int64(7), 1.5e-9)
 	f.Add("", "", "é😀\ufffd\xed\xa0\x80", "", "", int64(-1), 1e300)
@@ -102,12 +102,12 @@ func FuzzLogEncoder(f *testing.F) {
 	})
 }
 
-// insider is an error with a part that clients are not shown.
+// insider is an error with a part that clients do not receive.
 type insider struct{ error }
 
 func (insider) Inside() string { return "lookup up.example on 192.0.2.53:53: no such host" }
 
-// The log has the part of an error that clients are not shown, once.
+// The log has the part of an error that clients do not receive, once.
 func TestLogHasTheInside(t *testing.T) {
 	network := fmt.Errorf("package: %w", insider{errors.New("lookup up.example: no such host")})
 	full := &modproxy.NoSpace{Err: errors.New("everything is pinned")} // its text has all of it

@@ -19,7 +19,7 @@ const (
 	longWait  = 30 * time.Second
 )
 
-// wait is how long err tells to wait; 0 if it does not.
+// wait returns how long err asks clients to wait; 0 if it does not.
 func wait(err error) time.Duration {
 	var later *modproxy.RetryLater
 	if !errors.As(err, &later) {
@@ -28,8 +28,8 @@ func wait(err error) time.Duration {
 	return time.Until(later.After)
 }
 
-// Requests beyond the bound wait for their turn: long for a package, whose client
-// would not come back, and else no longer than its client has time for.
+// Requests beyond the bound wait for their turn: long for a package, because its client sends no second request, and otherwise no
+// longer than the client waits.
 func TestRequestsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAdmission(Limits{Requests: 1})
@@ -59,7 +59,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 	})
 }
 
-// Those that wait are bounded, too.
+// The number of requests that wait has a bound, too.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
@@ -83,7 +83,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// A client is slowed down to its rate, and others are not.
+// A client is slowed down to its rate. Other clients are not.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAdmission(Limits{Rate: 4})

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// As many connections are accepted as may be open, and the next one when one of them has ended. Their type lets net/http
-// have the system send files.
+// The listener accepts as many connections as may be open, and the next one when one of them ends. Their type lets the system send
+// files.
 func TestListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// An idle connection makes a place for a new one: the connection that has been idle for longest, and none that has a request.
+// An idle connection makes a place for a new one: the connection that was idle for longest, and never one with a request.
 func TestListenerClosesIdle(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

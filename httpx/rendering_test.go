@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Few large documents are made at the same time, and few wait for that. Small ones are not held up.
+// Few large documents are made at the same time, and few requests wait for that. Small documents do not wait.
 func TestMakingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDocuments()

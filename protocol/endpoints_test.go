@@ -22,7 +22,7 @@ func expand(path string) []string {
 	return append(expand(path[:start]+path[end+1:]), expand(path[:start]+path[start+1:end]+path[end+1:])...)
 }
 
-// Every path of the table is read as its kind, and every kind is in the table. What a path is read as has that path.
+// Parse reads every path of the table as its kind, and Path makes that path. Every kind is in the table.
 func TestEndpoints(t *testing.T) {
 	u := &protocol.Upstreams{
 		Hosts:   map[string]bool{"corp.example": true, "corp.example:8443": true},
@@ -72,7 +72,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Variants of a module have paths, too: packages with rewritten sources are at them.
+// Variants of a module have paths, too: packages with rewritten sources are served there.
 func TestPathOfVariant(t *testing.T) {
 	m := modproxy.Address{Host: "corp.example", Namespace: "acme", Name: "toy", System: "aws"}
 	v := m.At("1.0.0").NestedSource("1", modproxy.NewSum(modproxy.Digest{1}))

@@ -420,7 +420,7 @@ func providerVersion(m modproxy.Address, version, platform string) (modproxy.Ref
 	}
 	v := m.At(version)
 	if !v.IsListed() {
-		return v, NotFound("no registry has what modproxy makes of " + v.Base().String())
+		return v, NotFound(v.Base().String() + ": this version is one of modproxy, which no registry has")
 	}
 	if platform == "" {
 		return v, nil

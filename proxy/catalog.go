@@ -35,7 +35,7 @@ func (h *Handler) serveCatalog(w *httpx.Response, r *http.Request, e *httpx.Even
 	return h.serveDetails(w, r, e, q)
 }
 
-// serveDetails serves the description of a version, or of the latest one.
+// serveDetails serves the description of a version, or of the latest version.
 func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	if q.Version == "" {
 		list, err := inAnyCase(h, r, e, &q.Address, h.cfg.Listing.Versions)
@@ -81,13 +81,13 @@ func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Even
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
 
-// inAnyCase returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
-// stands for where case does not count, if there is one: some tools fold what they look for, as public registries do.
+// inAnyCase returns the result of answer for m. If that is not cached and the registry is not requested, inAnyCase looks for modules
+// whose names differ from m's in case only. If there is one, m is set to it: some tools fold names, as public registries do.
 func inAnyCase[T any](
 	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
-	if m.IsProvider() || !errors.As(err, new(*modproxy.NotKept)) { // the address of a provider has one spelling
+	if m.IsProvider() || !errors.As(err, new(*modproxy.NotKept)) { // an address of a provider has one spelling
 		return found, err
 	}
 	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}
@@ -100,7 +100,7 @@ func inAnyCase[T any](
 	return answer(r.Context(), *m)
 }
 
-// serveHistory serves the dates of all versions.
+// serveHistory serves all versions with their dates.
 func (h *Handler) serveHistory(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	history, err := inAnyCase(h, r, e, &q.Address, h.cfg.Catalog.History)
 	if err != nil {
@@ -151,7 +151,7 @@ func (h *Handler) serveList(w *httpx.Response, r *http.Request, e *httpx.Event, 
 	}
 	shown, size := make([]summary, 0, len(page.Modules)), int64(0)
 	for _, s := range page.Modules {
-		if !q.ByNamespace || h.cfg.Upstreams.ByNamespace(s.Namespace) == s.Host { // else the name stands for another module here
+		if !q.ByNamespace || h.cfg.Upstreams.ByNamespace(s.Namespace) == s.Host { // otherwise the name means another module here
 			shown = append(shown, summaryOf(&s))
 			size += int64(len(s.Description))
 		}
@@ -165,7 +165,7 @@ func (h *Handler) serveList(w *httpx.Response, r *http.Request, e *httpx.Event, 
 	return h.writeRendered(w, r, e, page.Answered, text)
 }
 
-// metaOf says where the pages before and after that of list are, which r has asked for.
+// metaOf returns the links to the pages before and after the page of list, which r requests.
 func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMeta {
 	meta := pageMeta{Limit: list.Limit, Offset: list.Offset}
 	at := func(offset int) string {
@@ -186,7 +186,7 @@ func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMe
 	return meta
 }
 
-// writeRendered writes a document that was answered by the catalog.
+// writeRendered writes a document that was made of an answer of the catalog.
 func (h *Handler) writeRendered(w *httpx.Response, r *http.Request, e *httpx.Event, a modproxy.Answered, text *httpx.Document) error {
 	release, err := h.documents.Hold(text.Plain, len(text.Compressed))
 	if err != nil {

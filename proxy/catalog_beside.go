@@ -38,7 +38,7 @@ func (h *Handler) serveProviderDocuments(w *httpx.Response, r *http.Request, e *
 	return h.writeAnswered(w, r, e, d.Answered, d.Size(), documentsOf(s, len(all), page))
 }
 
-// serveProviderDocument serves the document with an ID. Of several versions that have it, the first counts that the client may use.
+// serveProviderDocument serves the document with an ID. If several versions have it, the first version that the client may use counts.
 func (h *Handler) serveProviderDocument(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	if q.Version != "" {
 		text, err := h.cfg.Catalog.Text(r.Context(), q.Ref, q.ID)
@@ -72,13 +72,13 @@ func (h *Handler) serveProviderDocument(w *httpx.Response, r *http.Request, e *h
 			return h.writeAnswered(w, r, e, text.Answered, int64(len(text.Content)), documentOf(d.Docs[i], text))
 		}
 	}
-	if errors.Is(err, modproxy.ErrNotFound) { // as if there were no such version
+	if errors.Is(err, modproxy.ErrNotFound) { // as if the version did not exist
 		err = errNoDocument
 	}
 	return err
 }
 
-// writeAnswered writes v, which was made of an answer of size bytes.
+// writeAnswered writes v as a document. v was made of an answer of size bytes.
 func (h *Handler) writeAnswered(w *httpx.Response, r *http.Request, e *httpx.Event, a modproxy.Answered, size int64, v any) error {
 	text, err := h.documents.Make(r.Context(), size, func() (*httpx.Document, error) { return httpx.NewDocument(v) })
 	if err != nil {

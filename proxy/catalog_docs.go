@@ -8,7 +8,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// The documents are those of registry-ui of OpenTofu (backend/internal/moduleindex/module.go and module_version.go).
+// The types have the form of registry-ui of OpenTofu (backend/internal/moduleindex/module.go and module_version.go).
 
 type docsIndex struct {
 	Address     docsAddress   `json:"addr"`
@@ -20,7 +20,7 @@ type docsAddress struct {
 	Display   string `json:"display"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Target    string `json:"target,omitempty"` // of a module
+	Target    string `json:"target,omitempty"` // of a module only
 }
 
 type docsVersion struct {

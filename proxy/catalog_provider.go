@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// providerDetails is a version of a provider as the public registry describes it below v1/providers/.
+// providerDetails is a version of a provider in the form of the public registry below v1/providers/.
 type providerDetails struct {
 	ID        string        `json:"id"`
 	Owner     string        `json:"owner"`
@@ -25,7 +25,7 @@ type providerDetails struct {
 	Versions  []string      `json:"versions"`
 	Docs      []providerDoc `json:"docs"`
 
-	Deprecation *modproxy.Deprecation `json:"deprecation,omitempty"` // what operators say; the public registry has no such member
+	Deprecation *modproxy.Deprecation `json:"deprecation,omitempty"` // by an operator; the public registry does not have this member
 }
 
 // providerDoc is a document in providerDetails.
@@ -53,7 +53,7 @@ func providerDetailsOf(d *modproxy.Details, list *modproxy.Versions) providerDet
 	return p
 }
 
-// providerAttributes are those of a provider below v2/providers/.
+// providerAttributes are the attributes of a provider below v2/providers/.
 type providerAttributes struct {
 	Alias     string `json:"alias"`
 	About     string `json:"description"`
@@ -79,8 +79,8 @@ type providerVersionAttributes struct {
 	Version   string    `json:"version"`
 }
 
-// providerHistoryOf returns what is said of a provider and its versions. The ids are addresses: that of a version is one in the
-// paths and filters in which tools put it.
+// providerHistoryOf returns the document about a provider and its versions. The ids are addresses: tools put the id of a version into
+// paths and filters, where it is read as one.
 func providerHistoryOf(h *modproxy.History) historyDocument {
 	m, id := h.Module, idOf(h.Module)
 	var ids []resource
@@ -105,7 +105,7 @@ func providerHistoryOf(h *modproxy.History) historyDocument {
 	}, included}
 }
 
-// providerVersionDocument is a version of a provider, with its documents.
+// providerVersionDocument is a version of a provider with its documents.
 type providerVersionDocument struct {
 	Data     resource   `json:"data"`
 	Included []resource `json:"included"`
@@ -127,7 +127,7 @@ func providerVersionOf(d *modproxy.Details) providerVersionDocument {
 	}, included}
 }
 
-// documentAttributes are those of a document below v2/provider-docs.
+// documentAttributes are the attributes of a document below v2/provider-docs.
 type documentAttributes struct {
 	Category    string  `json:"category"`
 	Content     *string `json:"content,omitempty"`
@@ -189,8 +189,8 @@ func documentsOf(s protocol.Selection, total int, page []modproxy.Doc) documents
 	return p
 }
 
-// docsProviderVersion is a version of a provider as the documentation of the OpenTofu registry describes it (registry-ui,
-// backend/internal/providerindex/providertypes/provider_version.go).
+// docsProviderVersion is a version of a provider in the form of registry-ui of OpenTofu
+// (backend/internal/providerindex/providertypes/provider_version.go).
 type docsProviderVersion struct {
 	docsVersion
 	Docs  docsOfProvider            `json:"docs"`

@@ -10,10 +10,10 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// renderKey is an answer of the catalog, which is not changed, the form that it has, and the entity tag of the versions that
-// go with it.
+// renderKey identifies a rendered document: an answer of the catalog, its form, and the entity tag of the list of versions. The answer
+// is not changed.
 type renderKey struct {
-	of       any // a weak pointer: it may be much larger than the document
+	of       any // a weak pointer to the answer, which may be much larger than the document
 	kind     protocol.Kind
 	versions string
 }
@@ -23,7 +23,7 @@ const (
 	renderedFor = time.Hour
 )
 
-// renderedOf returns the document for k, made by make of an answer of size bytes unless it is remembered.
+// renderedOf returns the remembered document for k, or the one that make makes of an answer of size bytes.
 func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make func() any) (*httpx.Document, error) {
 	if d, ok := h.rendered.Get(k); ok {
 		return d, nil
@@ -40,7 +40,7 @@ func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make 
 	})
 }
 
-// summary is a version as lists have it, with the names of the registry API
+// summary is a version in a list, with the names of the registry API
 // (https://developer.hashicorp.com/terraform/registry/api-docs).
 type summary struct {
 	ID        string    `json:"id"`
@@ -120,7 +120,7 @@ func ascending(list *modproxy.Versions) []string {
 	return names
 }
 
-// withLists returns p with empty lists in the place of nil ones, which clients do not expect.
+// withLists returns p with empty lists instead of nil: clients do not expect null.
 func withLists(p modproxy.Part) modproxy.Part {
 	p.Inputs, p.Outputs, p.Calls = notNil(p.Inputs), notNil(p.Outputs), notNil(p.Calls)
 	p.Providers, p.Resources = notNil(p.Providers), notNil(p.Resources)
@@ -142,9 +142,9 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-// What follows is in the form of JSON:API (https://jsonapi.org/format/).
+// The types below have the form of JSON:API (https://jsonapi.org/format/).
 
-// resource is a thing with an id, which is the same every time.
+// resource is an object with a stable id.
 type resource struct {
 	Type          string         `json:"type"`
 	ID            string         `json:"id"`

@@ -13,9 +13,9 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
-// upstream, whose services it then has, also others than those of a registry. Where people log in is the same for all: clients
-// keep a token for each name.
+// serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or the name of an upstream.
+// The document of an upstream also has the upstream's other services. All documents have the same login: clients store a token for
+// each name.
 func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "discovery"
 	base, services := "/", map[string]any{}
@@ -23,11 +23,11 @@ func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Ev
 	if host != "" && h.cfg.Auth != nil {
 		ctx, err := h.identifyOf(r, e, host, "")
 		if err != nil || !auth.PrincipalOf(ctx).MayReadOf(host, "") {
-			host = "" // as if there were no such upstream
+			host = "" // as if the upstream did not exist
 		}
 	}
-	// Paths, as public registries have them: clients are where they have asked, and some tools put what stands here behind
-	// the hostname. But a public URL with a path is in the way of paths from the root.
+	// Services are paths, as in public registries: clients resolve them against the URL of their request, and some tools append
+	// them to the hostname. Under a public URL with a path, paths from the root would not work.
 	if _, at, _ := strings.Cut(h.cfg.PublicURL, "://"); strings.Contains(at, "/") {
 		base = h.cfg.PublicURL + "/"
 		if host != "" {
@@ -41,8 +41,8 @@ func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Ev
 		}
 	}
 	services["modules.v1"] = base + protocol.ModulesPath
-	// No provider has the proxy's own hostname. Where clients are identified, every other name has providers for a client that may
-	// not know whether it is an upstream's: it is told of the token that it needs when it asks for one.
+	// No provider has the proxy's own hostname. Where clients are identified, the document of every other name has providers, so that
+	// it does not reveal whether the name is an upstream's. A request for a provider then returns the error about the token.
 	if h.cfg.Upstreams.ByHost(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
 		services["providers.v1"] = base + protocol.ProvidersPath
 	}
@@ -52,13 +52,14 @@ func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Ev
 	return w.WriteJSON(services)
 }
 
-// serveDiscoveryBelow serves the service discovery document of the registry in the path, for tools that are given a URL
-// instead of a hostname. They put paths behind that, so URLs are whole. Which registries there are is not for everybody.
+// serveDiscoveryBelow serves the service discovery document of the registry in the path, for tools that take a URL instead of a
+// hostname. They append paths to the URL, so services are absolute URLs. Without a credential, clients learn nothing about which
+// registries exist.
 func (h *Handler) serveDiscoveryBelow(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "discovery"
 	host, unknown := h.cfg.Upstreams.InPath(mux.Vars(r)["registry"])
 	if unknown != nil {
-		host = "" // which is nothing for everybody
+		host = "" // no client may read of an unknown registry
 	}
 	_, err := h.identifyOf(r, e, host, "")
 	if err := cmp.Or(err, unknown); err != nil {

@@ -7,11 +7,12 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// recheckTime is how often the principal of a long request is checked. The request ends within five seconds.
+// recheckTime is the time between two checks of the principal of a long request. The request must end within five seconds of a
+// revocation.
 const recheckTime = time.Second
 
-// whileIdentified returns a context that ends, with the cause, when the token of the principal of ctx is revoked or has
-// expired. A path that was signed for an issuer's token stays good for a request that has begun. stop comes last.
+// whileIdentified returns a context that ends, with the cause, when the token of the principal of ctx is revoked or expires. A path
+// that was signed for an issuer's token remains valid for a request that has begun. The caller must call stop.
 func (h *Handler) whileIdentified(ctx context.Context, segment string) (_ context.Context, stop func()) {
 	p := auth.PrincipalOf(ctx)
 	if h.cfg.Auth == nil || p.Kind == auth.ByIssuer && segment != "" {
@@ -29,10 +30,10 @@ func (h *Handler) whileIdentified(ctx context.Context, segment string) (_ contex
 	}
 }
 
-// every calls f once in each d until ctx ends. Then stop leaves nothing behind but a call that has begun.
+// every calls f once in each d until ctx ends. After stop, at most a call that has begun goes on.
 func every(ctx context.Context, d time.Duration, f func()) (stop func() bool) {
 	var timer *time.Timer
-	timer = time.AfterFunc(time.Hour, func() { // from the Reset below on, when timer is set
+	timer = time.AfterFunc(time.Hour, func() { // runs after the Reset below, when timer is set
 		f()
 		if timer.Reset(d); ctx.Err() != nil {
 			timer.Stop() // stop may have come before the Reset

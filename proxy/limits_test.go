@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/httpx"
 )
 
-// A client that is refused has spent a request, too.
+// A request that is rejected counts for the rate, too.
 func TestRateOfStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{Auth: &auth.Authenticator{}, Limits: httpx.Limits{Rate: 1}})
@@ -31,7 +31,7 @@ func TestRateOfStrangers(t *testing.T) {
 	})
 }
 
-// Whatever proxies hand on, the client's address is valid, and that of the connection if that is not a trusted proxy's.
+// The client's address is valid for every forwarding header. It is the address of the connection unless that is a trusted proxy's.
 func FuzzClientAddress(f *testing.F) {
 	h := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	f.Add("10.0.0.1:1", "203.0.113.9, [::1]:80,,10.1.1.1", "")
@@ -59,8 +59,7 @@ func FuzzClientAddress(f *testing.F) {
 	})
 }
 
-// Where a request came from is what trusted proxies say one after the other, and
-// nothing that was there before them.
+// The client's address is the one that the chain of trusted proxies names. Addresses before them do not count.
 func TestClientAddress(t *testing.T) {
 	h := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	const trusted, stranger = "10.1.2.3:9999", "192.0.2.1:9999"

@@ -32,8 +32,8 @@ type mirrored struct {
 	Hashes []string `json:"hashes"`
 }
 
-// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each
-// with all hashes that are known. Nothing is fetched but the release: a client wants one of the packages only.
+// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each with
+// all known hashes. It downloads the release and no package: a client wants one of the packages only.
 func (h *Handler) serveMirrorVersion(w *httpx.Response, r *http.Request, q protocol.Request) error {
 	o, err := h.release(r.Context(), q.Ref)
 	if err != nil {
@@ -46,7 +46,7 @@ func (h *Handler) serveMirrorVersion(w *httpx.Response, r *http.Request, q proto
 	archives := make(map[string]mirrored, len(o.Archives))
 	for _, a := range o.Archives {
 		if h.cfg.Offline && !slices.Contains(had, a.Platform) {
-			continue // the client may be told to go on elsewhere
+			continue // the client may have another installation method for it
 		}
 		v := q.ForPlatform(a.Platform)
 		url, err := h.fileURL(r, protocol.Request{Kind: protocol.KindProviderPackage, Ref: v})
@@ -58,8 +58,8 @@ func (h *Handler) serveMirrorVersion(w *httpx.Response, r *http.Request, q proto
 	return h.writeAnswer(w, r, map[string]any{"archives": archives})
 }
 
-// hashes returns what is known of the package v, which is d: the hashes of its files as recorded if it was fetched, and else as its
-// registry states them.
+// hashes returns the known hashes of the package v with the digest d: the recorded ones if it was downloaded, otherwise those that its
+// registry states.
 func (h *Handler) hashes(ctx context.Context, v modproxy.Ref, d modproxy.Digest, stated release.Facts) []string {
 	known := []string{"zh:" + d.String()}
 	if h.cfg.Records != nil {

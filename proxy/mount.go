@@ -15,20 +15,20 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// Mount is something that is answered beside the protocol.
+// A Mount is a path that is answered beside the protocols.
 type Mount struct {
-	// Method is the one that is answered. GET includes HEAD.
+	// Method is the HTTP method. GET includes HEAD.
 	Method string
-	// Path is the whole path of a request, or with a slash at its end the beginning of it.
+	// Path is the whole path of a request. A path with a slash at its end is the beginning of one.
 	Path string
 	// Kind is the name in the log and the metrics.
 	Kind string
-	// Public admits all clients, within [Config.Limits]; those that Auth identifies, if that is set. Handle must show
-	// them no more than they may read. Otherwise only operators are admitted.
+	// Public admits all clients, within [Config.Limits]; if Auth is set, the clients that it identifies. Handle must check what
+	// they may read. Otherwise only operators are admitted.
 	Public bool
-	// Refresh admits, beside operators, clients that may refresh modules. Handle must limit them to their scopes.
+	// Refresh admits operators and clients that may refresh modules. Handle must limit the latter to their scopes.
 	Refresh bool
-	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid], [fs.ErrNotExist]: of the request.
+	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid] and [fs.ErrNotExist] are faults of the request.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -47,7 +47,7 @@ func (h *Handler) mount(m Mount) {
 	})
 	limit := httpx.PieceTime
 	if !m.Public {
-		limit = 0 // a person may look at a page of it, at the end of a pipe
+		limit = 0 // a person may read the answer in a pager
 	}
 	route.HandlerFunc(h.responder.Handle(limit, func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 		e.Kind = m.Kind

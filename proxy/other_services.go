@@ -13,23 +13,24 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// OtherServices knows what the hosts of upstreams offer beside modules and providers, for clients that a site's DNS has led here.
+// OtherServices has the services of the hosts of upstreams beside modules and providers, for clients whose DNS leads an upstream's
+// name here.
 type OtherServices interface {
-	// OtherServices returns the services of a host by their names: the URL of one on another host, and of one on the host itself
-	// its path, if that is no path of a registry protocol. It does not wait long.
+	// OtherServices returns the services of a host by name: a URL for a service on another host, and a path for a service on the
+	// host itself, unless the path belongs to a registry protocol. It waits a second at most.
 	OtherServices(ctx context.Context, host string) map[string]string
-	// Document returns the document at a path of a host, with a query perhaps, and its media type. It shows the host no
+	// Document returns the document at a path of a host, which may have a query, and its media type. The request has no
 	// credential.
 	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
 }
 
-// plainPath matches paths that no program takes for another one: without escapes, dots at the beginning of a segment,
-// empty segments, and parameters.
+// plainPath matches paths that every program reads alike: without escapes, dots at the beginning of a segment, empty segments, and
+// parameters.
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9_~@+,=-][A-Za-z0-9._~@+,=-]*)+/?$`)
 
-// otherServices returns the services of host that the client that sent r is told of, and r with its principal. Where clients show
-// tokens, these are of this proxy, and no other host must be shown them; and what a host has besides may tell of any of its
-// modules, so it is for those who may read them all.
+// otherServices returns the services of host that the client that sent r may know, and r with its principal. Where clients show
+// tokens, the tokens are of this proxy, and no other host may receive them. The other services of a host may reveal any of its
+// modules, so they are for clients that may read all modules of the host.
 func (h *Handler) otherServices(r *http.Request, e *httpx.Event, host string) (*http.Request, map[string]string) {
 	if h.cfg.OtherServices == nil || host == "" {
 		return r, nil
@@ -50,18 +51,18 @@ func (h *Handler) otherServices(r *http.Request, e *httpx.Event, host string) (*
 	return r, all
 }
 
-// isOwn reports whether what is below a path is answered here, and so never passed on.
+// isOwn reports whether paths below path are answered here, and so never passed on.
 func (h *Handler) isOwn(path string) bool {
 	path = strings.TrimSuffix(path, "/") + "/"
 	return strings.HasPrefix(path, "/-/") || protocol.Covers(path)
 }
 
-// policiesPath is where the public registry has its libraries of policies, which are neither modules nor providers. Its discovery
-// document does not name it.
+// policiesPath is the path of the public registry's libraries of policies, which are neither modules nor providers. The registry's
+// discovery document does not name it.
 const policiesPath = "/v2/policies"
 
-// serveOther serves a document of a service of the upstream whose name r was sent to. Of r the path and the query are passed
-// on, and nothing else.
+// serveOther serves a document of a service of the upstream whose name r was sent to. It passes on the path and the query of r, and
+// nothing else.
 func (h *Handler) serveOther(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	host, path := h.cfg.Upstreams.ByHost(r.Host), r.URL.EscapedPath()
 	r, all := h.otherServices(r, e, host)
@@ -94,6 +95,6 @@ func (h *Handler) serveOther(w *httpx.Response, r *http.Request, e *httpx.Event)
 	header := w.Header()
 	header.Set("Content-Type", mediaType)
 	header["Cache-Control"] = cachePrivate
-	w.Write(content) // a client that is gone does not matter
+	w.Write(content)
 	return nil
 }

@@ -57,7 +57,7 @@ func offered(t *testing.T, h http.Handler, name string) map[string]string {
 	return services
 }
 
-// Under an upstream's name, clients are told what it offers besides, and get its documents.
+// Under an upstream's name, clients see its other services, and get their documents.
 func TestOtherServices(t *testing.T) {
 	o := newOffering()
 	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.OtherServices = o })
@@ -106,8 +106,8 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// Where clients show tokens of this proxy, they are not sent elsewhere. What a host has besides may tell of any of its modules:
-// to those who may not read them all there is no such thing, and the host is not asked.
+// Tokens of this proxy are not sent to other hosts. The other services of a host may reveal any of its modules: for clients that may
+// not read all modules they do not exist, and the host is not requested.
 func TestOthersWithTokens(t *testing.T) {
 	o := newOffering()
 	anybody := auth.Scopes{{Host: host, Namespace: "acme"}, {Host: "open.example", Namespace: auth.AnySegment}}
@@ -137,8 +137,8 @@ func TestOthersWithTokens(t *testing.T) {
 	}
 }
 
-// Which registries there are is for nobody who may read modules of one, but not of each.
-// Which upstreams there are is not told to a client that may read nothing of them: their names are answered as any other.
+// A client that may read nothing of an upstream does not learn that the upstream exists: requests for its name are answered like
+// requests for any other name. A client that may read modules of one upstream does not learn of the others.
 func TestDiscoveryDoesNotConfirmNames(t *testing.T) {
 	for _, local := range []bool{false, true} {
 		for _, public := range []string{"", "https://example.com/x"} {

@@ -31,12 +31,12 @@ func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Even
 		setCacheStatus(w, e, p.Arrival == nil)
 	}
 	if e.Err = send(w, r, p); e.Err != nil {
-		panic(http.ErrAbortHandler) // the client must not take what it got for the whole package
+		panic(http.ErrAbortHandler) // the client must not take the part that it received for the whole package
 	}
 	return nil
 }
 
-// setPackageHeader sets what is known of a package before it is open.
+// setPackageHeader sets the headers that are known before the package is open.
 func (h *Handler) setPackageHeader(w *httpx.Response, q protocol.Request, d modproxy.Digest) {
 	header := w.Header()
 	header["Content-Type"] = gzipType
@@ -50,7 +50,7 @@ func (h *Handler) setPackageHeader(w *httpx.Response, q protocol.Request, d modp
 	header["Etag"] = w.Value(`"` + d.String() + `"`)
 }
 
-// send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
+// send writes the part of p that r requests. It returns the error of p, and nil if the client has gone.
 func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
 	if isPlainGET(r) {
 		header := w.Header()

@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// providerWait is how long a question about a provider may take: clients give up after ten seconds, and ask again.
+// providerWait is how long a request about a provider may take: clients give up after ten seconds, and repeat it.
 const providerWait = 8 * time.Second
 
 var (
@@ -67,7 +67,7 @@ func (h *Handler) answerProvider(w *httpx.Response, r *http.Request, e *httpx.Ev
 	return h.writeFile(w, r, sumsType, o.Sums)
 }
 
-// providerError returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
+// providerError returns err for requests about providers. About a 403, clients print that they need credentials, and not the reason.
 func providerError(err error) error {
 	if own := (*protocol.Error)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
 		return protocol.WithStatus(http.StatusConflict, err)
@@ -75,7 +75,7 @@ func providerError(err error) error {
 	return err
 }
 
-// download says where the package of a provider is, in the form of the providers.v1 protocol.
+// download is the location of the package of a provider in the form of the providers.v1 protocol.
 type download struct {
 	Protocols    []string                 `json:"protocols,omitempty"`
 	OS           string                   `json:"os"`
@@ -86,14 +86,14 @@ type download struct {
 	SignatureURL string                   `json:"shasums_signature_url"`
 	Digest       modproxy.Digest          `json:"shasum"`
 	Keys         signingKeys              `json:"signing_keys"`
-	Packages     map[string]release.Facts `json:"packages,omitempty"` // what the registry says, and nothing else
+	Packages     map[string]release.Facts `json:"packages,omitempty"` // as the registry states them
 }
 
 type signingKeys struct {
 	GPG []release.Key `json:"gpg_public_keys"`
 }
 
-// serveDownload answers where the package of a provider for one platform is, and has it fetched.
+// serveDownload answers with the location of the package of a provider for one platform, and starts its download.
 func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v := q.Base()
 	platform, _ := q.Platform()
@@ -110,7 +110,7 @@ func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Eve
 	}
 	d := download{
 		Protocols: o.Protocols, OS: a.OS, Arch: a.Arch, File: a.File, Digest: a.Digest, Packages: o.Packages,
-		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients want a list
+		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients do not accept null
 	}
 	for kind, to := range map[protocol.Kind]*string{protocol.KindProviderPackage: &d.URL, protocol.KindProviderSums: &d.SumsURL, protocol.KindProviderSignature: &d.SignatureURL} {
 		of := protocol.Request{Kind: kind, Ref: v}
@@ -125,7 +125,7 @@ func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Eve
 	return h.writeAnswer(w, r, d)
 }
 
-// fileURL returns the URL of a file, signed where clients are identified: they ask for it without a credential.
+// fileURL returns the URL of a file, signed where clients are identified: they request files without a credential.
 func (h *Handler) fileURL(r *http.Request, q protocol.Request) (string, error) {
 	path := q.Path()
 	if h.cfg.Auth != nil {
@@ -166,8 +166,8 @@ func (h *Handler) writeFile(w *httpx.Response, r *http.Request, contentType []st
 	return nil
 }
 
-// serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
-// answered from the release, without a look at the package.
+// serveZip serves the package of a provider for one platform, also while it is downloaded. It answers HEAD, and clients that have the
+// package, from the release, without opening the package.
 func (h *Handler) serveZip(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	v := q.Base()
 	platform, _ := q.Platform()
@@ -180,7 +180,7 @@ func (h *Handler) serveZip(w *httpx.Response, r *http.Request, e *httpx.Event, q
 	if r.Method != http.MethodHead && !had {
 		return h.servePackage(w, r, e, q, segment)
 	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.Ref) // which begins to fetch it
+	l, err := h.cfg.Registry.Location(r.Context(), q.Ref) // starts the download
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// Values of headers that many answers have. They are not changed.
+// Values of headers of many answers. They are not changed.
 var (
 	varyClient            = []string{"Authorization, User-Agent"}
 	acceptRanges          = []string{"bytes"}
@@ -51,7 +51,7 @@ func (h *Handler) private(value []string) []string {
 	return value
 }
 
-// setListingStatus tells whether v was kept, and how old it is.
+// setListingStatus sets the headers for whether v was cached, and its age.
 func setListingStatus(w *httpx.Response, e *httpx.Event, v *modproxy.Versions) {
 	setCacheStatus(w, e, v.Hit)
 	header := w.Header()
@@ -63,7 +63,7 @@ func setListingStatus(w *httpx.Response, e *httpx.Event, v *modproxy.Versions) {
 	}
 }
 
-// serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
+// serveLocation answers with the location of a package: 204 and an absolute X-Terraform-Get, which every client understands.
 func (h *Handler) serveLocation(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	l, err := h.locate(r.Context(), &q.Ref)
 	e.Version = q.FullVersion()
@@ -81,10 +81,10 @@ func (h *Handler) serveLocation(w *httpx.Response, r *http.Request, e *httpx.Eve
 	header := w.Header()
 	header["X-Terraform-Get"] = w.Value(l.String())
 	if h.cfg.Auth != nil {
-		// What is signed is one principal's, and OpenTofu is answered in two ways.
+		// A signed path is for one principal, and OpenTofu is answered in two ways.
 		header["Cache-Control"], header["Vary"] = cachePrivate, varyClient
 		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
-			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
+			// OpenTofu downloads this location with its token, but gives up after ten seconds and accepts no subdirectory.
 			return w.WriteJSON(map[string]any{"location": h.packageOrigin(r, origin) + path, "use_registry_credentials": true})
 		}
 	}
@@ -92,8 +92,8 @@ func (h *Handler) serveLocation(w *httpx.Response, r *http.Request, e *httpx.Eve
 	return nil
 }
 
-// packageOrigin returns what stands before the path of a package that a client fetches with its token. A client that knows the proxy
-// by the name of an upstream has a token for that name: the path alone leads to the same origin.
+// packageOrigin returns the URL before the path of a package that a client downloads with its token. A client that knows the proxy by
+// the name of an upstream has a token for that name: for it the path alone leads to the same origin.
 func (h *Handler) packageOrigin(r *http.Request, origin string) string {
 	if h.cfg.Upstreams.ByHost(r.Host) != "" {
 		return ""
@@ -101,7 +101,7 @@ func (h *Handler) packageOrigin(r *http.Request, origin string) string {
 	return origin
 }
 
-// locate returns where the package of v is. It sets the version to the latest if that is empty.
+// locate returns the location of the package of v. It sets an empty version to the latest one.
 func (h *Handler) locate(ctx context.Context, v *modproxy.Ref) (modproxy.Location, error) {
 	if v.Version == "" {
 		list, err := h.cfg.Registry.Versions(ctx, v.Address)
@@ -120,7 +120,7 @@ func (h *Handler) locate(ctx context.Context, v *modproxy.Ref) (modproxy.Locatio
 // firstWithToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
 var firstWithToken, _ = modproxy.ParseVersion("1.12.0-0")
 
-// takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to.
+// takesCredentials reports whether the client that sent r can send its token with the request for the package.
 func takesCredentials(r *http.Request) bool {
 	agent, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
 	agent, _, _ = strings.Cut(agent, " ")

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	maxReleases     = 4 << 10  // that are remembered
-	maxReleaseBytes = 16 << 20 // of these
+	maxReleases     = 4 << 10  // releases in memory
+	maxReleaseBytes = 16 << 20 // bytes of these
 )
 
-// openRelease is a release that was opened. It is not changed.
+// openRelease is a release that was read from its package. It is not changed.
 type openRelease struct {
 	*release.Release
 	digest    modproxy.Digest
 	blankLine error // a [*release.BlankLine], at which clients crash
 }
 
-// release returns the release of a version of a provider. Opening one takes longer than everything else about it.
+// release returns the release of a version of a provider. It remembers releases: opening one takes longer than the rest of an answer.
 func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*openRelease, error) {
 	p, err := h.cfg.Registry.Package(ctx, v)
 	if err != nil {
@@ -64,7 +64,7 @@ func (o *openRelease) size() int64 {
 	return int64(n)
 }
 
-// releases remembers releases that were opened, by their digests. It is safe for concurrent use.
+// releases has recently used releases by their digests. It is safe for concurrent use.
 type releases struct {
 	*lru.Cache[modproxy.Digest, *openRelease]
 	bytes atomic.Int64
@@ -77,7 +77,7 @@ func newReleases() *releases {
 	return r
 }
 
-// add remembers o, and forgets those that were used longest ago.
+// add adds o, and removes the least recently used releases beyond the bounds.
 func (r *releases) add(o *openRelease) {
 	if known, _ := r.ContainsOrAdd(o.digest, o); known {
 		return

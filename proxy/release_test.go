@@ -6,7 +6,7 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// What is remembered of releases is bounded by their bytes, unpacked.
+// The bytes of the releases in memory have a bound, which counts them unpacked.
 func TestReleases(t *testing.T) {
 	r := newReleases()
 	for i := range 100 {

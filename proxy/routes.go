@@ -115,7 +115,7 @@ func (h *Handler) serveHome(w *httpx.Response, r *http.Request, e *httpx.Event) 
 }
 
 func (h *Handler) serveNothing(*httpx.Response, *http.Request, *httpx.Event) error {
-	return protocol.NotFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
+	return protocol.NotFound("this path does not exist: paths of the module registry protocol contain /v1/modules/")
 }
 
 // A Problem keeps the proxy from some or all of its work.
