@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// A Listener accepts a bounded number of connections, and closes idle ones if there are more. If all places are taken, it closes
-// the connection that was idle for longest, or the next one that becomes idle. Its connections are [io.ReaderFrom], unlike those
-// of netutil.LimitListener, so that net/http lets the system send files. [Listener.ConnState] and [ConnContext] must be those of the server.
+// A Listener accepts a bounded number of connections, and closes idle ones if more clients connect. If all places are taken, it
+// closes the connection that was idle for longest, or the next one that becomes idle. Its connections are [io.ReaderFrom], unlike
+// those of netutil.LimitListener, so that net/http lets the system send files. A server of the connections must have
+// [Listener.ConnState] and [ConnContext].
 type Listener struct {
 	*net.TCPListener
 	open   chan struct{} // has an element for each connection

@@ -46,7 +46,8 @@ func Endpoints() []Protocol {
 	)
 	return []Protocol{
 		{"Service discovery", []Endpoint{
-			get("discovery", "[/{host}]"+DiscoveryPath, "names the paths of the services of a registry", AccessNone),
+			get("discovery", DiscoveryPath, "names the services of the registry whose name the `Host` header has, or of this proxy", AccessNone),
+			get("discovery", "/{host}"+DiscoveryPath, "names the services of a registry, as URLs", AccessClient),
 		}},
 		{"Module registry protocol", []Endpoint{
 			get(KindVersions, "[/{host}]/"+ModulesPath+module+"/versions", "lists the versions of a module", AccessReader),

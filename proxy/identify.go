@@ -55,7 +55,9 @@ func withPrincipal(ctx context.Context, e *httpx.Event, p auth.Principal) contex
 
 // identifyFor returns the context of r, a request of a protocol, with the client that sent it. The path of a file may begin with a
 // signed segment instead of a credential. malformed is the error of the path; clients with a segment do not receive it.
-func (h *Handler) identifyFor(r *http.Request, e *httpx.Event, segment string, q protocol.Request, malformed error) (context.Context, error) {
+func (h *Handler) identifyFor(
+	r *http.Request, e *httpx.Event, segment string, q protocol.Request, malformed error,
+) (context.Context, error) {
 	ctx := r.Context()
 	isFile := malformed == nil && q.IsFile()
 	switch {

@@ -112,7 +112,9 @@ func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Eve
 		Protocols: o.Protocols, OS: a.OS, Arch: a.Arch, File: a.File, Digest: a.Digest, Packages: o.Packages,
 		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients do not accept null
 	}
-	for kind, to := range map[protocol.Kind]*string{protocol.KindProviderPackage: &d.URL, protocol.KindProviderSums: &d.SumsURL, protocol.KindProviderSignature: &d.SignatureURL} {
+	for kind, to := range map[protocol.Kind]*string{
+		protocol.KindProviderPackage: &d.URL, protocol.KindProviderSums: &d.SumsURL, protocol.KindProviderSignature: &d.SignatureURL,
+	} {
 		of := protocol.Request{Kind: kind, Ref: v}
 		if kind == protocol.KindProviderPackage {
 			of.Ref = q.Ref

@@ -74,7 +74,7 @@ var ownPaths = []struct {
 }{
 	{own("home", "/", "says how to configure clients", protocol.AccessClient), (*Handler).serveHome},
 	{own("health", "/-/healthz", "answers while the process runs", protocol.AccessNone), (*Handler).serveAlive},
-	{own("health", "/-/readyz", "answers whether modproxy can do its work; problems have details for operators", protocol.AccessNone), (*Handler).serveReady},
+	{own("health", "/-/readyz", "answers whether modproxy can do its work, with details for operators", protocol.AccessNone), (*Handler).serveReady},
 	{own("metrics", "/-/metrics", "returns [metrics](metrics.md) for Prometheus", protocol.AccessOperator), (*Handler).serveMetrics},
 }
 
