@@ -165,6 +165,8 @@ func (s *Server) Routes() []Route {
 // A Route is where a question is answered.
 type Route struct {
 	Method, Path string
+	// About is one sentence on the answer, for docs/reference/http.md.
+	About string
 	// Refresh is set for the route of which callers that are no operators may make use, within their scopes.
 	Refresh bool
 	// Handle is as in a Mount of package proxy.
@@ -277,7 +279,7 @@ type line[Item, End any] struct {
 
 // route answers q with a line for each item, and one for the end.
 func (q Question[In, Item, End]) route(s *Server) Route {
-	return Route{Method: q.method, Path: apiPath + q.path, Handle: func(w http.ResponseWriter, r *http.Request) error {
+	return Route{Method: q.method, Path: apiPath + q.path, About: about[q.path], Handle: func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set(answerHeader, "1")
 		var in In
 		if err := readRequest(w, r, &in); err != nil {

@@ -34,6 +34,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
@@ -68,7 +69,7 @@ type App struct {
 	auth       *auth.Authenticator // nil when clients show no credential
 	operators  *auth.Authenticator // of the operator's API, when auth is nil
 	egress     *egress.Client      // nil when offline
-	others     proxy.Others        // likewise
+	others     proxy.OtherServices // likewise
 	noGit      error               // why nothing can be fetched from git
 	metrics    *proxy.Metrics
 	gate       *policy.Gate
@@ -139,7 +140,7 @@ func (a *App) listen() error {
 		return hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
 	}
 	most := connections(c, openFiles())
-	a.listener = newBounded(listener.(*net.TCPListener), most)
+	a.listener = httpx.NewListener(listener.(*net.TCPListener), most)
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
 		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}
@@ -263,8 +264,8 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	server.BaseContext = func(net.Listener) context.Context { return requests }
-	if b, ok := a.listener.(*bounded); ok {
-		server.ConnState = b.changed
+	if b, ok := a.listener.(*httpx.Listener); ok {
+		server.ConnState = b.ConnState
 	}
 	served := make(chan error, 1)
 	go func() { served <- a.accept(server) }()
@@ -288,7 +289,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	server.SetKeepAlivesEnabled(false)
 	a.linger(deadline)
 	if err := server.Shutdown(deadline); err != nil {
-		cut(proxy.ErrShuttingDown)
+		cut(httpx.ErrShuttingDown)
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancel()
 		if server.Shutdown(last) != nil {

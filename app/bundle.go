@@ -12,6 +12,7 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/catalog"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
@@ -120,7 +121,7 @@ func (b *Bundle) Serve(ctx context.Context) error {
 		PublicURL:      strings.TrimRight(a.config.PublicURL, "/"),
 		Process:        readOnlyProcess{process{a, addresses(a.listener.Addr())}},
 		Local:          !a.config.Anonymous.All,
-		Limits:         proxy.Limits{Requests: a.config.Limits.Requests, Rate: a.config.Limits.Rate},
+		Limits:         httpx.Limits{Requests: a.config.Limits.Requests, Rate: a.config.Limits.Rate},
 		TrustedProxies: a.config.TrustedProxies,
 		Log:            a.log,
 		Metrics:        a.metrics,

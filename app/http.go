@@ -22,9 +22,11 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/proxy"
 )
 
@@ -53,24 +55,17 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	return server
 }
 
-// withConn returns the context of the requests of a connection. What comes by the socket is from the owner of the data
-// directory.
+// withConn returns the context of the requests of a connection. Requests by the socket are from the owner of the data directory.
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if encrypted, ok := c.(*tls.Conn); ok {
-		c = encrypted.NetConn()
-	}
-	switch c := c.(type) {
-	case *net.UnixConn:
+	if _, ok := c.(*net.UnixConn); ok {
 		return auth.WithPrincipal(ctx, auth.Owner)
-	case *conn:
-		return proxy.WithHolder(ctx, c)
 	}
-	return ctx
+	return httpx.ConnContext(ctx, c)
 }
 
 // upstreamsOf returns which registry a request is for.
-func upstreamsOf(c *config.Config) proxy.Upstreams {
-	upstreams := proxy.Upstreams{
+func upstreamsOf(c *config.Config) protocol.Upstreams {
+	upstreams := protocol.Upstreams{
 		Default: c.DefaultHost(), Hosts: map[string]bool{}, Namespaces: map[string]string{}, Docs: map[string]string{},
 	}
 	for _, u := range c.Upstreams {
@@ -106,14 +101,14 @@ func (a *App) handler() http.Handler {
 		Offline:        c.Offline,
 		Records:        a.Ledger,
 		Upstreams:      upstreamsOf(c),
-		Others:         a.others,
+		OtherServices:  a.others,
 		Contact:        func() string { return a.gate.Rules().Contact },
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
 		Process:        process{a, addresses(a.listener.Addr())},
 		Local:          c.IsLocal() && !c.Anonymous.All && (a.auth == nil || len(c.Anonymous.Scopes) > 0),
 		Auth:           a.auth,
 		Operators:      a.operators,
-		Limits:         proxy.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
+		Limits:         httpx.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
 		TrustedProxies: c.TrustedProxies,
 		Log:            a.log,
 		Metrics:        a.metrics,

@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/ledger"
-	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -61,7 +61,7 @@ func errorField(err error) zap.Field {
 	if err == nil {
 		return zap.Skip()
 	}
-	return zap.String("error", proxy.LogText(err))
+	return zap.String("error", httpx.LogText(err))
 }
 
 // Nested implements [nested.Observer].
@@ -176,6 +176,6 @@ func newLog(w io.Writer, level string) (log *zap.Logger, flush func()) {
 	encoder.MessageKey = "message"
 	encoder.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	out := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(w), Size: 64 << 10, FlushInterval: 250 * time.Millisecond}
-	log = zap.New(zapcore.NewCore(proxy.LogEncoder(encoder), out, least))
+	log = zap.New(zapcore.NewCore(httpx.LogEncoder(encoder), out, least))
 	return log, func() { out.Stop() }
 }

@@ -191,7 +191,7 @@ func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []erro
 		}
 		for _, e := range entries {
 			if slices.Contains(own, e.Host) {
-				e.Host = upstreams.Own(e.Namespace)
+				e.Host = upstreams.ByNamespace(e.Namespace)
 			}
 			all = append(all, policy.Locked{Ref: e.Ref, Sum: e.Sum})
 		}

@@ -16,7 +16,7 @@ func (r routes) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	if slices.Contains(ownHosts(r.Config), m.Host) {
 		own := m.Host
 		upstreams := upstreamsOf(r.Config)
-		if m.Host = upstreams.Own(m.Namespace); m.Host == "" {
+		if m.Host = upstreams.ByNamespace(m.Namespace); m.Host == "" {
 			return m, fmt.Errorf("%s is this proxy, which has no upstream for namespace %s", own, m.Namespace)
 		}
 		return m, nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
-	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // Call is one use of a module of a registry, as a client has installed it.
@@ -143,10 +143,13 @@ func isKey(s string) bool {
 func parseAddress(source string) (v modproxy.Ref, inside string, ok bool) {
 	source, inside, _ = strings.Cut(source, ".tar.gz")
 	parts := strings.Split(source+".tar.gz", "/")
-	v, err := rewrite.ParsePackagePath("/" + strings.Join(parts[max(0, len(parts)-8):], "/"))
-	ok = err == nil && v.Variant.Kind == modproxy.NestedVariant && (inside == "" || strings.HasPrefix(inside, "//"))
-	return v, strings.TrimPrefix(path.Clean("/"+inside), "/"), ok
+	q, err := anyProxy.Parse("", "/"+strings.Join(parts[max(0, len(parts)-8):], "/"))
+	ok = err == nil && q.Kind == protocol.KindPackage && q.Variant.Kind == modproxy.NestedVariant && (inside == "" || strings.HasPrefix(inside, "//"))
+	return q.Ref, strings.TrimPrefix(path.Clean("/"+inside), "/"), ok
 }
+
+// anyProxy reads the paths of a proxy for any registry.
+var anyProxy = &protocol.Upstreams{Any: true}
 
 // isRegistry reports whether a source is in a registry, with its hostname or, as older clients write it, without.
 func isRegistry(source string) bool {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fetch"
-	"github.com/modproxy/modproxy/rewrite"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -337,7 +337,7 @@ func (r *Registry) write(p *plan, n *node) {
 	}
 	parts := []string{form, string(n.sum)}
 	for i, c := range n.calls {
-		address := r.URL + rewrite.PackagePath(p.of.NestedSource(p.base, c.to.sum))
+		address := r.URL + protocol.Request{Kind: protocol.KindPackage, Ref: p.of.NestedSource(p.base, c.to.sum)}.Path()
 		if c.subdir != "" {
 			address += "//" + c.subdir
 		}

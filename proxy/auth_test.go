@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// here is a registry whose packages are all kept.
+// here is a registry whose packages are all cached.
 type here struct{ modproxy.Registry }
 
 func (r here) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
@@ -63,7 +63,7 @@ func plain(r modproxy.Registry) modproxy.Registry { return r }
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// What one principal was told of the versions is for no shared cache to keep.
+// A shared cache must not store the list of versions of one principal.
 func TestVersionsArePrivate(t *testing.T) {
 	h, tokens, _ := guarded(t, plain)
 	if got := get(h, base+"/versions", bearer(tokens["acme"])...).Header.Get("Cache-Control"); got != "private, no-cache" {
@@ -74,7 +74,7 @@ func TestVersionsArePrivate(t *testing.T) {
 	}
 }
 
-// signedPath is where a client with the token is sent for a package.
+// signedPath returns the location of a package for a client with the token.
 func signedPath(t testing.TB, h http.Handler, token string) string {
 	t.Helper()
 	res := get(h, base+"/1.1.0/download", bearer(token)...)
@@ -166,7 +166,7 @@ func TestWhoMayAsk(t *testing.T) {
 	}
 }
 
-// With a token its signed paths end.
+// The signed paths of a token end with it.
 func TestRevokedTokenTakesItsPathsAlong(t *testing.T) {
 	h, tokens, kept := guarded(t, plain)
 	signed := signedPath(t, h, tokens["acme"])
@@ -180,9 +180,8 @@ func TestRevokedTokenTakesItsPathsAlong(t *testing.T) {
 	}
 }
 
-// OpenTofu since 1.12 shows its token to the package, too, if it is told to; then
-// no secret need be in the location. It is told only what it can do: fetch a whole
-// package that is here.
+// OpenTofu since 1.12 can send its token with the request for a package, so that the location needs no secret. The answer asks for
+// that only if OpenTofu can do it: for a whole package that is cached.
 func TestRegistryCredentials(t *testing.T) {
 	h, tokens, _ := guarded(t, plain)
 	res := get(h, base+"/1.1.0/download", append(bearer(tokens["acme"]), "User-Agent", "OpenTofu/1.12.6")...)

@@ -14,10 +14,11 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// nowhere is a writer that keeps nothing but the header and the status.
+// nowhere is a writer that stores the header and the status only.
 type nowhere struct {
 	header http.Header
 	status int
@@ -30,7 +31,7 @@ func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 // SetWriteDeadline is for [http.ResponseController].
 func (n *nowhere) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkServeHTTP answers requests from what is in memory.
+// BenchmarkServeHTTP answers requests from memory.
 func BenchmarkServeHTTP(b *testing.B) {
 	h := describing(b, &told{}, func(c *proxy.Config) { c.Registry = &downloads.Registry{Next: c.Registry} })
 	etag := get(h, base+"/versions").Header.Get("Etag")
@@ -86,11 +87,11 @@ func (*held) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{Body: p, Size: int64(len(of180KB))}, nil
 }
 
-// BenchmarkServeKnown answers clients that are known by a token, or by the path that was signed for them, and logs each.
+// BenchmarkServeKnown answers clients with a token or a signed path, and logs each request.
 func BenchmarkServeKnown(b *testing.B) {
 	wrap := func(r modproxy.Registry) modproxy.Registry { return &downloads.Registry{Next: &held{Registry: r}} }
 	h, tokens, _ := guarded(b, wrap, func(c *proxy.Config) {
-		encoder := proxy.LogEncoder(zapcore.EncoderConfig{MessageKey: "msg", TimeKey: "time", EncodeTime: zapcore.ISO8601TimeEncoder})
+		encoder := httpx.LogEncoder(zapcore.EncoderConfig{MessageKey: "msg", TimeKey: "time", EncodeTime: zapcore.ISO8601TimeEncoder})
 		c.Log = zap.New(zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zapcore.InfoLevel))
 	})
 	for _, c := range []struct{ name, path, token string }{

@@ -2,70 +2,60 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"weak"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// isOfCatalog reports whether k is a question for [Config.Catalog].
-func (k kind) isOfCatalog() bool {
-	switch k {
-	case kindDetails, kindDocs, kindDownloads, kindHistory, kindList, kindSearch,
-		kindProviderVersion, kindProviderDocuments, kindProviderDocument:
-		return true
-	case kindVersions, kindDownload, kindPackage, kindProviderVersions, kindProviderDownload, kindProviderPackage, kindProviderSums,
-		kindProviderSignature, kindMirrorIndex, kindMirrorVersion:
-	}
-	return false
-}
-
-var errNoCatalog = notFound("modules and providers are not described here: want …/versions or …/download")
+var errNoCatalog = protocol.NotFound("modules and providers are not described here: want …/versions or …/download")
 
 // serveCatalog answers q from the catalog.
-func (h *Handler) serveCatalog(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveCatalog(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	switch {
 	case h.cfg.Catalog == nil:
 		return errNoCatalog
-	case q.isList():
+	case q.IsList():
 		return h.serveList(w, r, e, q)
-	case q.kind == kindDownloads:
+	case q.Kind == protocol.KindDownloads:
 		return h.serveDownloads(w, r, e, q)
-	case q.kind == kindProviderVersion:
+	case q.Kind == protocol.KindProviderVersion:
 		return h.serveProviderVersion(w, r, e, q)
-	case q.kind == kindProviderDocuments:
+	case q.Kind == protocol.KindProviderDocuments:
 		return h.serveProviderDocuments(w, r, e, q)
-	case q.kind == kindProviderDocument:
+	case q.Kind == protocol.KindProviderDocument:
 		return h.serveProviderDocument(w, r, e, q)
-	case q.kind == kindHistory, q.kind == kindDocs && q.Version == "":
+	case q.Kind == protocol.KindHistory, q.Kind == protocol.KindDocs && q.Version == "":
 		return h.serveHistory(w, r, e, q)
 	}
 	return h.serveDetails(w, r, e, q)
 }
 
-// serveDetails serves the description of a version, or of the latest one.
-func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request) error {
+// serveDetails serves the description of a version, or of the latest version.
+func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	if q.Version == "" {
-		list, err := respelled(h, r, e, &q.Address, h.cfg.Listing.Versions)
+		list, err := inAnyCase(h, r, e, &q.Address, h.cfg.Listing.Versions)
 		if err != nil {
 			return err
 		}
 		latest, ok := list.Latest()
 		if !ok {
-			return errAbsent
+			return httpx.ErrAbsent
 		}
 		q.Version = latest.String()
 		e.Version = q.Version
 	}
-	d, err := respelled(h, r, e, &q.Address, func(ctx context.Context, m modproxy.Address) (*modproxy.Details, error) {
+	d, err := inAnyCase(h, r, e, &q.Address, func(ctx context.Context, m modproxy.Address) (*modproxy.Details, error) {
 		return h.cfg.Catalog.Details(ctx, modproxy.Ref{Address: m, Version: q.Version, Variant: q.Variant})
 	})
 	if err != nil {
 		return err
 	}
-	k := renderKey{weak.Make(d), q.kind, d.Listed}
+	k := renderKey{weak.Make(d), q.Kind, d.Listed}
 	text, ok := h.rendered.Get(k)
 	if !ok {
 		list, err := h.cfg.Listing.Versions(r.Context(), q.Address)
@@ -75,9 +65,9 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 		k.versions = list.ETag
 		text, err = h.renderedOf(r.Context(), k, d.Size(), func() any {
 			switch {
-			case q.kind == kindDocs && q.IsProvider():
+			case q.Kind == protocol.KindDocs && q.IsProvider():
 				return docsProviderOf(d)
-			case q.kind == kindDocs:
+			case q.Kind == protocol.KindDocs:
 				return docsDetailsOf(d)
 			case q.IsProvider():
 				return providerDetailsOf(d, list)
@@ -91,13 +81,13 @@ func (h *Handler) serveDetails(w *response, r *http.Request, e *Event, q request
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
 
-// respelled returns what answer says of m. If that is not kept and nobody is asked, m is set to the one module that its name
-// stands for where case does not count, if there is one: some tools fold what they look for, as public registries do.
-func respelled[T any](
-	h *Handler, r *http.Request, e *Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
+// inAnyCase returns the result of answer for m. If that is not cached and the registry is not requested, inAnyCase looks for modules
+// whose names differ from m's in case only. If there is one, m is set to it: some tools fold names, as public registries do.
+func inAnyCase[T any](
+	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
-	if m.IsProvider() || !as[*modproxy.NotKept](err) { // the address of a provider has one spelling
+	if m.IsProvider() || !errors.As(err, new(*modproxy.NotKept)) { // an address of a provider has one spelling
 		return found, err
 	}
 	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}
@@ -110,15 +100,15 @@ func respelled[T any](
 	return answer(r.Context(), *m)
 }
 
-// serveHistory serves the dates of all versions.
-func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request) error {
-	history, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.History)
+// serveHistory serves all versions with their dates.
+func (h *Handler) serveHistory(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
+	history, err := inAnyCase(h, r, e, &q.Address, h.cfg.Catalog.History)
 	if err != nil {
 		return err
 	}
-	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.kind}, history.Size(), func() any {
+	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.Kind}, history.Size(), func() any {
 		switch {
-		case q.kind == kindDocs:
+		case q.Kind == protocol.KindDocs:
 			return docsOf(history)
 		case q.IsProvider():
 			return providerHistoryOf(history)
@@ -132,12 +122,12 @@ func (h *Handler) serveHistory(w *response, r *http.Request, e *Event, q request
 }
 
 // serveDownloads serves how often a module was downloaded.
-func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q request) error {
-	d, err := respelled(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
+func (h *Handler) serveDownloads(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
+	d, err := inAnyCase(h, r, e, &q.Address, h.cfg.Catalog.Downloads)
 	if err != nil {
 		return err
 	}
-	text, err := render(downloadsOf(q.Address, d))
+	text, err := httpx.NewDocument(downloadsOf(q.Address, d))
 	if err != nil {
 		return err
 	}
@@ -145,13 +135,13 @@ func (h *Handler) serveDownloads(w *response, r *http.Request, e *Event, q reque
 }
 
 // serveList serves a page of a list.
-func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) error {
-	list, err := parseQuery(q, r.URL.RawQuery)
+func (h *Handler) serveList(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
+	list, err := q.ListQuery(r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	if q.own && list.Namespace != "" {
-		if list.Host, err = h.cfg.Upstreams.own(r.Host, list.Namespace); err != nil {
+	if q.ByNamespace && list.Namespace != "" {
+		if list.Host, err = h.cfg.Upstreams.For(r.Host, list.Namespace); err != nil {
 			return err
 		}
 	}
@@ -161,35 +151,29 @@ func (h *Handler) serveList(w *response, r *http.Request, e *Event, q request) e
 	}
 	shown, size := make([]summary, 0, len(page.Modules)), int64(0)
 	for _, s := range page.Modules {
-		if !q.own || h.cfg.Upstreams.Own(s.Namespace) == s.Host { // else the name stands for another module here
+		if !q.ByNamespace || h.cfg.Upstreams.ByNamespace(s.Namespace) == s.Host { // otherwise the name means another module here
 			shown = append(shown, summaryOf(&s))
 			size += int64(len(s.Description))
 		}
 	}
-	give, err := h.turnToRender(r.Context(), size)
-	if err != nil {
-		return err
-	}
-	text, err := render(pageDocument{h.metaOf(r, list, page.More), shown})
-	give()
+	text, err := h.documents.Make(r.Context(), size, func() (*httpx.Document, error) {
+		return httpx.NewDocument(pageDocument{h.metaOf(r, list, page.More), shown})
+	})
 	if err != nil {
 		return err
 	}
 	return h.writeRendered(w, r, e, page.Answered, text)
 }
 
-// metaOf says where the pages before and after that of list are, which r has asked for.
+// metaOf returns the links to the pages before and after the page of list, which r requests.
 func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMeta {
 	meta := pageMeta{Limit: list.Limit, Offset: list.Offset}
 	at := func(offset int) string {
-		values := r.URL.Query() // was parsed before
-		values.Set("limit", strconv.Itoa(list.Limit))
-		values.Set("offset", strconv.Itoa(offset))
 		below := ""
 		if base, err := url.Parse(h.origin(r)); err == nil {
 			below = base.EscapedPath()
 		}
-		return below + r.URL.EscapedPath() + "?" + values.Encode()
+		return below + r.URL.EscapedPath() + "?" + protocol.PageQuery(r.URL.RawQuery, list.Limit, offset)
 	}
 	if more {
 		next := list.Offset + list.Limit
@@ -202,14 +186,14 @@ func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMe
 	return meta
 }
 
-// writeRendered writes a document that was answered by the catalog.
-func (h *Handler) writeRendered(w *response, r *http.Request, e *Event, a modproxy.Answered, text *document) error {
-	release, err := h.documents.hold(text.plain, len(text.compressed))
+// writeRendered writes a document that was made of an answer of the catalog.
+func (h *Handler) writeRendered(w *httpx.Response, r *http.Request, e *httpx.Event, a modproxy.Answered, text *httpx.Document) error {
+	release, err := h.documents.Hold(text.Plain, len(text.Compressed))
 	if err != nil {
 		return err
 	}
 	defer release()
 	setListingStatus(w, e, &modproxy.Versions{Hit: a.Hit, Stale: a.Stale, Time: a.Time})
-	h.writeTagged(w, r, text.plain, text.compressed, text.etag)
+	w.WriteDocument(r, *text, h.private(cachePrivate))
 	return nil
 }

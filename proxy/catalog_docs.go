@@ -3,90 +3,12 @@ package proxy
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/hostname"
 )
 
-// kindDocs is for what [Upstreams.Docs] says: of a version, or of all of them.
-const kindDocs kind = "docs"
-
-const (
-	docsPath         = "/registry/docs/modules/"
-	providerDocsPath = "/registry/docs/providers/"
-)
-
-// docsAt returns the upstream that is described at a hostname, or "".
-func (u *Upstreams) docsAt(requestHost string) string {
-	host, err := hostname.Parse(requestHost)
-	if err != nil {
-		return ""
-	}
-	return u.Docs[host]
-}
-
-// parseProviderDocs is parseDocs for providers:
-//
-//	/registry/docs/providers/{namespace}/{type}[/v{version}]/index.json
-//	/registry/docs/providers/{namespace}/{type}/v{version}/[{kind}/]{name}.md
-func (u *Upstreams) parseProviderDocs(requestHost, path string) (q request, err error) {
-	if q.Host = u.docsAt(requestHost); q.Host == "" {
-		return q, errNoDocs
-	}
-	parts, err := unescaped(strings.TrimPrefix(path, providerDocsPath))
-	if err != nil {
-		return q, err
-	}
-	n := len(parts)
-	name, isText := strings.CutSuffix(parts[n-1], ".md")
-	switch {
-	case (n == 3 || n == 4) && parts[n-1] == "index.json":
-		q.kind = kindDocs
-	case (n == 4 || n == 5) && isText:
-		q.kind = kindProviderDocument
-		q.id = strings.Join(append(parts[3:n-1:n-1], name), "/")
-	default:
-		return q, notFound("want " + providerDocsPath + "{namespace}/{type}/index.json, …/v{version}/index.json or …/v{version}/{kind}/{name}.md")
-	}
-	if q.Address, err = provider(q.Host, parts[0], parts[1]); err == nil && n > 3 {
-		q.Ref, err = providerVersion(q.Address, parts[2], "")
-	}
-	return q, err
-}
-
-var errNoDocs = notFound("this is not the name of a site that describes the modules and providers of an upstream")
-
-// parseDocs reads an escaped path of the API that describes the modules of the OpenTofu registry, sent to the host that has it:
-//
-//	/registry/docs/modules/{namespace}/{name}/{system}[/v{version}]/index.json
-func (u *Upstreams) parseDocs(requestHost, path string) (q request, err error) {
-	if q.Host = u.docsAt(requestHost); q.Host == "" {
-		return q, errNoDocs
-	}
-	parts, err := unescaped(strings.TrimPrefix(path, docsPath))
-	if err != nil {
-		return q, err
-	}
-	n := len(parts)
-	if n < 4 || n > 5 || parts[n-1] != "index.json" {
-		return q, notFound("want " + docsPath + "{namespace}/{name}/{system}/index.json or …/v{version}/index.json")
-	}
-	q.kind = kindDocs
-	q.Namespace, q.Name, q.System = parts[0], parts[1], parts[2]
-	var version string
-	if err = q.Check(); err == nil && n == 5 {
-		version, err = modproxy.CanonicalVersion(parts[3])
-		q.Ref = q.At(version)
-	}
-	if err != nil {
-		return q, invalid(err)
-	}
-	return q, nil
-}
-
-// The documents are those of registry-ui of OpenTofu (backend/internal/moduleindex/module.go and module_version.go).
+// The types have the form of registry-ui of OpenTofu (backend/internal/moduleindex/module.go and module_version.go).
 
 type docsIndex struct {
 	Address     docsAddress   `json:"addr"`
@@ -98,7 +20,7 @@ type docsAddress struct {
 	Display   string `json:"display"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Target    string `json:"target,omitempty"` // of a module
+	Target    string `json:"target,omitempty"` // of a module only
 }
 
 type docsVersion struct {

@@ -4,9 +4,10 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// providerDetails is a version of a provider as the public registry describes it below v1/providers/.
+// providerDetails is a version of a provider in the form of the public registry below v1/providers/.
 type providerDetails struct {
 	ID        string        `json:"id"`
 	Owner     string        `json:"owner"`
@@ -24,7 +25,7 @@ type providerDetails struct {
 	Versions  []string      `json:"versions"`
 	Docs      []providerDoc `json:"docs"`
 
-	Deprecation *modproxy.Deprecation `json:"deprecation,omitempty"` // what operators say; the public registry has no such member
+	Deprecation *modproxy.Deprecation `json:"deprecation,omitempty"` // by an operator; the public registry does not have this member
 }
 
 // providerDoc is a document in providerDetails.
@@ -52,7 +53,7 @@ func providerDetailsOf(d *modproxy.Details, list *modproxy.Versions) providerDet
 	return p
 }
 
-// providerAttributes are those of a provider below v2/providers/.
+// providerAttributes are the attributes of a provider below v2/providers/.
 type providerAttributes struct {
 	Alias     string `json:"alias"`
 	About     string `json:"description"`
@@ -78,8 +79,8 @@ type providerVersionAttributes struct {
 	Version   string    `json:"version"`
 }
 
-// providerHistoryOf returns what is said of a provider and its versions. The ids are addresses: that of a version is one in the
-// paths and filters in which tools put it.
+// providerHistoryOf returns the document about a provider and its versions. The ids are addresses: tools put the id of a version into
+// paths and filters, where it is read as one.
 func providerHistoryOf(h *modproxy.History) historyDocument {
 	m, id := h.Module, idOf(h.Module)
 	var ids []resource
@@ -88,7 +89,7 @@ func providerHistoryOf(h *modproxy.History) historyDocument {
 		one := resource{Type: "provider-versions", ID: id + "/" + v.Version}
 		ids = append(ids, one)
 		one.Attributes = providerVersionAttributes{v.Description, v.Downloads, v.Published, v.Tag, v.Version}
-		one.Links = &resourceLinks{"/" + providerVersionPath + one.ID}
+		one.Links = &resourceLinks{linkTo(protocol.KindProviderVersion, m.At(v.Version))}
 		included = append(included, one)
 	}
 	return historyDocument{resource{
@@ -98,13 +99,13 @@ func providerHistoryOf(h *modproxy.History) historyDocument {
 			Owner: h.Owner, Source: h.Source, Tier: h.Tier, Warning: h.Warning,
 		},
 		Relationships: map[string]any{"provider-versions": map[string]any{
-			"data": some(ids), "links": map[string]string{"related": "/" + providerHistoryPath + id + "/provider-versions"},
+			"data": notNil(ids), "links": map[string]string{"related": linkTo(protocol.KindHistory, m.At("")) + "/provider-versions"},
 		}},
-		Links: &resourceLinks{"/" + providerHistoryPath + id},
+		Links: &resourceLinks{linkTo(protocol.KindHistory, m.At(""))},
 	}, included}
 }
 
-// providerVersionDocument is a version of a provider, with its documents.
+// providerVersionDocument is a version of a provider with its documents.
 type providerVersionDocument struct {
 	Data     resource   `json:"data"`
 	Included []resource `json:"included"`
@@ -122,11 +123,11 @@ func providerVersionOf(d *modproxy.Details) providerVersionDocument {
 		Type: "provider-versions", ID: id,
 		Attributes:    providerVersionAttributes{d.Description, d.Downloads, d.Published, d.Tag, d.Version},
 		Relationships: map[string]any{"provider-docs": map[string]any{"data": ids}},
-		Links:         &resourceLinks{"/" + providerVersionPath + id},
+		Links:         &resourceLinks{linkTo(protocol.KindProviderVersion, d.Ref)},
 	}, included}
 }
 
-// documentAttributes are those of a document below v2/provider-docs.
+// documentAttributes are the attributes of a document below v2/provider-docs.
 type documentAttributes struct {
 	Category    string  `json:"category"`
 	Content     *string `json:"content,omitempty"`
@@ -144,7 +145,7 @@ func resourceOf(doc modproxy.Doc) resource {
 		Attributes: documentAttributes{
 			Category: doc.Category, Language: doc.Language, Path: doc.Path, Slug: doc.Slug, Subcategory: doc.Subcategory, Title: doc.Title,
 		},
-		Links: &resourceLinks{"/" + providerDocumentsPath + "/" + doc.ID},
+		Links: &resourceLinks{protocol.Request{Kind: protocol.KindProviderDocument, ID: doc.ID}.Path()},
 	}
 }
 
@@ -173,23 +174,23 @@ type documentsMeta struct {
 	Total int  `json:"total-count"`
 }
 
-func documentsOf(s selected, total int, page []modproxy.Doc) documentsPage {
+func documentsOf(s protocol.Selection, total int, page []modproxy.Doc) documentsPage {
 	p := documentsPage{Data: make([]resource, 0, len(page))}
 	for _, doc := range page {
 		p.Data = append(p.Data, resourceOf(doc))
 	}
-	p.Meta.Pagination = documentsMeta{Size: s.size, Page: s.page, Pages: (total + s.size - 1) / s.size, Total: total}
-	if next := s.page + 1; next <= p.Meta.Pagination.Pages {
+	p.Meta.Pagination = documentsMeta{Size: s.Size, Page: s.Page, Pages: (total + s.Size - 1) / s.Size, Total: total}
+	if next := s.Page + 1; next <= p.Meta.Pagination.Pages {
 		p.Meta.Pagination.Next = &next
 	}
-	if before := s.page - 1; before > 0 {
+	if before := s.Page - 1; before > 0 {
 		p.Meta.Pagination.Prev = &before
 	}
 	return p
 }
 
-// docsProviderVersion is a version of a provider as the documentation of the OpenTofu registry describes it (registry-ui,
-// backend/internal/providerindex/providertypes/provider_version.go).
+// docsProviderVersion is a version of a provider in the form of registry-ui of OpenTofu
+// (backend/internal/providerindex/providertypes/provider_version.go).
 type docsProviderVersion struct {
 	docsVersion
 	Docs  docsOfProvider            `json:"docs"`

@@ -1,98 +1,46 @@
 package proxy
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// document is an answer as it is sent.
-type document struct {
-	plain, compressed []byte
-	etag              string
-}
-
-// render returns the document that is v.
-func render(v any) (*document, error) {
-	var plain, compressed bytes.Buffer
-	e := json.NewEncoder(&plain)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	z := gzip.NewWriter(&compressed)
-	_, _ = z.Write(plain.Bytes()) // to memory
-	_ = z.Close()
-	sum := sha256.Sum256(plain.Bytes())
-	return &document{plain.Bytes(), compressed.Bytes(), `"` + hex.EncodeToString(sum[:16]) + `"`}, nil
-}
-
-// renderKey is an answer of the catalog, which is not changed, the form that it has, and the entity tag of the versions that
-// go with it.
+// renderKey identifies a rendered document: an answer of the catalog, its form, and the entity tag of the list of versions. The answer
+// is not changed.
 type renderKey struct {
-	of       any // a weak pointer: it may be much larger than the document
-	kind     kind
+	of       any // a weak pointer to the answer, which may be much larger than the document
+	kind     protocol.Kind
 	versions string
 }
 
 const (
 	maxRendered = 32 << 20 // bytes of documents in memory
 	renderedFor = time.Hour
-
-	maxRendering = 2  // large documents that are made at the same time
-	maxToRender  = 16 // that wait for it
 )
 
-// renderedOf returns the document for k, made by make of an answer of size bytes unless it is remembered. Few large ones are
-// made at the same time, because that takes several times their size.
-func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make func() any) (*document, error) {
+// renderedOf returns the remembered document for k, or the one that make makes of an answer of size bytes.
+func (h *Handler) renderedOf(ctx context.Context, k renderKey, size int64, make func() any) (*httpx.Document, error) {
 	if d, ok := h.rendered.Get(k); ok {
 		return d, nil
 	}
-	give, err := h.turnToRender(ctx, size)
-	if err != nil {
-		return nil, err
-	}
-	defer give()
-	if d, ok := h.rendered.Get(k); ok { // meanwhile
-		return d, nil
-	}
-	d, err := render(make())
-	if err == nil {
-		h.rendered.Add(k, d, renderedFor, d.size())
-	}
-	return d, err
-}
-
-// turnToRender waits for a turn to make a document of size bytes, until give. Those that wait hold what theirs is made of: they
-// are few.
-func (h *Handler) turnToRender(ctx context.Context, size int64) (give func(), err error) {
-	if size < largeDocument {
-		return func() {}, nil
-	}
-	client := modproxy.AskerOf(ctx).Name
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if h.rendering.Take(waiting, client) != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	return h.documents.Make(ctx, size, func() (*httpx.Document, error) {
+		if d, ok := h.rendered.Get(k); ok { // another request has made it meanwhile
+			return d, nil
 		}
-		return nil, later(0, errDocuments)
-	}
-	return func() { h.rendering.Give(client) }, nil
+		d, err := httpx.NewDocument(make())
+		if err == nil {
+			h.rendered.Add(k, d, renderedFor, d.Size())
+		}
+		return d, err
+	})
 }
 
-// size returns how many bytes of memory d has, about.
-func (d *document) size() int64 { return 1<<10 + int64(len(d.plain)+len(d.compressed)) }
-
-// summary is a version as lists have it, with the names of the registry API
+// summary is a version in a list, with the names of the registry API
 // (https://developer.hashicorp.com/terraform/registry/api-docs).
 type summary struct {
 	ID        string    `json:"id"`
@@ -151,7 +99,7 @@ type detailsDocument struct {
 
 func detailsOf(d *modproxy.Details, list *modproxy.Versions) detailsDocument {
 	return detailsDocument{
-		summaryOf(&d.Summary), filled(d.Root), allFilled(d.Submodules), allFilled(d.Examples),
+		summaryOf(&d.Summary), withLists(d.Root), allWithLists(d.Submodules), allWithLists(d.Examples),
 		slices.Sorted(slices.Values(append([]string{d.System}, d.Systems...))), ascending(list), d.Deprecation,
 	}
 }
@@ -172,31 +120,31 @@ func ascending(list *modproxy.Versions) []string {
 	return names
 }
 
-// filled returns p with empty lists in the place of nil ones, which clients do not expect.
-func filled(p modproxy.Part) modproxy.Part {
-	p.Inputs, p.Outputs, p.Calls = some(p.Inputs), some(p.Outputs), some(p.Calls)
-	p.Providers, p.Resources = some(p.Providers), some(p.Resources)
+// withLists returns p with empty lists instead of nil: clients do not expect null.
+func withLists(p modproxy.Part) modproxy.Part {
+	p.Inputs, p.Outputs, p.Calls = notNil(p.Inputs), notNil(p.Outputs), notNil(p.Calls)
+	p.Providers, p.Resources = notNil(p.Providers), notNil(p.Resources)
 	return p
 }
 
-func allFilled(list []modproxy.Part) []modproxy.Part {
+func allWithLists(list []modproxy.Part) []modproxy.Part {
 	all := make([]modproxy.Part, len(list))
 	for i, p := range list {
-		all[i] = filled(p)
+		all[i] = withLists(p)
 	}
 	return all
 }
 
-func some[T any](list []T) []T {
+func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}
 	return list
 }
 
-// What follows is in the form of JSON:API (https://jsonapi.org/format/).
+// The types below have the form of JSON:API (https://jsonapi.org/format/).
 
-// resource is a thing with an id, which is the same every time.
+// resource is an object with a stable id.
 type resource struct {
 	Type          string         `json:"type"`
 	ID            string         `json:"id"`
@@ -207,6 +155,12 @@ type resource struct {
 
 type resourceLinks struct {
 	Self string `json:"self"`
+}
+
+// linkTo returns the path of a question about v under the registry's own name.
+func linkTo(kind protocol.Kind, v modproxy.Ref) string {
+	v.Host = ""
+	return protocol.Request{Kind: kind, Ref: v}.Path()
 }
 
 type historyDocument struct {
@@ -245,14 +199,14 @@ func historyOf(h *modproxy.History) historyDocument {
 		one := resource{Type: "module-versions", ID: id + "/" + v.Version}
 		ids = append(ids, one)
 		one.Attributes = versionAttributes{v.Published, v.Description, v.Downloads, v.Published, v.Source, v.Tag, v.Published, v.Version}
-		one.Links = &resourceLinks{"/v1/modules/" + one.ID}
+		one.Links = &resourceLinks{linkTo(protocol.KindDetails, m.At(v.Version))}
 		included = append(included, one)
 	}
 	return historyDocument{resource{
 		Type: "modules", ID: id,
 		Attributes:    historyAttributes{h.Downloads, id, m.Name, m.Namespace, h.Owner, h.Logo, m.System, h.Source, h.Verified},
-		Relationships: map[string]any{"module-versions": map[string]any{"data": some(ids)}},
-		Links:         &resourceLinks{"/" + historyPath + id},
+		Relationships: map[string]any{"module-versions": map[string]any{"data": notNil(ids)}},
+		Links:         &resourceLinks{linkTo(protocol.KindHistory, m.At(""))},
 	}, included}
 }
 

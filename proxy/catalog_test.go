@@ -18,7 +18,7 @@ import (
 
 var published = time.Date(2021, 8, 5, 0, 26, 33, 501756000, time.UTC)
 
-// told is a catalog of which all is known. It remembers the last list that it was asked for.
+// told is a catalog with fixed answers. It records the last query for a list.
 type told struct {
 	answered modproxy.Answered
 	asked    modproxy.Query
@@ -164,7 +164,7 @@ func TestDetailsKept(t *testing.T) {
 	}
 }
 
-// A client that is listed other versions gets a document with those.
+// The document of a client has the versions that the client is listed.
 func TestDetailsListsVersions(t *testing.T) {
 	var s *scripted
 	h := newHandler(t, func(cfg *proxy.Config, scripted *scripted) { s, cfg.Catalog, cfg.Listing = scripted, &told{}, scripted })
@@ -262,7 +262,7 @@ func TestLists(t *testing.T) {
 		"/v1/modules?limit=0":           {},
 		"/v1/modules?limit=-1":          {},
 		"/v1/modules?offset=-1":         {},
-		"/v1/modules?offset=2147483648": {}, // behind which there is no next page
+		"/v1/modules?offset=2147483648": {}, // the last offset, without a next page
 		"/v1/modules?offset=x":          {},
 		"/v1/modules?provider=AWS":      with(func(q *modproxy.Query) { q.System = "aws" }),
 		"/v1/modules?provider=a%2fb":    {},

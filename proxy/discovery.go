@@ -9,62 +9,62 @@ import (
 	"github.com/gorilla/mux"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// discoveryPath is that of the service discovery document.
-const discoveryPath = "/.well-known/terraform.json"
-
-// serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or that of an
-// upstream, whose services it then has, also others than those of a registry. Where people log in is the same for all: clients
-// keep a token for each name.
-func (h *Handler) serveDiscovery(w *response, r *http.Request, e *Event) error {
+// serveDiscovery serves the service discovery document of the name that r was sent to: the proxy's own, or the name of an upstream.
+// The document of an upstream also has the upstream's other services. All documents have the same login: clients store a token for
+// each name.
+func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "discovery"
 	base, services := "/", map[string]any{}
-	host := h.cfg.Upstreams.byName(r.Host)
+	host := h.cfg.Upstreams.ByHost(r.Host)
 	if host != "" && h.cfg.Auth != nil {
 		ctx, err := h.identifyOf(r, e, host, "")
 		if err != nil || !auth.PrincipalOf(ctx).MayReadOf(host, "") {
-			host = "" // as if there were no such upstream
+			host = "" // as if the upstream did not exist
 		}
 	}
-	// Paths, as public registries have them: clients are where they have asked, and some tools put what stands here behind
-	// the hostname. But a public URL with a path is in the way of paths from the root.
+	// Services are paths, as in public registries: clients resolve them against the URL of their request, and some tools append
+	// them to the hostname. Under a public URL with a path, paths from the root would not work.
 	if _, at, _ := strings.Cut(h.cfg.PublicURL, "://"); strings.Contains(at, "/") {
 		base = h.cfg.PublicURL + "/"
 		if host != "" {
 			base += host + "/"
 		}
 	}
-	_, others := h.others(r, e, host)
+	_, others := h.otherServices(r, e, host)
 	for name, at := range others {
 		if base == "/" || strings.HasPrefix(at, "https://") {
 			services[name] = at
 		}
 	}
-	services["modules.v1"] = base + modulesPath
-	// No provider has the proxy's own hostname. Where clients are identified, every other name has providers for a client that may
-	// not know whether it is an upstream's: it is told of the token that it needs when it asks for one.
-	if h.cfg.Upstreams.byName(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
-		services["providers.v1"] = base + providersPath
+	services["modules.v1"] = base + protocol.ModulesPath
+	// No provider has the proxy's own hostname. Where clients are identified, the document of every other name has providers, so that
+	// it does not reveal whether the name is an upstream's. A request for a provider then returns the error about the token.
+	if h.cfg.Upstreams.ByHost(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
+		services["providers.v1"] = base + protocol.ProvidersPath
 	}
 	if login := h.cfg.Auth.Login(time.Now()); login != nil {
 		services["login.v1"] = login
 	}
-	return writeJSON(w, services)
+	return w.WriteJSON(services)
 }
 
-// serveDiscoveryBelow serves the service discovery document of the registry in the path, for tools that are given a URL
-// instead of a hostname. They put paths behind that, so URLs are whole. Which registries there are is not for everybody.
-func (h *Handler) serveDiscoveryBelow(w *response, r *http.Request, e *Event) error {
+// serveDiscoveryBelow serves the service discovery document of the registry in the path, for tools that take a URL instead of a
+// hostname. They append paths to the URL, so services are absolute URLs. Without a credential, clients learn nothing about which
+// registries exist.
+func (h *Handler) serveDiscoveryBelow(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	e.Kind = "discovery"
-	host, unknown := h.cfg.Upstreams.named(mux.Vars(r)["registry"])
+	host, unknown := h.cfg.Upstreams.InPath(mux.Vars(r)["registry"])
 	if unknown != nil {
-		host = "" // which is nothing for everybody
+		host = "" // no client may read of an unknown registry
 	}
 	_, err := h.identifyOf(r, e, host, "")
 	if err := cmp.Or(err, unknown); err != nil {
 		return err
 	}
 	base := h.origin(r) + "/" + host + "/"
-	return writeJSON(w, map[string]string{"modules.v1": base + modulesPath, "providers.v1": base + providersPath})
+	return w.WriteJSON(map[string]string{"modules.v1": base + protocol.ModulesPath, "providers.v1": base + protocol.ProvidersPath})
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is called every second is not called after its end, also if that comes between two calls or during one.
+// every makes no call after its end, also if the end comes between two calls or during one.
 func TestEveryEnds(t *testing.T) {
 	for _, during := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

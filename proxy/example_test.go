@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http/httptest"
 
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
 	"github.com/modproxy/modproxy/test/registrytest"
@@ -18,7 +19,7 @@ func Example() {
 	}
 	h := proxy.New(proxy.Config{
 		Registry:  &rewrite.Registry{Next: registry},
-		Upstreams: proxy.Upstreams{Default: "registry.example.com"},
+		Upstreams: protocol.Upstreams{Default: "registry.example.com"},
 		PublicURL: "https://modules.example.org",
 	})
 	w := httptest.NewRecorder()

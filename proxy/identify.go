@@ -13,28 +13,30 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// identify returns the context of r with the principal that sent it, which has shown a credential, whatever may be read
-// without one. It returns the context of r unchanged where clients need none.
-func (h *Handler) identify(r *http.Request, e *Event) (context.Context, error) {
+// identify returns the context of r with the principal that sent it. The client must show a credential, also where some addresses
+// need none. Without Config.Auth, identify returns the context of r unchanged.
+func (h *Handler) identify(r *http.Request, e *httpx.Event) (context.Context, error) {
 	return identifyBy(h.cfg.Auth, r, e)
 }
 
 // identifyOperator returns the context of r with the operator that sent it, or with refresh, with a client that may refresh modules.
-// Other clients are told that the path does not exist.
-func (h *Handler) identifyOperator(r *http.Request, e *Event, refresh bool) (context.Context, error) {
+// For other clients the path does not exist.
+func (h *Handler) identifyOperator(r *http.Request, e *httpx.Event, refresh bool) (context.Context, error) {
 	ctx, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
 	if p := auth.PrincipalOf(ctx); err == nil && !p.Admin && !(refresh && p.Refresh) {
-		err = notFound("there is nothing at this path")
+		err = protocol.NotFound("this path does not exist")
 	}
 	return ctx, err
 }
 
-func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (context.Context, error) {
+func identifyBy(a *auth.Authenticator, r *http.Request, e *httpx.Event) (context.Context, error) {
 	ctx := r.Context()
 	p := auth.PrincipalOf(ctx)
-	if p.Kind != auth.ByOwner { // whom the connection identifies
+	if p.Kind != auth.ByOwner { // the connection identifies the owner
 		if a == nil {
 			return ctx, nil
 		}
@@ -46,26 +48,28 @@ func identifyBy(a *auth.Authenticator, r *http.Request, e *Event) (context.Conte
 	return withPrincipal(ctx, e, p), nil
 }
 
-func withPrincipal(ctx context.Context, e *Event, p auth.Principal) context.Context {
+func withPrincipal(ctx context.Context, e *httpx.Event, p auth.Principal) context.Context {
 	e.Principal, e.Groups = p.String(), p.Groups
 	return auth.WithPrincipal(ctx, p)
 }
 
-// identifyFor returns the context of r with the client that sent it, a request of the protocol. The path of a package may begin with a
-// signed segment instead of a credential. malformed is wrong with a path; a client with a segment is not told.
-func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q request, malformed error) (context.Context, error) {
+// identifyFor returns the context of r, a request of a protocol, with the client that sent it. The path of a file may begin with a
+// signed segment instead of a credential. malformed is the error of the path; clients with a segment do not receive it.
+func (h *Handler) identifyFor(
+	r *http.Request, e *httpx.Event, segment string, q protocol.Request, malformed error,
+) (context.Context, error) {
 	ctx := r.Context()
-	isFile := malformed == nil && q.isFile()
+	isFile := malformed == nil && q.IsFile()
 	switch {
 	case h.cfg.Auth == nil && segment != "" && malformed == nil && !isFile:
-		return ctx, notFound(onlyFiles)
+		return ctx, protocol.NotFound(onlyFiles)
 	case h.cfg.Auth == nil:
 		return ctx, nil
 	case segment != "" && !isFile:
 		return ctx, &auth.Refused{Why: onlyFiles}
 	case !isFile:
 		if malformed != nil {
-			q.Address = modproxy.Address{} // whose host may be no upstream, which is nothing for everybody
+			q.Address = modproxy.Address{} // its host may be unknown, and no client may read of an unknown registry
 			if p, ok := h.anybodyOfAll(r); ok {
 				return withPrincipal(ctx, e, p), nil
 			}
@@ -77,15 +81,15 @@ func (h *Handler) identifyFor(r *http.Request, e *Event, segment string, q reque
 	case segment == "" && q.Variant.Kind == modproxy.NestedVariant:
 		return withPrincipal(ctx, e, auth.HasAddress(q.Address)), nil
 	}
-	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.path(), q.Address, e.Time)
-	if p.Kind != auth.Nobody { // also of a client that may not read the package
+	p, err := h.cfg.Auth.Package(ctx, r.Header, segment, q.Path(), q.Address, e.Time)
+	if p.Kind != auth.Nobody { // also if the client may not read the package
 		ctx = withPrincipal(ctx, e, p)
 	}
 	return ctx, err
 }
 
-// anybodyOfAll returns the principal that sent r, and whether it needs no credential because all that there is may be read
-// without one.
+// anybodyOfAll returns the principal that sent r, and whether it needs no credential because every address of every upstream may be
+// read without one.
 func (h *Handler) anybodyOfAll(r *http.Request) (auth.Principal, bool) {
 	hosts := maps.Keys(h.cfg.Upstreams.Hosts)
 	if h.cfg.Upstreams.Any {
@@ -94,9 +98,9 @@ func (h *Handler) anybodyOfAll(r *http.Request) (auth.Principal, bool) {
 	return h.cfg.Auth.AnybodyOfAll(r.Header, hosts)
 }
 
-// identifyOf is identify for a request about the modules of a namespace of a registry, as [auth.Grant.MayReadOf] has it, or without
-// a host, of a registry that is unknown.
-func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) (context.Context, error) {
+// identifyOf is identify for a request about the modules of a namespace of a registry, see [auth.Grant.MayReadOf]. An empty host is
+// an unknown registry.
+func (h *Handler) identifyOf(r *http.Request, e *httpx.Event, host, namespace string) (context.Context, error) {
 	if h.cfg.Auth != nil {
 		p, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Address{Host: host, Namespace: namespace})
 		if !ok && host == "" {
@@ -109,29 +113,18 @@ func (h *Handler) identifyOf(r *http.Request, e *Event, host, namespace string) 
 	return h.identify(r, e)
 }
 
-const onlyFiles = "only the path of a package is signed, or of what a provider is verified with"
+const onlyFiles = "only the paths of packages, checksums and signatures can be signed"
 
-// aboutModules reports whether a path is one of a protocol for modules, or of what is beside one, and what stands before that.
-// Of what clients are answered about providers they tell a person nothing.
-func aboutModules(path string) (named string, ok bool) {
-	for _, protocol := range []string{modulesPath, historyPath, providerHistoryPath, providerVersionPath, providerDocumentsPath + "/"} {
-		if before, _, ok := strings.Cut(path+"/", "/"+protocol); ok {
-			return strings.TrimPrefix(before, "/"), true
-		}
-	}
-	return "", strings.HasPrefix(path, docsPath) || strings.HasPrefix(path, providerDocsPath)
-}
-
-// explainToken adds to err where a person logs in or sets a token: for the upstream that the path has named or that the Host
-// header names, or the site that describes one, or else for the proxy's own host.
+// explainToken adds to err how a person logs in or sets a token: for the upstream that the path or the Host header names, for the
+// site that describes an upstream, or else for the proxy's own host.
 func (h *Handler) explainToken(r *http.Request, named string, err error) error {
-	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // as the path of a package has it
+	named = strings.TrimSuffix(strings.Replace(named, "~", ":", 1), ":") // the path of a package has ~ instead of the colon
 	if named == "" {
 		_, own, _ := strings.Cut(h.origin(r), "://")
-		if h.cfg.Upstreams.docsAt(r.Host) != "" {
+		if h.cfg.Upstreams.ByDocs(r.Host) != "" {
 			own = r.Host
 		}
-		named = cmp.Or(h.cfg.Upstreams.byName(r.Host), own)
+		named = cmp.Or(h.cfg.Upstreams.ByHost(r.Host), own)
 	}
 	host, errHost := hostname.Parse(hostname.Display(named))
 	if errHost != nil {

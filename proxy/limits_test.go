@@ -1,149 +1,22 @@
 package proxy
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
 )
 
-// wait is how long err tells to wait; 0 if it does not.
-func wait(err error) time.Duration {
-	var later *modproxy.RetryLater
-	if !errors.As(err, &later) {
-		return 0
-	}
-	return time.Until(later.After)
-}
-
-// Requests beyond the bound wait for their turn: long for a package, whose client
-// would not come back, and else no longer than its client has time for.
-func TestRequestsWaitForTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(Limits{Requests: 1})
-		if err := a.enter(t.Context(), "", patience); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		if err := a.enter(t.Context(), "", patience); wait(err) != time.Second || !errors.Is(err, errBusy) || time.Since(start) != patience {
-			t.Errorf("after %v: %v, to wait %v", time.Since(start), err, wait(err))
-		}
-		go func() {
-			time.Sleep(20 * time.Second)
-			a.turns.Give("")
-		}()
-		if err := a.enter(t.Context(), "", packagePatience); err != nil {
-			t.Errorf("after %v: %v", time.Since(start), err)
-		}
-		gone, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if err := a.enter(gone, "", packagePatience); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a client that went: %v", err)
-		}
-		a.turns.Give("")
-		if err := a.enter(t.Context(), "", patience); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// Those that wait are bounded, too.
-func TestQueueIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const most = 10
-		a := newAdmission(Limits{Requests: most})
-		var in, refused atomic.Int32
-		var all sync.WaitGroup
-		start := time.Now()
-		for range 5 * most {
-			all.Go(func() {
-				if err := a.enter(t.Context(), "", packagePatience); err == nil {
-					in.Add(1)
-				} else if time.Since(start) == 0 {
-					refused.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		if in.Load() != most || refused.Load() != 3*most {
-			t.Errorf("%d in, %d refused at once", in.Load(), refused.Load())
-		}
-	})
-}
-
-// A client is slowed down to its rate, and others are not.
-func TestRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAdmission(Limits{Rate: 4})
-		start := time.Now()
-		for range 4 + 8 { // at once, and one after the other
-			if err := a.enter(t.Context(), "a", patience); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("12 requests at 4 a second, 4 of them at once, took %v", took)
-		}
-		if err := a.enter(t.Context(), "b", patience); err != nil || time.Since(start) != 2*time.Second {
-			t.Errorf("another client: %v, after %v", err, time.Since(start))
-		}
-		const patient = patience - time.Second/8 // which ends between two turns
-		var mu sync.Mutex
-		var refused int
-		var longest time.Duration
-		var all sync.WaitGroup
-		for range 40 { // at the same time
-			all.Go(func() {
-				if err := a.enter(t.Context(), "a", patient); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					refused++
-					longest = max(longest, wait(err))
-				}
-			})
-		}
-		all.Wait()
-		if want := 40 - int(patient/(time.Second/4)); refused != want || longest > patience+time.Second {
-			t.Errorf("%d of 40 refused, to wait %v", refused, longest)
-		}
-		if err := a.enter(t.Context(), "a", patience); err != nil || time.Since(start) != 2*time.Second+patience {
-			t.Errorf("after a flood: %v, after %v", err, time.Since(start))
-		}
-	})
-}
-
-func TestClientOf(t *testing.T) {
-	known := auth.WithPrincipal(context.Background(), auth.Principal{Kind: auth.ByToken, ID: "abc", Name: "ci"})
-	for _, c := range []struct {
-		ctx           context.Context
-		address, want string
-	}{
-		{known, "192.0.2.1", "token abc"},
-		{context.Background(), "192.0.2.1", "192.0.2.1"},
-		{context.Background(), "2001:db8:0:1:2:3:4:5", "2001:db8:0:1::/64"},
-		{context.Background(), "fe80::1%eth0", "fe80::/64"},
-		{context.Background(), "@", "@"},
-	} {
-		if got := clientOf(auth.PrincipalOf(c.ctx), c.address); got != c.want {
-			t.Errorf("%s: %s; want %s", c.address, got, c.want)
-		}
-	}
-}
-
-// A client that is refused has spent a request, too.
+// A request that is rejected counts for the rate, too.
 func TestRateOfStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Config{Auth: &auth.Authenticator{}, Limits: Limits{Rate: 1}})
+		h := New(Config{Auth: &auth.Authenticator{}, Limits: httpx.Limits{Rate: 1}})
 		var statuses []string
 		for range 2 {
 			w := httptest.NewRecorder()
@@ -158,7 +31,7 @@ func TestRateOfStrangers(t *testing.T) {
 	})
 }
 
-// Whatever proxies hand on, the client's address is valid, and that of the connection if that is not a trusted proxy's.
+// The client's address is valid for every forwarding header. It is the address of the connection unless that is a trusted proxy's.
 func FuzzClientAddress(f *testing.F) {
 	h := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	f.Add("10.0.0.1:1", "203.0.113.9, [::1]:80,,10.1.1.1", "")
@@ -176,17 +49,17 @@ func FuzzClientAddress(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := netip.ParseAddr(got); err != nil {
+		at, err := netip.ParseAddr(got)
+		if err != nil {
 			t.Fatalf("%q, %q, %q: %q is no address", remote, xff, forwarded, got)
 		}
-		if trusted := h.trusts(from.Addr().Unmap()); !trusted && clientOf(auth.Principal{}, got) != clientOf(auth.Principal{}, from.Addr().String()) {
+		if trusted := h.trusts(from.Addr().Unmap()); !trusted && at.Unmap().WithZone("") != from.Addr().Unmap().WithZone("") {
 			t.Fatalf("%q, %q, %q: %q", remote, xff, forwarded, got)
 		}
 	})
 }
 
-// Where a request came from is what trusted proxies say one after the other, and
-// nothing that was there before them.
+// The client's address is the one that the chain of trusted proxies names. Addresses before them do not count.
 func TestClientAddress(t *testing.T) {
 	h := New(Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
 	const trusted, stranger = "10.1.2.3:9999", "192.0.2.1:9999"

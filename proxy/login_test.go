@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// withLogin are the principals of an issuer where people log in.
+// withLogin has the principals of an issuer that people log in at.
 type withLogin struct {
 	names
 	login *auth.Login
@@ -18,7 +18,7 @@ type withLogin struct {
 
 func (w withLogin) Login(time.Time) *auth.Login { return w.login }
 
-// Clients learn where people log in under every name, and people whose token is not good that they can.
+// Discovery documents of every name have the login, and the error about a bad token says how to log in.
 func TestLogin(t *testing.T) {
 	login := &auth.Login{
 		Client: "cli", GrantTypes: []string{"authz_code"}, Ports: [2]int{10000, 10010},

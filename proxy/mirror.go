@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/release"
 )
 
 // serveMirrorIndex lists the versions of a provider in the form of the provider network mirror protocol.
-func (h *Handler) serveMirrorIndex(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveMirrorIndex(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
@@ -30,9 +32,9 @@ type mirrored struct {
 	Hashes []string `json:"hashes"`
 }
 
-// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each
-// with all hashes that are known. Nothing is fetched but the release: a client wants one of the packages only.
-func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) error {
+// serveMirrorVersion lists the packages of a version of a provider in the form of the provider network mirror protocol, each with
+// all known hashes. It downloads the release and no package: a client wants one of the packages only.
+func (h *Handler) serveMirrorVersion(w *httpx.Response, r *http.Request, q protocol.Request) error {
 	o, err := h.release(r.Context(), q.Ref)
 	if err != nil {
 		return err
@@ -44,10 +46,10 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 	archives := make(map[string]mirrored, len(o.Archives))
 	for _, a := range o.Archives {
 		if h.cfg.Offline && !slices.Contains(had, a.Platform) {
-			continue // the client may be told to go on elsewhere
+			continue // the client may have another installation method for it
 		}
 		v := q.ForPlatform(a.Platform)
-		url, err := h.fileURL(r, request{kind: kindProviderPackage, Ref: v})
+		url, err := h.fileURL(r, protocol.Request{Kind: protocol.KindProviderPackage, Ref: v})
 		if err != nil {
 			return err
 		}
@@ -56,8 +58,8 @@ func (h *Handler) serveMirrorVersion(w *response, r *http.Request, q request) er
 	return h.writeAnswer(w, r, map[string]any{"archives": archives})
 }
 
-// hashes returns what is known of the package v, which is d: the hashes of its files as recorded if it was fetched, and else as its
-// registry states them.
+// hashes returns the known hashes of the package v with the digest d: the recorded ones if it was downloaded, otherwise those that its
+// registry states.
 func (h *Handler) hashes(ctx context.Context, v modproxy.Ref, d modproxy.Digest, stated release.Facts) []string {
 	known := []string{"zh:" + d.String()}
 	if h.cfg.Records != nil {

@@ -11,22 +11,24 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// Mount is something that is answered beside the protocol.
+// A Mount is a path that is answered beside the protocols.
 type Mount struct {
-	// Method is the one that is answered. GET includes HEAD.
+	// Method is the HTTP method. GET includes HEAD.
 	Method string
-	// Path is the whole path of a request, or with a slash at its end the beginning of it.
+	// Path is the whole path of a request. A path with a slash at its end is the beginning of one.
 	Path string
 	// Kind is the name in the log and the metrics.
 	Kind string
-	// Public admits all clients, within [Config.Limits]; those that Auth identifies, if that is set. Handle must show
-	// them no more than they may read. Otherwise only operators are admitted.
+	// Public admits all clients, within [Config.Limits]; if Auth is set, the clients that it identifies. Handle must check what
+	// they may read. Otherwise only operators are admitted.
 	Public bool
-	// Refresh admits, beside operators, clients that may refresh modules. Handle must limit them to their scopes.
+	// Refresh admits operators and clients that may refresh modules. Handle must limit the latter to their scopes.
 	Refresh bool
-	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid], [fs.ErrNotExist]: of the request.
+	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid] and [fs.ErrNotExist] are faults of the request.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -43,26 +45,26 @@ func (h *Handler) mount(m Mount) {
 	route.MatcherFunc(func(r *http.Request, _ *mux.RouteMatch) bool {
 		return r.Method == m.Method || r.Method == http.MethodHead && m.Method == http.MethodGet
 	})
-	limit := pieceTime
+	limit := httpx.PieceTime
 	if !m.Public {
-		limit = 0 // a person may look at a page of it, at the end of a pipe
+		limit = 0 // a person may read the answer in a pager
 	}
-	route.HandlerFunc(h.answering(limit, func(w *response, r *http.Request, e *Event) error {
+	route.HandlerFunc(h.responder.Handle(limit, func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 		e.Kind = m.Kind
 		err := h.serveMount(m, w, r, e)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return &requestError{http.StatusNotFound, err}
+			return protocol.WithStatus(http.StatusNotFound, err)
 		case errors.Is(err, modproxy.ErrInvalid):
-			return invalid(err)
+			return protocol.Invalid(err)
 		}
 		return err
 	}))
 }
 
-func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) error {
+func (h *Handler) serveMount(m Mount, w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	if err := crossOrigin.Check(r); err != nil {
-		return &requestError{http.StatusForbidden, errors.New("a web page of another site has sent this request")}
+		return protocol.WithStatus(http.StatusForbidden, errors.New("a web page of another site has sent this request"))
 	}
 	var ctx context.Context
 	var err error
@@ -73,8 +75,8 @@ func (h *Handler) serveMount(m Mount, w *response, r *http.Request, e *Event) er
 	}
 	if err == nil && (m.Public || !auth.PrincipalOf(ctx).Admin) {
 		var client string
-		if ctx, client, err = h.admit(ctx, e, r.UserAgent(), patience); err == nil {
-			defer h.admission.turns.Give(client)
+		if ctx, client, err = h.admission.Admit(ctx, e, r.UserAgent(), clientWait); err == nil {
+			defer h.admission.Leave(client)
 		}
 	}
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// ownersSay makes requests with a header come from the owner, as those on the socket do.
+// ownersSay makes requests with a header come from the owner, like requests on the socket.
 func ownersSay(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Operator") == "yes" {
@@ -58,11 +58,11 @@ func TestMounts(t *testing.T) {
 		{"POST", "/-/api/thing", "X-Operator: yes", 200, "written"},
 		{"HEAD", "/-/api/thing", "X-Operator: yes", 200, ""},
 		{"GET", "/-/api/thing", "Authorization: Bearer o.p.s", 200, "read"},
-		{"GET", "/-/api/thing", "Authorization: Bearer r.e.a", 404, "nothing at this path"},
-		{"GET", "/-/api/thing", "Authorization: Bearer r.e.f", 404, "nothing at this path"},
+		{"GET", "/-/api/thing", "Authorization: Bearer r.e.a", 404, "this path does not exist"},
+		{"GET", "/-/api/thing", "Authorization: Bearer r.e.f", 404, "this path does not exist"},
 		{"GET", "/-/api/refresh", "Authorization: Bearer r.e.f", 200, "refreshed"},
 		{"GET", "/-/api/refresh", "Authorization: Bearer o.p.s", 200, "refreshed"},
-		{"GET", "/-/api/refresh", "Authorization: Bearer r.e.a", 404, "nothing at this path"},
+		{"GET", "/-/api/refresh", "Authorization: Bearer r.e.a", 404, "this path does not exist"},
 		{"GET", "/-/api/refresh", "", 401, "no token was sent"},
 		{"GET", "/-/api/thing", "Authorization: Bearer x.x.x", 401, "the token is not known"},
 		{"POST", "/-/api/thing", "", 401, "no token was sent"},

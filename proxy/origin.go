@@ -13,10 +13,11 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// origin returns the URL, without a trailing slash, under which the client that sent r sees the proxy, or an empty one if
-// that is not known. What a client says of it is not believed: it would end up in answers.
+// origin returns the URL of the proxy for the client that sent r, without a trailing slash, or an empty one if it is not known. It
+// does not trust the client's headers, because the URL stands in answers.
 func (h *Handler) origin(r *http.Request) string {
 	if h.cfg.PublicURL != "" {
 		return h.cfg.PublicURL
@@ -44,7 +45,7 @@ func (h *Handler) trusts(ip netip.Addr) bool {
 	return slices.ContainsFunc(h.cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// clientAddress returns the address that r came from, before all the trusted proxies that passed it on.
+// clientAddress returns the address that r came from: the nearest one that is not a trusted proxy.
 func (h *Handler) clientAddress(r *http.Request) string {
 	remote, ok := netip.Addr{}, false
 	if len(h.cfg.TrustedProxies) > 0 {
@@ -66,7 +67,7 @@ func (h *Handler) clientAddress(r *http.Request) string {
 	return remote.String()
 }
 
-// parseAddress reads an address with or without a port, as connections have it and as proxies write it.
+// parseAddress reads an address of a connection or of a forwarding header, with or without a port.
 func parseAddress(s string) (netip.Addr, bool) {
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return ap.Addr().Unmap(), true
@@ -78,7 +79,7 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return ip.Unmap(), err == nil
 }
 
-// forwardedFor returns the addresses that the proxies on the way had the request from, that of the nearest proxy first.
+// forwardedFor returns the addresses that the proxies on the way received the request from, beginning with the nearest proxy.
 func forwardedFor(header http.Header) []string {
 	if lines := header["X-Forwarded-For"]; len(lines) > 0 {
 		return backward(lines)
@@ -90,7 +91,8 @@ func forwardedFor(header http.Header) []string {
 	return elements
 }
 
-// standard returns the lines of Forwarded (RFC 7239). Beside X-Forwarded headers they may be the client's.
+// standard returns the lines of Forwarded (RFC 7239), unless there are X-Forwarded headers: the client may have written Forwarded
+// then.
 func standard(header http.Header) []string {
 	for name := range header {
 		if strings.HasPrefix(name, "X-Forwarded-") {
@@ -100,7 +102,7 @@ func standard(header http.Header) []string {
 	return header["Forwarded"]
 }
 
-// forwarded returns what the nearest proxy says of the request that it got, in X-Forwarded headers or in Forwarded.
+// forwarded returns the scheme and the host of the request that the nearest proxy received, from X-Forwarded headers or Forwarded.
 func forwarded(header http.Header) (scheme, host string) {
 	if lines := header["X-Forwarded-Host"]; len(lines) > 0 {
 		return strings.ToLower(backward(header["X-Forwarded-Proto"])[0]), backward(lines)[0]
@@ -109,7 +111,7 @@ func forwarded(header http.Header) (scheme, host string) {
 	return strings.ToLower(pairs["proto"]), pairs["host"]
 }
 
-// forwardedPairs returns an element of Forwarded, its names in lower case.
+// forwardedPairs returns the pairs of an element of Forwarded, with names in lower case.
 func forwardedPairs(element string) map[string]string {
 	pairs := map[string]string{}
 	for pair := range strings.SplitSeq(element, ";") {
@@ -119,7 +121,7 @@ func forwardedPairs(element string) map[string]string {
 	return pairs
 }
 
-// backward returns the elements of a list that may be spread over lines, the last first. There is at least one.
+// backward returns the elements of a list of one or more lines, the last first. It returns at least one element.
 func backward(lines []string) []string {
 	list := strings.Split(strings.Join(lines, ","), ",")
 	for i := range list {
@@ -129,21 +131,21 @@ func backward(lines []string) []string {
 	return list
 }
 
-// errForeignName does not repeat the name.
-var errForeignName = &requestError{http.StatusMisdirectedRequest, errors.New(
-	"without a credential this proxy answers only requests to its own names and addresses; " +
-		"operator: set public_url to the URL that clients use")}
+// errForeignName does not repeat the name, which another party chose.
+var errForeignName = protocol.WithStatus(http.StatusMisdirectedRequest, errors.New(
+	"without a credential this proxy answers only requests to its own names and addresses; "+
+		"operator: set public_url to the URL that clients use"))
 
-// checkName refuses r, where [Config.Local] is set, if it was sent to a foreign name, whose owner may have it lead here
-// so that their page, in a browser here, is of the same origin as the proxy (DNS rebinding). Nobody owns an address. Where
-// clients are identified, one with a valid token passes, and the path of a file that is signed: the page can send any header, but
-// has neither of them.
+// checkName returns an error for a request to a foreign name, if [Config.Local] is set. The owner of such a name may let it lead here,
+// so that a page of theirs, in a browser on this machine, has the same origin as the proxy (DNS rebinding). Addresses have no owner.
+// Where clients are identified, requests with a valid token or a signed path pass: a page can send any header, but has neither of
+// them.
 func (h *Handler) checkName(r *http.Request, now time.Time) error {
 	if !h.cfg.Local || h.hasName(r.Host) && h.mayKnow(r) || h.isOwnName(r.Host) {
 		return nil
 	}
 	if signed, _ := auth.CutSegment(r.URL.EscapedPath()); h.cfg.Auth != nil && signed != "" {
-		return nil // its request is refused unless the segment is valid
+		return nil // serve refuses the request unless the segment is valid
 	}
 	if h.cfg.Auth != nil && len(r.Header["Authorization"]) > 0 {
 		if _, err := h.cfg.Auth.Identify(r.Context(), r.Header, now); err == nil {
@@ -153,7 +155,7 @@ func (h *Handler) checkName(r *http.Request, now time.Time) error {
 	return errForeignName
 }
 
-// isOwnName reports whether a Host header has a name of this proxy itself: one of the process or of PublicURL, localhost, or an address.
+// isOwnName reports whether a Host header names this proxy itself: a name of the process or of PublicURL, localhost, or an address.
 func (h *Handler) isOwnName(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	if _, isAddress := parseAddress(host); isAddress || hostname.IsLocal(name) || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
@@ -163,11 +165,11 @@ func (h *Handler) isOwnName(host string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Hostname(), name)
 }
 
-// mayKnow reports whether a client without a credential may have the discovery document of the upstream whose name r was sent to. Every
-// name that is no upstream's may be known, and other requests are told to show a credential.
+// mayKnow reports whether a client without a credential may read the discovery document of the upstream whose name r was sent to. It
+// returns true for every other name, and for other paths, where the answer asks for a credential.
 func (h *Handler) mayKnow(r *http.Request) bool {
-	host := h.cfg.Upstreams.byName(r.Host)
-	if host == "" || h.cfg.Auth == nil || r.URL.Path != discoveryPath {
+	host := h.cfg.Upstreams.ByHost(r.Host)
+	if host == "" || h.cfg.Auth == nil || r.URL.Path != protocol.DiscoveryPath {
 		return true
 	}
 	_, ok := h.cfg.Auth.Anybody(r.Header, modproxy.Address{Host: host})
@@ -176,8 +178,8 @@ func (h *Handler) mayKnow(r *http.Request) bool {
 
 // hasName reports whether a Host header has a name of the process or of an upstream.
 func (h *Handler) hasName(host string) bool {
-	if h.cfg.Upstreams.byName(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
+	if h.cfg.Upstreams.ByHost(host) != "" || h.cfg.Process != nil && h.cfg.Process.HasName(host) {
 		return true
 	}
-	return h.cfg.Upstreams.docsAt(host) != ""
+	return h.cfg.Upstreams.ByDocs(host) != ""
 }

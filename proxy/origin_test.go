@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// What clients say of us is not believed, unless it is us or one we trust.
+// The proxy believes a Host or forwarding header only if it has a name of the proxy, or comes from a trusted proxy.
 func TestOrigin(t *testing.T) {
 	h := newHandler(t, func(c *proxy.Config, _ *scripted) {
 		c.Process = process{name: "127.0.0.1:8080"}

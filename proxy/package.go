@@ -9,33 +9,35 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // servePackage serves the package of a version, with ranges and conditions, for as long as the client is identified.
-func (h *Handler) servePackage(w *response, r *http.Request, e *Event, q request, segment string) error {
+func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	ctx, stop := h.whileIdentified(r.Context(), segment)
 	defer stop()
 	p, err := h.openPackage(ctx, r, q)
 	if err != nil {
-		if ended := endOf(ctx); ended != nil {
+		if ended := httpx.EndOf(ctx); ended != nil {
 			return ended
 		}
 		return err
 	}
 	defer p.Close()
-	defer w.cutWhenEnded(ctx)()
+	defer w.CutWhenEnded(ctx)()
 	h.setPackageHeader(w, q, p.Digest)
 	if q.IsProvider() {
 		setCacheStatus(w, e, p.Arrival == nil)
 	}
 	if e.Err = send(w, r, p); e.Err != nil {
-		panic(http.ErrAbortHandler) // the client must not take what it got for the whole package
+		panic(http.ErrAbortHandler) // the client must not take the part that it received for the whole package
 	}
 	return nil
 }
 
-// setPackageHeader sets what is known of a package before it is open.
-func (h *Handler) setPackageHeader(w *response, q request, d modproxy.Digest) {
+// setPackageHeader sets the headers that are known before the package is open.
+func (h *Handler) setPackageHeader(w *httpx.Response, q protocol.Request, d modproxy.Digest) {
 	header := w.Header()
 	header["Content-Type"] = gzipType
 	if q.IsProvider() {
@@ -45,24 +47,24 @@ func (h *Handler) setPackageHeader(w *response, q request, d modproxy.Digest) {
 	if h.cfg.Auth != nil {
 		header["Cache-Control"] = cacheForEverPrivately
 	}
-	header["Etag"] = w.value(`"` + d.String() + `"`)
+	header["Etag"] = w.Value(`"` + d.String() + `"`)
 }
 
-// send writes what r asks for of p. It returns the error of p; a client that is gone does not matter.
-func send(w *response, r *http.Request, p *modproxy.Package) error {
-	if wantsAll(r) {
+// send writes the part of p that r requests. It returns the error of p, and nil if the client has gone.
+func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
+	if isPlainGET(r) {
 		header := w.Header()
 		header["Accept-Ranges"] = acceptRanges
-		header["Content-Length"] = w.value(strconv.FormatInt(p.Size, 10))
+		header["Content-Length"] = w.Value(strconv.FormatInt(p.Size, 10))
 		w.WriteHeader(http.StatusOK)
-		if _, err := io.Copy(w, p.Body); w.failed == nil {
+		if _, err := io.Copy(w, p.Body); w.Failed() == nil {
 			return err
 		}
 		return nil
 	}
-	content := &remembering{ReadSeeker: p.Body}
+	content := &errCapture{ReadSeeker: p.Body}
 	http.ServeContent(w, r, "", time.Time{}, content)
-	if w.failed == nil {
+	if w.Failed() == nil {
 		return content.err
 	}
 	return nil
@@ -70,20 +72,20 @@ func send(w *response, r *http.Request, p *modproxy.Package) error {
 
 // openPackage opens the package that r is for. A whole package is verified while it is sent. For any other answer, openPackage
 // verifies the package first. A damaged package is requested a second time, because the cache then replaces it.
-func (h *Handler) openPackage(ctx context.Context, r *http.Request, q request) (*modproxy.Package, error) {
+func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.Request) (*modproxy.Package, error) {
 	if q.IsProvider() {
 		ctx = modproxy.WithArrival(ctx)
 	}
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(ctx, q.Ref)
-		if err != nil || wantsAll(r) {
+		if err != nil || isPlainGET(r) {
 			return p, err
 		}
 		arriving := p.Arrival != nil
 		if arriving && !wantsPart(r) { // the headers are known before the download ends
 			return p, nil
 		}
-		if err = verify(ctx, p); err == nil {
+		if err = verifyWhole(ctx, p); err == nil {
 			return p, nil
 		}
 		p.Close()
@@ -93,8 +95,8 @@ func (h *Handler) openPackage(ctx context.Context, r *http.Request, q request) (
 	}
 }
 
-// verify verifies p, and reads its first byte: if p was verified earlier, the read finds a file that is unreadable since.
-func verify(ctx context.Context, p *modproxy.Package) error {
+// verifyWhole verifies p, and reads its first byte: if p was verified earlier, the read finds a file that is unreadable since.
+func verifyWhole(ctx context.Context, p *modproxy.Package) error {
 	if err := p.Verify(ctx); err != nil {
 		return err
 	}
@@ -108,20 +110,20 @@ func verify(ctx context.Context, p *modproxy.Package) error {
 // wantsPart reports whether the answer to r may have a part of the package as its body.
 func wantsPart(r *http.Request) bool { return r.Method == http.MethodGet && len(r.Header["Range"]) > 0 }
 
-// wantsAll reports whether r requests a whole package without conditions.
-func wantsAll(r *http.Request) bool {
+// isPlainGET reports whether r requests a whole package without conditions.
+func isPlainGET(r *http.Request) bool {
 	conditions := []string{"Range", "If-None-Match", "If-Match", "If-Modified-Since", "If-Unmodified-Since"}
 	has := func(name string) bool { return len(r.Header[name]) > 0 }
 	return r.Method == http.MethodGet && !slices.ContainsFunc(conditions, has)
 }
 
-// remembering remembers the error of a read, which [http.ServeContent] does not tell.
-type remembering struct {
+// errCapture stores the error of a read, which [http.ServeContent] does not return.
+type errCapture struct {
 	io.ReadSeeker
 	err error
 }
 
-func (c *remembering) Read(p []byte) (int, error) {
+func (c *errCapture) Read(p []byte) (int, error) {
 	n, err := c.ReadSeeker.Read(p)
 	if err != nil && err != io.EOF {
 		c.err = err
@@ -130,7 +132,7 @@ func (c *remembering) Read(p []byte) (int, error) {
 }
 
 // SendTo implements [modproxy.Sender].
-func (c *remembering) SendTo(w io.Writer, n int64) (written int64, err error) {
+func (c *errCapture) SendTo(w io.Writer, n int64) (written int64, err error) {
 	if from, ok := c.ReadSeeker.(modproxy.Sender); ok {
 		if written, err = from.SendTo(w, n); err != nil {
 			c.err = err

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// damaged gives packages that cannot be read, so many times.
+// damaged returns an unreadable package so many times.
 type damaged struct {
 	modproxy.Registry
 	times int
@@ -24,7 +24,7 @@ func (unreadable) Read([]byte) (int, error) {
 	return 0, fmt.Errorf("%w: damaged", modproxy.ErrUnavailable)
 }
 
-// streamed is not held in memory.
+// streamed is a package that is not in memory.
 type streamed struct{ modproxy.Body }
 
 func (d *damaged) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
@@ -40,8 +40,8 @@ func (d *damaged) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packag
 	return p, nil
 }
 
-// A damaged package is asked for once more, so that a client that wants a part of it, or its headers, gets them when it is
-// mended. No header describes a package that stays damaged.
+// A damaged package is requested once more, so that a client that requests a part of it, or its headers, gets the replaced package.
+// No header describes a package that remains damaged.
 func TestDamagedPackage(t *testing.T) {
 	for name, ask := range map[string]struct {
 		method string

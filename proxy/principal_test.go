@@ -17,8 +17,8 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// A client that may not read a package learns only that it is not there. The log has its principal, and it uses up its own
-// rate, not that of an address which it may share.
+// For a client that may not read a package, the package does not exist. The log has its principal. The request counts for the rate of
+// the principal, and not of an address that several clients may share.
 func TestForbiddenPackageHasAPrincipal(t *testing.T) {
 	var out bytes.Buffer
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message"})
@@ -52,7 +52,7 @@ func TestForbiddenPackageHasAPrincipal(t *testing.T) {
 	}
 }
 
-// Clients that show no credential are told apart by their addresses, and are in no group.
+// Clients without a credential are distinguished by their addresses, and have no groups.
 func TestAnybodyIsAnAddress(t *testing.T) {
 	var askers []modproxy.Asker
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestAnybodyIsAnAddress(t *testing.T) {
 	}
 }
 
-// overheard remembers who asks for versions.
+// overheard records the clients that request versions.
 type overheard struct {
 	modproxy.Registry
 	by *[]modproxy.Asker

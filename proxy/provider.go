@@ -2,8 +2,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,11 +11,13 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/release"
 )
 
-// providerPatience is how long a question about a provider may take: clients give up after ten seconds, and ask again.
-const providerPatience = 8 * time.Second
+// providerWait is how long a request about a provider may take: clients give up after ten seconds, and repeat it.
+const providerWait = 8 * time.Second
 
 var (
 	zipType       = []string{"application/zip"}
@@ -27,33 +27,33 @@ var (
 )
 
 // serveProvider answers a question about a provider.
-func (h *Handler) serveProvider(w *response, r *http.Request, e *Event, q request, segment string) error {
-	if q.isPackage() {
-		return asProviders(h.serveZip(w, r, e, q, segment))
+func (h *Handler) serveProvider(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
+	if q.IsPackage() {
+		return providerError(h.serveZip(w, r, e, q, segment))
 	}
-	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerPatience))
+	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerWait))
 	defer cancel()
 	var met modproxy.Trouble
 	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerPatience)
+		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerWait)
 		if last := met.Last(); last != nil {
 			err = fmt.Errorf("%w; it last failed with: %w", err, last)
 		}
-		err = later(0, err)
+		err = httpx.Later(0, err)
 	}
-	return asProviders(err)
+	return providerError(err)
 }
 
-func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q request) error {
-	switch q.kind {
-	case kindProviderVersions:
+func (h *Handler) answerProvider(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
+	switch q.Kind {
+	case protocol.KindProviderVersions:
 		return h.serveVersions(w, r, e, q)
-	case kindProviderDownload:
+	case protocol.KindProviderDownload:
 		return h.serveDownload(w, r, e, q)
-	case kindMirrorIndex:
+	case protocol.KindMirrorIndex:
 		return h.serveMirrorIndex(w, r, e, q)
-	case kindMirrorVersion:
+	case protocol.KindMirrorVersion:
 		return h.serveMirrorVersion(w, r, q)
 	default: // the files of a release
 	}
@@ -61,21 +61,21 @@ func (h *Handler) answerProvider(w *response, r *http.Request, e *Event, q reque
 	switch {
 	case err != nil:
 		return err
-	case q.kind == kindProviderSignature:
+	case q.Kind == protocol.KindProviderSignature:
 		return h.writeFile(w, r, signatureType, o.Signature)
 	}
 	return h.writeFile(w, r, sumsType, o.Sums)
 }
 
-// asProviders returns err for clients that ask about providers. Of a 403 they say that they need credentials, and not why.
-func asProviders(err error) error {
-	if own := (*requestError)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
-		return &requestError{http.StatusConflict, err}
+// providerError returns err for requests about providers. About a 403, clients print that they need credentials, and not the reason.
+func providerError(err error) error {
+	if own := (*protocol.Error)(nil); errors.Is(err, modproxy.ErrDenied) && !errors.As(err, &own) {
+		return protocol.WithStatus(http.StatusConflict, err)
 	}
 	return err
 }
 
-// download says where the package of a provider is, in the form of the providers.v1 protocol.
+// download is the location of the package of a provider in the form of the providers.v1 protocol.
 type download struct {
 	Protocols    []string                 `json:"protocols,omitempty"`
 	OS           string                   `json:"os"`
@@ -86,23 +86,23 @@ type download struct {
 	SignatureURL string                   `json:"shasums_signature_url"`
 	Digest       modproxy.Digest          `json:"shasum"`
 	Keys         signingKeys              `json:"signing_keys"`
-	Packages     map[string]release.Facts `json:"packages,omitempty"` // what the registry says, and nothing else
+	Packages     map[string]release.Facts `json:"packages,omitempty"` // as the registry states them
 }
 
 type signingKeys struct {
 	GPG []release.Key `json:"gpg_public_keys"`
 }
 
-// serveDownload answers where the package of a provider for one platform is, and has it fetched.
-func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q request) error {
+// serveDownload answers with the location of the package of a provider for one platform, and starts its download.
+func (h *Handler) serveDownload(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v := q.Base()
 	platform, _ := q.Platform()
 	o, a, err := h.archive(r.Context(), v, platform)
 	if err != nil {
 		return err
 	}
-	if o.blank != nil {
-		return &requestError{http.StatusConflict, fmt.Errorf("%s: %w", v, o.blank)}
+	if o.blankLine != nil {
+		return protocol.WithStatus(http.StatusConflict, fmt.Errorf("%s: %w", v, o.blankLine))
 	}
 	l, err := h.cfg.Registry.Location(r.Context(), q.Ref)
 	if err != nil {
@@ -110,11 +110,13 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 	}
 	d := download{
 		Protocols: o.Protocols, OS: a.OS, Arch: a.Arch, File: a.File, Digest: a.Digest, Packages: o.Packages,
-		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients want a list
+		Keys: signingKeys{append([]release.Key{}, o.Keys...)}, // clients do not accept null
 	}
-	for kind, to := range map[kind]*string{kindProviderPackage: &d.URL, kindProviderSums: &d.SumsURL, kindProviderSignature: &d.SignatureURL} {
-		of := request{kind: kind, Ref: v}
-		if kind == kindProviderPackage {
+	for kind, to := range map[protocol.Kind]*string{
+		protocol.KindProviderPackage: &d.URL, protocol.KindProviderSums: &d.SumsURL, protocol.KindProviderSignature: &d.SignatureURL,
+	} {
+		of := protocol.Request{Kind: kind, Ref: v}
+		if kind == protocol.KindProviderPackage {
 			of.Ref = q.Ref
 		}
 		if *to, err = h.fileURL(r, of); err != nil {
@@ -125,9 +127,9 @@ func (h *Handler) serveDownload(w *response, r *http.Request, e *Event, q reques
 	return h.writeAnswer(w, r, d)
 }
 
-// fileURL returns the URL of a file, signed where clients are identified: they ask for it without a credential.
-func (h *Handler) fileURL(r *http.Request, q request) (string, error) {
-	path := q.path()
+// fileURL returns the URL of a file, signed where clients are identified: they request files without a credential.
+func (h *Handler) fileURL(r *http.Request, q protocol.Request) (string, error) {
+	path := q.Path()
 	if h.cfg.Auth != nil {
 		var err error
 		if path, err = h.cfg.Auth.Path(auth.PrincipalOf(r.Context()), path, q.Address, time.Now()); err != nil {
@@ -137,7 +139,7 @@ func (h *Handler) fileURL(r *http.Request, q request) (string, error) {
 	return h.origin(r) + path, nil
 }
 
-func setCacheStatus(w *response, e *Event, kept bool) {
+func setCacheStatus(w *httpx.Response, e *httpx.Event, kept bool) {
 	status := cacheMiss
 	if kept {
 		status = cacheHit
@@ -147,40 +149,28 @@ func setCacheStatus(w *response, e *Event, kept bool) {
 }
 
 // writeAnswer answers with v as JSON, which may have signed paths.
-func (h *Handler) writeAnswer(w *response, r *http.Request, v any) error {
+func (h *Handler) writeAnswer(w *httpx.Response, r *http.Request, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return h.writeFile(w, r, jsonType, append(body, '\n'))
+	return h.writeFile(w, r, httpx.JSONType, append(body, '\n'))
 }
 
-// writeFile answers with all of a small file. A client that is gone does not matter.
-func (h *Handler) writeFile(w *response, r *http.Request, contentType []string, body []byte) error {
-	release, err := h.documents.hold(body, 0)
+// writeFile answers with all of a small file.
+func (h *Handler) writeFile(w *httpx.Response, r *http.Request, contentType []string, body []byte) error {
+	release, err := h.documents.Hold(body, 0)
 	if err != nil {
 		return err
 	}
 	defer release()
-	header, sum := w.Header(), sha256.Sum256(body)
-	etag := `"` + hex.EncodeToString(sum[:]) + `"`
-	header["Etag"] = []string{etag}
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = noStore
-	}
-	if matches(r.Header.Get("If-None-Match"), etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return nil
-	}
-	header["Content-Type"] = contentType
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.Write(body)
+	w.WriteFile(r, contentType, h.private(noStore), body)
 	return nil
 }
 
-// serveZip serves the package of a provider for one platform, also while it comes. HEAD and what a client has already are
-// answered from the release, without a look at the package.
-func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, segment string) error {
+// serveZip serves the package of a provider for one platform, also while it is downloaded. It answers HEAD, and clients that have the
+// package, from the release, without opening the package.
+func (h *Handler) serveZip(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	v := q.Base()
 	platform, _ := q.Platform()
 	_, a, err := h.archive(r.Context(), v, platform)
@@ -188,11 +178,11 @@ func (h *Handler) serveZip(w *response, r *http.Request, e *Event, q request, se
 		return err
 	}
 	etag := `"` + a.Digest.String() + `"`
-	had := matches(r.Header.Get("If-None-Match"), etag)
+	had := httpx.Matches(r.Header.Get("If-None-Match"), etag)
 	if r.Method != http.MethodHead && !had {
 		return h.servePackage(w, r, e, q, segment)
 	}
-	l, err := h.cfg.Registry.Location(r.Context(), q.Ref) // which begins to fetch it
+	l, err := h.cfg.Registry.Location(r.Context(), q.Ref) // starts the download
 	if err != nil {
 		return err
 	}

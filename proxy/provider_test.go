@@ -123,7 +123,7 @@ func TestProviderVersions(t *testing.T) {
 	}
 }
 
-// What the clients are told about a package is what the registry said, with the URLs of this proxy.
+// The answer for a package has the registry's data with the URLs of this proxy.
 func TestProviderDownload(t *testing.T) {
 	p := newToys(t)
 	p.release.Packages = map[string]release.Facts{"linux_amd64": {Hashes: []string{fmt.Sprintf("zh:%x", sha256.Sum256([]byte(toyZip)))}, Size: 9}}
@@ -176,8 +176,8 @@ func TestProviderPackage(t *testing.T) {
 	}
 }
 
-// HEAD of what is not kept begins to fetch it, and does not wait. It has no length: with Accept-Ranges that would be an empty
-// file to the clients.
+// HEAD for a package that is not cached starts its download, and does not wait. The answer has no length: with Accept-Ranges, clients
+// would take it for an empty file.
 func TestProviderHeadDoesNotWait(t *testing.T) {
 	p := newToys(t)
 	p.kept = false
@@ -190,10 +190,10 @@ func TestProviderHeadDoesNotWait(t *testing.T) {
 	}
 }
 
-// arriving fails, or not.
+// arriving is a download in progress that may fail.
 type arriving struct{ modproxy.Arrival }
 
-// ending ends in the middle.
+// ending is a package that ends in the middle.
 type ending struct{ io.ReadSeeker }
 
 func (b ending) Read(p []byte) (int, error) {
@@ -207,7 +207,7 @@ func (ending) Verify(context.Context) error { return nil }
 
 func (ending) Close() error { return nil }
 
-// A package that turns out to be wrong while it is sent is cut off.
+// A package that fails verification while it is sent is cut off.
 func TestProviderArrives(t *testing.T) {
 	p := newToys(t)
 	p.arrival = arriving{}
@@ -287,7 +287,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// Clients give up after ten seconds, and ask once more if they are told to.
+// Clients give up after ten seconds, and repeat the request if the answer says so.
 func TestProviderPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newToys(t)
@@ -305,7 +305,7 @@ func TestProviderPatience(t *testing.T) {
 	})
 }
 
-// A line of the checksums that is blank ends clients of the registry protocol, and no other.
+// Clients of the registry protocol crash at a blank line of the checksums; clients of the mirror protocol do not.
 func TestBlankLine(t *testing.T) {
 	p := newToys(t)
 	p.release.Sums = []byte(strings.Replace(toySums, "\n", "\n\n", 1))

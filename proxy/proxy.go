@@ -1,84 +1,86 @@
-// Package proxy speaks the module and provider registry protocols and that of provider network mirrors over HTTP, from any [modproxy.Registry]: routes, errors, one log
-// line and one set of measurements for each request.
+// Package proxy answers requests of the registry protocols, from any [modproxy.Registry].
 //
-// Invariant: nothing that a client wrote reaches the registry before it was held to the clients' own grammar, and
-// nothing that it wrote about the proxy (Host, forwarding headers) reaches an answer unless the operator vouches for it.
-// Where being on this machine is all that clients need, requests under a foreign name without a credential are refused.
+//	h := proxy.New(proxy.Config{Registry: registry, Upstreams: protocol.Upstreams{Default: "registry.example.com"}})
+//	http.ListenAndServe(address, h)
+//
+// Invariants: package protocol holds every address and version to the clients' own grammar before it reaches the registry. No
+// answer contains text of a client about the proxy (Host, forwarding headers) unless the operator vouches for it. Where access to
+// this machine is the only protection, requests under a foreign name without a credential are refused.
+//
+// [protocol.Endpoints] and [Endpoints] list the paths; docs/reference/http.md is made from them. Package httpx specifies how
+// answers are sent. docs/reference/errors.md has the statuses and the texts that clients print.
 package proxy
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
-	"os"
-	"strings"
-	"time"
 
 	"github.com/gorilla/mux"
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// Config is how a [Handler] is set up. Its zero value answers nothing but health and metrics.
+// Config has the parts and settings of a [Handler]. A Handler of the zero value answers health and metrics only.
 type Config struct {
-	// Registry answers. Its locations are paths from the root, or absolute.
+	// Registry answers the protocols. Its locations are paths from the root, or absolute.
 	Registry modproxy.Registry
-	// Catalog describes modules and providers. Nil: only what the protocols ask is answered.
+	// Catalog describes modules and providers. Nil: descriptions are answered with 404.
 	Catalog modproxy.Catalog
-	// Documents finds the documents that Catalog has the texts of. Nil: none is found by its ID alone.
+	// Documents finds the versions of documents of Catalog by ID. Nil: requests that name only an ID are answered with 404.
 	Documents Documents
 	// Listing lists the versions that Catalog describes, as Registry does for clients that install.
 	Listing Listing
-	// Offline tells that the versions that Registry lists of a provider are for the platforms whose packages can be had.
+	// Offline is set if the platforms that Registry lists for a provider are only those with a stored package.
 	Offline bool
-	// Records has the hashes of providers' packages that were fetched. Nil: they are not told.
+	// Records has the hashes of downloaded packages of providers. Nil: answers do not have these hashes.
 	Records Records
-	// Upstreams says which registry a request is for.
-	Upstreams Upstreams
-	// Others knows what upstreams offer besides. Nil: nothing.
-	Others Others
-	// Contact returns whom people ask who are told of an error. Nil or empty: the operator of the proxy.
+	// Upstreams finds the registry of a request.
+	Upstreams protocol.Upstreams
+	// OtherServices has the other services of upstreams. Nil: no service is named.
+	OtherServices OtherServices
+	// Contact returns whom developers ask about an error. Nil or empty: the operator of the proxy.
 	Contact func() string
-	// PublicURL is where clients see the proxy, without a trailing slash. If it is empty, URLs in answers have the
-	// host of the request, if that is a name of the proxy, and are relative otherwise.
+	// PublicURL is the URL of the proxy for clients, without a trailing slash. If it is empty, URLs in answers have the host of
+	// the request if that is a name of the proxy; otherwise they are relative.
 	PublicURL string
-	// Process is the process that serves. Nil: it has no name, no problem and no home page.
+	// Process is the process that serves. Nil: a process without a name, problems and a home page.
 	Process Process
-	// Local tells that something needs no credential because only programs on this machine can connect. A browser is
-	// one, and asks for what any web page says, under any name that leads here. So requests without a credential are
-	// answered only under an address, localhost, and the names of PublicURL, Process and Upstreams.
+	// Local is set if clients need no credential for something because only programs on this machine can connect. A browser
+	// is one of these programs, and sends the requests of any web page, under any name that leads here. So requests without a
+	// credential are answered only under an address, localhost, and the names of PublicURL, Process and Upstreams.
 	Local bool
-	// Auth identifies clients; Registry must heed them, as [auth.Registry] does. Nil: they need no credential.
+	// Auth identifies clients; Registry must check their scopes, as [auth.Registry] does. Nil: clients need no credential.
 	Auth *auth.Authenticator
-	// Operators identifies the operators where Auth is nil. Nil: only [auth.Owner] is one.
+	// Operators identifies the operators where Auth is nil. Nil: only [auth.Owner] is an operator.
 	Operators *auth.Authenticator
-	// Limits bound what clients may ask for.
-	Limits Limits
+	// Limits bound the requests of clients.
+	Limits httpx.Limits
 	// TrustedProxies are the addresses of proxies whose forwarding headers count.
 	TrustedProxies []netip.Prefix
-	// Log gets one entry for each request. Nil: none is written.
+	// Log gets one entry for each request. Nil: no entry is written.
 	Log *zap.Logger
-	// Metrics measures. Nil: what is measured is not shared.
+	// Metrics measures. Nil: new Metrics, which only this Handler serves.
 	Metrics *Metrics
-	// Mounts are answered beside the protocol. Their paths begin with /-/.
+	// Mounts are answered beside the protocols. Their paths begin with /-/.
 	Mounts []Mount
 }
 
-// Records says what was recorded of versions. Its error is [fs.ErrNotExist] for a version without a record.
+// Records looks up the records of versions. The error is [fs.ErrNotExist] for a version without a record.
 type Records interface {
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
 // Documents finds documents of providers.
 type Documents interface {
-	// Numbered returns the versions of providers of a registry that have a document with this ID, as far as that is known,
-	// whoever may read them.
+	// Numbered returns the known versions of providers of a registry that have a document with this ID. It does not check whether
+	// the client may read them.
 	Numbered(ctx context.Context, host, id string) ([]modproxy.Ref, error)
 }
 
@@ -87,151 +89,78 @@ type Listing interface {
 	Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 }
 
-// Process is what a [Handler] asks the process that serves it. Its methods are called concurrently.
+// Process describes the process that serves a [Handler]. Its methods are called concurrently.
 type Process interface {
-	// HasName reports whether host, which a client wrote into a Host header, is a name of the process.
+	// HasName reports whether host, the Host header of a client, is a name of the process.
 	HasName(host string) bool
-	// Problems returns what keeps the process from its work.
+	// Problems returns the present problems of the process.
 	Problems() []Problem
 	// Home returns the text for a person with a browser. base is the proxy's URL, or empty if that is not known.
 	Home(base string) string
 }
 
-// Handler is the proxy's HTTP side. It is safe for concurrent use.
+// A Handler answers the requests of a proxy. It is safe for concurrent use.
 type Handler struct {
-	cfg         Config
-	modules     http.HandlerFunc
-	providers   http.HandlerFunc
-	router      *mux.Router // of everything else
-	admission   *admission
-	documents   documents
-	releases    *releases                          // of providers
-	rendered    memory.Cache[renderKey, *document] // what Catalog says
-	rendering   *fair.Turns                        // of what is large of it, shared by clients
-	failed      memory.Cache[failed, time.Time]    // when they are sent again
-	histories   http.HandlerFunc
-	docs        http.HandlerFunc
-	ofProviders struct{ beside, docs http.HandlerFunc }
+	cfg       Config
+	responder *httpx.Responder
+	protocols http.HandlerFunc // answers the paths that protocol.Covers reports
+	router    *mux.Router      // of all other paths
+	admission *httpx.Admission
+	documents *httpx.Documents
+	releases  *releases                                // of providers
+	rendered  memory.Cache[renderKey, *httpx.Document] // answers of Catalog
 }
 
-// New makes a Handler.
+// New returns a Handler.
 func New(cfg Config) *Handler {
-	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
 	cfg.Operators = cmp.Or(cfg.Operators, &auth.Authenticator{})
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics()
 	}
-	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	h.releases = newReleases()
+	h := &Handler{
+		cfg: cfg, admission: httpx.NewAdmission(cfg.Limits), documents: httpx.NewDocuments(), releases: newReleases(),
+		router: mux.NewRouter().SkipClean(true).UseEncodedPath(),
+	}
+	h.responder = &httpx.Responder{
+		Log: cfg.Log, Metrics: cfg.Metrics.requests, Contact: cfg.Contact,
+		ClientAddress: h.clientAddress, Check: h.checkName, Explain: h.explain,
+	}
 	h.rendered.Limit = maxRendered
-	h.rendering = fair.New(maxRendering, maxRendering, 0, maxToRender)
-	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
-	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
-	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))
-	h.docs = h.reading(h.serving(h.cfg.Upstreams.parseDocs))
-	h.ofProviders.beside = h.reading(h.serving(h.cfg.Upstreams.parseBesideProviders))
-	h.ofProviders.docs = h.reading(h.serving(h.cfg.Upstreams.parseProviderDocs))
-	h.router.PathPrefix(mirrorPath).HandlerFunc(h.reading(h.serving(h.cfg.Upstreams.parseMirror)))
-	h.router.Path(discoveryPath).HandlerFunc(h.reading(h.serveDiscovery))
-	h.router.Path("/{registry}" + discoveryPath).HandlerFunc(h.reading(h.serveDiscoveryBelow))
-	h.router.Path("/-/healthz").HandlerFunc(h.reading(h.serveAlive))
-	h.router.Path("/-/readyz").HandlerFunc(h.reading(h.serveReady))
-	h.router.Path("/-/metrics").HandlerFunc(h.reading(h.serveMetrics))
+	h.protocols = h.getOnly(h.serve)
+	h.router.Path(protocol.DiscoveryPath).HandlerFunc(h.getOnly(h.serveDiscovery))
+	h.router.Path("/{registry}" + protocol.DiscoveryPath).HandlerFunc(h.getOnly(h.serveDiscoveryBelow))
 	for _, m := range cfg.Mounts {
 		h.mount(m)
 	}
-	h.router.Path("/").HandlerFunc(h.reading(h.serveHome))
-	h.router.NotFoundHandler = h.reading(h.serveOther)
+	for _, own := range ownPaths {
+		h.router.Path(own.Path).HandlerFunc(h.getOnly(func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
+			e.Kind = string(own.Kind)
+			return own.serve(h, w, r, e)
+		}))
+	}
+	h.router.NotFoundHandler = h.getOnly(h.serveOther)
 	return h
 }
 
-// ServeHTTP answers a request. Those of the registry protocols do not go through the router, which copies them twice.
+// ServeHTTP answers a request. Requests of the protocols bypass the router, which copies each request twice.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 {
-		// net/http does not say whether there was a Content-Length, too (RFC 9112, 6.1).
+		// net/http does not report whether there was a Content-Length, too (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")
 	}
-	if answer := h.protocol(r.URL.Path); answer != nil {
-		answer(w, r)
+	if protocol.Covers(r.URL.Path) {
+		h.protocols(w, r)
 		return
 	}
 	h.router.ServeHTTP(w, r)
 }
 
-// protocol returns what answers a path of a registry protocol, and nil for any other.
-func (h *Handler) protocol(path string) http.HandlerFunc {
-	switch {
-	case strings.Contains(path, "/"+modulesPath), strings.HasSuffix(path, "/v1/modules"):
-		return h.modules
-	case strings.Contains(path, "/"+historyPath):
-		return h.histories
-	case isBesideProviders(path):
-		return h.ofProviders.beside
-	case strings.HasPrefix(path, docsPath):
-		return h.docs
-	case strings.HasPrefix(path, providerDocsPath):
-		return h.ofProviders.docs
-	case strings.Contains(path, "/"+providersPath):
-		return h.providers
-	}
-	return nil
-}
-
-// handler answers a request, and completes the event. If it returns an error, it has written nothing.
-type handler func(w *response, r *http.Request, e *Event) error
-
-// reading returns f for GET and HEAD.
-func (h *Handler) reading(f handler) http.HandlerFunc {
-	return h.answering(pieceTime, func(w *response, r *http.Request, e *Event) error {
+// getOnly returns f for GET and HEAD.
+func (h *Handler) getOnly(f httpx.Handler) http.HandlerFunc {
+	return h.responder.Handle(httpx.PieceTime, func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			return errMethod
 		}
 		return f(w, r, e)
 	})
-}
-
-// answering returns f with its error answered, each request logged and measured, and clients slower than limit cut off.
-func (h *Handler) answering(limit time.Duration, f handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		both := &struct {
-			response
-			Event
-		}{
-			response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit},
-			Event{Time: time.Now(), Client: h.clientAddress(r)},
-		}
-		res, e := &both.response, &both.Event
-		defer func() { h.finish(res, r, e, recover()) }()
-		w.Header()["X-Content-Type-Options"] = noSniff
-		err := h.checkName(r, both.Event.Time)
-		if err == nil {
-			err = f(res, r, e)
-		}
-		if err != nil {
-			if ended := endOf(r.Context()); ended != nil {
-				err = ended
-			}
-			if e.Err == nil {
-				e.Err = err
-			}
-			h.writeError(res, r, e, err)
-		}
-	}
-}
-
-// finish records the request with what became of its answer. panicked is what the handler has panicked with.
-func (h *Handler) finish(w *response, r *http.Request, e *Event, panicked any) {
-	switch why := w.extend(); {
-	case why != nil:
-		e.Err, panicked = why, http.ErrAbortHandler
-	case panicked != nil && panicked != http.ErrAbortHandler:
-		e.Err = modproxy.Fault(panicked)
-	case e.Err == nil && errors.Is(w.failed, os.ErrDeadlineExceeded):
-		e.Err = errSlow
-	}
-	e.Status, e.Bytes = w.status, w.bytes
-	h.record(r, e)
-	if panicked != nil {
-		panic(http.ErrAbortHandler) // net/http ends the connection, and does not log the value
-	}
 }

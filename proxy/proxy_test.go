@@ -19,6 +19,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/protocol"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
 	"github.com/modproxy/modproxy/test/registrytest"
@@ -31,7 +32,7 @@ const (
 	archive = files + "/1.1.0/network-aws-1.1.0.tar.gz"
 )
 
-// scripted lets a test say what a question is answered with.
+// scripted is a registry with answers that a test sets.
 type scripted struct {
 	modproxy.Registry
 	err error
@@ -59,7 +60,7 @@ func (s *scripted) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	return s.Registry.Location(ctx, m.At(version))
 }
 
-// process is one of which all is known.
+// process is a process with fixed answers.
 type process struct {
 	name, home string
 	problems   []proxy.Problem
@@ -79,7 +80,7 @@ func newHandler(t testing.TB, change func(*proxy.Config, *scripted)) http.Handle
 	s := &scripted{Registry: memory}
 	c := proxy.Config{
 		Registry:  &rewrite.Registry{Next: s},
-		Upstreams: proxy.Upstreams{Hosts: map[string]bool{host: true}, Default: host},
+		Upstreams: protocol.Upstreams{Hosts: map[string]bool{host: true}, Default: host},
 	}
 	if change != nil {
 		change(&c, s)
@@ -248,7 +249,7 @@ func (brokenRegistry) Package(context.Context, modproxy.Ref) (*modproxy.Package,
 	return &modproxy.Package{Body: &broken{bytes.NewReader(make([]byte, 1<<20)), 1 << 19}, Size: 1 << 20}, nil
 }
 
-// A client never takes a part of a package for the whole.
+// A client never takes a part of a package for the whole package.
 func TestPackageThatBreaksIsNotComplete(t *testing.T) {
 	h := newHandler(t, func(c *proxy.Config, _ *scripted) { c.Registry = brokenRegistry{} })
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -364,7 +365,7 @@ func TestLogHidesTokens(t *testing.T) {
 	}
 }
 
-// One entry for each request, whose fields others read by name.
+// Each request has one entry. Programs read its fields by name.
 func TestLog(t *testing.T) {
 	var out bytes.Buffer
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "message", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
@@ -410,7 +411,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// No answer is taken for something else than it says that it is.
+// Every answer forbids browsers to guess another media type.
 func TestNoSniff(t *testing.T) {
 	h := describing(t, &told{}, func(c *proxy.Config) { c.Process = process{home: "home"} })
 	for _, path := range []string{

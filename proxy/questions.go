@@ -10,16 +10,14 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// Values of headers that many answers have. They are not changed.
+// Values of headers of many answers. They are not changed.
 var (
-	jsonType              = []string{"application/json"}
-	gzipCoding            = []string{"gzip"}
-	varyEncoding          = []string{"Accept-Encoding"}
 	varyClient            = []string{"Authorization, User-Agent"}
 	acceptRanges          = []string{"bytes"}
-	noSniff               = []string{"nosniff"}
 	gzipType              = []string{"application/gzip"}
 	cacheForEver          = []string{"public, max-age=31536000, immutable"}
 	cacheForEverPrivately = []string{"private, max-age=31536000, immutable"}
@@ -30,85 +28,43 @@ var (
 )
 
 // serveVersions serves a versions document.
-func (h *Handler) serveVersions(w *response, r *http.Request, e *Event, q request) error {
+func (h *Handler) serveVersions(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	v, err := h.cfg.Registry.Versions(r.Context(), q.Address)
 	if err != nil {
 		return err
 	}
-	release, err := h.documents.hold(v.Document, len(v.Compressed))
+	release, err := h.documents.Hold(v.Document, len(v.Compressed))
 	if err != nil {
 		return err
 	}
 	defer release()
 	setListingStatus(w, e, v)
-	h.writeTagged(w, r, v.Document, v.Compressed, v.ETag)
+	w.WriteDocument(r, httpx.Document{Plain: v.Document, Compressed: v.Compressed, ETag: v.ETag}, h.private(cachePrivate))
 	return nil
 }
 
-// writeTagged writes a JSON document, as it is or in gzip form, unless the client that sent r has it. A client that is gone does
-// not matter.
-func (h *Handler) writeTagged(w *response, r *http.Request, document, compressed []byte, etag string) {
-	header := w.Header()
-	header["Vary"] = varyEncoding
-	header["Etag"] = w.value(etag)
-	if h.cfg.Auth != nil {
-		header["Cache-Control"] = cachePrivate
+// private returns the value of Cache-Control where clients show tokens, and nil elsewhere.
+func (h *Handler) private(value []string) []string {
+	if h.cfg.Auth == nil {
+		return nil
 	}
-	if matches(r.Header.Get("If-None-Match"), etag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	body := document
-	if acceptsGzip(r.Header["Accept-Encoding"]) {
-		header["Content-Encoding"] = gzipCoding
-		body = compressed
-	}
-	header["Content-Type"] = jsonType
-	header["Content-Length"] = w.value(strconv.Itoa(len(body)))
-	w.Write(body)
+	return value
 }
 
-// setListingStatus tells whether v was kept, and how old it is.
-func setListingStatus(w *response, e *Event, v *modproxy.Versions) {
+// setListingStatus sets the headers for whether v was cached, and its age.
+func setListingStatus(w *httpx.Response, e *httpx.Event, v *modproxy.Versions) {
 	setCacheStatus(w, e, v.Hit)
 	header := w.Header()
 	if v.Stale {
 		e.Cache, header["Cache-Status"] = cacheStale[0], cacheStale
 	}
 	if v.Hit {
-		header["Age"] = w.value(strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10))
+		header["Age"] = w.Value(strconv.FormatInt(max(0, int64(time.Since(v.Time)/time.Second)), 10))
 	}
 }
 
-// acceptsGzip reports whether Accept-Encoding names gzip without forbidding it (RFC 9110, 12.5.3).
-func acceptsGzip(header []string) bool {
-	for coding := range strings.SplitSeq(strings.Join(header, ","), ",") {
-		name, params, _ := strings.Cut(coding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			q, hasQ := strings.CutPrefix(strings.ReplaceAll(strings.ToLower(params), " ", ""), "q=")
-			if !hasQ {
-				return true
-			}
-			weight, err := strconv.ParseFloat(q, 64)
-			return err == nil && weight > 0
-		}
-	}
-	return false
-}
-
-// matches reports whether an If-None-Match header has the entity tag. The comparison is weak (RFC 9110, 13.1.2).
-func matches(header, etag string) bool {
-	for candidate := range strings.SplitSeq(header, ",") {
-		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
-		if candidate == etag || candidate == "*" {
-			return true
-		}
-	}
-	return false
-}
-
-// serveLocation answers where a package is: 204 and an absolute X-Terraform-Get, which every client understands.
-func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q request) error {
+// serveLocation answers with the location of a package: 204 and an absolute X-Terraform-Get, which every client understands.
+func (h *Handler) serveLocation(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request) error {
 	l, err := h.locate(r.Context(), &q.Ref)
 	e.Version = q.FullVersion()
 	if err != nil {
@@ -123,29 +79,29 @@ func (h *Handler) serveLocation(w *response, r *http.Request, e *Event, q reques
 	signed := l.URL != path
 	l.URL = origin + l.URL
 	header := w.Header()
-	header["X-Terraform-Get"] = w.value(l.String())
+	header["X-Terraform-Get"] = w.Value(l.String())
 	if h.cfg.Auth != nil {
-		// What is signed is one principal's, and OpenTofu is answered in two ways.
+		// A signed path is for one principal, and OpenTofu is answered in two ways.
 		header["Cache-Control"], header["Vary"] = cachePrivate, varyClient
 		if signed && l.Kept && l.Subdir == "" && takesCredentials(r) {
-			// OpenTofu fetches this location with its token, but gives up after ten seconds and takes no subdirectory.
-			return writeJSON(w, map[string]any{"location": h.besideQuestion(r, origin) + path, "use_registry_credentials": true})
+			// OpenTofu downloads this location with its token, but gives up after ten seconds and accepts no subdirectory.
+			return w.WriteJSON(map[string]any{"location": h.packageOrigin(r, origin) + path, "use_registry_credentials": true})
 		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// besideQuestion returns what stands before the path of a package that a client fetches with its token. A client that knows the proxy
-// by the name of an upstream has a token for that name: the path alone leads to the same origin.
-func (h *Handler) besideQuestion(r *http.Request, origin string) string {
-	if h.cfg.Upstreams.byName(r.Host) != "" {
+// packageOrigin returns the URL before the path of a package that a client downloads with its token. A client that knows the proxy by
+// the name of an upstream has a token for that name: for it the path alone leads to the same origin.
+func (h *Handler) packageOrigin(r *http.Request, origin string) string {
+	if h.cfg.Upstreams.ByHost(r.Host) != "" {
 		return ""
 	}
 	return origin
 }
 
-// locate returns where the package of v is. It sets the version to the latest if that is empty.
+// locate returns the location of the package of v. It sets an empty version to the latest one.
 func (h *Handler) locate(ctx context.Context, v *modproxy.Ref) (modproxy.Location, error) {
 	if v.Version == "" {
 		list, err := h.cfg.Registry.Versions(ctx, v.Address)
@@ -161,13 +117,13 @@ func (h *Handler) locate(ctx context.Context, v *modproxy.Ref) (modproxy.Locatio
 	return h.cfg.Registry.Location(ctx, *v)
 }
 
-// sendsToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
-var sendsToken, _ = modproxy.ParseVersion("1.12.0-0")
+// firstWithToken is the first version of OpenTofu that sends its token for a package (internal/registry/client.go).
+var firstWithToken, _ = modproxy.ParseVersion("1.12.0-0")
 
-// takesCredentials reports whether the client that sent r sends its token for the package, too, if it is told to.
+// takesCredentials reports whether the client that sent r can send its token with the request for the package.
 func takesCredentials(r *http.Request) bool {
 	agent, ok := strings.CutPrefix(r.UserAgent(), "OpenTofu/")
 	agent, _, _ = strings.Cut(agent, " ")
 	version, err := modproxy.ParseVersion(agent)
-	return ok && err == nil && version.Compare(sendsToken) >= 0
+	return ok && err == nil && version.Compare(firstWithToken) >= 0
 }

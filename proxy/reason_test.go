@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// failingServer answers every question of the protocol with err.
+// failingServer answers every request of a protocol with err.
 func failingServer(t *testing.T, err error, overTLS bool) *httptest.Server {
 	h := newHandler(t, func(_ *proxy.Config, s *scripted) { s.err = err })
 	server := httptest.NewUnstartedServer(h)
@@ -57,8 +57,7 @@ func TestReasonPhrase(t *testing.T) {
 	}
 }
 
-// What is tried again shows a phrase for download, too; a 404 has the clients' own
-// words, and its connection stays open.
+// Answers to download that clients repeat have a phrase, too. Clients have words of their own for a 404, and its connection stays open.
 func TestReasonPhraseByStatus(t *testing.T) {
 	const next = "; try again, and if that fails, ask the operator of this proxy"
 	soon := time.Now().Add(time.Minute) // so that no machine is too slow to have it say how long ago that was
@@ -100,8 +99,7 @@ func TestReasonPhraseByStatus(t *testing.T) {
 	}
 }
 
-// A request with a body is answered as net/http does it, which sees to the rest of
-// the body.
+// A request with a body is answered by net/http, which handles the rest of the body.
 func TestReasonPhraseOfRequestWithBody(t *testing.T) {
 	server := failingServer(t, modproxy.ErrDenied, false)
 	r, err := http.NewRequest("GET", server.URL+base+"/versions", strings.NewReader("x"))

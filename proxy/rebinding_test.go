@@ -52,8 +52,8 @@ func TestNameThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// What anybody may read on this machine is for no web page of another's name. Who shows a token, or a path that was signed for
-// one, is answered by any name.
+// A web page under a foreign name cannot read modules that need no credential on this machine. A request with a token or a signed
+// path is answered under any name.
 func TestNameThatIsNotOursForAnybody(t *testing.T) {
 	h, tokens, _ := guarded(t, plain, func(c *proxy.Config) {
 		c.PublicURL, c.Local = "", true

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	maxReleases     = 4 << 10  // that are remembered
-	maxReleaseBytes = 16 << 20 // of these
+	maxReleases     = 4 << 10  // releases in memory
+	maxReleaseBytes = 16 << 20 // bytes of these
 )
 
-// opened is a release that was opened. It is not changed.
-type opened struct {
+// openRelease is a release that was read from its package. It is not changed.
+type openRelease struct {
 	*release.Release
-	digest modproxy.Digest
-	blank  error // a [*release.BlankLine], at which clients crash
+	digest    modproxy.Digest
+	blankLine error // a [*release.BlankLine], at which clients crash
 }
 
-// release returns the release of a version of a provider. Opening one takes longer than everything else about it.
-func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*opened, error) {
+// release returns the release of a version of a provider. It remembers releases: opening one takes longer than the rest of an answer.
+func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*openRelease, error) {
 	p, err := h.cfg.Registry.Package(ctx, v)
 	if err != nil {
 		return nil, err
@@ -40,17 +40,17 @@ func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*opened, error) 
 	if err != nil {
 		return nil, modproxy.Wrap("package", v, err)
 	}
-	o := &opened{Release: r, digest: p.Digest}
+	o := &openRelease{Release: r, digest: p.Digest}
 	_, err = release.ParseSums(r.Sums)
 	if line := (*release.BlankLine)(nil); errors.As(err, &line) {
-		o.blank = line
+		o.blankLine = line
 	}
 	h.releases.add(o)
 	return o, nil
 }
 
 // size returns about how many bytes o has.
-func (o *opened) size() int64 {
+func (o *openRelease) size() int64 {
 	n := len(o.Sums) + len(o.Signature) + 256*len(o.Archives)
 	for _, a := range o.Archives {
 		n += len(a.File) + len(a.URL)
@@ -64,21 +64,21 @@ func (o *opened) size() int64 {
 	return int64(n)
 }
 
-// releases remembers releases that were opened, by their digests. It is safe for concurrent use.
+// releases has recently used releases by their digests. It is safe for concurrent use.
 type releases struct {
-	*lru.Cache[modproxy.Digest, *opened]
+	*lru.Cache[modproxy.Digest, *openRelease]
 	bytes atomic.Int64
 }
 
 func newReleases() *releases {
 	r := &releases{}
-	forget := func(_ modproxy.Digest, o *opened) { r.bytes.Add(-o.size()) }
+	forget := func(_ modproxy.Digest, o *openRelease) { r.bytes.Add(-o.size()) }
 	r.Cache, _ = lru.NewWithEvict(maxReleases, forget) // its error is about the size
 	return r
 }
 
-// add remembers o, and forgets those that were used longest ago.
-func (r *releases) add(o *opened) {
+// add adds o, and removes the least recently used releases beyond the bounds.
+func (r *releases) add(o *openRelease) {
 	if known, _ := r.ContainsOrAdd(o.digest, o); known {
 		return
 	}
@@ -88,7 +88,7 @@ func (r *releases) add(o *opened) {
 }
 
 // archive returns the release of v and its package for a platform.
-func (h *Handler) archive(ctx context.Context, v modproxy.Ref, p modproxy.Platform) (*opened, release.Archive, error) {
+func (h *Handler) archive(ctx context.Context, v modproxy.Ref, p modproxy.Platform) (*openRelease, release.Archive, error) {
 	o, err := h.release(ctx, v)
 	if err != nil {
 		return nil, release.Archive{}, err

@@ -56,7 +56,7 @@ func ask(t *testing.T, c net.Conn, path string) (*http.Response, error) {
 	return askAs(t, c, path, "")
 }
 
-// askAs shows a token, unless it is empty.
+// askAs is ask with a token, unless it is empty.
 func askAs(t *testing.T, c net.Conn, path, token string) (*http.Response, error) {
 	t.Helper()
 	if token != "" {
@@ -70,8 +70,7 @@ func askAs(t *testing.T, c net.Conn, path, token string) (*http.Response, error)
 	return http.ReadResponse(bufio.NewReaderSize(c, 16), nil)
 }
 
-// large is a registry whose packages are much larger than what a client has to
-// take at once.
+// large is a registry whose packages are much larger than a piece.
 type large struct{ modproxy.Registry }
 
 type nopCloser struct{ io.ReadSeeker }
@@ -80,7 +79,7 @@ func (nopCloser) Verify(context.Context) error { return nil }
 
 func (nopCloser) Close() error { return nil }
 
-// filed is large, with packages that are a file.
+// filed is a registry like large, with packages in files.
 type filed struct {
 	modproxy.Registry
 	dir string
@@ -105,7 +104,7 @@ func (f sender) SendTo(w io.Writer, n int64) (int64, error) {
 
 func (f sender) WriteTo(w io.Writer) (int64, error) { return f.SendTo(w, 1<<20) }
 
-// sending is a connection that files are sent to, as by the system, of which it counts the bytes.
+// sending is a connection that the system can send files to. It counts their bytes.
 type sending struct {
 	net.Conn
 	sent *atomic.Int64
@@ -124,7 +123,7 @@ func (large) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return &modproxy.Package{Body: nopCloser{bytes.NewReader(make([]byte, 1<<20))}, Size: 1 << 20}, nil
 }
 
-// serve serves large answers on connections without a buffer. Packages are files if so wanted.
+// serve serves large answers on connections without a buffer, packages from files if files is set.
 func serve(t *testing.T, files bool) (p pipes, log *bytes.Buffer) {
 	log = &bytes.Buffer{}
 	h := newHandler(t, func(c *proxy.Config, s *scripted) {
@@ -165,8 +164,8 @@ func TestSlowReaderIsCut(t *testing.T) {
 	}
 }
 
-// A slow client gets all of its answer however long it takes, as long as it goes
-// on, and may ask again on the same connection after the time for a piece is over.
+// A slow client that goes on reading gets all of its answer, and may send another request on the same connection after the time for
+// a piece.
 func TestSlowReaderIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, log := serve(t, true)
@@ -205,7 +204,7 @@ func TestSlowReaderIsServed(t *testing.T) {
 	})
 }
 
-// What is asked of a package that is a file is sent from it, but for what net/http looks at first.
+// The system sends the requested part of a package from its file, without the bytes that net/http inspects.
 func TestFilesAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := serve(t, true)
@@ -226,7 +225,7 @@ func TestFilesAreSent(t *testing.T) {
 	})
 }
 
-// greedy is a client that takes all there is at once. It notes how much it had when others first had their turn.
+// greedy is a client that takes everything at once. It records how many bytes it had when another goroutine first ran.
 type greedy struct {
 	nowhere
 	got  int
@@ -243,7 +242,7 @@ func (g *greedy) Write(p []byte) (int, error) {
 
 func (g *greedy) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{g}, r) }
 
-// A client that takes its answer as fast as it is written leaves others their turn on the only processor.
+// While a client takes its answer as fast as it is written, other goroutines run on the only processor.
 func TestGreedyReaderLetsOthersRun(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, files := range []bool{false, true} {
@@ -260,7 +259,7 @@ func TestGreedyReaderLetsOthersRun(t *testing.T) {
 	}
 }
 
-// starting starts, when the header is written, what wants its turn.
+// starting starts the other goroutine when the header is written.
 type starting struct{ *greedy }
 
 func (s starting) WriteHeader(int) { go s.turn.Store(true) }

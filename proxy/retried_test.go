@@ -11,8 +11,8 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// A client that asks for a location again after an error has a status whose body it prints, also behind a front that speaks HTTP/2.
-// Other requests, and other programs, have the status of the error.
+// A client that repeats a request for a location after an error gets a status whose body it prints, also behind a front that speaks
+// HTTP/2. Other requests, and other programs, get the status of the error.
 func TestStatusOfRetry(t *testing.T) { synctest.Test(t, testStatusOfRetry) }
 
 func testStatusOfRetry(t *testing.T) {
@@ -48,7 +48,7 @@ func testStatusOfRetry(t *testing.T) {
 	}
 }
 
-// What clients print of a body is not escaped for pages.
+// The body of an error is not escaped for HTML: clients print it.
 func TestBodyOfError(t *testing.T) {
 	h := newHandler(t, func(_ *proxy.Config, s *scripted) { s.err = modproxy.ErrDenied })
 	w := httptest.NewRecorder()

@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// never is a registry whose packages never come.
+// never is a registry whose downloads do not end.
 type never struct{ modproxy.Registry }
 
 func (never) Package(ctx context.Context, _ modproxy.Ref) (*modproxy.Package, error) {
@@ -27,7 +27,7 @@ func (never) Package(ctx context.Context, _ modproxy.Ref) (*modproxy.Package, er
 	return nil, ctx.Err()
 }
 
-// asking serves packages of reg to clients with one of two tokens, of which the second lasts for ten seconds.
+// asking serves packages of reg to clients with one of two tokens. The second token expires after ten seconds.
 func asking(t *testing.T, reg modproxy.Registry) (p pipes, tokens *auth.Tokens, one, brief string, log *bytes.Buffer) {
 	tokens, err := auth.OpenTokens(filepath.Join(t.TempDir(), "tokens.json"))
 	if err != nil {
@@ -54,8 +54,7 @@ func asking(t *testing.T, reg modproxy.Registry) (p pipes, tokens *auth.Tokens, 
 	return p, tokens, one, brief, log
 }
 
-// A package that is being sent is cut off within five seconds after the token was
-// revoked, or has expired, and not before.
+// A package is cut off while it is sent within five seconds after its token is revoked or expires, and not before.
 func TestSendingEndsWithTheToken(t *testing.T) {
 	for _, revoke := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -104,7 +103,7 @@ func TestWaitingEndsWithTheToken(t *testing.T) {
 	})
 }
 
-// What ends a request leaves the connection to the next one.
+// The end of a request by its token leaves the connection to the next request.
 func TestEndOfATokenIsNotThatOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, tokens, token, _, _ := asking(t, large{})

@@ -2,67 +2,96 @@ package proxy
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/protocol"
 )
 
-// serving returns what answers the questions of a protocol, which parse reads from the Host header and the path.
-func (h *Handler) serving(parse func(requestHost, path string) (request, error)) handler {
-	return func(w *response, r *http.Request, e *Event) error {
-		segment, path := auth.CutSegment(r.URL.EscapedPath())
-		q, malformed := parse(r.Host, path)
-		if malformed == nil && (q.isList() || q.isOfDocuments()) {
-			e.Kind = string(q.kind)
-		} else if malformed == nil {
-			e.Kind, e.Module = string(q.kind), q.Address
-			e.Version, e.Platform = q.VersionPlatform()
-		}
-		ctx, refused := h.identifyFor(r, e, segment, q, malformed)
-		wait := patience
-		if q.isPackage() {
-			wait = packagePatience
-		}
-		ctx, client, err := h.admit(ctx, e, r.UserAgent(), wait)
-		if err != nil {
-			return err
-		}
-		defer h.admission.turns.Give(client)
-		if refused != nil && malformed == nil && q.IsProvider() {
-			refused = asProviders(refused)
-		}
-		if err := cmp.Or(refused, malformed); err != nil {
-			return err
-		}
-		return h.serve(w, r.WithContext(ctx), e, q, segment)
+const (
+	// clientWait is how long a request waits for its turn: clients wait ten seconds or less for versions and download, and try twice.
+	clientWait = 3 * time.Second
+	// packageWait is the same for packages, which clients wait for without a timeout and request once.
+	packageWait = 30 * time.Second
+)
+
+// serve answers a request of a protocol.
+func (h *Handler) serve(w *httpx.Response, r *http.Request, e *httpx.Event) error {
+	segment, path := auth.CutSegment(r.URL.EscapedPath())
+	q, malformed := h.cfg.Upstreams.Parse(r.Host, path)
+	if malformed == nil && (q.IsList() || q.IsOfDocuments()) {
+		e.Kind = string(q.Kind)
+	} else if malformed == nil {
+		e.Kind, e.Module = string(q.Kind), q.Address
+		e.Version, e.Platform = q.VersionPlatform()
 	}
+	ctx, refused := h.identifyFor(r, e, segment, q, malformed)
+	wait := clientWait
+	if q.IsPackage() {
+		wait = packageWait
+	}
+	ctx, client, err := h.admission.Admit(ctx, e, r.UserAgent(), wait)
+	if err != nil {
+		return err
+	}
+	defer h.admission.Leave(client)
+	if refused != nil && malformed == nil && q.IsProvider() {
+		refused = providerError(refused)
+	}
+	if err := cmp.Or(refused, malformed); err != nil {
+		return err
+	}
+	return h.dispatch(w, r.WithContext(ctx), e, q, segment)
 }
 
-// serve answers q.
-func (h *Handler) serve(w *response, r *http.Request, e *Event, q request, segment string) error {
+// dispatch answers q.
+func (h *Handler) dispatch(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
 	switch {
-	case q.kind.isOfCatalog():
+	case q.IsDescription():
 		return h.serveCatalog(w, r, e, q)
 	case q.IsProvider():
 		return h.serveProvider(w, r, e, q, segment)
 	}
-	switch q.kind {
-	case kindVersions:
+	switch q.Kind {
+	case protocol.KindVersions:
 		return h.serveVersions(w, r, e, q)
-	case kindDownload:
+	case protocol.KindDownload:
 		return h.serveLocation(w, r, e, q)
 	default:
 		return h.servePackage(w, r, e, q, segment)
 	}
 }
 
-// serveMetrics serves what was measured. Where clients are identified it is for operators.
-func (h *Handler) serveMetrics(w *response, r *http.Request, e *Event) error {
-	e.Kind = "metrics"
+// ownPaths are the endpoints of modproxy itself.
+var ownPaths = []struct {
+	protocol.Endpoint
+	serve func(h *Handler, w *httpx.Response, r *http.Request, e *httpx.Event) error
+}{
+	{own("home", "/", "says how to configure clients", protocol.AccessClient), (*Handler).serveHome},
+	{own("health", "/-/healthz", "answers while the process runs", protocol.AccessNone), (*Handler).serveAlive},
+	{own("health", "/-/readyz", "answers whether modproxy can do its work, with details for operators", protocol.AccessNone), (*Handler).serveReady},
+	{own("metrics", "/-/metrics", "returns [metrics](metrics.md) for Prometheus", protocol.AccessOperator), (*Handler).serveMetrics},
+}
+
+func own(kind protocol.Kind, path, about string, access protocol.Access) protocol.Endpoint {
+	return protocol.Endpoint{Kind: kind, Method: http.MethodGet, Path: path, About: about, Access: access}
+}
+
+// Endpoints returns the endpoints of modproxy itself, without mounts.
+func Endpoints() (all []protocol.Endpoint) {
+	for _, own := range ownPaths {
+		all = append(all, own.Endpoint)
+	}
+	return all
+}
+
+// serveMetrics serves the metrics. Where clients are identified, only operators may read them.
+func (h *Handler) serveMetrics(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	if h.cfg.Auth != nil {
 		if _, err := h.identifyOperator(r, e, false); err != nil {
 			return err
@@ -72,9 +101,8 @@ func (h *Handler) serveMetrics(w *response, r *http.Request, e *Event) error {
 	return nil
 }
 
-// serveHome tells a person what this is and how to configure a client. The text names every upstream.
-func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
-	e.Kind = "home"
+// serveHome serves a text for a person on how to configure a client. The text names every upstream.
+func (h *Handler) serveHome(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	if h.cfg.Process == nil {
 		return h.serveNothing(w, r, e)
 	}
@@ -86,41 +114,28 @@ func (h *Handler) serveHome(w *response, r *http.Request, e *Event) error {
 	return err
 }
 
-func (h *Handler) serveNothing(*response, *http.Request, *Event) error {
-	return notFound("there is nothing at this path: module registry requests have /v1/modules/ in theirs")
+func (h *Handler) serveNothing(*httpx.Response, *http.Request, *httpx.Event) error {
+	return protocol.NotFound("this path does not exist: paths of the module registry protocol contain /v1/modules/")
 }
 
-// writeJSON writes v as one line.
-func writeJSON(w *response, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header()["Content-Type"] = jsonType
-	_, err = w.Write(append(body, '\n'))
-	return err
-}
-
-// Problem is something that keeps the proxy from its work.
+// A Problem keeps the proxy from some or all of its work.
 type Problem struct {
-	// State is what everybody may know: no paths, no names.
+	// State is the part that every client may read: it has no paths and no names.
 	State string
-	// Err is what operators are told, too; it may be nil.
+	// Err is the part that only operators may read; it may be nil.
 	Err error
 	// Minor problems leave the proxy ready.
 	Minor bool
 }
 
-// serveAlive answers that the process runs.
-func (h *Handler) serveAlive(w *response, r *http.Request, e *Event) error {
-	e.Kind = "health"
+// serveAlive answers while the process runs.
+func (h *Handler) serveAlive(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	_, err := w.Write([]byte("ok\n"))
 	return err
 }
 
-// serveReady answers whether the proxy can do its work. All of a problem but its state is for operators and the log.
-func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
-	e.Kind = "health"
+// serveReady answers whether the proxy can do its work. Only operators and the log get the errors of problems.
+func (h *Handler) serveReady(w *httpx.Response, r *http.Request, e *httpx.Event) error {
 	answer, ready := "ready", true
 	if h.cfg.Process != nil {
 		var states, details []string
@@ -138,7 +153,7 @@ func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 		}
 		if !ready {
 			e.Err = errors.New(strings.Join(details, "; "))
-			return &requestError{http.StatusServiceUnavailable, errors.New(shown)}
+			return protocol.WithStatus(http.StatusServiceUnavailable, errors.New(shown))
 		}
 		if shown != "" {
 			answer += ", but " + shown
@@ -148,8 +163,8 @@ func (h *Handler) serveReady(w *response, r *http.Request, e *Event) error {
 	return err
 }
 
-// isOperator reports whether r is from an operator, or from this machine if clients need no credential for anything.
-func (h *Handler) isOperator(r *http.Request, e *Event) bool {
+// isOperator reports whether r is from an operator, or from this machine if clients never need a credential.
+func (h *Handler) isOperator(r *http.Request, e *httpx.Event) bool {
 	if h.cfg.Local && h.cfg.Auth == nil {
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// agentOf returns a credential as a client has it in a header.
+// agentOf returns a credential for a header.
 func agentOf(credential string) string {
 	if text, err := url.PathUnescape(credential); err == nil && !strings.Contains(text, "\x00") {
 		return text
@@ -21,7 +21,7 @@ func agentOf(credential string) string {
 	return credential
 }
 
-// A credential in the place of a part of an address is neither in the log nor in the answer, which others may be shown.
+// A credential in the place of a part of an address appears neither in the log nor in the answer, which other people may read.
 func TestCredentialInAnAddress(t *testing.T) {
 	const id, secret = "hrvvrizwvbndcnwy", "3uxw7yyzh2bu5wdagqlqj4kbgrhnhf2lvkq3pr4qzpsmv6wxnsyq"
 	var out bytes.Buffer

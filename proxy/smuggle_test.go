@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A request with two lengths may be two requests for a proxy in front, and no request with a body is expected here: the
-// connection ends with the answer.
+// A proxy in front may read a request with two lengths as two requests. Clients send no bodies here, so the connection ends with the
+// answer.
 func TestTwoLengths(t *testing.T) {
 	p, _ := serve(t, false)
 	c := p.dial()

@@ -38,7 +38,7 @@ type serviceOf struct {
 type discovered struct {
 	final    *url.URL                   // the URL of the document, after redirects
 	services map[string]json.RawMessage // services of a registry; nil if unknown
-	others   map[string]string          // see [Client.Others]
+	others   map[string]string          // see [Client.OtherServices]
 	at       time.Time                  // the time of the last success
 	err      error                      // of the last try, nil if it succeeded
 	tried    time.Time                  // the time of the last try

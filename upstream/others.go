@@ -28,11 +28,11 @@ const (
 	maxOtherAt  = 256         // bytes of the URL or path of a service; longer ones are omitted
 )
 
-// Others returns the services that a host offers beside those of a registry, by name. The value is a URL for a service
+// OtherServices returns the services that a host offers beside those of a registry, by name. The value is a URL for a service
 // on another host, and a path, which [Client.Document] accepts, for a service on the host itself. The first call for a
 // host waits up to a second. Later calls return the known services at once, and start a new discovery when they are
 // old. The caller must not change the map.
-func (c *Client) Others(ctx context.Context, host string) map[string]string {
+func (c *Client) OtherServices(ctx context.Context, host string) map[string]string {
 	now := time.Now()
 	known, asked := c.found.Get(host)
 	old := now.Sub(known.at) >= discoveryLife && now.Sub(known.tried) >= discoveryPause
@@ -61,7 +61,7 @@ var needToken = []string{"login.", "logout.", "tfe.", "state.", "cloudplugin.", 
 // (https://developer.hashicorp.com/terraform/internals/remote-service-discovery).
 var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}\.v[0-9]{1,4}(\.[0-9]{1,4}){0,2}$`)
 
-// othersOf returns the result of Others for a discovery document of host. It omits services that lead to paths of
+// othersOf returns the result of OtherServices for a discovery document of host. It omits services that lead to paths of
 // registry protocols, because policy rules apply to those paths.
 func (d discovered) othersOf(host string, set Host) map[string]string {
 	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/", "/v2/providers/", "/v2/provider-versions/", "/v2/provider-docs/"}
@@ -123,7 +123,7 @@ type document struct {
 }
 
 // Document returns the complete content at an escaped path of a host, which may have a query, and its media type: JSON
-// or plain text. The path is below one of the paths that Others returns. The request has no credentials. If the host is
+// or plain text. The path is below one of the paths that OtherServices returns. The request has no credentials. If the host is
 // slower than a client waits, the error is a [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
 	timed, cancel := context.WithTimeout(ctx, patience)

@@ -35,7 +35,7 @@ var othersFixture = txtar.Parse([]byte(`
 one
 `))
 
-// Others returns the services beside modules and providers, without those that cannot work through modproxy and those
+// OtherServices returns the services beside modules and providers, without those that cannot work through modproxy and those
 // that lead to modules.
 func TestOthers(t *testing.T) {
 	u := registrytest.New(t, othersFixture)
@@ -44,7 +44,7 @@ func TestOthers(t *testing.T) {
 		"motd.v1": "/files/motd", "notes.v1": "/files/notes/", "notes.v1.1": "/files/notes/",
 		"versions.v1": "https://checkpoint.example/v1/versions/", "far.v1": "https://far.example/x", "tfe.v3": "https://tfe.example/api/v2/",
 	}
-	if got := c.Others(t.Context(), u.Host); !maps.Equal(got, want) {
+	if got := c.OtherServices(t.Context(), u.Host); !maps.Equal(got, want) {
 		t.Errorf("%v; want %v", got, want)
 	}
 	mediaType, content, err := c.Document(t.Context(), u.Host, "/files/notes/one?a=b")
@@ -77,24 +77,24 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// Others waits once for a host that does not answer, for a second.
+// OtherServices waits once for a host that does not answer, for a second.
 func TestOthersDoNotWait(t *testing.T) {
 	u := registrytest.New(t, othersFixture)
 	c := newClient(t, u, nil)
 	u.Set(registrytest.Discovery, registrytest.Knobs{Hold: true})
-	if got := c.Others(t.Context(), u.Host); got != nil {
+	if got := c.OtherServices(t.Context(), u.Host); got != nil {
 		t.Error(got)
 	}
 	u.Set(registrytest.Discovery, registrytest.Knobs{})
 	told(t, c, u.Host)
 }
 
-// told waits until the services of a host are known, and returns them. A busy machine may take longer than Others
+// told waits until the services of a host are known, and returns them. A busy machine may take longer than OtherServices
 // waits.
 func told(t *testing.T, c *upstream.Client, host string) map[string]string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if got := c.Others(t.Context(), host); len(got) > 0 {
+		if got := c.OtherServices(t.Context(), host); len(got) > 0 {
 			return got
 		}
 		if time.Now().After(end) {
@@ -145,7 +145,7 @@ func TestOthersAreBounded(t *testing.T) {
 	if got := told(t, c, u.Host); !maps.Equal(got, want) {
 		t.Errorf("%d: %v", len(got), got)
 	}
-	if n := testing.AllocsPerRun(10, func() { c.Others(t.Context(), u.Host) }); n > 10 {
+	if n := testing.AllocsPerRun(10, func() { c.OtherServices(t.Context(), u.Host) }); n > 10 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -17,7 +17,7 @@ type Registry interface {
 	Commit(ctx context.Context, v modproxy.Ref) (string, error)
 	Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error)
 	PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error)
-	Others(ctx context.Context, host string) map[string]string
+	OtherServices(ctx context.Context, host string) map[string]string
 	Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error)
 }
 
@@ -151,13 +151,13 @@ func (r *Router) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy
 	return next.Text(ctx, v, id)
 }
 
-// Others implements [Registry].
-func (r *Router) Others(ctx context.Context, host string) map[string]string {
+// OtherServices implements [Registry].
+func (r *Router) OtherServices(ctx context.Context, host string) map[string]string {
 	next, err := r.of(host, "")
 	if err != nil {
 		return nil
 	}
-	return next.Others(ctx, host)
+	return next.OtherServices(ctx, host)
 }
 
 // Document implements [Registry]. It checks the path against reserved names, because the path reveals the names in it

@@ -58,7 +58,7 @@ func (r refuses) Text(context.Context, modproxy.Ref, string) (*modproxy.Text, er
 
 func (r refuses) List(context.Context, modproxy.Query) (*modproxy.Page, error) { return nil, r.error }
 
-func (r refuses) Others(context.Context, string) map[string]string {
+func (r refuses) OtherServices(context.Context, string) map[string]string {
 	return map[string]string{"of": r.Error()}
 }
 
@@ -111,7 +111,7 @@ func TestRouter(t *testing.T) {
 				t.Errorf("question %d about a module of %q went to %v", i, host, err)
 			}
 		}
-		if of := r.Others(t.Context(), host)["of"]; of != want.Error() && want != never {
+		if of := r.OtherServices(t.Context(), host)["of"]; of != want.Error() && want != never {
 			t.Errorf("%q: other services of %s", host, of)
 		}
 	}

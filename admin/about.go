@@ -1,0 +1,30 @@
+package admin
+
+// about has one sentence on each question, by its path.
+var about = map[string]string{
+	"bundles/export":  "returns a bundle with the chosen versions",
+	"bundles/import":  "imports a bundle",
+	"clients/usual":   "returns the client that installs most through this proxy",
+	"decisions":       "lists decisions of operators",
+	"decisions/make":  "makes a decision, such as a block, or ends one",
+	"ledger/records":  "lists records of the ledger",
+	"ledger/drift":    "lists versions that were offered with other content than their records",
+	"ledger/key":      "returns the verifier key of the ledger",
+	"ledger/export":   "returns the whole ledger",
+	"ledger/accept":   "accepts other content of a version, or another key of a provider",
+	"ledger/import":   "adds the records of an export",
+	"mirror":          "downloads the packages that a configuration installs",
+	"mirror/check":    "reports which of these packages are missing, and downloads nothing",
+	"missing":         "lists versions that clients requested and modproxy did not have while offline",
+	"missing/clear":   "clears that list",
+	"modules/refresh": "requests the versions of a module from its registry again",
+	"packages":        "lists stored packages",
+	"packages/remove": "removes stored packages",
+	"packages/tidy":   "removes unneeded data, and the least recently used packages over a size",
+	"packages/verify": "verifies stored data, and repairs it",
+	"pending":         "lists versions that clients requested and that wait for approval",
+	"pending/fetch":   "downloads and records the versions of that list, and does not serve them",
+	"policy/forecast": "reports what rules would deny of the versions that a configuration installs",
+	"policy/report":   "lists the verdicts of rules on all versions that were ever served",
+	"policy/test":     "explains the verdict on a version",
+}

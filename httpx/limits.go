@@ -1,0 +1,135 @@
+package httpx
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/netip"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/fair"
+)
+
+// Limits bound the requests of clients. A zero field means no bound.
+type Limits struct {
+	// Requests is the number of requests that are answered at the same time, with those that wait for a download.
+	Requests int
+	// Rate is the number of requests that one client may send in a second, and at once: a principal, or else an address.
+	Rate int
+}
+
+// maxClients is the number of clients whose rate is remembered.
+const maxClients = 16 << 10
+
+var (
+	errBusy = errors.New("more requests at the same time than this proxy answers")
+	errRate = errors.New("more requests than one client may send")
+)
+
+// An Admission holds requests to [Limits]. It is safe for concurrent use.
+type Admission struct {
+	turns    *fair.Turns   // of the requests that are answered, shared by clients
+	pacing   chan struct{} // has an element for each request that waits for the rate of its client
+	rate     rate.Limit
+	limiters *lru.Cache[string, *rate.Limiter] // by client
+}
+
+// NewAdmission returns an Admission that has admitted no request.
+func NewAdmission(l Limits) *Admission {
+	n := cmp.Or(l.Requests, math.MaxInt32)
+	limiters, _ := lru.New[string, *rate.Limiter](maxClients) // its error is about the size
+	return &Admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
+}
+
+// Admit waits for a turn of the client of ctx, which has the principal and, in e, an address. [Admission.Leave] must follow unless
+// there is an error: a [modproxy.RetryLater] if the turn does not come within wait, or the error of ctx. The context that Admit
+// returns has the client for other layers, with program, the User-Agent.
+func (a *Admission) Admit(
+	ctx context.Context, e *Event, program string, wait time.Duration,
+) (_ context.Context, client string, err error) {
+	p := auth.PrincipalOf(ctx)
+	client = clientOf(p, e.Client)
+	if err := a.enter(ctx, client, wait); err != nil {
+		return ctx, client, err
+	}
+	asker := modproxy.Asker{Name: client, Shown: client, Program: program}
+	if p.Kind != auth.Nobody && p.Kind != auth.Anonymous {
+		asker.Shown, asker.Groups = e.Principal, p.RuleGroups()
+		if asker.Shown == "" { // a principal that the connection identifies
+			asker.Shown = p.String()
+		}
+	}
+	return modproxy.WithAsker(ctx, asker), client, nil
+}
+
+// Leave gives back the turn of client, as Admit has returned it.
+func (a *Admission) Leave(client string) { a.turns.Give(client) }
+
+// enter waits for a turn of client, or returns when to come back.
+func (a *Admission) enter(ctx context.Context, client string, wait time.Duration) error {
+	limiter := a.limiter(client)
+	paced := limiter == nil || limiter.Allow()
+	if paced && a.turns.Try(client) {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	var err error
+	if !paced {
+		err = a.pace(waiting, limiter)
+	}
+	if err == nil && a.turns.Take(waiting, client) != nil { // it refuses at the deadline, and when too many wait
+		err = Later(0, errBusy)
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// pace waits until limiter lets one more request pass. It does not wait if that is after the deadline of ctx.
+func (a *Admission) pace(ctx context.Context, limiter *rate.Limiter) error {
+	select {
+	case a.pacing <- struct{}{}:
+		defer func() { <-a.pacing }()
+	default:
+		return Later(0, errBusy)
+	}
+	if limiter.Wait(ctx) != nil {
+		seconds := (1 - limiter.Tokens()) / float64(a.rate)
+		return Later(time.Duration(seconds*float64(time.Second)), errRate)
+	}
+	return nil
+}
+
+// limiter returns the limiter of the rate of client, or nil.
+func (a *Admission) limiter(client string) *rate.Limiter {
+	if a.rate == 0 {
+		return nil
+	}
+	if known, ok := a.limiters.Get(client); ok {
+		return known
+	}
+	limiter := rate.NewLimiter(a.rate, int(a.rate))
+	if known, ok, _ := a.limiters.PeekOrAdd(client, limiter); ok {
+		return known
+	}
+	return limiter
+}
+
+// clientOf returns the name of a client: the principal if known, else the address, of version 6 the network of 2⁶⁴.
+func clientOf(p auth.Principal, address string) string {
+	if p.ID != "" {
+		return p.Kind.String() + " " + p.ID
+	}
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
+		return netip.PrefixFrom(ip, 64).Masked().String() // without its zone
+	}
+	return address
+}
