@@ -32,15 +32,13 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
-	"github.com/modproxy/modproxy/requests"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/tfconfig"
@@ -75,13 +73,13 @@ type App struct {
 	nested     *nested.Registry // nil unless nested sources are rewritten
 	ahead      *ahead.Registry  // nil unless there is something to read ahead
 	reader     *tfconfig.Reader
-	sights     *sights.Registry
+	firstSeen  *history.FirstSeen
 	said       *cache.Catalog // of what registries say about modules
 	catalog    modproxy.Catalog
 	listing    modproxy.Registry // what catalog describes
-	pending    *requests.Log
-	counts     *downloads.Registry
-	missing    *requests.Log         // nil unless offline
+	pending    *history.Demand
+	counts     *history.Downloads
+	missing    *history.Demand       // nil unless offline
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
 	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
 	mirrors    mirrors
@@ -227,8 +225,8 @@ func (a *App) Close() error {
 		cancel()
 		_ = a.said.Close(soon) // what it still asks is asked again
 	}
-	if a.sights != nil {
-		a.sights.Close()
+	if a.firstSeen != nil {
+		a.firstSeen.Close()
 	}
 	if a.egress != nil {
 		errs = append(errs, a.egress.Close())

@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/catalog"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -25,11 +25,11 @@ func (a *App) openCatalog(layer modproxy.Registry, describes modproxy.Catalog) {
 	}
 	a.listing = &policy.Registry{Next: layer, Gate: a.gate}
 	c := &catalog.Catalog{
-		Next: a.said, Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.sights, Counts: a.counts,
+		Next: a.said, Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.firstSeen, Counts: a.counts,
 		Rules: verdicts{a.gate}, Reader: describer{a.reader},
 	}
 	if !a.config.Offline {
-		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate, Sights: recorded{a.sights}}
+		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate, Sights: recorded{a.firstSeen}}
 	}
 	a.catalog = c
 }
@@ -53,7 +53,7 @@ func (known) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 }
 
 // recorded is what is recorded of versions, without the dates that their registry would be asked for.
-type recorded struct{ *sights.Registry }
+type recorded struct{ *history.FirstSeen }
 
 // Sight implements [policy.Sights].
 func (s recorded) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {

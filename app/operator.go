@@ -17,10 +17,9 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -38,11 +37,13 @@ func (a *App) api() *admin.Server {
 		server.Nested = a.nested
 	}
 	if a.Store != nil {
-		server.Programs = &downloads.Registry{Records: a.Store.Records}
+		server.Programs = history.NewDownloads(a.Store.Records, nil)
 		if a.counts != nil {
 			server.Programs = a.counts
 		}
-		server.Sights = &sights.Registry{Records: a.Store.Records} // which asks no registry for dates
+	}
+	if a.firstSeen != nil {
+		server.Sights = recorded{a.firstSeen}
 	}
 	if a.Cache != nil {
 		server.Cache = a.Cache
@@ -183,7 +184,8 @@ func (a *App) openVerdicts(ctx context.Context) error {
 		return err
 	}
 	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
-	return a.openGate(ctx)
+	a.gate = &policy.Gate{Ledger: a.Ledger}
+	return a.openGate(ctx, nil)
 }
 
 // BeginLedger makes a ledger of the kept packages, or goes on making it, and returns how many records that has then.

@@ -13,12 +13,11 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/requests"
-	"github.com/modproxy/modproxy/sights"
 )
 
 // publicRegistries are those at which anybody can have a namespace, and what describes their modules.
@@ -199,18 +198,18 @@ func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []erro
 	return all, wrong
 }
 
-// openGate makes what the verdicts come from.
-func (a *App) openGate(ctx context.Context) error {
+// openGate gives the gate its rules and first-seen times. dates may be nil.
+func (a *App) openGate(ctx context.Context, dates history.Dates) error {
 	rules, err := a.readRules(a.config, a.rulesSeen)
 	if err != nil {
 		return err
 	}
-	a.sights = &sights.Registry{Records: a.Store.Records, Ledger: a.Ledger, Observe: a.observeSights}
-	a.pending = &requests.Log{Records: a.Store.Records, Kind: requests.Pending, Observe: a.observeRequests}
+	a.firstSeen = history.NewFirstSeen(history.FirstSeenConfig{Records: a.Store.Records, Ledger: a.Ledger, Dates: dates, Observe: a.observeFirstSeen})
+	a.pending = history.NewDemand(a.Store.Records, history.PendingKind, a.observeRequests)
 	if a.config.Offline {
-		a.missing = &requests.Log{Records: a.Store.Records, Kind: requests.Missing, Observe: a.observeRequests}
+		a.missing = history.NewDemand(a.Store.Records, history.MissingKind, a.observeRequests)
 	}
-	a.gate = &policy.Gate{Ledger: a.Ledger, Sights: a.sights}
+	a.gate.Sights = a.firstSeen
 	a.use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
@@ -233,7 +232,7 @@ func (a *App) observePolicy(e policy.Event) {
 	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
 		of := e.Waits.Base() // which is what is approved
-		a.pending.See(of, e.Asker)
+		a.pending.Add(of, e.Asker)
 	}
 	if e.Audit {
 		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
@@ -242,7 +241,7 @@ func (a *App) observePolicy(e policy.Event) {
 	}
 }
 
-func (a *App) observeSights(m modproxy.Address, err error) {
+func (a *App) observeFirstSeen(m modproxy.Address, err error) {
 	if !a.isReadOnly(err) {
 		a.log.Warn("sights_failed", zap.Stringer("module", m), errorField(err))
 	}
@@ -250,5 +249,4 @@ func (a *App) observeSights(m modproxy.Address, err error) {
 
 func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", errorField(err)) }
 
-// ObserveDownloads implements [downloads.Observer].
-func (a *App) ObserveDownloads(err error) { a.log.Warn("downloads_failed", errorField(err)) }
+func (a *App) observeDownloads(err error) { a.log.Warn("downloads_failed", errorField(err)) }

@@ -20,19 +20,18 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/fetch/web"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
+	"github.com/modproxy/modproxy/observe"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/rewrite"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/tfconfig"
@@ -54,9 +53,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		return err
 	}
 	a.Store.Kinds[cache.PackageKind] = keeperOf(a.Ledger)
-	if err := a.openGate(ctx); err != nil {
-		return err
-	}
+	a.gate = &policy.Gate{Ledger: a.Ledger}
 	scratch := a.scratch()
 	if locked == nil {
 		if err := emptyScratch(scratch); err != nil {
@@ -65,6 +62,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 	}
 	var reg modproxy.Registry      // nil, and nobody is asked, when offline
 	var describes modproxy.Catalog // likewise
+	var dates history.Dates        // likewise
+	var pinned *ledger.Registry
 	var sources *nested.Sources
 	if !c.Offline {
 		if err = a.openEgress(listening); err != nil {
@@ -83,13 +82,22 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		router := &upstream.Router{Default: client, Reserve: a.gate}
 		a.others = router
 		sources = nested.NewSources(router, table)
-		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Signers: c.Providers.Keys, Observe: a.observeLedger}
-		a.sights.Next, a.sights.Dates = pinned, router
-		reg, describes = a.sights, router
+		pinned = &ledger.Registry{Next: sources, Ledger: a.Ledger, Signers: c.Providers.Keys, Observe: a.observeLedger}
+		describes = router
 		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
 		if locked != nil {
-			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
-			a.sights.Dates = nil // they could not be recorded, and would be asked for again and again
+			a.recheck = ledger.Recheck{}
+		} else { // else they could not be recorded, and would be asked for again and again
+			dates = router
+		}
+	}
+	if err := a.openGate(ctx, dates); err != nil {
+		return err
+	}
+	if pinned != nil {
+		reg = &history.Registry{Next: pinned, FirstSeen: a.firstSeen}
+		if locked != nil {
+			reg = readOnly{reg, locked}
 		}
 	}
 	a.Cache = &cache.Registry{
@@ -111,16 +119,16 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		layer, at = a.nested, nested.Base(url)
 	}
 	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, ListDenied: true, Observe: a.observePolicy}
-	a.counts = &downloads.Registry{Records: a.Store.Records, Observer: a}
+	a.counts = history.NewDownloads(a.Store.Records, a.observeDownloads)
 	a.openCatalog(layer, describes)
 	if a.missing != nil {
-		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
+		a.Registry = &observe.Registry{Next: a.Registry, Observers: []observe.Observer{history.NewMisses(a.missing)}}
 	}
 	if c.Cache.ReadAhead && reg != nil && locked == nil {
 		a.Registry = a.newAhead(a.Registry, layer)
 	}
 	if locked == nil { // else no count could be recorded
-		a.counts.Next, a.Registry = a.Registry, a.counts
+		a.Registry = &observe.Registry{Next: a.Registry, Observers: []observe.Observer{a.counts}}
 	}
 	a.Registry = &rewrite.Registry{Next: a.Registry, Base: at}
 	return a.newAuth(ctx)
@@ -249,8 +257,8 @@ func (a *App) openStore(ctx context.Context, o disk.Options) (err error) {
 		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
 		Kinds: map[store.Kind]store.Keeper{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
-			cache.PackageKind: keeperOf(nil), sights.Kind: nil,
-			requests.Pending: nil, requests.Missing: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil, downloads.Kind: nil, downloads.ProgramsKind: nil,
+			cache.PackageKind: keeperOf(nil), history.FirstSeenKind: nil,
+			history.PendingKind: nil, history.MissingKind: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil, history.DownloadsKind: nil, history.ProgramsKind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
 	}

@@ -1,11 +1,11 @@
-package sights_test
+package history_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/store/disk"
 )
 
@@ -26,7 +26,7 @@ func BenchmarkSight(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		known := &sights.Registry{Records: d.Records()}
+		known := history.NewFirstSeen(history.FirstSeenConfig{Records: d.Records()})
 		known.See(b.Context(), vpc, v)
 		for _, forget := range []bool{false, true} {
 			r := known
@@ -36,7 +36,7 @@ func BenchmarkSight(b *testing.B) {
 			}
 			again := func() {
 				if forget {
-					r = &sights.Registry{Records: d.Records()}
+					r = history.NewFirstSeen(history.FirstSeenConfig{Records: d.Records()})
 				}
 			}
 			b.Run("sight/"+name, func(b *testing.B) {
