@@ -60,7 +60,7 @@ var levels = []struct {
 	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream"}},
 	{"storage", []string{"store", "store/disk", "ledger"}},
 	{"configurations", []string{"lockfile", "tfconfig", "closure"}},
-	{"layers", []string{"observe", "history", "cache", "policy", "rewrite", "nested", "ahead", "auth", "auth/oidc"}},
+	{"layers", []string{"observe", "history", "cache", "policy", "rewrite", "nested", "prefetch", "auth", "auth/oidc"}},
 	{"features", []string{"bundle", "lock", "catalog", "static", "conformance"}},
 	{"protocols", []string{"proxy", "admin"}},
 	{"configuration", []string{"config"}},

@@ -28,7 +28,6 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
-	"github.com/modproxy/modproxy/ahead"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
@@ -38,6 +37,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/prefetch"
 	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
@@ -70,8 +70,8 @@ type App struct {
 	noGit      error               // why nothing can be fetched from git
 	metrics    *proxy.Metrics
 	gate       *policy.Gate
-	nested     *nested.Registry // nil unless nested sources are rewritten
-	ahead      *ahead.Registry  // nil unless there is something to read ahead
+	nested     *nested.Registry     // nil unless nested sources are rewritten
+	prefetcher *prefetch.Prefetcher // nil unless there is something to prefetch
 	reader     *tfconfig.Reader
 	firstSeen  *history.FirstSeen
 	said       *cache.Catalog // of what registries say about modules
@@ -212,8 +212,8 @@ func (a *App) Close() error {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	var errs []error
-	if a.ahead != nil {
-		a.ahead.Close()
+	if a.prefetcher != nil {
+		a.prefetcher.Close()
 	}
 	if a.nested != nil {
 		errs = append(errs, a.nested.Close(soon))
@@ -277,8 +277,8 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	began := time.Now()
 	a.log.Info("stopping", zap.String("signal", signalOf(ctx)))
 	a.draining.Store(true)
-	if a.ahead != nil {
-		a.ahead.Close()
+	if a.prefetcher != nil {
+		a.prefetcher.Close()
 	}
 	a.Cache.EndBackground()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)

@@ -125,7 +125,8 @@ func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
 		a.Registry = &observe.Registry{Next: a.Registry, Observers: []observe.Observer{history.NewMisses(a.missing)}}
 	}
 	if c.Cache.ReadAhead && reg != nil && locked == nil {
-		a.Registry = a.newAhead(a.Registry, layer)
+		a.prefetcher = a.newPrefetcher(layer)
+		a.Registry = &observe.Registry{Next: a.Registry, Observers: []observe.Observer{a.prefetcher}}
 	}
 	if locked == nil { // else no count could be recorded
 		a.Registry = &observe.Registry{Next: a.Registry, Observers: []observe.Observer{a.counts}}

@@ -7,27 +7,26 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/ahead"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/prefetch"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// newAhead returns the layer above next that reads ahead from layer, as far as policy and tokens let a client.
-func (a *App) newAhead(next, layer modproxy.Registry) modproxy.Registry {
-	quiet := modproxy.Registry(&policy.Registry{Next: layer, Gate: a.gate})
+// newPrefetcher returns an observer that prefetches from layer, with the rights that policy and tokens give the client.
+func (a *App) newPrefetcher(layer modproxy.Registry) *prefetch.Prefetcher {
+	silent := modproxy.Registry(&policy.Registry{Next: layer, Gate: a.gate})
 	if a.config.RequiresToken() {
-		quiet = &auth.Registry{Next: quiet}
+		silent = &auth.Registry{Next: silent}
 	}
-	a.ahead = &ahead.Registry{
-		Next: next, Quiet: quiet, Kept: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
+	return prefetch.New(prefetch.Config{
+		Silent: silent, Stored: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
 		Reader: &tfconfig.Reader{Store: a.Store, MaxStored: a.reader.MaxStored}, // another one: clients do not wait for its turns
 		Rights: rights{a}, Observer: a.metrics,
-	}
-	return a.ahead
+	})
 }
 
-// room implements [ahead.Room].
+// room implements [prefetch.Room].
 type room struct{ app *App }
 
 // Room returns why there is no room within cache.max_size, or on the disk.
@@ -35,7 +34,7 @@ func (r room) Room(ctx context.Context, n int64, stays bool) error {
 	return cmp.Or(r.app.Store.Room(ctx, n, stays), r.app.disk.Room(n))
 }
 
-// rights implements [ahead.Rights].
+// rights implements [prefetch.Rights].
 type rights struct{ app *App }
 
 // Rights returns what the principal may read.
