@@ -26,7 +26,8 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, book.Close())
 	keepIn(t, c, "1", "1.0.0")
 	a := inside(c, Options{})
-	must(t, a.openStore(t.Context(), disk.Options{}))
+	must(t, a.openDisk(t.Context(), disk.Options{}))
+	a.openStore(nil)
 	r := history.NewDemand(a.Store.Records, history.PendingKind, nil)
 	r.Add(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
 	must(t, r.Write(ctx))
@@ -39,7 +40,8 @@ func TestPolicyRecordsStay(t *testing.T) {
 	stay := func(when string) {
 		t.Helper()
 		a := inside(c, Options{})
-		must(t, a.openStore(t.Context(), disk.Options{}))
+		must(t, a.openDisk(t.Context(), disk.Options{}))
+		a.openStore(nil)
 		got := map[store.Kind]string{}
 		for rec, err := range a.Store.Records.List(ctx, "", "") {
 			must(t, err)

@@ -8,34 +8,30 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/prefetch"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// newPrefetcher returns an observer that prefetches from layer, with the rights that policy and tokens give the client.
-func (a *App) newPrefetcher(layer modproxy.Registry) *prefetch.Prefetcher {
-	silent := modproxy.Registry(&policy.Registry{Next: layer, Gate: a.gate})
-	if a.config.RequiresToken() {
-		silent = &auth.Registry{Next: silent}
-	}
+// newPrefetcher returns an observer that prefetches from silent, which has the rights that policy and tokens give the client.
+func (p *parts) newPrefetcher(stored *cache.Registry, silent modproxy.Registry) *prefetch.Prefetcher {
 	return prefetch.New(prefetch.Config{
-		Silent: silent, Stored: a.Cache, Room: room{a}, Largest: a.limits().Packed, Routes: routes{a.config},
-		Reader: &tfconfig.Reader{Store: a.Store, MaxStored: a.reader.MaxStored}, // another one: clients do not wait for its turns
-		Rights: rights{a}, Observer: a.metrics,
+		Silent: silent, Stored: stored, Room: room{p}, Largest: p.limits().Packed, Routes: routes{p.config},
+		Reader: &tfconfig.Reader{Store: p.Store, MaxStored: p.reader.MaxStored}, // of its own: clients do not wait for it
+		Rights: rights{p}, Observer: p.metrics,
 	})
 }
 
 // room implements [prefetch.Room].
-type room struct{ app *App }
+type room struct{ *parts }
 
-// Room returns why there is no room within cache.max_size, or on the disk.
+// Room returns an error if cache.max_size or the disk has no room for n more bytes.
 func (r room) Room(ctx context.Context, n int64, stays bool) error {
-	return cmp.Or(r.app.Store.Room(ctx, n, stays), r.app.disk.Room(n))
+	return cmp.Or(r.Store.Room(ctx, n, stays), r.disk.Room(n))
 }
 
 // rights implements [prefetch.Rights].
-type rights struct{ app *App }
+type rights struct{ *parts }
 
 // Rights returns what the principal may read.
 func (rights) Rights(ctx context.Context) string {
@@ -44,8 +40,8 @@ func (rights) Rights(ctx context.Context) string {
 
 // Still returns why the principal is not identified any more.
 func (r rights) Still(ctx context.Context) error {
-	if r.app.auth == nil {
+	if r.auth == nil {
 		return nil
 	}
-	return r.app.auth.Still(auth.PrincipalOf(ctx), time.Now())
+	return r.auth.Still(auth.PrincipalOf(ctx), time.Now())
 }
