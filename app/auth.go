@@ -59,7 +59,7 @@ func (p *parts) authReady() error {
 	return cmp.Or(p.auth.Tokens.Check(), p.auth.Signer.Check())
 }
 
-// NobodyHasToken reports whether clients need a token, no token exists, and there is no issuer.
+// NobodyHasToken reports whether clients need a token, no valid token exists, and there is no issuer.
 func (p *parts) NobodyHasToken() bool {
 	if p.auth == nil || p.auth.JWT != nil {
 		return false

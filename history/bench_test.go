@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// The cost of reading the sight of a module with many versions, and of finding that a list has no new version: with the
+// The cost of reading the first-seen times of a module with many versions, and of finding that a list has no new version: with the
 // record in memory, and with the record in the store.
 func BenchmarkSight(b *testing.B) {
 	for _, n := range []int{50, 300, 3000} {

@@ -228,7 +228,7 @@ func (unreadable) Get(context.Context, store.Ref) (store.Record, error) {
 	return store.Record{}, errDisk
 }
 
-// A list that was cached before sights were recorded counts from its time, but never from a time in the future.
+// A list that was cached before first-seen times were recorded counts from its time, but never from a time in the future.
 func TestSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()

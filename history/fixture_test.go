@@ -215,7 +215,7 @@ func (f *fixture) list(t testing.TB, versions string) {
 	}
 }
 
-// sight returns the sight of a module.
+// sight returns the first-seen times of a module.
 func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.Sight {
 	t.Helper()
 	s, err := f.Sight(t.Context(), m)

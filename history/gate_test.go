@@ -64,7 +64,7 @@ func outcome(t *testing.T, r *policy.Registry, version string) policy.Outcome {
 	return verdict.Outcome
 }
 
-// A list that was cached before sights were recorded makes its versions seen at the time of the list.
+// A list that was cached before first-seen times were recorded makes its versions seen at the time of the list.
 func TestKeptList(t *testing.T) {
 	for _, test := range []struct {
 		age  time.Duration

@@ -1,4 +1,4 @@
-// Package history records what registries listed, what clients could not get, and how often modules were downloaded.
+// Package history records first-seen times of versions, missed requests and downloads.
 //
 //	times := history.NewFirstSeen(history.FirstSeenConfig{Records: records, Dates: router})
 //	reg = &history.Registry{Next: reg, FirstSeen: times} // below the cache
