@@ -26,10 +26,10 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -41,8 +41,8 @@ type Server struct {
 	Cache          Cache        // nil: nothing is in memory that depends on the ledger
 	Store          *store.Store // below Cache
 	Gate           *policy.Gate
-	Pending        *requests.Log    // of what waits for approval
-	Missing        *requests.Log    // of what is not kept; nil unless offline
+	Pending        *history.Demand  // of what waits for approval
+	Missing        *history.Demand  // of what is not kept; nil unless offline
 	Configurations *tfconfig.Reader // of the packages in Store
 	Upstreams      Upstreams        // nil when offline
 	Routing        closure.Routes   // to Upstreams

@@ -23,7 +23,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Sights are what the server needs of package sights.
+// Sights are what the server needs of the first-seen times.
 type Sights interface {
 	bundle.Sights
 	Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error

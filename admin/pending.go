@@ -9,9 +9,9 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/release"
-	"github.com/modproxy/modproxy/requests"
 )
 
 // Asked says how often clients asked in vain for a version, or without one for any of a module.
@@ -89,14 +89,14 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 	return nil
 }
 
-// requested lists the requests in a log, of a module or of all.
-func requested(ctx context.Context, log *requests.Log, in Name) (all []requests.Request, err error) {
+// requested lists the recorded requests, of a module or of all.
+func requested(ctx context.Context, demand *history.Demand, in Name) (all []history.Request, err error) {
 	wanted, err := in.choice()
 	if err != nil {
 		return nil, err
 	}
-	_ = log.Write(ctx) // what cannot be recorded now, as on a full disk, is listed when it can be
-	for r, err := range log.List(ctx) {
+	_ = demand.Write(ctx) // what cannot be recorded now, as on a full disk, is listed when it can be
+	for r, err := range demand.List(ctx) {
 		if err != nil {
 			return nil, err
 		}

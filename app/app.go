@@ -1,7 +1,7 @@
 // Package app composes modproxy from a configuration, and runs it.
 //
 // [New] opens the data directory, of which no other process may have the claim, listens, and stacks the layers;
-// read stack.go from the end to follow a request. [App.Serve] answers clients until its context ends. Then it
+// read online in stack.go from its end to follow a request. [App.Serve] answers clients until its context ends. Then it
 // stops in this order, all within the time of the key shutdown: readiness fails, connections are no longer kept alive,
 // and what no client waits for is cut; the fetches that run end, and for two seconds more the clients that waited for
 // them can ask for their packages; the listener closes; running requests end, and those that do not are answered 503;
@@ -28,23 +28,10 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
-	"github.com/modproxy/modproxy/ahead"
-	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/downloads"
-	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/internal/hint"
-	"github.com/modproxy/modproxy/ledger"
-	"github.com/modproxy/modproxy/nested"
-	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
-	"github.com/modproxy/modproxy/requests"
-	"github.com/modproxy/modproxy/sights"
-	"github.com/modproxy/modproxy/store"
-	"github.com/modproxy/modproxy/store/disk"
-	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // Options are what an App needs besides its configuration.
@@ -54,41 +41,15 @@ type Options struct {
 	Log        io.Writer // of the log, in JSON
 }
 
-// App is modproxy, or the part of it that was opened. Its exported fields are for the operator's API, which it serves.
+// App is modproxy, or the part of it that is open.
 type App struct {
-	Registry modproxy.Registry // all layers
-	Cache    *cache.Registry
-	Store    *store.Store
-	Ledger   *ledger.Log
+	parts
+	layers
 
-	damage     error           // why Ledger is nil although there is a ledger
-	disk       *disk.Directory // in which Store is
-	config     *config.Config
-	options    Options
-	recheck    ledger.Recheck      // does nothing when offline
-	auth       *auth.Authenticator // nil when clients show no credential
-	operators  *auth.Authenticator // of the operator's API, when auth is nil
-	egress     *egress.Client      // nil when offline
-	others     proxy.OtherServices // likewise
-	noGit      error               // why nothing can be fetched from git
-	metrics    *proxy.Metrics
-	gate       *policy.Gate
-	nested     *nested.Registry // nil unless nested sources are rewritten
-	ahead      *ahead.Registry  // nil unless there is something to read ahead
-	reader     *tfconfig.Reader
-	sights     *sights.Registry
-	said       *cache.Catalog // of what registries say about modules
-	catalog    modproxy.Catalog
-	listing    modproxy.Registry // what catalog describes
-	pending    *requests.Log
-	counts     *downloads.Registry
-	missing    *requests.Log         // nil unless offline
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
-	rulesSeen  seen                  // where the rules come from; one goroutine has it at a time, as restartFor
+	rulesSeen  seen                  // where the rules come from; owned by one goroutine at a time, like restartFor
+	restartFor []string              // the keys that were reported to count from the next start
 	mirrors    mirrors
-	restartFor []string // the keys of which was said that they count from the next start
-	log        *zap.Logger
-	flush      func() // of the log
 
 	claim    *admin.Claim
 	listener net.Listener
@@ -119,8 +80,11 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
+	a.closers.add(func(context.Context) error { return a.claim.Close() })
 	if a.socket, err = a.claim.Listen(); err != nil {
 		a.log.Warn("socket_failed", errorField(err), zap.String("note", "verbs need --server to operate this proxy"))
+	} else {
+		a.closers.add(func(context.Context) error { a.socket.Close(); return nil }) // the server may have closed it
 	}
 	if err = a.listen(); err != nil {
 		return nil, err
@@ -141,6 +105,7 @@ func (a *App) listen() error {
 	}
 	most := connections(c, openFiles())
 	a.listener = httpx.NewListener(listener.(*net.TCPListener), most)
+	a.closers.add(func(context.Context) error { a.listener.Close(); return nil }) // the server may have closed it
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
 		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}
@@ -161,7 +126,10 @@ func (a *App) listen() error {
 
 // inside returns an App of which nothing is open, and which does not log.
 func inside(c *config.Config, o Options) *App {
-	return &App{metrics: proxy.NewMetrics(), options: o, config: c, rulesSeen: seen{}, log: zap.NewNop(), flush: func() {}}
+	return &App{
+		parts:     parts{config: c, options: o, metrics: proxy.NewMetrics(), log: zap.NewNop(), flush: func() {}},
+		rulesSeen: seen{},
+	}
 }
 
 // ReadOnly returns why nothing more can be kept, or nil.
@@ -191,9 +159,7 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })
 	idle.Go(func() { a.counts.Run(answering) })
-	if a.missing != nil {
-		idle.Go(func() { a.missing.Run(answering) })
-	}
+	idle.Go(func() { a.missing.Run(answering) })
 	defer idle.Wait()
 	defer answered()
 	defer stop()
@@ -210,48 +176,13 @@ func (a *App) logStarted() {
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
-// Close releases what the App stands on. What is fetching is cut.
+// Close releases what is open, the last first. Downloads in progress are cut.
 func (a *App) Close() error {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	var errs []error
-	if a.ahead != nil {
-		a.ahead.Close()
-	}
-	if a.nested != nil {
-		errs = append(errs, a.nested.Close(soon))
-	}
-	if a.Cache != nil {
-		errs = append(errs, a.Cache.Close(soon))
-	}
-	if a.said != nil {
-		cancel()
-		_ = a.said.Close(soon) // what it still asks is asked again
-	}
-	if a.sights != nil {
-		a.sights.Close()
-	}
-	if a.egress != nil {
-		errs = append(errs, a.egress.Close())
-	}
-	if a.Ledger != nil {
-		errs = append(errs, a.Ledger.Close())
-	}
-	if a.Store != nil {
-		end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		errs = append(errs, a.Store.Close(end), a.disk.Close())
-	}
-	for _, listener := range []net.Listener{a.listener, a.socket} {
-		if listener != nil {
-			listener.Close() // which the server may have done
-		}
-	}
-	if a.claim != nil {
-		errs = append(errs, a.claim.Close())
-	}
+	err := a.closers.close(soon)
 	a.flush()
-	return errors.Join(errs...)
+	return err
 }
 
 const (
@@ -280,9 +211,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	began := time.Now()
 	a.log.Info("stopping", zap.String("signal", signalOf(ctx)))
 	a.draining.Store(true)
-	if a.ahead != nil {
-		a.ahead.Close()
-	}
+	a.endPrefetching()
 	a.Cache.EndBackground()
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
 	defer cancel()
@@ -296,13 +225,11 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 			server.Close() // what is still being sent is cut: clients notice
 		}
 	}
-	if a.nested != nil {
-		end, _ := deadline.Deadline()
-		last, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
-		defer cancel()
-		if err := a.nested.Close(last); err != nil { // they were told to end
-			a.log.Warn("preparations_left", errorField(err))
-		}
+	end, _ := deadline.Deadline()
+	last, cancelLast := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
+	defer cancelLast()
+	if err := a.nested.Close(last); err != nil { // they were told to end
+		a.log.Warn("preparations_left", errorField(err))
 	}
 	var left []string
 	for v := range a.Cache.Fetching() {

@@ -34,7 +34,7 @@ func TestApp(t *testing.T) {
 	if _, err := New(t.Context(), c, Options{Log: io.Discard}); !errors.Is(err, admin.ErrClaimed) {
 		t.Errorf("the directory was opened twice: %v", err)
 	}
-	if a.egress != nil || a.Cache.Next != nil || a.recheck.Registry != nil {
+	if a.others != nil || a.Cache.Next != nil || a.recheck.Registry != nil {
 		t.Error("offline there is somebody to ask")
 	}
 	ctx, end := context.WithCancelCause(t.Context())

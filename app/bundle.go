@@ -10,15 +10,12 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/bundle"
-	"github.com/modproxy/modproxy/catalog"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/proxy"
-	"github.com/modproxy/modproxy/rewrite"
-	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // A Bundle serves what is in a bundle, and has no data directory: from the file alone, by the rules of the configuration and
@@ -79,12 +76,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	}
 	gate := &policy.Gate{Ledger: b.Registry, Sights: b.Registry}
 	gate.Use(rules)
-	b.app.listing = &policy.Registry{Next: b.Registry, Gate: gate}
-	b.app.Registry = &rewrite.Registry{Next: &policy.Registry{Next: b.Registry, Gate: gate, ListDenied: true}}
-	b.app.catalog = &catalog.Catalog{
-		Registry: b.app.listing, Known: b.app.listing, Packages: bundled{b.Registry}, Ledger: b.Registry, Sights: bundled{b.Registry},
-		Rules: verdicts{gate}, Reader: describer{&tfconfig.Reader{}},
-	}
+	b.app.layers = fromBundle(b.Registry, gate)
 	return b, nil
 }
 

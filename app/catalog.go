@@ -7,53 +7,58 @@ import (
 	"io/fs"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/catalog"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// openCatalog makes what describes the modules that layer has, by what describes says, which is nil when nobody is asked.
-// Operators are not told of what is refused: nothing is to be installed.
-func (a *App) openCatalog(layer modproxy.Registry, describes modproxy.Catalog) {
-	cfg := a.config.Cache
-	a.said = &cache.Catalog{
-		Next: describes, Store: a.Store, Fresh: cfg.Fresh, MaxStale: cfg.MaxStale, Missing: cfg.Missing, MaxKept: int64(cfg.MaxVersions),
-		Observer: a,
+// newSaid returns the cache of what registries say about modules. registries is nil offline.
+func (p *parts) newSaid(registries modproxy.Catalog) *cache.Catalog {
+	c := p.config.Cache
+	return &cache.Catalog{
+		Next: registries, Store: p.Store, Fresh: c.Fresh, MaxStale: c.MaxStale, Missing: c.Missing, MaxKept: int64(c.MaxVersions),
+		Observer: p,
 	}
-	a.listing = &policy.Registry{Next: layer, Gate: a.gate}
-	c := &catalog.Catalog{
-		Next: a.said, Registry: a.listing, Known: a.listing, Packages: a.Cache, Ledger: a.Ledger, Sights: a.sights, Counts: a.counts,
-		Rules: verdicts{a.gate}, Reader: describer{a.reader},
-	}
-	if !a.config.Offline {
-		c.Known = &policy.Registry{Next: known{a.Cache}, Gate: a.gate, Sights: recorded{a.sights}}
-	}
-	a.catalog = c
 }
 
-// known lists what is known without asking a registry, and has nothing else.
-type known struct{ cache *cache.Registry }
+// describe completes l with the catalog of packages, within the scopes of clients. known lists the versions that are known without
+// a request to a registry. The policy reports no denials here: the client installs nothing.
+func (p *parts) describe(l *layers, packages modproxy.Registry, known catalog.Lister) {
+	listing := &policy.Registry{Next: packages, Gate: p.gate}
+	l.listing = p.authorizeSilently(listing)
+	l.catalog = &catalog.Catalog{
+		Next: l.said, Registry: listing, Known: known, Packages: l.Cache, Ledger: p.Ledger, Sights: p.firstSeen, Counts: p.counts,
+		Rules: verdicts{p.gate}, Reader: describer{p.reader},
+	}
+	if p.auth != nil {
+		l.catalog = &auth.Catalog{Next: l.catalog, Open: p.config.IsOpen}
+	}
+}
 
-// Versions returns the versions that are known.
-func (k known) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
+// cached lists the versions that are known without a request to a registry. It has no locations and no packages.
+type cached struct{ cache *cache.Registry }
+
+// Versions returns the known versions.
+func (k cached) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return k.cache.Known(ctx, m)
 }
 
 // Location returns [modproxy.ErrNotFound].
-func (known) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
+func (cached) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	return modproxy.Location{}, modproxy.ErrNotFound
 }
 
 // Package returns [modproxy.ErrNotFound].
-func (known) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
+func (cached) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, modproxy.ErrNotFound
 }
 
-// recorded is what is recorded of versions, without the dates that their registry would be asked for.
-type recorded struct{ *sights.Registry }
+// recorded has the recorded first-seen times and dates. It asks no registry for dates.
+type recorded struct{ *history.FirstSeen }
 
 // Sight implements [policy.Sights].
 func (s recorded) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {

@@ -19,7 +19,7 @@ func TestLoggedStart(t *testing.T) {
 	var out bytes.Buffer
 	log, flush := newLog(&out, "info")
 	c := config.Default()
-	a := &App{log: log, config: c, url: "http://127.0.0.1:8080", options: Options{ConfigFile: "modproxy.yaml"}}
+	a := &App{parts: parts{log: log, config: c, options: Options{ConfigFile: "modproxy.yaml"}}, url: "http://127.0.0.1:8080"}
 	a.logStarted()
 	flush()
 	got := regexp.MustCompile(`"version":"[^"]*"`).ReplaceAllString(strings.TrimSpace(out.String()), `"version":"V"`)
@@ -59,7 +59,7 @@ func TestTokensUnprotected(t *testing.T) {
 		config := config.Default()
 		config.Auth.Required = true
 		c.change(config)
-		if got := (&App{config: config, listener: at{addr: c.at}}).TokensUnprotected(); got != c.want {
+		if got := (&App{parts: parts{config: config}, listener: at{addr: c.at}}).TokensUnprotected(); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

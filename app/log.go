@@ -36,12 +36,12 @@ var levels = map[any]zapcore.Level{
 }
 
 // logEvent logs an event of a kind under a name.
-func (a *App) logEvent(kind any, name string, v modproxy.Ref, err error, fields ...zap.Field) {
+func (p *parts) logEvent(kind any, name string, v modproxy.Ref, err error, fields ...zap.Field) {
 	level, ok := levels[kind]
 	if !ok && err != nil {
 		level = zap.WarnLevel
 	}
-	entry := a.log.Check(level, name)
+	entry := p.log.Check(level, name)
 	if entry == nil {
 		return
 	}
@@ -65,15 +65,15 @@ func errorField(err error) zap.Field {
 }
 
 // Nested implements [nested.Observer].
-func (a *App) Nested(v modproxy.Ref, sources int, left []string) {
+func (p *parts) Nested(v modproxy.Ref, sources int, left []string) {
 	if sources+len(left) > 0 {
-		a.logEvent(nil, "nested", v, nil, zap.Int("sources", sources), unless(len(left) == 0, zap.Strings("left", left)))
+		p.logEvent(nil, "nested", v, nil, zap.Int("sources", sources), unless(len(left) == 0, zap.Strings("left", left)))
 	}
 }
 
 // isReadOnly reports whether err says nothing but that the data directory is read-only since the start, which was logged then.
-func (a *App) isReadOnly(err error) bool {
-	return a.disk.ReadOnly() != nil && errors.Is(err, syscall.EROFS)
+func (p *parts) isReadOnly(err error) bool {
+	return p.disk.ReadOnly() != nil && errors.Is(err, syscall.EROFS)
 }
 
 // unless returns f, or a field that is not logged.
@@ -85,42 +85,42 @@ func unless(zero bool, f zap.Field) zap.Field {
 }
 
 // observe measures and logs what goes on behind the requests.
-func (a *App) observe(e cache.Event) {
+func (p *parts) observe(e cache.Event) {
 	switch e.Kind {
 	case cache.VersionsAsked:
-		a.metrics.Asked("versions", e.Err)
+		p.metrics.Asked("versions", e.Err)
 	case cache.LocationAsked:
-		a.metrics.Asked("location", e.Err)
+		p.metrics.Asked("location", e.Err)
 	case cache.DetailsAsked, cache.HistoryAsked, cache.DownloadsAsked, cache.ListAsked:
-		a.metrics.Asked(strings.TrimSuffix(string(e.Kind), "_asked"), e.Err)
+		p.metrics.Asked(strings.TrimSuffix(string(e.Kind), "_asked"), e.Err)
 	case cache.FetchStarted:
-		a.metrics.FetchStarted()
+		p.metrics.FetchStarted()
 	case cache.FetchEnded:
-		a.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
-		a.disk.Doubt(e.Err) // packages are packed in the data directory, too
+		p.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
+		p.disk.Doubt(e.Err) // packages are packed in the data directory, too
 	case cache.StaleServed:
-		a.metrics.StaleServed()
+		p.metrics.StaleServed()
 		return // the request's own entry says so
 	case cache.StoreFailed:
-		if a.isReadOnly(e.Err) {
+		if p.isReadOnly(e.Err) {
 			return
 		}
 	case cache.VersionDropped, cache.VersionListed, cache.VersionsTrimmed, cache.CatalogTrimmed, cache.LedgerDisagrees, cache.LedgerBehind:
 	}
-	a.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
+	p.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
 		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
 }
 
 // ObserveCache implements [cache.Observer].
-func (a *App) ObserveCache(e cache.Event) { a.observe(e) }
+func (p *parts) ObserveCache(e cache.Event) { p.observe(e) }
 
 // observeStore measures and logs what happens to what is kept. It names one of the versions with the same content.
-func (a *App) observeStore(e store.Event) {
+func (p *parts) observeStore(e store.Event) {
 	switch e.Kind {
 	case store.BlobDamaged:
-		a.metrics.Damaged()
+		p.metrics.Damaged()
 	case store.BlobEvicted:
-		a.metrics.Evicted(e.Bytes)
+		p.metrics.Evicted(e.Bytes)
 	case store.StorageFailed, store.Unrecorded, store.Missing:
 	}
 	var v modproxy.Ref
@@ -130,7 +130,7 @@ func (a *App) observeStore(e store.Event) {
 			break
 		}
 	}
-	a.logEvent(e.Kind, string(e.Kind), v, e.Err,
+	p.logEvent(e.Kind, string(e.Kind), v, e.Err,
 		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)),
 		unless(e.Count == 0, zap.Int("packages", e.Count)),
 		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" makes their records, "modproxy gc" removes them`)),
@@ -138,7 +138,7 @@ func (a *App) observeStore(e store.Event) {
 }
 
 // observeLedger measures and logs what the ledger's layer and its recheck tell.
-func (a *App) observeLedger(e ledger.Event) {
+func (p *parts) observeLedger(e ledger.Event) {
 	name, record, drift := "ledger_"+string(e.Kind), e.Record, e.Drift
 	var fields []zap.Field
 	switch e.Kind {
@@ -157,14 +157,14 @@ func (a *App) observeLedger(e ledger.Event) {
 	if e.Kind == ledger.Moved || e.Kind == ledger.Unasked {
 		name = "ledger_recheck"
 	} else {
-		a.metrics.Ledger(string(e.Kind))
+		p.metrics.Ledger(string(e.Kind))
 	}
-	a.logEvent(e.Kind, name, e.Ref, e.Err, fields...)
+	p.logEvent(e.Kind, name, e.Ref, e.Err, fields...)
 }
 
 // observeIssuer logs an attempt to fetch the keys of an issuer.
-func (a *App) observeIssuer(issuer string, err error) {
-	a.logEvent(nil, "issuer_asked", modproxy.Ref{}, err, zap.String("issuer", issuer))
+func (p *parts) observeIssuer(issuer string, err error) {
+	p.logEvent(nil, "issuer_asked", modproxy.Ref{}, err, zap.String("issuer", issuer))
 }
 
 // newLog returns the JSON log on w. It is buffered: a write for each request would cost more than answering many

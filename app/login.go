@@ -7,6 +7,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // LoginOf asks the issuer that has a login where people log in. Without one, it returns nil.
@@ -14,12 +15,12 @@ func LoginOf(c *config.Config) (*auth.Login, error) {
 	if !slices.ContainsFunc(c.Auth.Issuers, func(i oidc.Issuer) bool { return i.Login.IsSet() }) {
 		return nil, nil
 	}
-	a := &App{config: c}
-	if err := a.openEgress(nil); err != nil {
+	network, err := (&parts{config: c}).newEgress(nil)
+	if err != nil {
 		return nil, err
 	}
 	asked := make(chan error, 1)
-	verifier, err := a.newVerifier(func(_ string, err error) { asked <- err })
+	verifier, err := newVerifier(c, network, func(_ string, err error) { asked <- err })
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func LoginOf(c *config.Config) (*auth.Login, error) {
 	return verifier.Login(time.Now()), err
 }
 
-// newVerifier makes what verifies the tokens of the issuers, and tells observe of each attempt to ask one.
-func (a *App) newVerifier(observe func(issuer string, err error)) (*oidc.Verifier, error) {
-	return oidc.New(oidc.Config{Issuers: a.config.Auth.Issuers, Transport: a.egress.Transport(oidc.MaxDocument), Observe: observe})
+// newVerifier returns the verifier of the tokens of the issuers. It calls observe after each request to an issuer.
+func newVerifier(c *config.Config, network *egress.Client, observe func(issuer string, err error)) (*oidc.Verifier, error) {
+	return oidc.New(oidc.Config{Issuers: c.Auth.Issuers, Transport: network.Transport(oidc.MaxDocument), Observe: observe})
 }

@@ -17,40 +17,45 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
 
 // api returns the operator's API of what is open.
 func (a *App) api() *admin.Server {
+	c := a.config
 	server := &admin.Server{
-		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Missing: a.missing, Operators: operators{a},
-		Routing: routes{a.config}, Configurations: a.reader, Offline: a.config.Offline,
-		Bundles: admin.Bundles{
-			Keys: a.config.Bundle.Keys, Releases: releasesOf(a.config), Scratch: a.scratch(), Limits: a.limits(),
-		},
-	}
-	if a.nested != nil {
-		server.Nested = a.nested
-	}
-	if a.Store != nil {
-		server.Programs = &downloads.Registry{Records: a.Store.Records}
-		if a.counts != nil {
-			server.Programs = a.counts
-		}
-		server.Sights = &sights.Registry{Records: a.Store.Records} // which asks no registry for dates
+		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Operators: operators{a},
+		Routing: routes{c}, Configurations: a.reader, Offline: c.Offline,
+		Bundles: admin.Bundles{Keys: c.Bundle.Keys, Releases: releasesOf(c), Scratch: a.scratch(), Limits: a.limits()},
 	}
 	if a.Cache != nil {
-		server.Cache = a.Cache
-		if a.Cache.Next != nil {
-			server.Upstreams, server.Listing = a.config, a.said
-		}
+		server.Cache, server.Programs = a.Cache, history.NewDownloads(a.Store.Records, nil)
+	}
+	if a.firstSeen != nil {
+		server.Sights = recorded{a.firstSeen}
+	}
+	if c.Offline {
+		server.Missing = a.missing
+	}
+	if a.Registry != nil {
+		a.serving(server)
 	}
 	return server
+}
+
+// serving completes the operator's API of all layers.
+func (a *App) serving(server *admin.Server) {
+	server.Programs = a.counts
+	if a.config.Rewrite.Nested {
+		server.Nested = a.nested
+	}
+	if !a.config.Offline {
+		server.Upstreams, server.Listing = a.config, a.said
+	}
 }
 
 // operators implements [admin.Operators].
@@ -137,26 +142,30 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 }
 
 // openLedgerAlone opens the ledger and nothing else: the index may be lost or damaged.
-func (a *App) openLedgerAlone(part admin.Part) (err error) {
-	dir, open := a.config.LedgerDir(), ledger.Open
+func (p *parts) openLedgerAlone(part admin.Part) error {
+	dir, open := p.config.LedgerDir(), ledger.Open
 	if part == admin.LedgerNow {
 		open = ledger.OpenReadOnly
 	}
 	if part != admin.LedgerAny {
-		if err = admin.HaveData(a.config.Data); err == nil {
-			err = admin.HaveDir(dir, "ledger")
+		if err := admin.HaveData(p.config.Data); err != nil {
+			return err
+		}
+		if err := admin.HaveDir(dir, "ledger"); err != nil {
+			return err
 		}
 	}
+	book, err := open(dir)
 	if err == nil {
-		a.Ledger, err = open(dir)
+		p.useLedger(book)
 	}
 	return err
 }
 
 // openPackages opens the stored packages and the ledger. If the ledger cannot be read, verify reports that as damage. A ledger that
-// was not created completely is treated as missing.
+// was not created completely is treated as missing. A ledger without records does not verify packages.
 func (a *App) openPackages(ctx context.Context, o disk.Options) error {
-	if err := a.openStore(ctx, o); err != nil {
+	if err := a.openDisk(ctx, o); err != nil {
 		return err
 	}
 	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
@@ -164,39 +173,39 @@ func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 			a.damage = err
 		}
 	}
-	a.Cache = &cache.Registry{Store: a.Store}
-	if a.Ledger != nil {
-		a.gate = &policy.Gate{Ledger: a.Ledger}
+	book := a.Ledger
+	if book != nil {
+		a.gate = &policy.Gate{Ledger: book}
+		if !book.HasRecords() {
+			book = nil
+		}
 	}
-	if a.Ledger != nil && a.Ledger.HasRecords() { // else it says nothing of what is kept
-		a.Store.Kinds[cache.PackageKind], a.Cache.Ledger = keeperOf(a.Ledger), a.Ledger
-	}
+	a.openStore(book)
+	a.layers = inspect(a.Store, book)
 	return nil
 }
 
-// openVerdicts opens what verdicts are made of. No registry is asked.
+// openVerdicts opens what verdicts need. No registry is asked.
 func (a *App) openVerdicts(ctx context.Context) error {
-	if err := a.openStore(ctx, disk.Options{}); err != nil {
+	if err := a.openData(ctx); err != nil {
 		return err
 	}
-	if err := a.openLedger(ctx); err != nil {
-		return err
-	}
-	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
-	return a.openGate(ctx)
+	a.gate, a.layers = &policy.Gate{Ledger: a.Ledger}, inspect(a.Store, a.Ledger)
+	return a.openGate(ctx, nil)
 }
 
 // BeginLedger makes a ledger of the kept packages, or goes on making it, and returns how many records that has then.
 func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
 	a := inside(c, Options{})
 	defer func() { err = errors.Join(err, a.Close()) }()
-	if err = a.openStore(ctx, disk.Options{}); err == nil {
-		a.Ledger, err = ledger.Open(c.LedgerDir())
-	}
-	if err != nil {
+	if err = a.openDisk(ctx, disk.Options{}); err != nil {
 		return 0, err
 	}
-	a.Cache = &cache.Registry{Store: a.Store, Ledger: a.Ledger}
+	if err = a.openLedgerAlone(admin.LedgerAny); err != nil {
+		return 0, err
+	}
+	a.openStore(nil)
+	a.layers = inspect(a.Store, a.Ledger)
 	var kept []cache.Kept
 	sums, before := map[modproxy.Ref]modproxy.Sum{}, a.Ledger.Tree().N
 	signers := map[modproxy.Address]modproxy.Keys{}

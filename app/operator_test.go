@@ -37,7 +37,8 @@ func keep(t *testing.T, kept *store.Store, seed string, versions ...string) {
 func keepIn(t *testing.T, c *config.Config, seed string, versions ...string) {
 	t.Helper()
 	a := inside(c, Options{})
-	must(t, a.openStore(t.Context(), disk.Options{}))
+	must(t, a.openDisk(t.Context(), disk.Options{}))
+	a.openStore(nil)
 	keep(t, a.Store, seed, versions...)
 	must(t, a.Close())
 }
@@ -52,7 +53,8 @@ func recordOf(version, seed string) ledger.Record {
 func TestOpenLedger(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	a := inside(c, Options{})
-	must(t, a.openStore(t.Context(), disk.Options{}))
+	must(t, a.openDisk(t.Context(), disk.Options{}))
+	a.openStore(nil)
 	must(t, a.openLedger(t.Context()))
 	must(t, a.Ledger.Close())
 	keep(t, a.Store, "a", "1.0.0")

@@ -13,12 +13,11 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/requests"
-	"github.com/modproxy/modproxy/sights"
 )
 
 // publicRegistries are those at which anybody can have a namespace, and what describes their modules.
@@ -199,18 +198,17 @@ func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []erro
 	return all, wrong
 }
 
-// openGate makes what the verdicts come from.
-func (a *App) openGate(ctx context.Context) error {
+// openGate gives the gate its rules and first-seen times. dates may be nil.
+func (a *App) openGate(ctx context.Context, dates history.Dates) error {
 	rules, err := a.readRules(a.config, a.rulesSeen)
 	if err != nil {
 		return err
 	}
-	a.sights = &sights.Registry{Records: a.Store.Records, Ledger: a.Ledger, Observe: a.observeSights}
-	a.pending = &requests.Log{Records: a.Store.Records, Kind: requests.Pending, Observe: a.observeRequests}
-	if a.config.Offline {
-		a.missing = &requests.Log{Records: a.Store.Records, Kind: requests.Missing, Observe: a.observeRequests}
-	}
-	a.gate = &policy.Gate{Ledger: a.Ledger, Sights: a.sights}
+	a.firstSeen = history.NewFirstSeen(history.FirstSeenConfig{Records: a.Store.Records, Ledger: a.Ledger, Dates: dates, Observe: a.observeFirstSeen})
+	a.closers.add(func(context.Context) error { a.firstSeen.Close(); return nil })
+	a.pending = history.NewDemand(a.Store.Records, history.PendingKind, a.observeRequests)
+	a.missing = history.NewDemand(a.Store.Records, history.MissingKind, a.observeRequests)
+	a.gate.Sights = a.firstSeen // the router of dates, and so these, needed the gate first
 	a.use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
@@ -229,26 +227,25 @@ func (a *App) use(rules *policy.Rules) {
 
 // observePolicy counts what is refused, and remembers who asks for what waits for approval. A request's own entry in the log
 // tells of it; what audit mode would refuse has an entry of its own.
-func (a *App) observePolicy(e policy.Event) {
-	a.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
+func (p *parts) observePolicy(e policy.Event) {
+	p.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
 		of := e.Waits.Base() // which is what is approved
-		a.pending.See(of, e.Asker)
+		p.pending.Add(of, e.Asker)
 	}
 	if e.Audit {
-		a.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
+		p.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
 			zap.String("question", e.Op), zap.String("client", e.Asker.Shown), zap.Strings("groups", e.Asker.Groups),
 			zap.String("outcome", string(e.Refusal.Outcome)), zap.Int("versions", max(1, e.Hidden)), errorField(e.Refusal))
 	}
 }
 
-func (a *App) observeSights(m modproxy.Address, err error) {
-	if !a.isReadOnly(err) {
-		a.log.Warn("sights_failed", zap.Stringer("module", m), errorField(err))
+func (p *parts) observeFirstSeen(m modproxy.Address, err error) {
+	if !p.isReadOnly(err) {
+		p.log.Warn("sights_failed", zap.Stringer("module", m), errorField(err))
 	}
 }
 
-func (a *App) observeRequests(err error) { a.log.Warn("requests_failed", errorField(err)) }
+func (p *parts) observeRequests(err error) { p.log.Warn("requests_failed", errorField(err)) }
 
-// ObserveDownloads implements [downloads.Observer].
-func (a *App) ObserveDownloads(err error) { a.log.Warn("downloads_failed", errorField(err)) }
+func (p *parts) observeDownloads(err error) { p.log.Warn("downloads_failed", errorField(err)) }

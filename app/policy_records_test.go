@@ -8,14 +8,13 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
-	"github.com/modproxy/modproxy/requests"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// What no keeper knows the meaning of, requests and sights, stays whatever becomes of the packages beside it.
+// Records without a keeper, such as requests and first-seen times, stay when packages are evicted, verified, rebuilt or removed.
 func TestPolicyRecordsStay(t *testing.T) {
 	c, ctx := newOffline(t), t.Context()
 	c.Cache.MaxSize, c.Offline = 20, false // two of them
@@ -27,11 +26,12 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, book.Close())
 	keepIn(t, c, "1", "1.0.0")
 	a := inside(c, Options{})
-	must(t, a.openStore(t.Context(), disk.Options{}))
-	r := &requests.Log{Kind: requests.Pending, Records: a.Store.Records}
-	r.See(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
+	must(t, a.openDisk(t.Context(), disk.Options{}))
+	a.openStore(nil)
+	r := history.NewDemand(a.Store.Records, history.PendingKind, nil)
+	r.Add(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
 	must(t, r.Write(ctx))
-	_, err = a.Store.Records.Put(ctx, store.Record{Ref: store.Ref{Kind: sights.Kind, Key: vpc.String()}, Value: []byte(`{"versions":{}}`)})
+	_, err = a.Store.Records.Put(ctx, store.Record{Ref: store.Ref{Kind: history.FirstSeenKind, Key: vpc.String()}, Value: []byte(`{"versions":{}}`)})
 	must(t, err)
 	keep(t, a.Store, "2", "2.0.0") // and room is made
 	keep(t, a.Store, "3", "3.0.0")
@@ -40,13 +40,14 @@ func TestPolicyRecordsStay(t *testing.T) {
 	stay := func(when string) {
 		t.Helper()
 		a := inside(c, Options{})
-		must(t, a.openStore(t.Context(), disk.Options{}))
+		must(t, a.openDisk(t.Context(), disk.Options{}))
+		a.openStore(nil)
 		got := map[store.Kind]string{}
 		for rec, err := range a.Store.Records.List(ctx, "", "") {
 			must(t, err)
 			got[rec.Kind] += rec.Key
 		}
-		if got[requests.Pending] != vpc.At("2.0.0").String() || got[sights.Kind] != vpc.String() {
+		if got[history.PendingKind] != vpc.At("2.0.0").String() || got[history.FirstSeenKind] != vpc.String() {
 			t.Errorf("after %s there are %v", when, got)
 		}
 		if strings.Contains(got[cache.PackageKind], "1.0.0") {

@@ -286,7 +286,7 @@ func (s *spellings) carry() {
 		selected = append(selected, l.Ref)
 	}
 	var file bytes.Buffer
-	x := bundle.Exporter{Registry: far.a.Cache, Ledger: far.a.Ledger, Sights: far.a.sights}
+	x := bundle.Exporter{Registry: far.a.Cache, Ledger: far.a.Ledger, Sights: far.a.firstSeen}
 	made, err := x.Begin(s.t.Context(), selected, nil, func(modproxy.Ref, error) {})
 	if errors.Is(err, modproxy.ErrNotFound) {
 		return // everything is refused at the moment
@@ -296,7 +296,7 @@ func (s *spellings) carry() {
 	must(s.t, err)
 	trust, err := ledger.Verifiers(far.a.Ledger.VerifierKey())
 	must(s.t, err)
-	i := bundle.Importer{Trust: trust, Ledger: s.a.Ledger, Cache: s.a.Cache, Sights: s.a.sights, Gate: s.a.gate, Scratch: s.t.TempDir()}
+	i := bundle.Importer{Trust: trust, Ledger: s.a.Ledger, Cache: s.a.Cache, Sights: s.a.firstSeen, Gate: s.a.gate, Scratch: s.t.TempDir()}
 	_, _, err = i.Import(s.t.Context(), &file)
 	must(s.t, err)
 }

@@ -1,310 +1,207 @@
 package app
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
-	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/downloads"
-	"github.com/modproxy/modproxy/egress"
-	"github.com/modproxy/modproxy/fetch"
-	"github.com/modproxy/modproxy/fetch/git"
-	"github.com/modproxy/modproxy/fetch/web"
-	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/catalog"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
-	"github.com/modproxy/modproxy/pack"
+	"github.com/modproxy/modproxy/observe"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/requests"
+	"github.com/modproxy/modproxy/prefetch"
+	"github.com/modproxy/modproxy/proxy"
 	"github.com/modproxy/modproxy/rewrite"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
-	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/tfconfig"
-	"github.com/modproxy/modproxy/upstream"
 )
 
-// open makes the layers. Read from the end it is the path of a request.
-func (a *App) open(ctx context.Context, listening net.Addr) (err error) {
-	c, log := a.config, a.log
-	if err := a.openStore(ctx, disk.Options{}); err != nil {
-		return err
+// layers are a stack of layers, and those of them that are also used by themselves.
+type layers struct {
+	Registry modproxy.Registry // answers clients
+	Cache    *cache.Registry
+	listing  modproxy.Registry   // lists the versions that catalog describes
+	catalog  modproxy.Catalog    // answers clients
+	said     *cache.Catalog      // what registries say about modules
+	nested   *nested.Registry    // in the stack if nested sources are rewritten
+	recheck  ledger.Recheck      // does nothing offline and on read-only data
+	others   proxy.OtherServices // nil offline
+	noGit    error               // why nothing can be downloaded from git repositories
+
+	endPrefetching func()
+}
+
+// online returns the layers of a proxy that asks registries. Read from its end, it is the path of a request.
+//
+// The ledger records a version before the cache stores its package. A record without a package does no harm: the next download must
+// match it. In the other order, packages that differ from the record would fill the disk.
+func online(p *parts, out *outgoing) layers {
+	l := layers{said: p.newSaid(out.router), others: out.router, noGit: out.noGit}
+	sources := nested.NewSources(out.router, out.table)
+	pinned := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
+	seen := &history.Registry{Next: pinned, FirstSeen: p.firstSeen}
+	l.Cache = p.newCache(guard(seen, p.disk.ReadOnly()))
+	l.nested = p.newNested(l.Cache, sources)
+	packages, base := p.packagesOf(&l)
+	prefetcher := p.newPrefetcher(l.Cache, p.authorizeSilently(&policy.Registry{Next: packages, Gate: p.gate}))
+	allowed := &policy.Registry{Next: packages, Gate: p.gate, ListDenied: true, Observe: p.observePolicy}
+	observed := &observe.Registry{Next: allowed, Observers: append(p.prefetching(prefetcher), p.counting()...)}
+	located := &rewrite.Registry{Next: observed, Base: base}
+	l.Registry = p.authorize(located)
+	l.recheck, l.endPrefetching = p.newRecheck(pinned, l.Cache), prefetcher.Close
+	p.describe(&l, packages, &policy.Registry{Next: cached{l.Cache}, Gate: p.gate, Sights: recorded{p.firstSeen}})
+	return l
+}
+
+// offline returns the layers of a proxy that serves its cache and asks no registry.
+func offline(p *parts) layers {
+	l := layers{said: p.newSaid(nil), endPrefetching: func() {}}
+	l.Cache = p.newCache(nil)
+	l.nested = p.newNested(l.Cache, nil)
+	packages, base := p.packagesOf(&l)
+	allowed := &policy.Registry{Next: packages, Gate: p.gate, ListDenied: true, Observe: p.observePolicy}
+	misses := history.NewMisses(p.missing)
+	observed := &observe.Registry{Next: allowed, Observers: append([]observe.Observer{misses}, p.counting()...)}
+	located := &rewrite.Registry{Next: observed, Base: base}
+	l.Registry = p.authorize(located)
+	p.describe(&l, packages, &policy.Registry{Next: packages, Gate: p.gate})
+	return l
+}
+
+// fromBundle returns the layers of a proxy that serves a bundle. It stores and records nothing.
+func fromBundle(b *bundle.Registry, gate *policy.Gate) layers {
+	listing := &policy.Registry{Next: b, Gate: gate}
+	allowed := &policy.Registry{Next: b, Gate: gate, ListDenied: true}
+	return layers{
+		Registry: &rewrite.Registry{Next: allowed},
+		listing:  listing,
+		catalog: &catalog.Catalog{
+			Registry: listing, Known: listing, Packages: bundled{b}, Ledger: b, Sights: bundled{b},
+			Rules: verdicts{gate}, Reader: describer{&tfconfig.Reader{}},
+		},
 	}
-	a.Store.Observe = a.observeStore
-	locked := a.disk.ReadOnly()
-	if locked != nil {
-		log.Warn("data_read_only", errorField(locked))
+}
+
+// inspect returns the layer for verbs that read the data directory without a proxy: no client asks, and no registry is asked. book
+// may be nil: then packages can be listed and discarded only.
+func inspect(kept *store.Store, book *ledger.Log) layers {
+	l := layers{Cache: &cache.Registry{Store: kept}}
+	if book != nil {
+		l.Cache.Ledger = book
 	}
-	if err := a.openLedger(ctx); err != nil {
-		return err
-	}
-	a.Store.Kinds[cache.PackageKind] = keeperOf(a.Ledger)
-	if err := a.openGate(ctx); err != nil {
-		return err
-	}
-	scratch := a.scratch()
-	if locked == nil {
-		if err := emptyScratch(scratch); err != nil {
-			return err
-		}
-	}
-	var reg modproxy.Registry      // nil, and nobody is asked, when offline
-	var describes modproxy.Catalog // likewise
-	var sources *nested.Sources
-	if !c.Offline {
-		if err = a.openEgress(listening); err != nil {
-			return err
-		}
-		if a.noGit = git.Installed(context.WithoutCancel(ctx)); a.noGit != nil {
-			log.Warn("git_missing", errorField(a.noGit))
-		}
-		table := a.newTable(scratch)
-		client, err := a.newUpstream(table)
-		if err != nil {
-			return err
-		}
-		// A version is recorded before its package is kept. A record without a package does no harm: the next fetch
-		// must match it. The other way round, what is refused for not being what is recorded would fill the disk.
-		router := &upstream.Router{Default: client, Reserve: a.gate}
-		a.others = router
-		sources = nested.NewSources(router, table)
-		pinned := &ledger.Registry{Next: sources, Ledger: a.Ledger, Signers: c.Providers.Keys, Observe: a.observeLedger}
-		a.sights.Next, a.sights.Dates = pinned, router
-		reg, describes = a.sights, router
-		a.recheck = ledger.Recheck{Registry: pinned, Gate: a.gate, Every: c.Ledger.Recheck, FetchTimeout: c.Fetch.Timeout}
-		if locked != nil {
-			reg, a.recheck = readOnly{reg, locked}, ledger.Recheck{}
-			a.sights.Dates = nil // they could not be recorded, and would be asked for again and again
-		}
-	}
-	a.Cache = &cache.Registry{
-		Next: reg, Store: a.Store, Ledger: a.Ledger, Gate: a.gate,
+	return l
+}
+
+// close ends the work of online and offline layers.
+func (l *layers) close(soon context.Context) error {
+	return closers{
+		func(context.Context) error {
+			ended, cancel := context.WithCancel(soon)
+			cancel()
+			_ = l.said.Close(ended) // its questions in progress are asked again after the next start
+			return nil
+		},
+		l.Cache.Close,
+		l.nested.Close,
+		func(context.Context) error { l.endPrefetching(); return nil },
+	}.close(soon)
+}
+
+// newCache returns the cache of next, or of no registry if next is nil.
+func (p *parts) newCache(next modproxy.Registry) *cache.Registry {
+	c := p.config
+	return &cache.Registry{
+		Next: next, Store: p.Store, Ledger: p.Ledger, Gate: p.gate,
 		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Zips: c.Providers.AtOnce, ZipTimeout: c.Providers.Timeout,
-		Observe: a.observe,
-	}
-	a.recheck.Turns = a.Cache
-	a.Store.Last = a.Cache.Withdrawn
-	a.metrics.MeasureStorage(a.Store, int64(c.Cache.MaxSize))
-	a.Store.Start()
-	layer, at := modproxy.Registry(a.Cache), ""
-	if c.Rewrite.Nested {
-		url := strings.TrimRight(c.PublicURL, "/")
-		a.nested = &nested.Registry{
-			Next: a.Cache, Ledger: a.Ledger, Reader: a.reader, Sources: sources, URL: url, Scratch: scratch, Limits: anyLimits, Observer: a,
-		}
-		layer, at = a.nested, nested.Base(url)
-	}
-	a.Registry = &policy.Registry{Next: layer, Gate: a.gate, ListDenied: true, Observe: a.observePolicy}
-	a.counts = &downloads.Registry{Records: a.Store.Records, Observer: a}
-	a.openCatalog(layer, describes)
-	if a.missing != nil {
-		a.Registry = &requests.Registry{Next: a.Registry, Log: a.missing}
-	}
-	if c.Cache.ReadAhead && reg != nil && locked == nil {
-		a.Registry = a.newAhead(a.Registry, layer)
-	}
-	if locked == nil { // else no count could be recorded
-		a.counts.Next, a.Registry = a.Registry, a.counts
-	}
-	a.Registry = &rewrite.Registry{Next: a.Registry, Base: at}
-	return a.newAuth(ctx)
-}
-
-// scratch returns the directory for what is being fetched, packed or verified.
-func (a *App) scratch() string { return Absolute(filepath.Join(a.config.Data, "scratch")) }
-
-// limits returns those of one package.
-func (a *App) limits() pack.Limits {
-	f := a.config.Fetch
-	return pack.Limits{Entries: f.MaxFiles, Bytes: int64(f.MaxUnpacked), Packed: int64(f.MaxUnpacked), StrictNames: f.StrictNames}
-}
-
-// newUpstream returns the client that asks registries.
-func (a *App) newUpstream(table *fetch.Table) (*upstream.Client, error) {
-	c := a.config
-	hosts := map[string]upstream.Host{}
-	anyOther := config.Upstream{Host: config.TofuHost} // which "*" may stand for
-	for _, u := range append([]config.Upstream{anyOther}, c.Upstreams...) {
-		if u.Host != "*" {
-			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Docs: u.DocsURL(), Token: u.Token, Rate: u.Rate}
-		}
-	}
-	providers := upstream.Providers{
-		Scratch: a.scratch(), MaxReceived: int64(c.Providers.MaxReceived), MaxUnpacked: int64(c.Providers.MaxUnpacked), Unsigned: c.Providers.Unsigned,
-		OtherNames: c.Providers.OtherNames,
-	}
-	return upstream.New(upstream.Config{Egress: a.egress, Hosts: hosts, Fetch: table, Providers: providers})
-}
-
-// newTable returns what fetches packages, with a getter for each kind of location.
-func (a *App) newTable(scratch string) *fetch.Table {
-	c := a.config
-	credentials := newCredentials(c)
-	limits := a.limits()
-	archives := &web.Getter{Egress: a.egress, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
-	repositories := &git.Getter{
-		Dir: scratch, Network: a.egress, CAFile: c.Egress.CAFile, Credentials: credentials,
-		Limits: git.Limits{Time: c.Fetch.Timeout, CPU: c.Fetch.MaxCPU, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
-	}
-	return &fetch.Table{
-		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
-		Scratch: scratch, Limits: limits,
+		Observe: p.observe,
 	}
 }
 
-// newCredentials returns the credentials for the hosts that packages come from.
-func newCredentials(c *config.Config) (all fetch.Credentials) {
-	for _, set := range c.Credentials {
-		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
-		if set.SSHKeyFile != "" {
-			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
-		}
-		if len(set.Scopes) > 0 {
-			shown.Scope = set.Scopes
-		}
-		all = append(all, shown)
+// newRecheck returns the recheck of the versions in the ledger. On read-only data it does nothing.
+func (p *parts) newRecheck(pinned *ledger.Registry, turns *cache.Registry) ledger.Recheck {
+	if p.disk.ReadOnly() != nil {
+		return ledger.Recheck{}
 	}
-	return all
+	return ledger.Recheck{
+		Registry: pinned, Gate: p.gate, Every: p.config.Ledger.Recheck, FetchTimeout: p.config.Fetch.Timeout, Turns: turns,
+	}
 }
 
-// openEgress makes what makes every connection from this process, but none to listening: itself, or nil.
-func (a *App) openEgress(listening net.Addr) (err error) {
-	c, own := a.config, netip.AddrPort{}
-	if tcp, ok := listening.(*net.TCPAddr); ok {
-		own = tcp.AddrPort()
+// newNested returns the layer that rewrites nested sources. sources are nil offline.
+func (p *parts) newNested(next *cache.Registry, sources *nested.Sources) *nested.Registry {
+	return &nested.Registry{
+		Next: next, Ledger: p.Ledger, Reader: p.reader, Sources: sources, URL: strings.TrimRight(p.config.PublicURL, "/"),
+		Scratch: p.scratch(), Limits: anyLimits, Observer: p,
 	}
-	a.egress, err = egress.New(egress.Config{
-		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
-		NoHedging: !c.Egress.Hedging, UserAgent: "modproxy/" + a.options.Version, Listening: []netip.AddrPort{own},
-	})
-	if err != nil {
-		err = config.Error{fmt.Errorf("egress: %w", err)}
-	}
-	return err
 }
 
-// emptyScratch makes the directory in which packages are fetched and packed, and removes what a process that was
-// killed left in it. A directory stays: on a full disk there may be no room for another.
-func emptyScratch(scratch string) error {
-	if info, err := os.Lstat(scratch); err != nil || !info.IsDir() {
-		return errors.Join(os.RemoveAll(scratch), os.Mkdir(scratch, 0o700))
+// packagesOf returns the layer that clients' packages come from, and the base of their locations: with rewritten sources, or as
+// they are in the cache.
+func (p *parts) packagesOf(l *layers) (packages modproxy.Registry, base string) {
+	if p.config.Rewrite.Nested {
+		return l.nested, nested.Base(l.nested.URL)
 	}
-	root, err := os.OpenRoot(filepath.Dir(scratch)) // nothing beyond it is removed
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	entries, err := os.ReadDir(scratch)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if err := root.RemoveAll(filepath.Join(filepath.Base(scratch), entry.Name())); err != nil {
-			return err
-		}
-	}
-	return os.Chmod(scratch, 0o700)
+	return l.Cache, ""
 }
 
-// Absolute returns path for a program that runs in another directory.
-func Absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
+// prefetching returns the prefetcher, if packages are prefetched. On read-only data nothing could be stored.
+func (p *parts) prefetching(all *prefetch.Prefetcher) []observe.Observer {
+	if !p.config.Cache.ReadAhead || p.disk.ReadOnly() != nil {
+		return nil
 	}
-	return path
+	return []observe.Observer{all}
 }
 
-// openStore opens what is kept; for reading, on a file system that is read-only.
-func (a *App) openStore(ctx context.Context, o disk.Options) (err error) {
-	c := a.config
-	a.disk, err = disk.OpenWith(ctx, c.Data, o)
-	if errors.Is(err, syscall.EROFS) {
-		o.ReadOnly = true
-		a.disk, err = disk.OpenWith(ctx, c.Data, o)
+// counting returns the observer that counts downloads. On read-only data no count could be recorded.
+func (p *parts) counting() []observe.Observer {
+	if p.disk.ReadOnly() != nil {
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	pinned := pins(c.Cache.Pinned)
-	if c.Offline { // nothing would bring back what was evicted
-		pinned = pins{auth.Everything}
-	}
-	a.Store = &store.Store{
-		Records: a.disk.Records(), Blobs: a.disk.Blobs(), Aside: a.disk,
-		Kinds: map[store.Kind]store.Keeper{
-			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
-			cache.PackageKind: keeperOf(nil), sights.Kind: nil,
-			requests.Pending: nil, requests.Missing: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil, downloads.Kind: nil, downloads.ProgramsKind: nil,
-		},
-		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory),
-	}
-	a.reader = &tfconfig.Reader{Store: a.Store, MaxStored: int64(c.Cache.MaxVersions)}
-	return nil
+	return []observe.Observer{p.counts}
 }
 
-// openLedger opens the ledger. It has had records of what is kept: to go on with none would unpin every version.
-func (a *App) openLedger(ctx context.Context) (err error) {
-	dir := a.config.LedgerDir()
-	a.Ledger, err = ledger.Open(dir)
-	if errors.Is(err, syscall.EROFS) {
-		a.Ledger, err = ledger.OpenReadOnly(dir)
+// authorize returns the layer that answers clients only what their scopes cover, if clients must show a token.
+func (p *parts) authorize(next modproxy.Registry) modproxy.Registry {
+	if p.auth == nil {
+		return next
 	}
-	if err != nil || a.Ledger.HasRecords() {
-		return err
+	return &auth.Registry{
+		Next: next, Open: p.config.IsOpen,
+		// Offline, a list without a choice is recorded as a miss.
+		ListOutside: func() bool { return p.gate.Rules().ListDenied && !p.config.Offline },
+		Contact:     func() string { return p.gate.Rules().Contact },
 	}
-	for _, err := range a.Store.Records.List(ctx, cache.PackageKind, "") {
-		if err == nil || errors.Is(err, store.ErrDamaged) {
-			err = hint.With(fmt.Errorf("%s: %w", dir, admin.ErrNoLedger), admin.NoLedgerHints...)
-		}
-		return err
-	}
-	return nil
 }
 
-// pins keep the packages of modules from being evicted.
-type pins auth.Scopes
-
-// Pinned implements [store.Pins].
-func (p pins) Pinned(ref store.Ref) bool {
-	v, ok := cache.VersionOf(ref)
-	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Address)
-}
-
-// anyLimits are far above those of fetching, which may have been lowered since something was fetched.
-var anyLimits = pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
-
-// keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says nothing about them.
-func keeperOf(book *ledger.Log) *cache.Keeper {
-	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, anyLimits) }}
-	if book != nil {
-		k.Ledger = book
+// authorizeSilently is authorize for layers whose denials need no explanation.
+func (p *parts) authorizeSilently(next modproxy.Registry) modproxy.Registry {
+	if p.auth == nil {
+		return next
 	}
-	return k
+	return &auth.Registry{Next: next, Open: p.config.IsOpen}
 }
 
-// readOnly fetches nothing: in a data directory that is read-only it could not be recorded, and be another next time.
+// guard returns next, or on read-only data, which why explains, a layer that downloads nothing.
+func guard(next modproxy.Registry, why error) modproxy.Registry {
+	if why == nil {
+		return next
+	}
+	return readOnly{next, why}
+}
+
+// readOnly downloads nothing: on read-only data a package could not be recorded, and could differ at the next download.
 type readOnly struct {
 	Next modproxy.Registry
 	why  error
 }
 
-// Versions returns Next's answer.
+// Versions returns the result of Next.
 func (r readOnly) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	return r.Next.Versions(ctx, m)
 }
@@ -317,64 +214,4 @@ func (r readOnly) Location(context.Context, modproxy.Ref) (modproxy.Location, er
 // Package returns [modproxy.NoSpace].
 func (r readOnly) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 	return nil, &modproxy.NoSpace{Err: r.why}
-}
-
-// newAuth puts the layer on top that answers clients only what they may read, if they have to show a token.
-func (a *App) newAuth(ctx context.Context) error {
-	c := a.config
-	tokens, err := auth.OpenTokens(c.TokensFile())
-	clients := &auth.Authenticator{Tokens: tokens, Anonymous: c.Anonymous.Scopes, Open: c.IsOpen}
-	switch {
-	case err == nil && !c.RequiresToken():
-		a.operators = clients
-		return nil
-	case !c.RequiresToken(): // clients need none
-		a.log.Warn("tokens_failed", errorField(err))
-		return nil
-	case err != nil:
-		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
-	}
-	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
-		return err
-	}
-	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
-	if len(c.Auth.Issuers) > 0 {
-		verifier, err := a.newVerifier(a.observeIssuer)
-		if err != nil {
-			return err
-		}
-		clients.JWT, paths.Rules = verifier, verifier.Rules()
-		verifier.Login(time.Now()) // asks for it
-		for _, issuer := range c.Auth.Issuers {
-			for _, group := range issuer.Groups {
-				paths.Groups = append(paths.Groups, group.Name)
-			}
-		}
-	}
-	if clients.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
-		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
-	}
-	a.auth = clients
-	listOutside := func() bool { return a.gate.Rules().ListDenied && !c.Offline } // offline, a list without a choice is recorded
-	a.Registry = &auth.Registry{Next: a.Registry, Open: c.IsOpen, ListOutside: listOutside,
-		Contact: func() string { return a.gate.Rules().Contact }}
-	a.listing, a.catalog = &auth.Registry{Next: a.listing, Open: c.IsOpen}, &auth.Catalog{Next: a.catalog, Open: c.IsOpen}
-	return nil
-}
-
-// authReady returns what keeps the proxy from letting clients in.
-func (a *App) authReady() error {
-	if a.auth == nil {
-		return nil
-	}
-	return cmp.Or(a.auth.Tokens.Check(), a.auth.Signer.Check())
-}
-
-// NobodyHasToken reports whether clients need a token, none was made, and no issuer makes any.
-func (a *App) NobodyHasToken() bool {
-	if a.auth == nil || a.auth.JWT != nil {
-		return false
-	}
-	list, _ := a.auth.Tokens.List() // without the list, nobody is let in
-	return !slices.ContainsFunc(list, func(t auth.Token) bool { return t.Live(time.Now()) })
 }

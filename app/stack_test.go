@@ -1,44 +1,97 @@
 package app
 
 import (
-	"path/filepath"
+	"context"
+	"errors"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
-	"github.com/modproxy/modproxy/egress"
 )
 
-// A credential is used for those modules only that it is for.
-func TestCredentialIsForModules(t *testing.T) {
-	c := config.Default()
-	c.Credentials = []config.Credential{
-		{Host: "git.example.com", Username: "u", Password: egress.NewSecret("secret-password"), Scopes: []auth.Scope{{Host: "registry.example.com", Namespace: "acme"}}},
-		{Host: "ssh.example.com", SSHKeyFile: "key", KnownHostsFile: "known", Scopes: []auth.Scope{{Host: "*", Namespace: "acme"}}},
-		{Host: "any.example.com", Password: egress.NewSecret("secret-password")},
+// pathOf returns the types of the layers that a request passes.
+func pathOf(reg modproxy.Registry) string {
+	var names []string
+	for v := reflect.ValueOf(reg); v.IsValid(); {
+		v = reflect.Indirect(v)
+		names = append(names, v.Type().String())
+		next := v.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, "next") })
+		if !next.IsValid() || next.Kind() == reflect.Interface && next.IsNil() {
+			break
+		}
+		if next.Kind() == reflect.Interface {
+			next = next.Elem()
+		}
+		v = next
 	}
-	all := newCredentials(c)
-	for _, tt := range []struct {
-		host, namespace string
-		https, ssh, any bool
+	return strings.ReplaceAll(strings.Join(names, " "), ".Registry", "")
+}
+
+// The order of the layers is part of what each layer promises.
+func TestLayers(t *testing.T) {
+	const below = "cache history ledger nested.Sources upstream.Router"
+	for name, c := range map[string]struct {
+		change        func(*config.Config)
+		path, listing string
 	}{
-		{"registry.example.com", "acme", true, true, true},
-		{"registry.example.org", "acme", false, true, true},
-		{"registry.example.com", "attacker", false, false, true},
+		"online": {
+			func(*config.Config) {},
+			"rewrite observe policy " + below, "policy " + below,
+		},
+		"with tokens": {
+			func(c *config.Config) { c.Auth.Required = true },
+			"auth rewrite observe policy " + below, "auth policy " + below,
+		},
+		"with tokens and nested sources": {
+			func(c *config.Config) { c.Rewrite.Nested, c.PublicURL = true, "https://modules.example.com" },
+			"auth rewrite observe policy nested " + below, "auth policy nested " + below,
+		},
+		"offline": {
+			func(c *config.Config) { c.Offline = true },
+			"rewrite observe policy cache", "policy cache",
+		},
 	} {
-		shown := all.For(modproxy.Address{Host: tt.host, Namespace: tt.namespace, Name: "network", System: "aws"})
-		https := !shown.Of("git.example.com").Password.IsZero()
-		ssh := filepath.IsAbs(shown.Of("ssh.example.com").SSHKeyFile)
-		any := !shown.Of("any.example.com").Password.IsZero()
-		if https != tt.https || ssh != tt.ssh || any != tt.any {
-			t.Errorf("%s/%s: https %v, ssh %v, any %v; want %+v", tt.host, tt.namespace, https, ssh, any, tt)
-		}
-		if c := shown.Of("any.example.com:8443"); !c.Password.IsZero() {
-			t.Error("another port is shown the credential")
-		}
-		if c := shown.Of("any.example.com"); c.SSHKeyFile != "" {
-			t.Error("a password is taken for a key")
+		t.Run(name, func(t *testing.T) {
+			conf := newOffline(t)
+			conf.Offline = false
+			c.change(conf)
+			a, err := openAll(t.Context(), conf)
+			must(t, err)
+			defer a.Close()
+			if got := pathOf(a.Registry); got != c.path {
+				t.Errorf("a request passes %q, want %q", got, c.path)
+			}
+			if got := pathOf(a.listing); got != c.listing {
+				t.Errorf("a list for the catalog passes %q, want %q", got, c.listing)
+			}
+		})
+	}
+}
+
+// listed is a registry that lists versions.
+type listed struct{ modproxy.Registry }
+
+func (listed) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
+	return &modproxy.Versions{}, nil
+}
+
+// On read-only data, versions are listed and nothing is downloaded.
+func TestGuard(t *testing.T) {
+	if guard(listed{}, nil) != (listed{}) {
+		t.Error("a directory that can be written has a guard")
+	}
+	why := errors.New("read-only file system")
+	g := guard(listed{}, why)
+	if v, err := g.Versions(t.Context(), vpc); v == nil || err != nil {
+		t.Errorf("versions: %v", err)
+	}
+	_, errLocation := g.Location(t.Context(), vpc.At("1.0.0"))
+	_, errPackage := g.Package(t.Context(), vpc.At("1.0.0"))
+	for _, err := range []error{errLocation, errPackage} {
+		if full, ok := errors.AsType[*modproxy.NoSpace](err); !ok || !errors.Is(full, why) {
+			t.Errorf("got %v", err)
 		}
 	}
 }

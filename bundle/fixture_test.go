@@ -18,10 +18,10 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -39,7 +39,7 @@ type side struct {
 	log    *ledger.Log
 	store  *store.Store
 	cache  *cache.Registry
-	sights *sights.Registry
+	sights *history.FirstSeen
 	gate   *policy.Gate
 }
 
@@ -53,7 +53,7 @@ func newSide(t testing.TB) *side {
 	}
 	s.store = &store.Store{Records: index.Records(), Blobs: index.Blobs(), Aside: index}
 	s.cache = &cache.Registry{Store: s.store, Ledger: s.log}
-	s.sights = &sights.Registry{Records: s.store.Records}
+	s.sights = history.NewFirstSeen(history.FirstSeenConfig{Records: s.store.Records})
 	s.gate = &policy.Gate{Ledger: s.log, Sights: s.sights}
 	t.Cleanup(func() {
 		ctx := context.Background()

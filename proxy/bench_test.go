@@ -13,9 +13,11 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/observe"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/store/storetest"
 )
 
 // nowhere is a writer that stores the header and the status only.
@@ -31,9 +33,14 @@ func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 // SetWriteDeadline is for [http.ResponseController].
 func (n *nowhere) SetWriteDeadline(time.Time) error { return nil }
 
+// counted returns a registry whose downloads are counted.
+func counted(next modproxy.Registry) modproxy.Registry {
+	return &observe.Registry{Next: next, Observers: []observe.Observer{history.NewDownloads(new(storetest.Memory).Records(), nil)}}
+}
+
 // BenchmarkServeHTTP answers requests from memory.
 func BenchmarkServeHTTP(b *testing.B) {
-	h := describing(b, &told{}, func(c *proxy.Config) { c.Registry = &downloads.Registry{Next: c.Registry} })
+	h := describing(b, &told{}, func(c *proxy.Config) { c.Registry = counted(c.Registry) })
 	etag := get(h, base+"/versions").Header.Get("Etag")
 	for _, c := range []struct{ name, method, path, header, value string }{
 		{"versions", "GET", base + "/versions", "Accept-Encoding", "gzip"},
@@ -89,7 +96,7 @@ func (*held) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) {
 
 // BenchmarkServeKnown answers clients with a token or a signed path, and logs each request.
 func BenchmarkServeKnown(b *testing.B) {
-	wrap := func(r modproxy.Registry) modproxy.Registry { return &downloads.Registry{Next: &held{Registry: r}} }
+	wrap := func(r modproxy.Registry) modproxy.Registry { return counted(&held{Registry: r}) }
 	h, tokens, _ := guarded(b, wrap, func(c *proxy.Config) {
 		encoder := httpx.LogEncoder(zapcore.EncoderConfig{MessageKey: "msg", TimeKey: "time", EncodeTime: zapcore.ISO8601TimeEncoder})
 		c.Log = zap.New(zapcore.NewCore(encoder, zapcore.AddSync(io.Discard), zapcore.InfoLevel))

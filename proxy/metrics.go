@@ -138,11 +138,11 @@ func (m *Metrics) Evicted(bytes int64) {
 	m.freed.Add(float64(bytes))
 }
 
-// ReadAhead counts a package that was downloaded before a client requested it.
-func (m *Metrics) ReadAhead() { m.ahead.Inc() }
+// Prefetched counts a package that was downloaded before a client requested it.
+func (m *Metrics) Prefetched() { m.ahead.Inc() }
 
-// ReadAheadUsed counts the first request of a client for such a package.
-func (m *Metrics) ReadAheadUsed() { m.used.Inc() }
+// PrefetchUsed counts such a package that a client has requested.
+func (m *Metrics) PrefetchUsed() { m.used.Inc() }
 
 // MeasureStorage adds gauges for the bytes of a storage of packages, and for their bound; 0 for no bound. It is called once.
 func (m *Metrics) MeasureStorage(storage interface{ Usage() (kept, reserved int64) }, most int64) {

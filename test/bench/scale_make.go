@@ -21,9 +21,9 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
-	"github.com/modproxy/modproxy/sights"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -76,7 +76,7 @@ func (s *shelf) fill(ctx context.Context, dir string) (err error) {
 	kept := &store.Store{Records: index.Records(), Blobs: index.Blobs(), Aside: index, Memory: 1}
 	defer func() { err = errors.Join(err, kept.Close(context.WithoutCancel(ctx))) }()
 	f := &filler{
-		shelf: s, ledger: book, cache: &cache.Registry{Store: kept, Ledger: book}, sights: &sights.Registry{Records: kept.Records},
+		shelf: s, ledger: book, cache: &cache.Registry{Store: kept, Ledger: book}, sights: history.NewFirstSeen(history.FirstSeenConfig{Records: kept.Records}),
 	}
 	var next atomic.Int64
 	errs := make([]error, scaleWorkers)
@@ -101,7 +101,7 @@ type filler struct {
 	*shelf
 	ledger  *ledger.Log
 	cache   *cache.Registry
-	sights  *sights.Registry
+	sights  *history.FirstSeen
 	writers sync.Pool
 	known   [scaleBlobs]atomic.Pointer[modproxy.Package]
 }

@@ -1,16 +1,4 @@
-// Package sights records when versions of modules were first listed.
-//
-//	r := &sights.Registry{Next: next, Records: records}
-//	v, err := r.Versions(ctx, m) // records new versions
-//	s, err := r.Sight(ctx, m)
-//
-// [Registry] is the layer that records versions while Next lists them. The records are in a store, one for each module. They
-// need no blobs and are never evicted.
-//
-// Invariant: a first-seen time is durable before the list is returned, and a recorded time never becomes later. Versions with
-// a damaged record look newer than they are, and never older: they count as seen again, and not as listed when the module was
-// first seen. The same applies to a lost record, if the ledger has a version of the module.
-package sights
+package history
 
 import (
 	"cmp"
@@ -28,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kind is the kind of the records.
-const Kind store.Kind = "module-sights"
+// FirstSeenKind is the kind of the records of [FirstSeen]. Each module has one record.
+const FirstSeenKind store.Kind = "module-sights"
 
 // Dates returns the publication dates of versions from registries.
 type Dates interface {
@@ -42,22 +30,31 @@ type Dates interface {
 	PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error)
 }
 
-// Ledger has the records of versions that were downloaded before, also after records of sights are lost.
+// Ledger has the records of downloaded versions. It keeps them if first-seen times are lost.
 type Ledger interface {
 	// Lookup returns the record that applies to a version. Its error is [fs.ErrNotExist] if the record does not exist.
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
-// Registry returns the results of Next, and records the listed versions. It is safe for concurrent use.
-type Registry struct {
-	Next    modproxy.Registry
+// FirstSeenConfig configures a [FirstSeen].
+type FirstSeenConfig struct {
 	Records store.Records
-	Ledger  Ledger // shows that a module was seen before: it has a listed version of it; may be nil
-	Dates   Dates  // used by Sight; may be nil
+	// Ledger shows that a module was seen before: it has a listed version of the module. If Ledger is nil, a module without
+	// a record is new.
+	Ledger Ledger
+	Dates  Dates // used by Sight; nil: no registry is asked for dates
 	// Observe, if not nil, is called with errors that do not fail a request. It should be quick.
 	Observe func(m modproxy.Address, err error)
+}
 
-	once   sync.Once
+// FirstSeen is the table of first-seen times and publication dates. It is safe for concurrent use.
+//
+// Versions with a damaged record look newer than they are, and never older: they count as seen again, and not as listed when
+// the module was first seen. The same applies to a lost record, if the ledger has a version of the module.
+type FirstSeen struct {
+	config FirstSeenConfig
+	table  store.Table[modproxy.Sight]
+
 	recent *lru.Cache[modproxy.Address, recent]
 	failed *lru.Cache[modproxy.Address, time.Time] // when a request for dates to a registry failed
 
@@ -71,8 +68,6 @@ type Registry struct {
 	datingsOf map[string]int               // number of datings by client
 }
 
-var _ modproxy.Registry = (*Registry)(nil)
-
 type recent struct {
 	sight modproxy.Sight
 	until time.Time
@@ -81,48 +76,33 @@ type recent struct {
 const (
 	rereadAfter = 3 * time.Second // lifetime of a record in memory
 	maxRecent   = 512
-	maxVersions = 1000 // of a record that is remembered
+	maxRecalled = 1000 // versions of a record that is remembered
 )
 
-func (r *Registry) init() {
-	r.once.Do(func() {
-		r.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
-		r.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
-		r.ending, r.end = context.WithCancel(context.Background())
-		r.datings, r.datingsOf = map[modproxy.Address]*dating{}, map[string]int{}
-	})
-}
-
-// Versions returns the result of Next. A failure to record it is observed, and not returned.
-func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	v, err := r.Next.Versions(ctx, m)
-	if err == nil {
-		r.See(ctx, m, v)
+// NewFirstSeen returns the table that c describes. The caller must close it.
+func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
+	f := &FirstSeen{
+		config:  c,
+		table:   store.Table[modproxy.Sight]{Records: c.Records, Kind: FirstSeenKind},
+		datings: map[modproxy.Address]*dating{}, datingsOf: map[string]int{},
 	}
-	return v, err
-}
-
-// Location returns the result of Next.
-func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	return r.Next.Location(ctx, v)
-}
-
-// Package returns the result of Next.
-func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	return r.Next.Package(ctx, v)
+	f.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
+	f.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
+	f.ending, f.end = context.WithCancel(context.Background())
+	return f
 }
 
 // See records the versions in v that were not seen before. Their first-seen time is v.Time, when the registry returned the
 // list. Observe is called if See fails.
-func (r *Registry) See(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
-	if err := r.see(ctx, m, v); err != nil {
-		r.observe(m, err)
+func (f *FirstSeen) See(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
+	if err := f.see(ctx, m, v); err != nil {
+		f.observe(m, err)
 	}
 }
 
-func (r *Registry) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) error {
+func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) error {
 	ctx = context.WithoutCancel(ctx)
-	known, err := r.read(ctx, m)
+	known, err := f.read(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -135,7 +115,7 @@ func (r *Registry) see(ctx context.Context, m modproxy.Address, v *modproxy.Vers
 	}
 	metBefore := false
 	if known.Met.IsZero() {
-		if metBefore, err = r.metBefore(ctx, m, v); err != nil {
+		if metBefore, err = f.metBefore(ctx, m, v); err != nil {
 			return err
 		}
 	}
@@ -143,7 +123,7 @@ func (r *Registry) see(ctx context.Context, m modproxy.Address, v *modproxy.Vers
 	if !v.Time.IsZero() && v.Time.Before(at) {
 		at = v.Time.UTC()
 	}
-	return r.change(ctx, m, func(s *modproxy.Sight) {
+	return f.change(ctx, m, func(s *modproxy.Sight) {
 		seen := modproxy.VersionSight{Seen: at}
 		if s.Met.IsZero() {
 			if s.Met = at; !metBefore {
@@ -159,12 +139,12 @@ func (r *Registry) see(ctx context.Context, m modproxy.Address, v *modproxy.Vers
 }
 
 // metBefore reports whether the ledger has a version of m that v lists. If it has, m is not new, and its record is lost.
-func (r *Registry) metBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
-	if r.Ledger == nil {
+func (f *FirstSeen) metBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
+	if f.config.Ledger == nil {
 		return false, nil
 	}
 	for _, l := range v.List {
-		if _, err := r.Ledger.Lookup(ctx, m.At(l.Version.String())); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := f.config.Ledger.Lookup(ctx, m.At(l.Version.String())); !errors.Is(err, fs.ErrNotExist) {
 			return err == nil, err
 		}
 	}
@@ -173,9 +153,8 @@ func (r *Registry) metBefore(ctx context.Context, m modproxy.Address, v *modprox
 
 // Take records the first-seen times of another proxy. The earlier of two times counts. An existing date of the registry
 // stays. Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error {
-	r.init()
-	return r.change(ctx, m, func(s *modproxy.Sight) {
+func (f *FirstSeen) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error {
+	return f.change(ctx, m, func(s *modproxy.Sight) {
 		for name, v := range seen {
 			is, known := s.Versions[name]
 			at := cmp.Or(is.Seen, s.Met)
@@ -189,27 +168,26 @@ func (r *Registry) Take(ctx context.Context, m modproxy.Address, seen map[string
 }
 
 // Recorded returns the record of m, without a request to a registry. Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
-	return r.read(ctx, m)
+func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+	return f.read(ctx, m)
 }
 
 // read returns the record of m. A damaged record is treated as missing.
-func (r *Registry) read(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
-	r.init()
-	if known, ok := r.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
+func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+	if known, ok := f.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
 		return known.sight, nil
 	}
-	row, err := r.table().Get(ctx, keyOf(m))
+	row, err := f.table.Get(ctx, keyOf(m))
 	if err != nil {
 		return modproxy.Sight{}, err
 	}
 	s := row.Value
 	if now := time.Now(); clamp(&s, now) { // else the time would be that of each reading
-		if err := r.change(ctx, m, func(s *modproxy.Sight) { clamp(s, now) }); err != nil {
-			r.observe(m, err)
+		if err := f.change(ctx, m, func(s *modproxy.Sight) { clamp(s, now) }); err != nil {
+			f.observe(m, err)
 		}
 	}
-	r.remember(m, s)
+	f.remember(m, s)
 	return s, nil
 }
 
@@ -232,18 +210,18 @@ func clamp(s *modproxy.Sight, now time.Time) (changed bool) {
 	return changed
 }
 
-func (r *Registry) remember(m modproxy.Address, s modproxy.Sight) {
-	if len(s.Versions) <= maxVersions {
-		r.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
+func (f *FirstSeen) remember(m modproxy.Address, s modproxy.Sight) {
+	if len(s.Versions) <= maxRecalled {
+		f.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
 	} else {
-		r.recent.Remove(m.Folded())
+		f.recent.Remove(m.Folded())
 	}
 }
 
-// change changes the record of m. It calls f again if another process has changed the record meanwhile.
-func (r *Registry) change(ctx context.Context, m modproxy.Address, f func(*modproxy.Sight)) error {
+// change changes the record of m. It calls edit again if another process has changed the record meanwhile.
+func (f *FirstSeen) change(ctx context.Context, m modproxy.Address, edit func(*modproxy.Sight)) error {
 	var changed modproxy.Sight
-	_, err := r.table().Update(ctx, keyOf(m), func(row *store.Row[modproxy.Sight]) {
+	_, err := f.table.Update(ctx, keyOf(m), func(row *store.Row[modproxy.Sight]) {
 		s := &row.Value
 		if row.Damaged {
 			s.Met = time.Now().UTC() // again: this is not the first contact
@@ -251,22 +229,18 @@ func (r *Registry) change(ctx context.Context, m modproxy.Address, f func(*modpr
 		if s.Versions == nil {
 			s.Versions = map[string]modproxy.VersionSight{}
 		}
-		f(s)
+		edit(s)
 		changed = *s
 	})
 	if err == nil {
-		r.remember(m, changed)
+		f.remember(m, changed)
 	}
 	return err
 }
 
-func (r *Registry) table() store.Table[modproxy.Sight] {
-	return store.Table[modproxy.Sight]{Records: r.Records, Kind: Kind}
-}
-
-func (r *Registry) observe(m modproxy.Address, err error) {
-	if r.Observe != nil {
-		r.Observe(m, err)
+func (f *FirstSeen) observe(m modproxy.Address, err error) {
+	if f.config.Observe != nil {
+		f.config.Observe(m, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package sights_test
+package history_test
 
 import (
 	"cmp"
@@ -47,7 +47,7 @@ func refusing(t *testing.T, f *fixture, b *book, change func(*policy.Config)) *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &policy.Gate{Ledger: b, Sights: f.Registry}
+	g := &policy.Gate{Ledger: b, Sights: f.FirstSeen}
 	g.Use(rules)
 	return &policy.Registry{Next: f.next, Gate: g}
 }
@@ -64,7 +64,7 @@ func outcome(t *testing.T, r *policy.Registry, version string) policy.Outcome {
 	return verdict.Outcome
 }
 
-// A list that was cached before sights were recorded makes its versions seen at the time of the list.
+// A list that was cached before first-seen times were recorded makes its versions seen at the time of the list.
 func TestKeptList(t *testing.T) {
 	for _, test := range []struct {
 		age  time.Duration
@@ -120,7 +120,7 @@ func TestLostIndex(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		b := &book{records: map[modproxy.Ref]modproxy.Record{vpc.At("1.0.0"): {Ref: vpc.At("1.0.0"), Time: time.Now()}}}
 		time.Sleep(48 * time.Hour)
-		f.Ledger = b
+		f.ledger = b
 		f.list(t, "1.0.0 1.1.0")
 		r := refusing(t, f, b, firstAllow)
 		equal(t, "as old as in the ledger", outcome(t, r, "1.0.0"), policy.Allowed)
@@ -133,14 +133,14 @@ func TestLostIndex(t *testing.T) {
 // An unreadable ledger does not make a version older.
 func TestLostIndexAndLedger(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
-		f.Ledger = &book{err: errors.New("input/output error")}
+		f.ledger = &book{err: errors.New("input/output error")}
 		f.next.list("1.0.0")
 		_, err := f.Versions(t.Context(), vpc)
 		if err != nil {
 			t.Fatal(err)
 		}
 		equal(t, "not seen", outcome(t, refusing(t, f, &book{}, firstAllow), "1.0.0"), policy.TooYoung)
-		f.Ledger = &book{}
+		f.ledger = &book{}
 		f.list(t, "1.0.0")
 		equal(t, "seen", outcome(t, refusing(t, f, &book{}, firstAllow), "1.0.0"), policy.Allowed)
 	})
@@ -217,7 +217,7 @@ func TestAgeOfAnotherSpelling(t *testing.T) {
 		if err := l.Add(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
-		f.Ledger = l
+		f.ledger = l
 		r := refusing(t, f, &book{}, firstAllow)
 		r.Gate.Ledger = l
 		f.list(t, "1.0.0 2.0.0")

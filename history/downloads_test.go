@@ -1,4 +1,4 @@
-package downloads_test
+package history_test
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/history"
+	"github.com/modproxy/modproxy/observe"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/store/storetest"
 )
-
-var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 // found is a registry that has every version but 6.6.6.
 type found struct{ modproxy.Registry }
@@ -29,20 +28,19 @@ func (found) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, err
 	return modproxy.Location{URL: "https://git.example.com/vpc.tar.gz"}, nil
 }
 
-// told stores observed errors.
-type told struct{ errs []error }
+// counting is a registry whose locations are counted.
+type counting struct {
+	*observe.Registry
+	*history.Downloads
+}
 
-func (t *told) ObserveDownloads(err error) { t.errs = append(t.errs, err) }
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
+func newCounting(records store.Records, observed func(error)) counting {
+	d := history.NewDownloads(records, observed)
+	return counting{&observe.Registry{Next: found{}, Observers: []observe.Observer{d}}, d}
 }
 
 // counted returns the downloads of m as text.
-func counted(t testing.TB, r *downloads.Registry, m modproxy.Address) string {
+func counted(t testing.TB, r *history.Downloads, m modproxy.Address) string {
 	t.Helper()
 	d, err := r.Downloads(t.Context(), m)
 	if err != nil {
@@ -54,11 +52,11 @@ func counted(t testing.TB, r *downloads.Registry, m modproxy.Address) string {
 // recorded returns the recorded downloads of m as text.
 func recorded(t testing.TB, records store.Records, m modproxy.Address) string {
 	t.Helper()
-	return counted(t, &downloads.Registry{Records: records}, m)
+	return counted(t, history.NewDownloads(records, nil), m)
 }
 
 // run runs r until end is called.
-func run(r *downloads.Registry) (end func()) {
+func run(r counting) (end func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -68,7 +66,7 @@ func run(r *downloads.Registry) (end func()) {
 	}
 }
 
-func ask(r *downloads.Registry, versions ...modproxy.Ref) {
+func ask(r counting, versions ...modproxy.Ref) {
 	for _, v := range versions {
 		r.Location(context.Background(), v)
 	}
@@ -78,19 +76,19 @@ func ask(r *downloads.Registry, versions ...modproxy.Ref) {
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := new(storetest.Memory).Records()
-		one, other := &downloads.Registry{Next: found{}, Records: records}, &downloads.Registry{Next: found{}, Records: records}
-		equal(t, "at first", counted(t, one, vpc), "0 0 0 0 map[]")
+		one, other := newCounting(records, nil), newCounting(records, nil)
+		equal(t, "at first", counted(t, one.Downloads, vpc), "0 0 0 0 map[]")
 		end, endOther := run(one), run(other)
 		spelled, provider := vpc, modproxy.Address{Host: vpc.Host, Namespace: "acme", Name: "cloud"}
 		spelled.Namespace = "Acme"
 		ask(one, vpc.At("1.0.0"), spelled.At("1.0.0"), vpc.At("2.0.0"), vpc.At("6.6.6"), provider.At("1.0.0"))
 		ask(other, vpc.At("2.0.0"))
-		equal(t, "at once", counted(t, one, vpc), "3 3 3 3 map[1.0.0:2 2.0.0:1]")
+		equal(t, "at once", counted(t, one.Downloads, vpc), "3 3 3 3 map[1.0.0:2 2.0.0:1]")
 		equal(t, "recorded at once", recorded(t, records, vpc), "0 0 0 0 map[]")
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		equal(t, "of both", recorded(t, records, vpc), "4 4 4 4 map[1.0.0:2 2.0.0:2]")
-		equal(t, "with what was recorded", counted(t, one, spelled), "4 4 4 4 map[1.0.0:2 2.0.0:2]")
+		equal(t, "with what was recorded", counted(t, one.Downloads, spelled), "4 4 4 4 map[1.0.0:2 2.0.0:2]")
 		equal(t, "of a provider", recorded(t, records, provider), "0 0 0 0 map[]")
 		ask(one, vpc.At("3.0.0"))
 		ask(other, vpc.At("3.0.0"))
@@ -101,10 +99,10 @@ func TestCount(t *testing.T) {
 }
 
 // Days pass.
-func TestDays(t *testing.T) {
+func TestCountedByDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := new(storetest.Memory).Records()
-		r := &downloads.Registry{Next: found{}, Records: records}
+		r := newCounting(records, nil)
 		asked := func() {
 			ask(r, vpc.At("1.0.0"))
 			run(r)()
@@ -112,7 +110,7 @@ func TestDays(t *testing.T) {
 		want := func(days int, want string) {
 			t.Helper()
 			time.Sleep(time.Duration(days) * 24 * time.Hour)
-			equal(t, fmt.Sprintf("after %d days", days), counted(t, r, vpc), want)
+			equal(t, fmt.Sprintf("after %d days", days), counted(t, r.Downloads, vpc), want)
 		}
 		asked()
 		want(6, "1 1 1 1 map[1.0.0:1]")
@@ -125,7 +123,7 @@ func TestDays(t *testing.T) {
 		asked()
 		want(7, "0 1 1 3 map[1.0.0:3]")
 		asked()
-		rec, err := records.Get(t.Context(), store.Ref{Kind: downloads.Kind, Key: vpc.String()})
+		rec, err := records.Get(t.Context(), store.Ref{Kind: history.DownloadsKind, Key: vpc.String()})
 		const days = `"2000-01-08":1,"2000-12-31":1,"2001-01-07":1`
 		equal(t, "recorded", string(rec.Value), `{"total":4,"days":{`+days+`},"versions":{"1.0.0":4}}`)
 		equal(t, "error", err, nil)
@@ -152,8 +150,8 @@ func TestCountedOnce(t *testing.T) {
 	for _, put := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			full := &flaky{Records: new(storetest.Memory).Records()}
-			observed := &told{}
-			r := &downloads.Registry{Next: found{}, Records: full, Observer: observed}
+			var observed []error
+			r := newCounting(full, func(err error) { observed = append(observed, err) })
 			end := run(r)
 			ask(r, vpc.At("1.0.0"))
 			time.Sleep(11 * time.Second)
@@ -162,9 +160,9 @@ func TestCountedOnce(t *testing.T) {
 			ask(r, vpc.At("1.0.0"))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			equal(t, "while it fails", counted(t, r, vpc), "2 2 2 2 map[1.0.0:2]")
-			if len(observed.errs) != 1 || !errors.Is(observed.errs[0], fs.ErrPermission) {
-				t.Errorf("told %v", observed.errs)
+			equal(t, "while it fails", counted(t, r.Downloads, vpc), "2 2 2 2 map[1.0.0:2]")
+			if len(observed) != 1 || !errors.Is(observed[0], fs.ErrPermission) {
+				t.Errorf("told %v", observed)
 			}
 			full.err = nil
 			end()
@@ -174,7 +172,7 @@ func TestCountedOnce(t *testing.T) {
 }
 
 // Processes that count at the same time add up.
-func TestProcesses(t *testing.T) {
+func TestCountedByProcesses(t *testing.T) {
 	d, err := disk.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +183,7 @@ func TestProcesses(t *testing.T) {
 	for range processes {
 		all.Go(func() {
 			for range 5 {
-				r := &downloads.Registry{Next: found{}, Records: d.Records()}
+				r := newCounting(d.Records(), nil)
 				end := run(r)
 				var clients sync.WaitGroup
 				for range 2 {
@@ -205,23 +203,23 @@ func TestProcesses(t *testing.T) {
 }
 
 // Downloads beyond the limits are not counted. A damaged record starts again at zero.
-func TestBounds(t *testing.T) {
+func TestCountIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := new(storetest.Memory)
-		r := &downloads.Registry{Next: found{}, Records: m.Records()}
+		r := newCounting(m.Records(), nil)
 		for i := range 5000 {
 			ask(r, vpc.At(fmt.Sprintf("1.0.%d", i)))
 		}
 		ask(r, vpc.At("1.0.0"))
 		run(r)()
-		c, err := r.Downloads(t.Context(), vpc)
+		c, err := r.Downloads.Downloads(t.Context(), vpc)
 		if err != nil || c.Total != 4097 || len(c.Versions) != 1000 {
 			t.Errorf("%d of %d versions, %v", c.Total, len(c.Versions), err)
 		}
 		other := vpc
 		other.Name = "other"
 		ask(r, other.At("1.0.0"))
-		ref := store.Ref{Kind: downloads.Kind, Key: vpc.String()}
+		ref := store.Ref{Kind: history.DownloadsKind, Key: vpc.String()}
 		m.Damage(ref)
 		ask(r, vpc.At("1.0.0"))
 		run(r)()
@@ -238,14 +236,14 @@ func TestBounds(t *testing.T) {
 
 // Counting a version again allocates no memory.
 func TestCountAllocates(t *testing.T) {
-	r := &downloads.Registry{Next: found{}}
+	r := newCounting(new(storetest.Memory).Records(), nil)
 	if n := testing.AllocsPerRun(1000, func() { r.Location(t.Context(), vpc.At("1.0.0")) }); n > 0 {
 		t.Errorf("%v allocations for each download", n)
 	}
 }
 
 func BenchmarkLocation(b *testing.B) {
-	r := &downloads.Registry{Next: found{}}
+	r := newCounting(new(storetest.Memory).Records(), nil)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -1,4 +1,4 @@
-package sights_test
+package history_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/test/registrytest"
 )
@@ -24,7 +24,7 @@ func TestRegistry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &sights.Registry{Next: memory, Records: newFixture().storage.Records()}
+		return &history.Registry{Next: memory, FirstSeen: newFixture().FirstSeen}
 	})
 }
 
@@ -32,9 +32,9 @@ func TestRegistry(t *testing.T) {
 func TestSight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
-		equal(t, "never met", since(sight(t, f.Registry, vpc), "1.0.0"), "?")
+		equal(t, "never met", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "?")
 		f.list(t, "1.0.0 v1.1")
-		equal(t, "met", since(sight(t, f.Registry, vpc), "1.0.0", "1.1.0", "2.0.0"), "met met ?")
+		equal(t, "met", since(sight(t, f.FirstSeen, vpc), "1.0.0", "1.1.0", "2.0.0"), "met met ?")
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0")
 		time.Sleep(time.Hour)
@@ -42,7 +42,7 @@ func TestSight(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0 3.0.0")
 		for range 2 {
-			s := sight(t, f.Registry, vpc)
+			s := sight(t, f.FirstSeen, vpc)
 			equal(t, "since", since(s, "1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0"), "met met 2.0 1.0 ?")
 			equal(t, "met", time.Since(s.Met), 3*time.Hour)
 			f.restart()
@@ -65,7 +65,7 @@ func TestSpellings(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0+b 2.0.0+b 2.0.0")
 		for _, m := range []modproxy.Address{vpc, shouted} {
-			equal(t, m.String(), since(sight(t, f.Registry, m), "1.0.0", "1.0.0+b", "1.0.0+a", "2.0.0", "2.0.0+a", "2.0.0+c"), "met 0.0 1.0 0.0 1.0 ?")
+			equal(t, m.String(), since(sight(t, f.FirstSeen, m), "1.0.0", "1.0.0+b", "1.0.0+a", "2.0.0", "2.0.0+a", "2.0.0+c"), "met 0.0 1.0 0.0 1.0 ?")
 		}
 	})
 }
@@ -75,26 +75,30 @@ func TestProcesses(t *testing.T) {
 	storages(t, func(t *testing.T, open func() store.Records) {
 		records := open()
 		a, b := &next{listed: "1.0.0"}, &next{listed: "1.0.0 2.0.0"}
-		first, second := &sights.Registry{Next: a, Records: records}, &sights.Registry{Next: b, Records: records}
-		for _, r := range []*sights.Registry{first, second} {
+		first, second := newRegistry(a, records), newRegistry(b, records)
+		for _, r := range []*history.Registry{first, second} {
 			if _, err := r.Versions(t.Context(), vpc); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s := sight(t, second, vpc)
+		s := sight(t, second.FirstSeen, vpc)
 		v, seen := s.Of("2.0.0")
 		if old, _ := s.Of("1.0.0"); !seen || v.Seen.Before(s.Met) || !old.Seen.IsZero() {
 			t.Errorf("%+v", s)
 		}
-		again := &sights.Registry{Next: b, Records: open()}
+		again := newRegistry(b, open())
 		if _, err := again.Versions(t.Context(), vpc); err != nil {
 			t.Fatal(err)
 		}
-		after := sight(t, again, vpc)
+		after := sight(t, again.FirstSeen, vpc)
 		if !after.Met.Equal(s.Met) || !maps.EqualFunc(after.Versions, s.Versions, sameSight) {
 			t.Errorf("before %+v, and after a restart %+v", s, after)
 		}
 	})
+}
+
+func newRegistry(next modproxy.Registry, records store.Records) *history.Registry {
+	return &history.Registry{Next: next, FirstSeen: history.NewFirstSeen(history.FirstSeenConfig{Records: records})}
 }
 
 func sameSight(a, b modproxy.VersionSight) bool {
@@ -109,14 +113,14 @@ func TestSeenAtOnce(t *testing.T) {
 		var mu sync.Mutex
 		var failed []error
 		for i := range 8 {
-			r := &sights.Registry{Records: records, Observe: func(_ modproxy.Address, err error) {
+			table := history.NewFirstSeen(history.FirstSeenConfig{Records: records, Observe: func(_ modproxy.Address, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = append(failed, err)
-			}}
+			}})
 			group.Go(func() {
 				for j := range 3 {
-					r.Next = &next{listed: fmt.Sprintf("0.0.0 1.%d.%d", i, j)}
+					r := &history.Registry{Next: &next{listed: fmt.Sprintf("0.0.0 1.%d.%d", i, j)}, FirstSeen: table}
 					if _, err := r.Versions(t.Context(), vpc); err != nil {
 						t.Error(err)
 					}
@@ -124,7 +128,7 @@ func TestSeenAtOnce(t *testing.T) {
 			})
 		}
 		group.Wait()
-		s := sight(t, &sights.Registry{Records: records}, vpc)
+		s := sight(t, history.NewFirstSeen(history.FirstSeenConfig{Records: records}), vpc)
 		if len(s.Versions) != 25 || len(failed) > 0 {
 			t.Errorf("%d versions are recorded, %v: %s", len(s.Versions), failed, sorted(slices.Collect(maps.Keys(s.Versions))))
 		}
@@ -137,21 +141,21 @@ func TestConflict(t *testing.T) {
 		f := newFixture()
 		f.list(t, "1.0.0")
 		time.Sleep(time.Hour)
-		other := &sights.Registry{Next: &next{listed: "1.0.0 2.0.0"}, Records: f.storage.Records()}
+		other := newRegistry(&next{listed: "1.0.0 2.0.0"}, f.storage.Records())
 		c := &contested{Records: f.storage.Records(), times: 3, other: func() error {
 			_, err := other.Versions(t.Context(), vpc)
 			return err
 		}}
-		f.Records = c
+		f.restartOver(c)
 		time.Sleep(time.Minute)
 		f.list(t, "1.0.0 2.0.0 3.0.0")
 		equal(t, "failed", f.failures(), 0)
-		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0", "3.0.0"), "met 0.0 0.0")
+		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0", "3.0.0"), "met 0.0 0.0")
 
 		c.times, c.other = 1000, func() error { return store.ErrConflict }
 		f.list(t, "1.0.0 2.0.0 3.0.0 4.0.0")
 		equal(t, "changes all the time", f.failures(), 1)
-		equal(t, "not seen", since(sight(t, f.Registry, vpc), "4.0.0"), "?")
+		equal(t, "not seen", since(sight(t, f.FirstSeen, vpc), "4.0.0"), "?")
 	})
 }
 
@@ -178,10 +182,10 @@ func TestDamaged(t *testing.T) {
 				time.Sleep(time.Hour)
 				damage(t, f)
 				f.restart()
-				equal(t, "damaged", since(sight(t, f.Registry, vpc), "1.0.0"), "?")
+				equal(t, "damaged", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "?")
 				f.list(t, "1.0.0 2.0.0")
 				time.Sleep(30 * time.Minute)
-				s := sight(t, f.Registry, vpc)
+				s := sight(t, f.FirstSeen, vpc)
 				equal(t, "since", since(s, "1.0.0", "2.0.0"), "0.5 0.5")
 				equal(t, "met", time.Since(s.Met), 30*time.Minute)
 				equal(t, "failed", f.failures(), 0)
@@ -199,14 +203,13 @@ func TestStorageFails(t *testing.T) {
 		f.storage.Fail(errDisk)
 		f.list(t, "1.0.0 2.0.0")
 		equal(t, "failed", f.failures(), 1)
-		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "met ?")
+		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "met ?")
 		f.failures() // that dates cannot be recorded
 		f.storage.Fail(nil)
 		f.list(t, "1.0.0 2.0.0")
-		equal(t, "since", since(sight(t, f.Registry, vpc), "1.0.0", "2.0.0"), "met 0.0")
-		f.Records = unreadable{f.Records}
-		f.restartOver(f.Records)
-		if _, err := f.Sight(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "met 0.0")
+		f.restartOver(unreadable{f.storage.Records()})
+		if _, err := f.FirstSeen.Sight(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("records that cannot be read: %v", err)
 		}
 		f.list(t, "1.0.0")
@@ -225,12 +228,7 @@ func (unreadable) Get(context.Context, store.Ref) (store.Record, error) {
 	return store.Record{}, errDisk
 }
 
-func (f *fixture) restartOver(records store.Records) {
-	f.restart()
-	f.Records = records
-}
-
-// A list that was cached before sights were recorded counts from its time, but never from a time in the future.
+// A list that was cached before first-seen times were recorded counts from its time, but never from a time in the future.
 func TestSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
@@ -239,21 +237,21 @@ func TestSee(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Time = time.Now().Add(-48 * time.Hour)
-		f.See(t.Context(), vpc, v)
-		s := sight(t, f.Registry, vpc)
+		f.FirstSeen.See(t.Context(), vpc, v)
+		s := sight(t, f.FirstSeen, vpc)
 		equal(t, "since", since(s, "1.0.0"), "met")
 		equal(t, "met", time.Since(s.Met), 48*time.Hour)
 		if v, err = document("1.0.0 2.0.0 3.0.0"); err != nil {
 			t.Fatal(err)
 		}
 		v.Time = time.Now().Add(-time.Hour)
-		f.See(t.Context(), vpc, v)
+		f.FirstSeen.See(t.Context(), vpc, v)
 		if v, err = document("4.0.0"); err != nil {
 			t.Fatal(err)
 		}
 		v.Time = time.Now().Add(time.Hour)
-		f.See(t.Context(), vpc, v)
-		equal(t, "since", since(sight(t, f.Registry, vpc), "2.0.0", "3.0.0", "4.0.0"), "met 1.0 0.0")
+		f.FirstSeen.See(t.Context(), vpc, v)
+		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "2.0.0", "3.0.0", "4.0.0"), "met 1.0 0.0")
 	})
 }
 
@@ -266,7 +264,7 @@ func TestManyVersions(t *testing.T) {
 	}
 	f.list(t, strings.Join(versions[:900], " "))
 	f.list(t, strings.Join(versions, " "))
-	s := sight(t, f.Registry, vpc)
+	s := sight(t, f.FirstSeen, vpc)
 	if v, seen := s.Of("1.2999.0"); len(s.Versions) != 3000 || !seen || v.Seen.IsZero() {
 		t.Errorf("%d versions, %+v", len(s.Versions), v)
 	}
@@ -283,7 +281,7 @@ func TestSeenInTheFuture(t *testing.T) {
 		f.list(t, "1.0.0 2.0.0 3.0.0")
 		time.Sleep(10 * time.Hour)
 		f.restart()
-		s := sight(t, f.Registry, vpc)
+		s := sight(t, f.FirstSeen, vpc)
 		equal(t, "since", since(s, "2.0.0", "3.0.0"), "10.0 10.0")
 		if age := time.Since(s.Met); age != 10*time.Hour {
 			t.Errorf("the module was met %v ago", age)

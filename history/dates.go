@@ -1,4 +1,4 @@
-package sights
+package history
 
 import (
 	"context"
@@ -44,13 +44,13 @@ type dating struct {
 // registry must be asked for each version, the requests are in the background, the newest version first, once for each
 // version: [modproxy.Sight.Pending] has the remaining versions. The version of [modproxy.WithDateOf] comes before them.
 // Without such a version, [modproxy.WithDates] makes Sight wait for all dates. Errors: [modproxy.ErrUnavailable].
-func (r *Registry) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
-	s, err := r.read(ctx, m)
-	if err != nil || r.Dates == nil {
+func (f *FirstSeen) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+	s, err := f.read(ctx, m)
+	if err != nil || f.config.Dates == nil {
 		return s, err
 	}
-	asks, waits := r.wantsDates(m, s)
-	d := r.dating(ctx, m, asks)
+	asks, waits := f.wantsDates(m, s)
+	d := f.dating(ctx, m, asks)
 	if d == nil {
 		if asks { // later: the client has enough work in progress
 			s.Pending = pending(m, s)
@@ -68,11 +68,11 @@ func (r *Registry) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sigh
 		err = await(ctx, d.begun, datesPatience)
 	}
 	if err == nil {
-		s, err = r.read(ctx, m)
+		s, err = f.read(ctx, m)
 	}
 	if err == nil && version != "" && d.goesOn() && pending(m, s)[version] {
-		if err = r.dateOne(ctx, m.At(version), now); err == nil {
-			s, err = r.read(ctx, m)
+		if err = f.dateOne(ctx, m.At(version), now); err == nil {
+			s, err = f.read(ctx, m)
 		}
 	}
 	if err == nil && d.goesOn() {
@@ -103,55 +103,54 @@ func await(ctx context.Context, closed <-chan struct{}, limit time.Duration) err
 
 // dating returns the work for m that is in progress, or starts it if wanted. It returns nil if no work is in progress and
 // none is wanted, or if too much work is in progress.
-func (r *Registry) dating(ctx context.Context, m modproxy.Address, wanted bool) *dating {
+func (f *FirstSeen) dating(ctx context.Context, m modproxy.Address, wanted bool) *dating {
 	key, client := m.Folded(), modproxy.AskerOf(ctx).Name
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if d := r.datings[key]; d != nil || !wanted {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d := f.datings[key]; d != nil || !wanted {
 		return d
 	}
-	if r.ending.Err() != nil || len(r.datings) >= maxDating || client != "" && r.datingsOf[client] >= maxDatingOf {
+	if f.ending.Err() != nil || len(f.datings) >= maxDating || client != "" && f.datingsOf[client] >= maxDatingOf {
 		return nil
 	}
 	d := &dating{
 		ctx: modproxy.InBackground(context.WithoutCancel(ctx)), begun: make(chan struct{}), done: make(chan struct{}),
 	}
-	r.datings[key] = d
-	r.datingsOf[client]++
-	r.work.Go(func() {
+	f.datings[key] = d
+	f.datingsOf[client]++
+	f.work.Go(func() {
 		defer func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			delete(r.datings, key)
-			if r.datingsOf[client]--; r.datingsOf[client] == 0 {
-				delete(r.datingsOf, client)
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.datings, key)
+			if f.datingsOf[client]--; f.datingsOf[client] == 0 {
+				delete(f.datingsOf, client)
 			}
 			close(d.done)
 		}()
 		ctx, cancel := context.WithTimeout(d.ctx, datesEnd)
 		defer cancel()
-		defer context.AfterFunc(r.ending, cancel)()
-		if err := r.date(ctx, m, d); err != nil && r.ending.Err() == nil {
-			r.failed.Add(key, time.Now())
-			r.observe(m, err)
+		defer context.AfterFunc(f.ending, cancel)()
+		if err := f.date(ctx, m, d); err != nil && f.ending.Err() == nil {
+			f.failed.Add(key, time.Now())
+			f.observe(m, err)
 		}
 	})
 	return d
 }
 
 // Close ends all work for dates, and waits until it has ended.
-func (r *Registry) Close() {
-	r.init()
-	r.mu.Lock()
-	r.end()
-	r.mu.Unlock()
-	r.work.Wait()
+func (f *FirstSeen) Close() {
+	f.mu.Lock()
+	f.end()
+	f.mu.Unlock()
+	f.work.Wait()
 }
 
 // wantsDates reports whether a version has no date and it is time to request one. waits reports whether the registry was
 // never asked about such a version.
-func (r *Registry) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits bool) {
-	if at, ok := r.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
+func (f *FirstSeen) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits bool) {
+	if at, ok := f.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
 		return false, false
 	}
 	since := time.Since(s.Dated)
@@ -169,7 +168,7 @@ func (r *Registry) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits
 }
 
 // date records the dates from the registry of m, and the time of the request.
-func (r *Registry) date(ctx context.Context, m modproxy.Address, d *dating) (err error) {
+func (f *FirstSeen) date(ctx context.Context, m modproxy.Address, d *dating) (err error) {
 	begun := sync.OnceFunc(func() { close(d.begun) })
 	defer begun()
 	defer func() {
@@ -177,29 +176,29 @@ func (r *Registry) date(ctx context.Context, m modproxy.Address, d *dating) (err
 			err = modproxy.Fault(p)
 		}
 	}()
-	s, err := r.read(ctx, m)
+	s, err := f.read(ctx, m)
 	if err != nil {
 		return err
 	}
 	began := time.Now().UTC()
 	soon, cancel := context.WithTimeout(ctx, datesWithin)
 	defer cancel()
-	dates, rest, err := r.Dates.Published(soon, m, undated(m, s))
+	dates, rest, err := f.config.Dates.Published(soon, m, undated(m, s))
 	complete := began
 	if err != nil || len(rest) > 0 {
 		complete = time.Time{}
 	}
-	err = errors.Join(err, r.enter(m, dates, complete))
+	err = errors.Join(err, f.enter(m, dates, complete))
 	begun()
 	if err != nil || len(rest) == 0 {
 		return err
 	}
-	return r.dateRest(ctx, m, rest, began)
+	return f.dateRest(ctx, m, rest, began)
 }
 
 // dateRest requests the dates of versions one by one. It returns an error after datesFailures consecutive failures. A failed
 // version is requested again with the versions that are left, at the next request for the registry's dates.
-func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []string, began time.Time) error {
+func (f *FirstSeen) dateRest(ctx context.Context, m modproxy.Address, versions []string, began time.Time) error {
 	var mu sync.Mutex
 	var failures int
 	dates := map[string]time.Time{}
@@ -210,10 +209,10 @@ func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []
 			break
 		}
 		g.Go(func() error {
-			if s, err := r.read(ctx, m); err == nil && !pending(m, s)[version] {
+			if s, err := f.read(ctx, m); err == nil && !pending(m, s)[version] {
 				return nil // dateOne has requested it
 			}
-			at, err := r.publishedOf(ctx, m.At(version))
+			at, err := f.publishedOf(ctx, m.At(version))
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -228,7 +227,7 @@ func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []
 			}
 			batch := dates
 			dates = map[string]time.Time{}
-			return r.enter(m, batch, time.Time{})
+			return f.enter(m, batch, time.Time{})
 		})
 	}
 	err := g.Wait()
@@ -236,50 +235,50 @@ func (r *Registry) dateRest(ctx context.Context, m modproxy.Address, versions []
 	if err != nil {
 		complete = time.Time{}
 	}
-	return errors.Join(err, r.enter(m, dates, complete))
+	return errors.Join(err, f.enter(m, dates, complete))
 }
 
 // publishedOf requests the date of one version. It returns a panic as an error.
-func (r *Registry) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
+func (f *FirstSeen) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = modproxy.Fault(p)
 		}
 	}()
-	return r.Dates.PublishedOf(ctx, v)
+	return f.config.Dates.PublishedOf(ctx, v)
 }
 
 // dateOne requests the date of one version before those of others. If now is set, the request is not in the background.
-func (r *Registry) dateOne(ctx context.Context, v modproxy.Ref, now bool) error {
+func (f *FirstSeen) dateOne(ctx context.Context, v modproxy.Ref, now bool) error {
 	patience := datesPatience
 	if now {
 		patience = datesWithin
 	}
 	done := make(chan struct{})
-	r.mu.Lock()
-	ended := r.ending.Err() != nil
+	f.mu.Lock()
+	ended := f.ending.Err() != nil
 	if !ended {
-		r.work.Go(func() {
+		f.work.Go(func() {
 			defer close(done)
-			r.one.Do(v.Folded().String(), func() (any, error) {
+			f.one.Do(v.Folded().String(), func() (any, error) {
 				asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), datesWithin)
 				defer cancel()
-				defer context.AfterFunc(r.ending, cancel)()
+				defer context.AfterFunc(f.ending, cancel)()
 				if !now {
 					asking = modproxy.InBackground(asking)
 				}
-				at, err := r.publishedOf(asking, v)
+				at, err := f.publishedOf(asking, v)
 				if err == nil {
-					err = r.enter(v.Address, map[string]time.Time{v.Version: at}, time.Time{})
+					err = f.enter(v.Address, map[string]time.Time{v.Version: at}, time.Time{})
 				}
-				if err != nil && r.ending.Err() == nil {
-					r.observe(v.Address, err)
+				if err != nil && f.ending.Err() == nil {
+					f.observe(v.Address, err)
 				}
 				return nil, nil
 			})
 		})
 	}
-	r.mu.Unlock()
+	f.mu.Unlock()
 	if ended {
 		return nil
 	}
@@ -287,12 +286,12 @@ func (r *Registry) dateOne(ctx context.Context, v modproxy.Ref, now bool) error 
 }
 
 // enter records dates. A zero date means that the version has none. complete is when all dates were requested, or zero.
-func (r *Registry) enter(m modproxy.Address, dates map[string]time.Time, complete time.Time) error {
+func (f *FirstSeen) enter(m modproxy.Address, dates map[string]time.Time, complete time.Time) error {
 	if len(dates) == 0 && complete.IsZero() {
 		return nil
 	}
 	now := time.Now().UTC()
-	return r.change(context.Background(), m, func(s *modproxy.Sight) {
+	return f.change(context.Background(), m, func(s *modproxy.Sight) {
 		if !complete.IsZero() {
 			s.Dated = complete
 		}

@@ -1,4 +1,4 @@
-package ahead_test
+package prefetch_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What is read ahead for one question is bounded in number and in depth, whatever is called.
+// A prefetch for one request is bounded in number and in depth, for any number of calls.
 func TestBounds(t *testing.T) {
 	call := func(n int) string {
 		return fmt.Sprintf("module \"m%d\" { source = %q }\n", n, fmt.Sprintf("%s/acme/m%d/aws", host, n))
@@ -41,7 +41,7 @@ func TestBounds(t *testing.T) {
 			for end := time.Now().Add(time.Minute); w.Calls("versions") < c.modules && time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond)
 			}
-			time.Sleep(100 * time.Millisecond) // in which there would be more
+			time.Sleep(100 * time.Millisecond) // a prefetch beyond the bounds would request more in this time
 			r.Close()
 			w.brought(t, c.packages)
 			if n := w.Calls("versions"); n != c.modules {
@@ -51,7 +51,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// No child is started to read what calls nothing.
+// No child process is started to read a package without calls.
 func TestChildren(t *testing.T) {
 	children := func() int64 {
 		program, err := os.Executable()

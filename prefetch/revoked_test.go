@@ -1,4 +1,4 @@
-package ahead_test
+package prefetch_test
 
 import (
 	"context"
@@ -23,11 +23,10 @@ func (r rights) Still(context.Context) error {
 	}
 }
 
-// Nothing is asked any more for a client whose token was revoked meanwhile.
+// No request is sent for a client after its token was revoked.
 func TestRevoked(t *testing.T) {
-	w, r := newWorld(t, chain)
 	token := rights{make(chan struct{}), make(chan struct{}, 100)}
-	r.Rights = token
+	w, r := newWorldFor(t, chain, token)
 	w.Before = func(_ context.Context, op string, m modproxy.Address, _ string) error {
 		if op == "package" && m.Name == "one" {
 			close(token.revoked)

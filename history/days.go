@@ -1,4 +1,4 @@
-package downloads
+package history
 
 import (
 	"maps"
@@ -13,8 +13,8 @@ type counts struct {
 }
 
 const (
-	maxDays     = 366
-	maxVersions = 1000 // other versions count for the module only
+	maxDays    = 366
+	maxCounted = 1000 // versions of a module; other versions count for the module only
 )
 
 // add adds downloads of versions at a time to the counts.
@@ -28,7 +28,7 @@ func (c *counts) add(versions map[string]int64, at time.Time) {
 	for version, n := range versions {
 		c.Total += n
 		c.Days[dateOf(at, 0)] += n
-		if _, known := c.Versions[version]; known || len(c.Versions) < maxVersions {
+		if _, known := c.Versions[version]; known || len(c.Versions) < maxCounted {
 			c.Versions[version] += n
 		}
 	}

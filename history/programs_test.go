@@ -1,4 +1,4 @@
-package downloads_test
+package history_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestPrograms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := new(storetest.Memory).Records()
-		r := &downloads.Registry{Next: found{}, Records: records}
+		r := newCounting(records, nil)
 		end := run(r)
 		locate := func(program string, n int) {
 			t.Helper()
@@ -26,9 +26,9 @@ func TestPrograms(t *testing.T) {
 				}
 			}
 		}
-		want := func(what string, r *downloads.Registry, text string) {
+		want := func(what string, d *history.Downloads, text string) {
 			t.Helper()
-			all, err := r.Programs(t.Context())
+			all, err := d.Programs(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,14 +38,14 @@ func TestPrograms(t *testing.T) {
 		locate("OpenTofu/1.12.6", 2)
 		locate("curl/8.0", 5)
 		locate("", 5)
-		want("not recorded yet", r, "map[OpenTofu:2 Terraform:3]")
+		want("not recorded yet", r.Downloads, "map[OpenTofu:2 Terraform:3]")
 		time.Sleep(time.Minute)
-		want("recorded", &downloads.Registry{Records: records}, "map[OpenTofu:2 Terraform:3]")
+		want("recorded", history.NewDownloads(records, nil), "map[OpenTofu:2 Terraform:3]")
 		time.Sleep(20 * 24 * time.Hour)
 		locate("OpenTofu/1.12.6", 2)
-		want("later", r, "map[OpenTofu:4 Terraform:3]")
+		want("later", r.Downloads, "map[OpenTofu:4 Terraform:3]")
 		end()
 		time.Sleep(15 * 24 * time.Hour)
-		want("of the last 30 days", &downloads.Registry{Records: records}, "map[OpenTofu:2]")
+		want("of the last 30 days", history.NewDownloads(records, nil), "map[OpenTofu:2]")
 	})
 }

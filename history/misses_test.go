@@ -1,4 +1,4 @@
-package requests_test
+package history_test
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/requests"
+	"github.com/modproxy/modproxy/history"
+	"github.com/modproxy/modproxy/observe"
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
@@ -40,7 +41,8 @@ func (offline) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, er
 // Only missing content is recorded, with the client.
 func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
+		log := history.NewDemand(new(storetest.Memory).Records(), history.MissingKind, nil)
+		r := &observe.Registry{Next: offline{}, Observers: []observe.Observer{history.NewMisses(log)}}
 		ctx := modproxy.WithAsker(t.Context(), asker("a"))
 		other := vpc
 		other.Name = "Other"
@@ -52,9 +54,9 @@ func TestMissed(t *testing.T) {
 			r.Location(ctx, vpc.At(version))
 		}
 		r.Package(ctx, vpc.At("2.0.0"))
-		write(t, r.Log)
+		write(t, log)
 		got := ""
-		for _, q := range requested(t, r.Log) {
+		for _, q := range requested(t, log) {
 			got += fmt.Sprintf("%s %d %v; ", q.Ref, q.Count, q.Askers)
 		}
 		equal(t, "missed", got, "registry.example.com/acme/Other/aws 1 [a]; registry.example.com/acme/vpc/aws 2.0.0 2 [a]; ")
@@ -65,7 +67,8 @@ func TestMissed(t *testing.T) {
 // has not.
 func TestNoneTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &requests.Registry{Next: offline{}, Log: &requests.Log{Kind: requests.Missing, Records: new(storetest.Memory).Records()}}
+		log := history.NewDemand(new(storetest.Memory).Records(), history.MissingKind, nil)
+		r := &observe.Registry{Next: offline{}, Observers: []observe.Observer{history.NewMisses(log)}}
 		odd := vpc
 		odd.Name = "VPC"
 		for name, takes := range map[string]modproxy.Ref{"takes": odd.At("1.0.0"), "refused": vpc.At("6.6.6"), "none": {}, "none again": {}} {
@@ -79,11 +82,11 @@ func TestNoneTaken(t *testing.T) {
 				r.Location(ctx, takes)
 			}
 		}
-		write(t, r.Log)
-		equal(t, "at once", len(requested(t, r.Log)), 0)
+		write(t, log)
+		equal(t, "at once", len(requested(t, log)), 0)
 		time.Sleep(4 * time.Second)
-		write(t, r.Log)
-		list := requested(t, r.Log)
+		write(t, log)
+		list := requested(t, log)
 		v, _ := r.Next.Versions(t.Context(), vpc)
 		if len(list) != 1 || list[0].Ref != vpc.At("") || list[0].Count != 2 || len(list[0].Askers) != 2 || list[0].Refused != v.ETag {
 			t.Errorf("missed: %+v", list)
@@ -94,22 +97,22 @@ func TestNoneTaken(t *testing.T) {
 			r.Versions(modproxy.WithAsker(t.Context(), asker(fmt.Sprint(i))), vpc)
 		}
 		time.Sleep(4 * time.Second)
-		write(t, r.Log)
-		equal(t, "of many", requested(t, r.Log)[0].Count, 2+4096)
+		write(t, log)
+		equal(t, "of many", requested(t, log)[0].Count, 2+4096)
 	})
 }
 
 // Clear removes the requests for a version, a module or all modules.
 func TestClear(t *testing.T) {
 	var m storetest.Memory
-	l := &requests.Log{Kind: requests.Missing, Records: m.Records()}
-	waits := &requests.Log{Kind: requests.Pending, Records: m.Records()}
+	l := history.NewDemand(m.Records(), history.MissingKind, nil)
+	waits := history.NewDemand(m.Records(), history.PendingKind, nil)
 	other := vpc
 	other.Name = "other"
 	for _, v := range []modproxy.Ref{vpc.At(""), vpc.At("1.0.0"), vpc.At("2.0.0"), other.At(""), other.At("1.0.0")} {
-		l.See(v, asker("a"))
+		l.Add(v, asker("a"))
 	}
-	waits.See(vpc.At("1.0.0"), asker("a"))
+	waits.Add(vpc.At("1.0.0"), asker("a"))
 	write(t, waits)
 	odd := vpc
 	odd.Name = "VPC"

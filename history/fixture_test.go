@@ -1,9 +1,10 @@
-package sights_test
+package history_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -12,7 +13,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/store/storetest"
@@ -143,9 +144,10 @@ func (d *dates) set(give map[string]time.Time, err error) {
 	d.give, d.err, d.takes = give, err, 0
 }
 
-// fixture is a registry over a store in memory.
+// fixture is the layer and its table over a store in memory.
 type fixture struct {
-	*sights.Registry
+	*history.Registry
+	ledger  history.Ledger
 	storage *storetest.Memory
 	next    *next
 	dates   *dates
@@ -171,9 +173,23 @@ func later(t *testing.T, run func(t *testing.T, f *fixture)) {
 	})
 }
 
-// restart replaces the Registry, as in a new process.
-func (f *fixture) restart() {
-	f.Registry = &sights.Registry{Next: f.next, Records: f.storage.Records(), Dates: f.dates, Observe: f.observe}
+// restart replaces the table, as in a new process.
+func (f *fixture) restart() { f.restartOver(f.storage.Records()) }
+
+func (f *fixture) restartOver(records store.Records) {
+	f.Registry = &history.Registry{Next: f.next, FirstSeen: history.NewFirstSeen(history.FirstSeenConfig{
+		Records: records, Ledger: ledger{f}, Dates: f.dates, Observe: f.observe,
+	})}
+}
+
+// ledger is the ledger of a fixture, which is empty at first.
+type ledger struct{ *fixture }
+
+func (l ledger) Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error) {
+	if l.ledger == nil {
+		return modproxy.Record{}, fs.ErrNotExist
+	}
+	return l.ledger.Lookup(ctx, v)
 }
 
 func (f *fixture) observe(_ modproxy.Address, err error) {
@@ -199,10 +215,10 @@ func (f *fixture) list(t testing.TB, versions string) {
 	}
 }
 
-// sight returns the sight of a module.
-func sight(t testing.TB, r *sights.Registry, m modproxy.Address) modproxy.Sight {
+// sight returns the first-seen times of a module.
+func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.Sight {
 	t.Helper()
-	s, err := r.Sight(t.Context(), m)
+	s, err := f.Sight(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}

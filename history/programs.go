@@ -1,4 +1,4 @@
-package downloads
+package history
 
 import (
 	"context"
@@ -22,30 +22,27 @@ const programDays = 30
 type programs map[string]map[string]int64
 
 // countProgram counts an installation for the client of ctx, if it is Terraform or OpenTofu.
-func (r *Registry) countProgram(ctx context.Context) {
+func (d *Downloads) countProgram(ctx context.Context) {
 	program, _, _ := strings.Cut(modproxy.AskerOf(ctx).Program, "/")
 	if program != "Terraform" && program != "OpenTofu" {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.programs == nil {
-		r.programs = map[string]int64{}
-	}
-	r.programs[program]++
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.installs[program]++
 }
 
 // Programs returns the number of installations by Terraform and by OpenTofu in the last 30 days. The keys are the names in
 // their User-Agent headers. The result includes installations that this process has not recorded yet. Errors:
 // [modproxy.ErrUnavailable].
-func (r *Registry) Programs(ctx context.Context) (map[string]int64, error) {
-	r.recording.RLock()
-	defer r.recording.RUnlock()
-	row, err := r.programTable().Get(ctx, programsKey)
+func (d *Downloads) Programs(ctx context.Context) (map[string]int64, error) {
+	d.recording.RLock()
+	defer d.recording.RUnlock()
+	row, err := d.programs.Get(ctx, programsKey)
 	if err != nil {
 		return nil, err
 	}
-	sums := r.waitingPrograms()
+	sums := d.waitingPrograms()
 	for program, days := range row.Value {
 		for date, n := range days {
 			if date >= dateOf(time.Now(), 1-programDays) {
@@ -57,22 +54,18 @@ func (r *Registry) Programs(ctx context.Context) (map[string]int64, error) {
 }
 
 // recordPrograms adds the unrecorded installations to the record.
-func (r *Registry) recordPrograms(ctx context.Context) error {
-	r.recording.Lock()
-	defer r.recording.Unlock()
-	more := r.waitingPrograms()
+func (d *Downloads) recordPrograms(ctx context.Context) error {
+	d.recording.Lock()
+	defer d.recording.Unlock()
+	more := d.waitingPrograms()
 	if len(more) == 0 {
 		return nil
 	}
-	stored, err := r.programTable().Update(ctx, programsKey, func(row *store.Row[programs]) { row.Value = row.Value.with(more, time.Now()) })
+	stored, err := d.programs.Update(ctx, programsKey, func(row *store.Row[programs]) { row.Value = row.Value.with(more, time.Now()) })
 	if stored {
-		r.forgetPrograms(more)
+		d.forgetPrograms(more)
 	}
 	return err
-}
-
-func (r *Registry) programTable() store.Table[programs] {
-	return store.Table[programs]{Records: r.Records, Kind: ProgramsKind}
 }
 
 // with returns p with additional installations at a time, and without expired ones.
@@ -94,20 +87,20 @@ func (p programs) with(more map[string]int64, at time.Time) programs {
 	return all
 }
 
-func (r *Registry) waitingPrograms() map[string]int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (d *Downloads) waitingPrograms() map[string]int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	sums := map[string]int64{}
-	maps.Copy(sums, r.programs)
+	maps.Copy(sums, d.installs)
 	return sums
 }
 
-func (r *Registry) forgetPrograms(counted map[string]int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (d *Downloads) forgetPrograms(counted map[string]int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for program, n := range counted {
-		if r.programs[program] -= n; r.programs[program] == 0 {
-			delete(r.programs, program)
+		if d.installs[program] -= n; d.installs[program] == 0 {
+			delete(d.installs, program)
 		}
 	}
 }

@@ -1,15 +1,15 @@
-package sights_test
+package history_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/modproxy/modproxy/sights"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// The cost of reading the sight of a module with many versions, and of finding that a list has no new version: with the
+// The cost of reading the first-seen times of a module with many versions, and of finding that a list has no new version: with the
 // record in memory, and with the record in the store.
 func BenchmarkSight(b *testing.B) {
 	for _, n := range []int{50, 300, 3000} {
@@ -26,7 +26,7 @@ func BenchmarkSight(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		known := &sights.Registry{Records: d.Records()}
+		known := history.NewFirstSeen(history.FirstSeenConfig{Records: d.Records()})
 		known.See(b.Context(), vpc, v)
 		for _, forget := range []bool{false, true} {
 			r := known
@@ -36,7 +36,7 @@ func BenchmarkSight(b *testing.B) {
 			}
 			again := func() {
 				if forget {
-					r = &sights.Registry{Records: d.Records()}
+					r = history.NewFirstSeen(history.FirstSeenConfig{Records: d.Records()})
 				}
 			}
 			b.Run("sight/"+name, func(b *testing.B) {

@@ -1,4 +1,4 @@
-package ahead_test
+package prefetch_test
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/ahead"
+	"github.com/modproxy/modproxy/observe"
+	"github.com/modproxy/modproxy/prefetch"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// TestMain makes this binary what Readers start, like the program. Each child leaves a byte behind.
+// TestMain makes this binary the child process of readers, like the program. Each child appends a byte to a file.
 func TestMain(m *testing.M) {
 	if started, err := os.Executable(); err == nil && len(os.Args) == 2 && os.Args[1] == "read-configuration" {
 		if f, err := os.OpenFile(started+".children", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
@@ -32,8 +33,8 @@ func TestMain(m *testing.M) {
 
 const host = "registry.acme.example"
 
-// Package one calls two, which calls three, which calls one and two again; and what does not go through the proxy, is
-// not there, or cannot be read.
+// Package one calls two, two calls three, and three calls one and two again. One also calls modules that do not go through the
+// proxy, do not exist, or cannot be read.
 const chain = `
 -- modules/acme/one/aws/1.0.0/main.tf --
 module "two" {
@@ -63,14 +64,14 @@ module "x" { source =
 -- modules/acme/unused/aws/1.0.0/main.tf --
 `
 
-// world is what a Registry stands on. It keeps what was asked for.
+// world is the registry, the cache and the observer of a Prefetcher. It records the requests for locations.
 type world struct {
 	*registrytest.Memory
 	full bool
-	turn func() // called when a package is about to be fetched; may be nil
+	turn func() // called before a package is downloaded; may be nil
 
 	mu         sync.Mutex
-	locations  []string // that were asked of quiet
+	locations  []string // requested from silent
 	kept       map[modproxy.Ref]bool
 	came, used int
 }
@@ -104,8 +105,8 @@ func (w *world) Room(context.Context, int64, bool) error {
 	return nil
 }
 
-func (w *world) ReadAhead()     { w.count(&w.came) }
-func (w *world) ReadAheadUsed() { w.count(&w.used) }
+func (w *world) Prefetched()   { w.count(&w.came) }
+func (w *world) PrefetchUsed() { w.count(&w.used) }
 
 func (w *world) count(n *int) {
 	w.mu.Lock()
@@ -121,45 +122,62 @@ func (w *world) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	return m, nil
 }
 
-// quiet is the registry for what is read ahead.
-type quiet struct{ *world }
+// silent is the registry that prefetches ask.
+type silent struct{ *world }
 
-func (q quiet) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
+func (q silent) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if !modproxy.IsBackground(ctx) {
-		return nil, errors.New("somebody waits")
+		return nil, errors.New("a client waits")
 	}
 	return q.world.Versions(ctx, m)
 }
 
-func (q quiet) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
+func (q silent) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	q.mu.Lock()
 	q.locations = append(q.locations, v.Name+" "+v.Version)
 	q.mu.Unlock()
 	if !modproxy.IsBackground(ctx) {
-		return modproxy.Location{}, errors.New("somebody waits")
+		return modproxy.Location{}, errors.New("a client waits")
 	}
 	return q.world.Location(ctx, v)
 }
 
-func newWorld(t *testing.T, text string) (*world, *ahead.Registry) {
+// client is the registry that clients ask.
+type client struct {
+	*observe.Registry
+	*prefetch.Prefetcher
+}
+
+// anything are the rights of clients that may read everything.
+type anything struct{}
+
+func (anything) Rights(context.Context) string { return "" }
+func (anything) Still(context.Context) error   { return nil }
+
+func newWorld(t *testing.T, text string) (*world, client) {
+	t.Helper()
+	return newWorldFor(t, text, anything{})
+}
+
+func newWorldFor(t *testing.T, text string, rights prefetch.Rights) (*world, client) {
 	t.Helper()
 	memory, err := registrytest.NewMemory(host, txtar.Parse([]byte(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{Memory: memory, kept: map[modproxy.Ref]bool{}}
-	r := &ahead.Registry{
-		Next: w, Quiet: quiet{w}, Kept: w, Room: w, Largest: 1, Routes: w, Reader: &tfconfig.Reader{}, Observer: w,
-	}
-	t.Cleanup(r.Close)
-	return w, r
+	p := prefetch.New(prefetch.Config{
+		Silent: silent{w}, Stored: w, Room: w, Largest: 1, Routes: w, Reader: &tfconfig.Reader{}, Rights: rights, Observer: w,
+	})
+	t.Cleanup(p.Close)
+	return w, client{&observe.Registry{Next: w, Observers: []observe.Observer{p}}, p}
 }
 
 func at(name, version string) modproxy.Ref {
 	return modproxy.Address{Host: host, Namespace: "acme", Name: name, System: "aws"}.At(version)
 }
 
-// brought waits for what is read ahead to be n packages, and returns it.
+// brought waits until n packages are prefetched, and returns them.
 func (w *world) brought(t *testing.T, n int) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -171,23 +189,23 @@ func (w *world) brought(t *testing.T, n int) string {
 			return strings.Join(list, ", ")
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d packages were read ahead, want %d: %q", came, n, list)
+			t.Fatalf("%d packages were prefetched, want %d: %q", came, n, list)
 		}
 	}
 }
 
-func ask(t *testing.T, r *ahead.Registry, v modproxy.Ref) {
+func ask(t *testing.T, r client, v modproxy.Ref) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Program: "Terraform/1.11.4"}))
-	defer cancel() // as the request does that was answered
+	defer cancel() // the request has been answered
 	if _, err := r.Location(ctx, v); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// What a client is about to ask for is there when it does: of the version that it chooses, from the directories that
-// are called.
-func TestReadAhead(t *testing.T) {
+// The modules that a client is about to request are prefetched: in the version that it chooses, and with the calls of the called
+// directories only.
+func TestPrefetch(t *testing.T) {
 	w, r := newWorld(t, chain)
 	ask(t, r, at("one", "1.0.0"))
 	if got := w.brought(t, 3); got != "broken 1.0.0, three 1.0.0, two 1.2.0" {
@@ -196,22 +214,22 @@ func TestReadAhead(t *testing.T) {
 	ask(t, r, at("two", "1.2.0"))
 	ask(t, r, at("two", "1.2.0"))
 	if w.used != 1 {
-		t.Errorf("%d of what was read ahead was used, want 1", w.used)
+		t.Errorf("%d prefetched packages were used, want 1", w.used)
 	}
 }
 
-// What a client has asked for before it was the turn of read-ahead was not read ahead.
-func TestAskedMeanwhile(t *testing.T) {
+// A package that a client has requested before its prefetch began is not counted as prefetched.
+func TestRequestedMeanwhile(t *testing.T) {
 	for name, fetched := range map[string]bool{"kept by now": true, "under way": false} {
 		t.Run(name, func(t *testing.T) {
 			w, r := newWorld(t, chain)
 			v := at("two", "1.2.0")
 			w.turn = sync.OnceFunc(func() {
-				client := modproxy.Registry(r)
+				reg := modproxy.Registry(r)
 				if fetched {
-					client = w // what it calls is not followed any more
+					reg = w // without a task for the packages that it calls
 				}
-				if _, err := client.Location(t.Context(), v); err != nil {
+				if _, err := reg.Location(t.Context(), v); err != nil {
 					t.Error(err)
 				}
 				w.mu.Lock()
@@ -224,7 +242,7 @@ func TestAskedMeanwhile(t *testing.T) {
 				case op == "location" && m.Name == "three":
 					further <- struct{}{}
 					<-hold
-				case m.Name == "unused": // which is followed for the client that has asked for two
+				case m.Name == "unused": // the task of the client that has requested two
 					<-hold
 				case m.Name == "broken":
 					return modproxy.ErrNotFound
@@ -238,13 +256,13 @@ func TestAskedMeanwhile(t *testing.T) {
 			w.mu.Unlock()
 			close(hold)
 			if came != 0 {
-				t.Errorf("%d packages count as read ahead", came)
+				t.Errorf("%d packages count as prefetched", came)
 			}
 		})
 	}
 }
 
-// What two clients with other rights have read ahead counts once, also if it could be had for one of them only.
+// A package that is prefetched for two clients with different rights counts once, even if one of them is denied.
 func TestFailedForOne(t *testing.T) {
 	w, r := newWorld(t, chain)
 	both, failed := make(chan struct{}, 100), make(chan struct{})
@@ -278,16 +296,16 @@ func TestFailedForOne(t *testing.T) {
 	for len(both) < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(50 * time.Millisecond) // then that of few has failed
+	time.Sleep(50 * time.Millisecond) // until the prefetch of few has failed
 	close(failed)
 	w.brought(t, 1)
 	ask(t, r, at("two", "1.2.0"))
 	if w.used != 1 {
-		t.Errorf("%d of what was read ahead was used, want 1", w.used)
+		t.Errorf("%d prefetched packages were used, want 1", w.used)
 	}
 }
 
-// What was kept before is not read; nobody knows whether the client will ask for more.
+// A package that was cached before the request is not read: the client may have its calls.
 func TestKept(t *testing.T) {
 	w, r := newWorld(t, chain)
 	w.kept[at("one", "1.0.0")] = true
@@ -298,7 +316,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// Where there is no room, nothing is fetched, and so nothing is evicted.
+// Without room, nothing is downloaded, and so nothing is evicted.
 func TestFull(t *testing.T) {
 	w, r := newWorld(t, chain)
 	w.full = true
@@ -318,7 +336,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// Two hundred clients that install the same at the same moment have it followed once.
+// Two hundred clients that install the same version at the same moment share one task.
 func TestStorm(t *testing.T) {
 	w, r := newWorld(t, chain)
 	hold := make(chan struct{})
@@ -332,7 +350,7 @@ func TestStorm(t *testing.T) {
 	for range 200 {
 		clients.Go(func() {
 			w.mu.Lock()
-			delete(w.kept, at("one", "1.0.0")) // it is being fetched
+			delete(w.kept, at("one", "1.0.0")) // it is being downloaded
 			w.mu.Unlock()
 			ask(t, r, at("one", "1.0.0"))
 		})
@@ -341,12 +359,12 @@ func TestStorm(t *testing.T) {
 	close(hold)
 	w.brought(t, 3)
 	r.Close()
-	if n := w.Calls("versions"); n != 4 { // of two, three, absent and broken
+	if n := w.Calls("versions"); n != 4 { // two, three, absent and broken
 		t.Errorf("versions were asked for %d times, want 4", n)
 	}
 }
 
-// Nothing goes on after Close, which does not wait for those that do not answer.
+// Close ends all tasks, even while a registry does not answer.
 func TestClose(t *testing.T) {
 	w, r := newWorld(t, chain)
 	asked := make(chan struct{}, 100)
@@ -364,6 +382,6 @@ func TestClose(t *testing.T) {
 	before := len(asked)
 	ask(t, r, at("two", "1.2.0"))
 	if len(asked) != before {
-		t.Error("something is read ahead after the end")
+		t.Error("something is prefetched after the end")
 	}
 }

@@ -1,13 +1,4 @@
-// Package requests records requests for versions that clients could not get.
-//
-// Operators read the records to approve or provide these versions.
-//
-//	log := &requests.Log{Records: records, Kind: requests.Missing}
-//	go log.Run(ctx)
-//	log.See(v, modproxy.AskerOf(ctx))
-//
-// Invariant: recording never delays or changes an answer. The number of records, and of requests in memory, is limited.
-package requests
+package history
 
 import (
 	"context"
@@ -23,10 +14,10 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// The kinds of a Log's records in its store.
+// The kinds of the records of a [Demand].
 const (
-	Pending store.Kind = "module-request" // versions that wait for approval
-	Missing store.Kind = "module-missing" // versions and modules that are not cached while modproxy is offline
+	PendingKind store.Kind = "module-request" // versions that wait for approval
+	MissingKind store.Kind = "module-missing" // versions and modules that are not cached while modproxy is offline
 )
 
 // Request describes the requests for a version, or for the versions of a module if Version is empty.
@@ -57,72 +48,82 @@ func (r *Request) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Log records requests of one kind. It is safe for concurrent use. Several processes may share the records.
+// Demand is the table of requests of one kind that clients could not get. Operators read it to approve or provide the versions.
+// It is safe for concurrent use. Several processes may share the records.
 //
-// If too many versions wait to be recorded, the Log drops the others and calls Observe. They are recorded when they are
-// requested again. If there are too many records, the Log removes those with the oldest last request.
-type Log struct {
-	Records store.Records
-	Kind    store.Kind
-	// Observe, if not nil, is called when requests could not be recorded and will be retried, and for the first dropped
-	// version.
-	Observe func(error)
+// If too many versions wait to be recorded, Demand drops the others and reports it. They are recorded when they are requested
+// again. If there are too many records, Demand removes those with the oldest last request.
+type Demand struct {
+	table   store.Table[Request]
+	observe func(error)
 
 	writing sync.Mutex // held while requests are written to the store
 
-	mu       sync.Mutex
-	fresh    map[modproxy.Ref]Request // not recorded yet, by folded version
-	over     bool                     // a request was dropped since all others were recorded
-	recorded int                      // approximate number of records
-	counted  bool
+	mu         sync.Mutex
+	unsaved    map[modproxy.Ref]Request // not recorded yet, by folded version
+	overflowed bool                     // a request was dropped since all others were recorded
+	recorded   int                      // approximate number of records
+	counted    bool
 }
 
 const (
 	maxAskers   = 16
 	maxAsker    = 256             // bytes of one name
-	maxFresh    = 1024            // versions waiting to be recorded
+	maxUnsaved  = 1024            // versions waiting to be recorded
 	maxRequests = 10_000          // recorded versions
 	trimmed     = maxRequests / 8 // number of records that are removed at once
 	writeEvery  = time.Second
-	maxWritten  = 32 // versions each time: every one is a change of the store, which is flushed
+	maxSaved    = 32 // versions each time: every one is a change of the store, which is flushed
 )
 
-// See adds one request for a version. It does not wait for the store.
-func (l *Log) See(v modproxy.Ref, asker modproxy.Asker) { l.see(v, asker, "") }
+// NewDemand returns the table of the requests of a kind. Run records them. observe, if not nil, is called when requests could not
+// be recorded and will be retried, and for the first dropped version.
+func NewDemand(records store.Records, kind store.Kind, observe func(error)) *Demand {
+	if observe == nil {
+		observe = func(error) {}
+	}
+	return &Demand{
+		table: store.Table[Request]{Records: records, Kind: kind, Belongs: func(key string, r Request) bool {
+			return r.CheckAddress() == nil && fold(r.Ref).String() == key
+		}},
+		observe: observe, unsaved: map[modproxy.Ref]Request{},
+	}
+}
 
-func (l *Log) see(v modproxy.Ref, asker modproxy.Asker, refused string) {
+// Add adds one request for a version. It does not wait for the store.
+func (d *Demand) Add(v modproxy.Ref, asker modproxy.Asker) { d.add(v, asker, "") }
+
+func (d *Demand) add(v modproxy.Ref, asker modproxy.Asker, refused string) {
 	now := time.Now().UTC()
 	r := Request{Ref: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
 	if asker.Shown != "" && len(asker.Shown) <= maxAsker {
 		r.Askers = []string{asker.Shown}
 	}
-	l.remember(fold(v), r)
+	d.remember(fold(v), r)
 }
 
 // remember adds requests for a version to those that wait to be recorded.
-func (l *Log) remember(key modproxy.Ref, r Request) {
-	if !l.hold(key, r) && l.Observe != nil {
-		l.Observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are passed over until they are asked for again",
-			maxFresh, r.Ref))
+func (d *Demand) remember(key modproxy.Ref, r Request) {
+	if !d.hold(key, r) {
+		d.observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are passed over until they are asked for again",
+			maxUnsaved, r.Ref))
 	}
 }
 
 // hold adds r to the requests that wait to be recorded. It returns false if r is the first dropped request.
-func (l *Log) hold(key modproxy.Ref, r Request) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was, known := l.fresh[key]
+func (d *Demand) hold(key modproxy.Ref, r Request) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was, known := d.unsaved[key]
 	switch {
 	case known:
 		r = was.with(r)
-	case len(l.fresh) >= maxFresh:
-		told := l.over
-		l.over = true
+	case len(d.unsaved) >= maxUnsaved:
+		told := d.overflowed
+		d.overflowed = true
 		return told
-	case l.fresh == nil:
-		l.fresh = map[modproxy.Ref]Request{}
 	}
-	l.fresh[key] = r
+	d.unsaved[key] = r
 	return true
 }
 
@@ -144,65 +145,65 @@ func (r Request) with(other Request) Request {
 	return r
 }
 
-// Run records requests, up to maxWritten versions every second until ctx ends, and then the rest.
-func (l *Log) Run(ctx context.Context) {
+// Run records requests, up to maxSaved versions every second until ctx ends, and then the rest.
+func (d *Demand) Run(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
-	for most := maxWritten; most < maxFresh; {
+	for most := maxSaved; most < maxUnsaved; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			most = maxFresh
+			most = maxUnsaved
 		}
-		if err := l.write(context.WithoutCancel(ctx), most); err != nil && l.Observe != nil {
-			l.Observe(err)
+		if err := d.write(context.WithoutCancel(ctx), most); err != nil {
+			d.observe(err)
 		}
 	}
 }
 
-// Write records all requests that See has added so far. It returns after all of them are recorded, or with an error.
-func (l *Log) Write(ctx context.Context) error { return l.write(ctx, maxFresh) }
+// Write records all requests that Add has added so far. It returns after all of them are recorded, or with an error.
+func (d *Demand) Write(ctx context.Context) error { return d.write(ctx, maxUnsaved) }
 
-func (l *Log) write(ctx context.Context, most int) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+func (d *Demand) write(ctx context.Context, most int) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	var errs []error
 	added := 0
-	for key, more := range l.take(most) {
-		isNew, err := l.record(ctx, key, more)
+	for key, more := range d.take(most) {
+		isNew, err := d.record(ctx, key, more)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", more.Ref, err))
-			l.remember(key, more)
+			d.remember(key, more)
 		case isNew:
 			added++
 		}
 	}
 	if added > 0 {
-		errs = append(errs, l.trim(ctx, added))
+		errs = append(errs, d.trim(ctx, added))
 	}
 	return errors.Join(errs...)
 }
 
 // take removes and returns up to most requests that wait to be recorded.
-func (l *Log) take(most int) map[modproxy.Ref]Request {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (d *Demand) take(most int) map[modproxy.Ref]Request {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	some := map[modproxy.Ref]Request{}
-	for key, request := range l.fresh {
+	for key, request := range d.unsaved {
 		if len(some) == most {
 			break
 		}
 		some[key] = request
-		delete(l.fresh, key)
+		delete(d.unsaved, key)
 	}
-	l.over = l.over && len(l.fresh) > 0
+	d.overflowed = d.overflowed && len(d.unsaved) > 0
 	return some
 }
 
 // record adds requests for one version to the recorded ones.
-func (l *Log) record(ctx context.Context, key modproxy.Ref, more Request) (isNew bool, err error) {
-	_, err = l.table().Update(ctx, key.String(), func(row *store.Row[Request]) {
+func (d *Demand) record(ctx context.Context, key modproxy.Ref, more Request) (isNew bool, err error) {
+	_, err = d.table.Update(ctx, key.String(), func(row *store.Row[Request]) {
 		if isNew = !row.Exists; isNew || row.Damaged {
 			row.Value = more
 		} else {
@@ -212,35 +213,29 @@ func (l *Log) record(ctx context.Context, key modproxy.Ref, more Request) (isNew
 	return isNew && err == nil, err
 }
 
-func (l *Log) table() store.Table[Request] {
-	return store.Table[Request]{Records: l.Records, Kind: l.Kind, Belongs: func(key string, r Request) bool {
-		return r.CheckAddress() == nil && fold(r.Ref).String() == key
-	}}
-}
-
 // trim removes the records with the oldest last request if there are too many records.
-func (l *Log) trim(ctx context.Context, added int) error {
-	l.mu.Lock()
-	l.recorded += added
-	enough := l.counted && l.recorded <= maxRequests
-	l.mu.Unlock()
+func (d *Demand) trim(ctx context.Context, added int) error {
+	d.mu.Lock()
+	d.recorded += added
+	enough := d.counted && d.recorded <= maxRequests
+	d.mu.Unlock()
 	if enough {
 		return nil
 	}
-	left, err := l.table().Trim(ctx, maxRequests, trimmed, func(r Request) time.Time { return r.Last })
+	left, err := d.table.Trim(ctx, maxRequests, trimmed, func(r Request) time.Time { return r.Last })
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.recorded, l.counted = left, true
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.recorded, d.counted = left, true
 	return nil
 }
 
 // List yields the recorded requests, by module and version, without damaged ones. An error ends the sequence.
-func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
+func (d *Demand) List(ctx context.Context) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
-		for row, err := range l.table().List(ctx, "") {
+		for row, err := range d.table.List(ctx, "") {
 			if row.Damaged {
 				continue
 			}
@@ -253,18 +248,18 @@ func (l *Log) List(ctx context.Context) iter.Seq2[Request, error] {
 
 // Clear removes the requests for a version, and returns their number. If v has no version, it removes all versions of the
 // module. If v is zero, it removes all requests.
-func (l *Log) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
-	if err := l.Write(ctx); err != nil {
+func (d *Demand) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
+	if err := d.Write(ctx); err != nil {
 		return 0, err
 	}
-	for row, err := range l.table().List(ctx, "") {
+	for row, err := range d.table.List(ctx, "") {
 		switch {
 		case err != nil:
 			return n, err
 		case v != modproxy.Ref{} && (row.Damaged || !row.Value.Of(v)):
 			continue
 		}
-		deleted, err := l.table().Delete(ctx, row)
+		deleted, err := d.table.Delete(ctx, row)
 		if err != nil {
 			return n, err
 		}

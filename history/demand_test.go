@@ -1,4 +1,4 @@
-package requests_test
+package history_test
 
 import (
 	"context"
@@ -12,27 +12,18 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/requests"
+	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/store/storetest"
 )
-
-var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
-
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %v, want %v", what, got, want)
-	}
-}
 
 func asker(name string, groups ...string) modproxy.Asker {
 	return modproxy.Asker{Name: name, Shown: name, Groups: groups}
 }
 
 // requested returns the recorded requests.
-func requested(t testing.TB, r *requests.Log) (list []requests.Request) {
+func requested(t testing.TB, r *history.Demand) (list []history.Request) {
 	t.Helper()
 	for request, err := range r.List(t.Context()) {
 		if err != nil {
@@ -43,7 +34,7 @@ func requested(t testing.TB, r *requests.Log) (list []requests.Request) {
 	return list
 }
 
-func write(t testing.TB, r *requests.Log) {
+func write(t testing.TB, r *history.Demand) {
 	t.Helper()
 	if err := r.Write(context.Background()); err != nil {
 		t.Fatal(err)
@@ -66,8 +57,8 @@ func (h held) Put(ctx context.Context, rec store.Record) (uint64, error) {
 // Write returns after all earlier requests are recorded, including those that another write is recording.
 func TestWriteWaits(t *testing.T) {
 	records := held{new(storetest.Memory).Records(), make(chan struct{}), make(chan struct{})}
-	r := &requests.Log{Kind: requests.Pending, Records: records}
-	r.See(vpc.At("1.0.0"), asker("a"))
+	r := history.NewDemand(records, history.PendingKind, nil)
+	r.Add(vpc.At("1.0.0"), asker("a"))
 	var writes sync.WaitGroup
 	writes.Go(func() { write(t, r) })
 	<-records.putting
@@ -80,19 +71,19 @@ func TestWriteWaits(t *testing.T) {
 // Requests are recorded every second, and at the end: the client, the first and last time, and the number.
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &requests.Log{Kind: requests.Pending, Records: new(storetest.Memory).Records()}
+		r := history.NewDemand(new(storetest.Memory).Records(), history.PendingKind, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var run sync.WaitGroup
 		run.Go(func() { r.Run(ctx) })
 		began := time.Now().UTC()
-		r.See(vpc.At("1.0.0"), asker("a", "dev"))
-		r.See(vpc.At("1.0.0"), asker("b"))
+		r.Add(vpc.At("1.0.0"), asker("a", "dev"))
+		r.Add(vpc.At("1.0.0"), asker("b"))
 		equal(t, "before they are written", len(requested(t, r)), 0)
 		time.Sleep(1500 * time.Millisecond)
 		odd := vpc
 		odd.Namespace = "ACME"
-		r.See(odd.At("1.0.0+modproxy.derived.x"), asker("a", "infra"))
-		r.See(vpc.At("0.9.0"), asker(strings.Repeat("x", 1000)))
+		r.Add(odd.At("1.0.0+modproxy.derived.x"), asker("a", "infra"))
+		r.Add(vpc.At("0.9.0"), asker(strings.Repeat("x", 1000)))
 		stop()
 		run.Wait()
 		list := requested(t, r)
@@ -110,17 +101,17 @@ func TestRequests(t *testing.T) {
 // Requests that cannot be recorded stay in memory, and are recorded later.
 func TestRequestsFail(t *testing.T) {
 	var m storetest.Memory
-	r := &requests.Log{Kind: requests.Pending, Records: m.Records()}
-	r.See(vpc.At("1.0.0"), asker("a"))
+	r := history.NewDemand(m.Records(), history.PendingKind, nil)
+	r.Add(vpc.At("1.0.0"), asker("a"))
 	m.Fail(errors.New("no disk"))
 	for range 3 {
 		if err := r.Write(t.Context()); err == nil || !strings.Contains(err.Error(), "acme/vpc/aws 1.0.0: unavailable: no disk") {
 			t.Error(err)
 		}
 		for i := range 2000 { // memory holds no more than a burst
-			r.See(vpc.At(fmt.Sprintf("2.0.%d", i)), asker("a"))
+			r.Add(vpc.At(fmt.Sprintf("2.0.%d", i)), asker("a"))
 		}
-		r.See(vpc.At("1.0.0"), asker("b"))
+		r.Add(vpc.At("1.0.0"), asker("b"))
 	}
 	m.Fail(nil)
 	write(t, r)
@@ -132,15 +123,13 @@ func TestRequestsFail(t *testing.T) {
 	equal(t, "written twice", requested(t, r)[0].Count, 4)
 }
 
-// Excess versions are dropped. Observe is called once until all waiting requests are recorded.
+// Excess versions are dropped. The error is reported once until all waiting requests are recorded.
 func TestRequestsTooMany(t *testing.T) {
 	var told []string
-	r := &requests.Log{
-		Kind: requests.Missing, Records: new(storetest.Memory).Records(), Observe: func(err error) { told = append(told, err.Error()) },
-	}
+	r := history.NewDemand(new(storetest.Memory).Records(), history.MissingKind, func(err error) { told = append(told, err.Error()) })
 	see := func(n int) {
 		for i := range n {
-			r.See(vpc.At(fmt.Sprintf("%d.0.0", i)), asker("a"))
+			r.Add(vpc.At(fmt.Sprintf("%d.0.0", i)), asker("a"))
 		}
 	}
 	see(1024)
@@ -154,34 +143,41 @@ func TestRequestsTooMany(t *testing.T) {
 	equal(t, "told again", len(told), 2)
 }
 
-// failing is a store that cannot be changed. It calls a function at each try.
+// failing is a store that cannot be changed while during returns an error. It calls during at each try.
 type failing struct {
 	store.Records
-	during func()
+	during func() error
 }
 
-func (f failing) Put(context.Context, store.Record) (uint64, error) {
-	f.during()
-	return 0, errors.New("no disk")
+func (f failing) Put(ctx context.Context, rec store.Record) (uint64, error) {
+	if err := f.during(); err != nil {
+		return 0, err
+	}
+	return f.Records.Put(ctx, rec)
 }
 
 // Failures to record need no more memory, for any requests in the meantime.
 func TestRequestsFailForLong(t *testing.T) {
 	var m storetest.Memory
-	r, n := &requests.Log{Kind: requests.Pending}, 0
-	r.Records = failing{m.Records(), func() {
+	var r *history.Demand
+	n, full := 0, true
+	r = history.NewDemand(failing{m.Records(), func() error {
+		if !full {
+			return nil
+		}
 		for range 10 {
-			r.See(vpc.At(fmt.Sprintf("%d.0.0", n)), asker("a"))
+			r.Add(vpc.At(fmt.Sprintf("%d.0.0", n)), asker("a"))
 			n++
 		}
-	}}
-	r.See(vpc.At("1.0.0"), asker("a"))
+		return errors.New("no disk")
+	}}, history.PendingKind, nil)
+	r.Add(vpc.At("1.0.0"), asker("a"))
 	for range 20 {
 		if err := r.Write(t.Context()); err == nil {
 			t.Fatal("no error")
 		}
 	}
-	r.Records = m.Records()
+	full = false
 	for range 20 {
 		write(t, r)
 	}
@@ -193,13 +189,13 @@ func TestRequestsFailForLong(t *testing.T) {
 // A damaged record is replaced. Other records are still listed.
 func TestRequestsDamaged(t *testing.T) {
 	var m storetest.Memory
-	r := &requests.Log{Kind: requests.Pending, Records: m.Records()}
+	r := history.NewDemand(m.Records(), history.PendingKind, nil)
 	for _, v := range []string{"1.0.0", "2.0.0", "3.0.0"} {
-		r.See(vpc.At(v), asker("a"))
+		r.Add(vpc.At(v), asker("a"))
 	}
 	write(t, r)
-	m.Damage(store.Ref{Kind: requests.Pending, Key: vpc.At("1.0.0").String()})
-	ref := store.Ref{Kind: requests.Pending, Key: vpc.At("2.0.0").String()}
+	m.Damage(store.Ref{Kind: history.PendingKind, Key: vpc.At("1.0.0").String()})
+	ref := store.Ref{Kind: history.PendingKind, Key: vpc.At("2.0.0").String()}
 	rec, err := m.Records().Get(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -213,8 +209,8 @@ func TestRequestsDamaged(t *testing.T) {
 			t.Errorf("%q is listed: %+v", value, list)
 		}
 	}
-	r.See(vpc.At("1.0.0"), asker("b"))
-	r.See(vpc.At("2.0.0"), asker("b"))
+	r.Add(vpc.At("1.0.0"), asker("b"))
+	r.Add(vpc.At("2.0.0"), asker("b"))
 	write(t, r)
 	for _, request := range requested(t, r) {
 		equal(t, "count of "+request.Version, request.Count, 1)
@@ -225,13 +221,13 @@ func TestRequestsDamaged(t *testing.T) {
 // If there are too many versions, those with the oldest last request are removed.
 func TestRequestsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &requests.Log{Kind: requests.Pending, Records: new(storetest.Memory).Records()}
+		r := history.NewDemand(new(storetest.Memory).Records(), history.PendingKind, nil)
 		most := 0
 		for i := range 60 {
 			for j := range 250 {
-				r.See(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
+				r.Add(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
 			}
-			r.See(vpc.At("1000.0.0"), asker("b"))
+			r.Add(vpc.At("1000.0.0"), asker("b"))
 			time.Sleep(time.Second)
 			write(t, r)
 			if i%4 == 3 && i > 36 {
@@ -262,10 +258,10 @@ func TestRequestsOfTwo(t *testing.T) {
 	var both sync.WaitGroup
 	for _, name := range []string{"a", "b"} {
 		both.Go(func() {
-			r := &requests.Log{Kind: requests.Pending, Records: d.Records()}
+			r := history.NewDemand(d.Records(), history.PendingKind, nil)
 			for i := range rounds {
-				r.See(vpc.At("1.0.0"), asker(name))
-				r.See(vpc.At(fmt.Sprint(i%4, ".0.0")), asker(name))
+				r.Add(vpc.At("1.0.0"), asker(name))
+				r.Add(vpc.At(fmt.Sprint(i%4, ".0.0")), asker(name))
 				if err := r.Write(context.Background()); err != nil {
 					t.Error(err)
 				}
@@ -274,7 +270,7 @@ func TestRequestsOfTwo(t *testing.T) {
 	}
 	both.Wait()
 	count := 0
-	for _, request := range requested(t, &requests.Log{Kind: requests.Pending, Records: d.Records()}) {
+	for _, request := range requested(t, history.NewDemand(d.Records(), history.PendingKind, nil)) {
 		count += request.Count
 		equal(t, "askers of "+request.Version, len(request.Askers), 2)
 	}
@@ -288,14 +284,14 @@ func BenchmarkRequests(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	r := &requests.Log{Kind: requests.Pending, Records: d.Records()}
+	r := history.NewDemand(d.Records(), history.PendingKind, nil)
 	ctx, stop := context.WithCancel(context.Background())
 	var run sync.WaitGroup
 	run.Go(func() { r.Run(ctx) })
 	a := asker("token ci (ab)")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		r.See(modproxy.Ref{Address: vpc, Version: versionsOfMany[i%len(versionsOfMany)]}, a)
+		r.Add(modproxy.Ref{Address: vpc, Version: versionsOfMany[i%len(versionsOfMany)]}, a)
 	}
 	stop()
 	run.Wait()
@@ -315,10 +311,10 @@ func BenchmarkRequestsWrite(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	r := &requests.Log{Kind: requests.Pending, Records: d.Records()}
+	r := history.NewDemand(d.Records(), history.PendingKind, nil)
 	for i := 0; b.Loop(); i++ {
 		for j := range 32 {
-			r.See(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
+			r.Add(vpc.At(fmt.Sprintf("%d.%d.0", i, j)), asker("a"))
 		}
 		write(b, r)
 	}
@@ -328,7 +324,7 @@ func BenchmarkRequestsWrite(b *testing.B) {
 func TestStoredForm(t *testing.T) {
 	const stored = `{"Host":"registry.example.com","Namespace":"acme","Name":"toy","System":"","Version":"1.0.0+modproxy.platform.linux-amd64",` +
 		`"first":"2026-01-02T03:04:05Z","last":"2026-01-02T03:04:05Z","count":1,"askers":null,"groups":null}`
-	var r requests.Request
+	var r history.Request
 	if err := json.Unmarshal([]byte(stored), &r); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/hint"
+)
+
+// openAuth opens tokens and keys. network reaches the issuers: the configuration has none offline, where network is nil.
+func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
+	c := p.config
+	tokens, err := auth.OpenTokens(c.TokensFile())
+	clients := &auth.Authenticator{Tokens: tokens, Anonymous: c.Anonymous.Scopes, Open: c.IsOpen}
+	switch {
+	case err == nil && !c.RequiresToken():
+		p.operators = clients
+		return nil
+	case !c.RequiresToken(): // clients need no token
+		p.log.Warn("tokens_failed", errorField(err))
+		return nil
+	case err != nil:
+		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
+	}
+	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
+		return err
+	}
+	paths := auth.SignerConfig{Life: c.Auth.SignedPaths, Tokens: tokens}
+	if len(c.Auth.Issuers) > 0 {
+		verifier, err := newVerifier(c, network, p.observeIssuer)
+		if err != nil {
+			return err
+		}
+		clients.JWT, paths.Rules = verifier, verifier.Rules()
+		verifier.Login(time.Now()) // begins the request for it
+		for _, issuer := range c.Auth.Issuers {
+			for _, group := range issuer.Groups {
+				paths.Groups = append(paths.Groups, group.Name)
+			}
+		}
+	}
+	if clients.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
+		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
+	}
+	p.auth = clients
+	return nil
+}
+
+// authReady returns the error that keeps clients from being identified, or nil.
+func (p *parts) authReady() error {
+	if p.auth == nil {
+		return nil
+	}
+	return cmp.Or(p.auth.Tokens.Check(), p.auth.Signer.Check())
+}
+
+// NobodyHasToken reports whether clients need a token, no valid token exists, and there is no issuer.
+func (p *parts) NobodyHasToken() bool {
+	if p.auth == nil || p.auth.JWT != nil {
+		return false
+	}
+	list, _ := p.auth.Tokens.List() // without the list, no token is valid
+	return !slices.ContainsFunc(list, func(t auth.Token) bool { return t.Live(time.Now()) })
+}

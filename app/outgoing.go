@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/git"
+	"github.com/modproxy/modproxy/fetch/web"
+	"github.com/modproxy/modproxy/history"
+	"github.com/modproxy/modproxy/upstream"
+)
+
+// outgoing is what reaches registries and their packages.
+type outgoing struct {
+	egress *egress.Client
+	table  *fetch.Table
+	router *upstream.Router
+	noGit  error // why nothing can be downloaded from git repositories
+}
+
+// openOutgoing opens what reaches registries. The gate of a has no first-seen times yet: their dates come from the router.
+func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, error) {
+	network, err := a.newEgress(listening)
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add(func(context.Context) error { return network.Close() })
+	noGit := git.Installed(context.WithoutCancel(ctx))
+	if noGit != nil {
+		a.log.Warn("git_missing", errorField(noGit))
+	}
+	table := a.newTable(network)
+	client, err := a.newUpstream(network, table)
+	if err != nil {
+		return nil, err
+	}
+	return &outgoing{network, table, &upstream.Router{Default: client, Reserve: a.gate}, noGit}, nil
+}
+
+// datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would be
+// requested again and again.
+func (a *App) datesOf(out *outgoing) history.Dates {
+	if a.ReadOnly() != nil {
+		return nil
+	}
+	return out.router
+}
+
+// newUpstream returns the client that asks registries.
+func (p *parts) newUpstream(network *egress.Client, table *fetch.Table) (*upstream.Client, error) {
+	c := p.config
+	hosts := map[string]upstream.Host{}
+	anyOther := config.Upstream{Host: config.TofuHost} // "*" may mean this host
+	for _, u := range append([]config.Upstream{anyOther}, c.Upstreams...) {
+		if u.Host != "*" {
+			hosts[u.Host] = upstream.Host{Modules: u.Modules, Providers: u.Providers, Docs: u.DocsURL(), Token: u.Token, Rate: u.Rate}
+		}
+	}
+	providers := upstream.Providers{
+		Scratch: p.scratch(), MaxReceived: int64(c.Providers.MaxReceived), MaxUnpacked: int64(c.Providers.MaxUnpacked), Unsigned: c.Providers.Unsigned,
+		OtherNames: c.Providers.OtherNames,
+	}
+	return upstream.New(upstream.Config{Egress: network, Hosts: hosts, Fetch: table, Providers: providers})
+}
+
+// newTable returns the table of getters, with a getter for each kind of location.
+func (p *parts) newTable(network *egress.Client) *fetch.Table {
+	c, scratch := p.config, p.scratch()
+	credentials := newCredentials(c)
+	limits := p.limits()
+	archives := &web.Getter{Egress: network, Credentials: credentials, Scratch: scratch, MaxReceived: int64(c.Fetch.MaxReceived)}
+	repositories := &git.Getter{
+		Dir: scratch, Network: network, CAFile: c.Egress.CAFile, Credentials: credentials,
+		Limits: git.Limits{Time: c.Fetch.Timeout, CPU: c.Fetch.MaxCPU, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
+	}
+	return &fetch.Table{
+		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
+		Scratch: scratch, Limits: limits,
+	}
+}
+
+// newCredentials returns the credentials for the hosts of packages.
+func newCredentials(c *config.Config) (all fetch.Credentials) {
+	for _, set := range c.Credentials {
+		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
+		if set.SSHKeyFile != "" {
+			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
+		}
+		if len(set.Scopes) > 0 {
+			shown.Scope = set.Scopes
+		}
+		all = append(all, shown)
+	}
+	return all
+}
+
+// newEgress returns the client that makes every connection from this process. It makes none to listening, the address of this
+// process, which may be nil.
+func (p *parts) newEgress(listening net.Addr) (*egress.Client, error) {
+	c, own := p.config, netip.AddrPort{}
+	if tcp, ok := listening.(*net.TCPAddr); ok {
+		own = tcp.AddrPort()
+	}
+	client, err := egress.New(egress.Config{
+		Allow: c.Egress.Allow, Ports: c.Egress.Ports, ProxyNames: c.Egress.ProxyNames, CAFile: c.Egress.CAFile,
+		NoHedging: !c.Egress.Hedging, UserAgent: "modproxy/" + p.options.Version, Listening: []netip.AddrPort{own},
+	})
+	if err != nil {
+		return nil, config.Error{fmt.Errorf("egress: %w", err)}
+	}
+	return client, nil
+}
