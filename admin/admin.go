@@ -3,7 +3,7 @@
 // The verbs that look into the data directory, or change it, use the API, wherever it is answered:
 //
 //   - by the process that serves from the data directory, on a Unix socket in the directory, to which only its owner
-//     can connect ([Claim.Listen], [Reach]);
+//     can connect ([Reach], package datadir);
 //   - by the verb itself, which claims the directory while no process serves from it ([Inside]);
 //   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's token ([Remote]).
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/proxy"
@@ -149,7 +150,7 @@ func TestReach(t *testing.T) {
 	if _, _, err := admin.Reach(t.Context(), dir); err == nil {
 		t.Error("a directory that does not exist was made")
 	}
-	must(t, admin.MakeData(dir))
+	must(t, datadir.Create(dir))
 	client, claim, err := admin.Reach(t.Context(), dir)
 	if err != nil || client != nil {
 		t.Fatalf("Reach without a proxy = %v, %v", client, err)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -32,6 +33,17 @@ func newClient(base, token string, transport *http.Transport) *Client {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// Reach returns a client of the process that serves from the data directory, or a claim of it if no process does. The errors are
+// those of [datadir.Connect].
+func Reach(ctx context.Context, dir string) (*Client, *datadir.Claim, error) {
+	dial, claim, err := datadir.Connect(ctx, dir)
+	if dial == nil {
+		return nil, claim, err
+	}
+	// Every proxy answers to this name on its own machine, and dial ignores it.
+	return newClient("http://localhost", "", &http.Transport{DialContext: dial, DisableKeepAlives: true}), nil, nil
 }
 
 // Remote returns a client of the proxy at a URL, which is shown an operator's token.

@@ -27,13 +27,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/ahead"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/downloads"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
@@ -89,7 +89,7 @@ type App struct {
 	log        *zap.Logger
 	flush      func() // of the log
 
-	claim    *admin.Claim
+	claim    *datadir.Claim
 	listener net.Listener
 	socket   net.Listener // for the owner of the data directory; may be nil
 	tls      *certificate // nil without TLS
@@ -115,7 +115,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if err := c.Deprecated(); err != nil {
 		a.log.Warn("config_deprecated", errorField(err))
 	}
-	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
+	if a.claim, err = datadir.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
 	if a.socket, err = a.claim.Listen(); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/downloads"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/sights"
@@ -143,8 +144,8 @@ func (a *App) openLedgerAlone(part admin.Part) (err error) {
 		open = ledger.OpenReadOnly
 	}
 	if part != admin.LedgerAny {
-		if err = admin.HaveData(a.config.Data); err == nil {
-			err = admin.HaveDir(dir, "ledger")
+		if err = datadir.Check(a.config.Data); err == nil {
+			err = datadir.CheckDir(dir, "ledger")
 		}
 	}
 	if err == nil {

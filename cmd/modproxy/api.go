@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -105,19 +106,19 @@ func (env *environment) makeData() error {
 	if err != nil || c == nil {
 		return err
 	}
-	return admin.MakeData(c.Data)
+	return datadir.Create(c.Data)
 }
 
 // alone calls f while no other process works in the data directory.
 func (env *environment) alone(ctx context.Context, f func(*config.Config) error) error {
 	c, err := env.settings()
 	if err == nil {
-		err = admin.HaveData(c.Data)
+		err = datadir.Check(c.Data)
 	}
 	if err != nil {
 		return err
 	}
-	claim, err := admin.ClaimToServe(ctx, c.Data)
+	claim, err := datadir.ClaimToServe(ctx, c.Data)
 	if err != nil {
 		return err
 	}

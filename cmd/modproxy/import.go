@@ -13,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
@@ -87,7 +88,7 @@ func (env *environment) importBundle(ctx context.Context, in admin.BundleImport,
 // not begin with one that is refused at its beginning.
 func (env *environment) beginData(from io.Reader, keys []string) (io.Reader, error) {
 	c, err := env.settings()
-	if err != nil || c == nil || admin.HaveData(c.Data) == nil {
+	if err != nil || c == nil || datadir.Check(c.Data) == nil {
 		return from, err
 	}
 	trust, err := ledger.Verifiers(append(slices.Clip(keys), c.Bundle.Keys...)...)
