@@ -19,15 +19,15 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
-	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/requests"
 	"github.com/modproxy/modproxy/store"
@@ -124,7 +124,7 @@ var (
 	BundlesExport  = Question[Export, Exported, BundleHead]{Verdicts, "POST", "bundles/export", (*Server).exportBundle}
 	BundlesImport  = Question[BundleImport, bundle.Item, BundleHead]{Registries, "POST", "bundles/import", (*Server).importBundle}
 	ClientsUsual   = Question[none, none, tfconfig.Client]{Packages, "GET", "clients/usual", (*Server).usualClient}
-	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
+	DecisionsList  = Question[versionname.Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
 	DecisionsMake  = Question[Decide, none, Decided]{Registries, "POST", "decisions/make", (*Server).decide}
 	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
 	LedgerDrift    = Question[Query, Drift, none]{LedgerNow, "GET", "ledger/drift", (*Server).drift}
@@ -132,17 +132,17 @@ var (
 	LedgerExport   = Question[none, []byte, int64]{LedgerNow, "GET", "ledger/export", (*Server).export}
 	LedgerAccept   = Question[Acceptance, none, Accepted]{LedgerChange, "POST", "ledger/accept", (*Server).accept}
 	LedgerImport   = Question[Import, none, int64]{LedgerAny, "POST", "ledger/import", (*Server).importLedger}
-	MirrorCheck    = Question[Mirror, MirrorLine, Mirrored]{Verdicts, "POST", "mirror/check", (*Server).mirrorCheck}
-	MirrorFetch    = Question[Mirror, MirrorLine, Mirrored]{Registries, "POST", "mirror", (*Server).mirror}
+	MirrorCheck    = Question[mirror.Request, mirror.Line, mirror.Progress]{Verdicts, "POST", "mirror/check", (*Server).mirrorCheck}
+	MirrorFetch    = Question[mirror.Request, mirror.Line, mirror.Progress]{Registries, "POST", "mirror", (*Server).mirrorFetch}
 	ModulesRefresh = Question[Refresh, Refreshed, none]{Registries, "POST", "modules/refresh", (*Server).refresh}
 	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
 	PackagesRemove = Question[Remove, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
 	PackagesTidy   = Question[store.GC, Removable, Tidied]{Packages, "POST", "packages/tidy", (*Server).tidy}
 	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{DamagedPackages, "POST", "packages/verify", (*Server).verify}
-	MissingClear   = Question[Name, none, int]{Verdicts, "POST", "missing/clear", (*Server).clearMissing}
-	MissingList    = Question[Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}
-	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
-	PendingFetch   = Question[Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
+	MissingClear   = Question[versionname.Name, none, int]{Verdicts, "POST", "missing/clear", (*Server).clearMissing}
+	MissingList    = Question[versionname.Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}
+	PendingList    = Question[versionname.Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
+	PendingFetch   = Question[versionname.Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
 	PolicyForecast = Question[Forecast, Foreseen, none]{Registries, "POST", "policy/forecast", (*Server).forecast}
 	PolicyReport   = Question[Report, Reported, none]{Verdicts, "POST", "policy/report", (*Server).report}
 	PolicyTest     = Question[Trial, none, Verdict]{Verdicts, "POST", "policy/test", (*Server).policyTest}
@@ -175,62 +175,6 @@ const apiPath = "/-/api/"
 
 // answerHeader is in every answer of the API. One without it comes from something else, or was refused before.
 const answerHeader = "Modproxy-Api"
-
-// A Name names a version of a module or provider in JSON; all of them, if Version is empty.
-type Name struct {
-	Module   string `json:"module,omitempty"`
-	Version  string `json:"version,omitempty"`
-	Platform string `json:"platform,omitempty"` // of the package of a provider for one; empty for its release
-}
-
-// NameOf returns the name of a version.
-func NameOf(v modproxy.Ref) Name {
-	if v.Address == (modproxy.Address{}) {
-		return Name{}
-	}
-	version, platform := v.VersionPlatform()
-	return Name{v.Address.String(), version, platform}
-}
-
-// Shown returns the name for people.
-func (n Name) Shown() string {
-	v, err := n.Parse("")
-	if err != nil { // what is damaged has other names
-		return strings.TrimSpace(n.Module + " " + n.Version)
-	}
-	return v.Shown()
-}
-
-// ShownVersion returns the version for people.
-func (n Name) ShownVersion() string {
-	_, version, _ := strings.Cut(n.Shown(), " ")
-	return version
-}
-
-// Parse returns what n names, see [hostname.ParseAddress].
-func (n Name) Parse(host string) (v modproxy.Ref, err error) {
-	if v.Address, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
-		var version string
-		version, err = modproxy.CanonicalVersion(n.Version)
-		v = v.At(version)
-	}
-	if err == nil && n.Platform != "" {
-		var p modproxy.Platform
-		if p, err = modproxy.ParsePlatform(n.Platform); err == nil && (n.Version == "" || !v.IsProvider()) {
-			err = fmt.Errorf("%w: only versions of providers have packages for platforms", modproxy.ErrInvalid)
-		}
-		v = v.ForPlatform(p)
-	}
-	return v, err
-}
-
-// choice parses a name that chooses versions. The zero name, which chooses all, is the zero version.
-func (n Name) choice() (v modproxy.Ref, err error) {
-	if n == (Name{}) {
-		return v, nil
-	}
-	return n.Parse("")
-}
 
 // maxRequest bounds a request, in bytes. One with 10,000 rules has 2 MiB or so.
 const maxRequest = 16 << 20

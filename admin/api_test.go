@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/internal/datadir"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/proxy"
@@ -78,13 +79,13 @@ func TestLedger(t *testing.T) {
 	c, ctx := outside(t, &admin.Server{Ledger: book}), t.Context()
 
 	drift, err := drifts(ctx, c, admin.Query{Since: time.Unix(1e9, 0)})
-	if err != nil || len(drift) != 1 || !drift[0].Open || drift[0].Offered != ledgertest.Sum("b") || drift[0].Name != admin.NameOf(vpc.At("1.0.0")) {
+	if err != nil || len(drift) != 1 || !drift[0].Open || drift[0].Offered != ledgertest.Sum("b") || drift[0].Name != versionname.Of(vpc.At("1.0.0")) {
 		t.Errorf("Drift = %+v, %v", drift, err)
 	}
 	if drift, err := drifts(ctx, c, admin.Query{Since: time.Unix(3e9, 0)}); err != nil || len(drift) != 0 {
 		t.Errorf("Drift of a time = %+v, %v", drift, err)
 	}
-	in := admin.Acceptance{Name: admin.Name{Module: vpc.String(), Version: "1.0"}, Sum: ledgertest.Sum("b"), Reason: "announced"}
+	in := admin.Acceptance{Name: versionname.Name{Module: vpc.String(), Version: "1.0"}, Sum: ledgertest.Sum("b"), Reason: "announced"}
 	out, err := admin.LedgerAccept.Ask(ctx, c, in, nil)
 	if err != nil || !out.Offered || out.Before != ledgertest.Sum("1.0.0") {
 		t.Errorf("Accept = %+v, %v", out, err)
@@ -93,7 +94,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("Drift of what was accepted = %+v, %v", drift, err)
 	}
 	var records []admin.Record
-	_, err = admin.LedgerRecords.Ask(ctx, c, admin.Query{Name: admin.NameOf(vpc.At("1.0.0"))}, func(r admin.Record) error { records = append(records, r); return nil })
+	_, err = admin.LedgerRecords.Ask(ctx, c, admin.Query{Name: versionname.Of(vpc.At("1.0.0"))}, func(r admin.Record) error { records = append(records, r); return nil })
 	if err != nil || len(records) != 2 || records[0].Counts || !records[1].Counts || records[1].Source.URL != "https://git.example.com/b" {
 		t.Errorf("Records = %+v, %v", records, err)
 	}
@@ -128,7 +129,7 @@ func TestAcceptForgets(t *testing.T) {
 	memory := &forgetter{}
 	c := outside(t, &admin.Server{Ledger: book, Cache: memory})
 	for i, spelled := range []string{"1.2.0", "v1.2.0", "1.2", "v01.2"} {
-		in := admin.Acceptance{Name: admin.Name{Module: "Registry.Example.com/acme/vpc/aws", Version: spelled}, Sum: ledgertest.Sum(spelled), Reason: "announced"}
+		in := admin.Acceptance{Name: versionname.Name{Module: "Registry.Example.com/acme/vpc/aws", Version: spelled}, Sum: ledgertest.Sum(spelled), Reason: "announced"}
 		_, err := admin.LedgerAccept.Ask(t.Context(), c, in, nil)
 		must(t, err)
 		if want := vpc.At("1.2.0"); len(memory.forgotten) != i+1 || memory.forgotten[i] != want {
@@ -224,7 +225,7 @@ func TestRemote(t *testing.T) {
 	}
 	c, err := admin.Remote(server.URL, "o.p.s")
 	must(t, err)
-	if _, err := admin.LedgerAccept.Ask(t.Context(), c, admin.Acceptance{Name: admin.NameOf(vpc.At("1.0.0")), Sum: ledgertest.Sum("a"), Reason: "x"}, nil); err == nil || !strings.HasPrefix(err.Error(), "no record of "+vpc.String()) {
+	if _, err := admin.LedgerAccept.Ask(t.Context(), c, admin.Acceptance{Name: versionname.Of(vpc.At("1.0.0")), Sum: ledgertest.Sum("a"), Reason: "x"}, nil); err == nil || !strings.HasPrefix(err.Error(), "no record of "+vpc.String()) {
 		t.Errorf("what the API does not find: %v", err)
 	}
 	for server, token := range map[string]string{

@@ -18,7 +18,9 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
 )
@@ -41,19 +43,28 @@ type Bundles struct {
 // Starts lead to. All of them if it chooses nothing.
 type Export struct {
 	Wanted  []Wanted        `json:"wanted,omitempty"`
-	Locked  []Locked        `json:"locked,omitempty"`
+	Locked  []mirror.Locked `json:"locked,omitempty"`
 	Closure bool            `json:"closure,omitempty"`
-	Starts  []closure.Start `json:"starts,omitempty"` // as in a [Mirror]
+	Starts  []closure.Start `json:"starts,omitempty"` // as in a [mirror.Request]
 	Groups  []string        `json:"groups,omitempty"` // of the client that it is for
 	Since   []byte          `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
 }
+
+// Wanted are versions of a module.
+type Wanted struct {
+	Module   string `json:"module"`
+	Versions string `json:"versions,omitempty"` // a constraint; empty for any
+}
+
+// progressPeriod is the time between two lines with progress.
+const progressPeriod = time.Second
 
 // Exported is a part of the answer; one field is set.
 type Exported struct {
 	Data    []byte       `json:"data,omitempty"`    // of the bundle, in order
 	Refused *bundle.Item `json:"refused,omitempty"` // what is not in it
-	Bypass  *MirrorNote  `json:"bypass,omitempty"`  // as in a [MirrorLine]
-	Problem *MirrorNote  `json:"problem,omitempty"`
+	Bypass  *mirror.Note `json:"bypass,omitempty"`  // as in a [mirror.Line]
+	Problem *mirror.Note `json:"problem,omitempty"`
 	// Progress is told now and then until the first Data, and then once with the size.
 	Progress *Exporting `json:"progress,omitempty"`
 }
@@ -141,7 +152,7 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 	made, err := x.Begin(ctx, selected, stand, func(v modproxy.Ref, why error) {
 		if so.Checked++; why != nil {
 			refused(v, why)
-		} else if time.Since(told) >= mirrorTick {
+		} else if time.Since(told) >= progressPeriod {
 			at := so
 			each(Exported{Progress: &at})
 			told = time.Now()
@@ -200,7 +211,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 	}
 	for _, item := range items {
 		if item.State == bundle.Added || item.State == bundle.Kept {
-			v, err := Name{Module: item.Module, Version: item.Version, Platform: item.Platform}.Parse("")
+			v, err := versionname.Name{Module: item.Module, Version: item.Version, Platform: item.Platform}.Parse("")
 			if err = cmp.Or(err, s.Gate.Check(ctx, v)); err != nil {
 				item.Reason = err.Error()
 			}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
+	"github.com/modproxy/modproxy/mirror"
 )
 
 // selection is what an export chooses.
@@ -45,8 +47,8 @@ func (s *Server) selected(
 			return nil, err
 		}
 	}
-	var called []Name
-	if _, err := s.mirrorCheck(ctx, Mirror{Starts: in.Starts, Providers: true, Groups: in.Groups}, func(line MirrorLine) {
+	var called []versionname.Name
+	if _, err := s.engine().Check(ctx, mirror.Request{Starts: in.Starts, Providers: true, Groups: in.Groups}, func(line mirror.Line) {
 		switch {
 		case line.Package != nil:
 			called = append(called, line.Package.Name)

@@ -8,13 +8,14 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 )
 
 // Decision is a decision of the ledger, and whether it is in force.
 type Decision struct {
-	Name
+	versionname.Name
 	modproxy.Decision
 	InForce bool `json:"in_force"`
 	// EndsSoon is true of what is in force for [Soon] at most.
@@ -25,9 +26,9 @@ type Decision struct {
 const Soon = 14 * 24 * time.Hour
 
 // decisions lists the decisions about a module, or about some that a glob matches, or all, in the order in which they were made.
-func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (done none, err error) {
+func (s *Server) decisions(ctx context.Context, in versionname.Name, each func(Decision)) (done none, err error) {
 	var wanted modproxy.Address
-	if in != (Name{}) {
+	if in != (versionname.Name{}) {
 		if wanted, err = policy.ParseAddress(in.Module, ""); err != nil {
 			return done, err
 		}
@@ -38,9 +39,9 @@ func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (d
 	}
 	now := time.Now()
 	for i, stands := range policy.Standing(list, now) {
-		if d := list[i]; in == (Name{}) || policy.IsAbout(d, wanted) {
+		if d := list[i]; in == (versionname.Name{}) || policy.IsAbout(d, wanted) {
 			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(Soon))
-			each(Decision{NameOf(d.Address.At("")), d, stands, soon})
+			each(Decision{versionname.Of(d.Address.At("")), d, stands, soon})
 		}
 	}
 	return done, nil
@@ -123,7 +124,7 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 	if twins, errTwins := s.twins(ctx, d); err == nil && errTwins == nil { // the decision was made, whatever is known of others
 		out.Remarks = append(out.Remarks, twins...)
 	}
-	out.Decision = Decision{Name: NameOf(d.Address.At("")), Decision: d, InForce: !policy.Ends(d)}
+	out.Decision = Decision{Name: versionname.Of(d.Address.At("")), Decision: d, InForce: !policy.Ends(d)}
 	return out, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/policy"
 )
@@ -29,7 +30,7 @@ func decide(t *testing.T, c *admin.Client, action modproxy.Action, versions, rea
 // decisions are those that are listed, in the words of a test.
 func decisions(t *testing.T, c *admin.Client, module string) (list []string) {
 	t.Helper()
-	_, err := admin.DecisionsList.Ask(t.Context(), c, admin.Name{Module: module}, func(d admin.Decision) error {
+	_, err := admin.DecisionsList.Ask(t.Context(), c, versionname.Name{Module: module}, func(d admin.Decision) error {
 		text := strings.Join([]string{d.Name.Module, string(d.Action), d.Versions, d.By}, " ")
 		if d.InForce {
 			text += " in force"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -18,27 +19,17 @@ type Forecast struct {
 
 // Foreseen is a version that a client would get, or would not, or a call of which that is not known.
 type Foreseen struct {
-	Name                    // without a version if all are refused, or it is not known which one it is; empty if no module is known
-	Client  tfconfig.Client `json:"client,omitempty"`
-	From    []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
-	Source  string          `json:"source,omitempty"` // of the last one
-	Outcome policy.Outcome  `json:"outcome,omitempty"`
-	Refused bool            `json:"refused,omitempty"`
-	Instead string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
-	Place   string          `json:"place,omitempty"`   // where the rule stands that decides
-	Why     string          `json:"why,omitempty"`     // what users would be told
-	Bypass  string          `json:"bypass,omitempty"`  // why it does not go through the proxy
-	Problem string          `json:"problem,omitempty"` // why it is not known what the client would get
-}
-
-// walk finds the closure of what clients in groups call, as gate lets them have it.
-func (s *Server) walk(ctx context.Context, gate *policy.Gate, groups []string, starts []closure.Start, each func(closure.Found)) error {
-	ctx, registry := s.asOperator(ctx, gate, groups)
-	w := closure.Walker{
-		Registry: registry, Routes: s.Routing, Reader: s.Configurations, Nested: s.Nested,
-		MayRead: func(m modproxy.Address) error { return s.mayRead(ctx, m) },
-	}
-	return w.Walk(ctx, starts, each)
+	versionname.Name                 // without a version if all are refused, or it is not known which one it is; empty if no module is known
+	Client           tfconfig.Client `json:"client,omitempty"`
+	From             []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
+	Source           string          `json:"source,omitempty"` // of the last one
+	Outcome          policy.Outcome  `json:"outcome,omitempty"`
+	Refused          bool            `json:"refused,omitempty"`
+	Instead          string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
+	Place            string          `json:"place,omitempty"`   // where the rule stands that decides
+	Why              string          `json:"why,omitempty"`     // what users would be told
+	Bypass           string          `json:"bypass,omitempty"`  // why it does not go through the proxy
+	Problem          string          `json:"problem,omitempty"` // why it is not known what the client would get
 }
 
 // forecast walks as clients would, and tells what they would not get of what there is.
@@ -56,11 +47,11 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
 	other.Gate.Use(rules)
 	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
-	return done, s.walk(ctx, other.Gate, in.Groups, in.Starts, func(f closure.Found) {
+	return done, other.engine().Walk(ctx, in.Groups, in.Starts, func(f closure.Found) {
 		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
 			return // the verdict about what it was made of is told
 		}
-		out := Foreseen{Name: NameOf(f.Module), Client: f.Client, Source: f.Source}
+		out := Foreseen{Name: versionname.Of(f.Module), Client: f.Client, Source: f.Source}
 		for _, step := range f.Chain {
 			out.From = append(out.From, step.String())
 		}
@@ -116,7 +107,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 
 // judge sets what a verdict says of v.
 func (f *Foreseen) judge(v modproxy.Ref, verdict policy.Verdict) {
-	f.Name, f.Outcome, f.Refused = NameOf(v), verdict.Outcome, verdict.Refused()
+	f.Name, f.Outcome, f.Refused = versionname.Of(v), verdict.Outcome, verdict.Refused()
 	if verdict.Rule != nil {
 		f.Place = verdict.Rule.Place
 	}

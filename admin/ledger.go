@@ -13,28 +13,29 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 )
 
 // A Query chooses versions. Its zero fields choose all.
 type Query struct {
-	Name
+	versionname.Name
 	Since time.Time `json:"since,omitzero"` // of drift
 }
 
 // choose returns whether a version is chosen.
 func (q Query) choose() (func(modproxy.Ref) bool, error) {
-	wanted, err := q.choice()
+	wanted, err := q.ParseOptional()
 	return func(v modproxy.Ref) bool {
 		v, wanted := v.Folded(), wanted.Folded()
 		isOf := v.IsArchive() && v.Base() == wanted // a release comes with its archives
-		return q.Name == (Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
+		return q.Name == (versionname.Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
 	}, err
 }
 
 // Record is a record of the ledger, and whether it counts.
 type Record struct {
-	Name
+	versionname.Name
 	modproxy.Record
 	Counts bool `json:"counts"` // no later record of the version was accepted
 }
@@ -63,7 +64,7 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 		}
 		if chosen(rec.Ref) {
 			last[rec.Ref] = len(list)
-			list = append(list, Record{NameOf(rec.Ref), rec, false})
+			list = append(list, Record{versionname.Of(rec.Ref), rec, false})
 		}
 	}
 	mixed := map[modproxy.Ref]bool{} // what has a spelling that is not in lower case
@@ -87,7 +88,7 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 
 // Drift is an observation of the ledger, and whether it is open.
 type Drift struct {
-	Name
+	versionname.Name
 	ledger.Drift
 	Open bool           `json:"open"`                  // what was recorded then still counts
 	Was  modproxy.Facts `json:"was,omitzero"`          // of what counts
@@ -111,7 +112,7 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 			return done, err
 		}
 		open := counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir)
-		out := Drift{Name: NameOf(d.Ref), Drift: d, Open: open, Was: counts.Facts}
+		out := Drift{Name: versionname.Of(d.Ref), Drift: d, Open: open, Was: counts.Facts}
 		if counts.Address != d.Address {
 			out.As = counts.Address.String()
 		}
@@ -159,7 +160,7 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 
 // Acceptance is the content that a version has from now on, or a key that may sign the releases of a provider.
 type Acceptance struct {
-	Name
+	versionname.Name
 	Sum modproxy.Sum `json:"sum,omitempty"`
 	// Key is a fingerprint. Version and Sum are empty then, and the keys that may sign still may. Module may be
 	// host/namespace/* for all its providers whose keys are recorded.

@@ -14,12 +14,13 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/store"
 )
 
 // Package is a package that is kept, or was kept and is in the ledger.
 type Package struct {
-	Name
+	versionname.Name
 	State   string          `json:"state"` // kept, evicted, superseded; or damaged, and then nothing else is known
 	Size    int64           `json:"size_bytes"`
 	Last    time.Time       `json:"last_used,omitzero"`
@@ -58,7 +59,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 			continue
 		}
 		p := Package{
-			Name: NameOf(l.Ref), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
+			Name: versionname.Of(l.Ref), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
 			Digest: l.Digest,
 		}
 		if l.Notes != "" && s.mayRead(ctx, l.Address) == nil { // which name files
@@ -91,7 +92,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 			return all, err
 		}
 		all.Blobs++
-		p := Package{Name: NameOf(v), State: "evicted", Sum: rec.Sum, Source: rec.Source}
+		p := Package{Name: versionname.Of(v), State: "evicted", Sum: rec.Sum, Source: rec.Source}
 		if err := s.decided(ctx, v, &p); err != nil {
 			return all, err
 		}
@@ -175,7 +176,7 @@ func ParsePattern(s string) (string, error) {
 
 // Removed is a package that was removed.
 type Removed struct {
-	Name
+	versionname.Name
 	Size   int64        `json:"size_bytes"`
 	Sum    modproxy.Sum `json:"sum"`
 	There  bool         `json:"there"`            // it was kept
@@ -184,7 +185,7 @@ type Removed struct {
 
 // Remove says which packages to remove.
 type Remove struct {
-	Name
+	versionname.Name
 	All    bool `json:"all,omitempty"`     // those of all versions, if Version is empty
 	DryRun bool `json:"dry_run,omitempty"` // remove nothing
 }
@@ -217,7 +218,7 @@ func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (don
 		return done, err
 	}
 	for _, d := range removed {
-		each(Removed{NameOf(d.Ref), d.Size, d.Sum, true, d.Shared})
+		each(Removed{versionname.Of(d.Ref), d.Size, d.Sum, true, d.Shared})
 	}
 	return done, nil
 }
@@ -254,9 +255,9 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 
 // Removable is what a dry run would remove.
 type Removable struct {
-	Name                   // of a package that is over the bound; zero for one without a record
-	Digest modproxy.Digest `json:"digest"`
-	Size   int64           `json:"size_bytes"`
+	versionname.Name                 // of a package that is over the bound; zero for one without a record
+	Digest           modproxy.Digest `json:"digest"`
+	Size             int64           `json:"size_bytes"`
 }
 
 // Tidied is what was removed, or would be.
@@ -276,7 +277,7 @@ func (s *Server) tidy(ctx context.Context, in store.GC, each func(Removable)) (o
 			names := 0
 			for _, ref := range by {
 				if v, ok := cache.VersionOf(ref); ok {
-					each(Removable{NameOf(v), b.Digest, b.Size})
+					each(Removable{versionname.Of(v), b.Digest, b.Size})
 					names++
 				}
 			}

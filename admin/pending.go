@@ -9,6 +9,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/internal/versionname"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/release"
 	"github.com/modproxy/modproxy/requests"
@@ -16,7 +18,7 @@ import (
 
 // Asked says how often clients asked in vain for a version, or without one for any of a module.
 type Asked struct {
-	Name
+	versionname.Name
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
 	Count  int       `json:"count"`
@@ -46,19 +48,19 @@ type Released struct {
 }
 
 // pending lists what waits, of a module or of all: versions that were asked for, and would be allowed if they were approved.
-func (s *Server) pending(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
+func (s *Server) pending(ctx context.Context, in versionname.Name, each func(Pending)) (done none, err error) {
 	return done, s.eachPending(ctx, in, false, each)
 }
 
 // fetch fetches what waits, of a module or of all, and lists it. It is kept and recorded, and still not served.
-func (s *Server) fetch(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
+func (s *Server) fetch(ctx context.Context, in versionname.Name, each func(Pending)) (done none, err error) {
 	if s.Upstreams == nil {
-		return done, errOffline
+		return done, mirror.ErrOffline
 	}
 	return done, s.eachPending(ctx, in, true, each)
 }
 
-func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func(Pending)) error {
+func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch bool, each func(Pending)) error {
 	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
 		return err
 	}
@@ -75,7 +77,7 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 		if verdict.Outcome != policy.Unapproved {
 			continue
 		}
-		p := Pending{Asked: Asked{NameOf(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
+		p := Pending{Asked: Asked{versionname.Of(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
 		if fetch {
 			if err := s.bring(ctx, v); err != nil {
 				p.Error = err.Error()
@@ -90,8 +92,8 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 }
 
 // requested lists the requests in a log, of a module or of all.
-func requested(ctx context.Context, log *requests.Log, in Name) (all []requests.Request, err error) {
-	wanted, err := in.choice()
+func requested(ctx context.Context, log *requests.Log, in versionname.Name) (all []requests.Request, err error) {
+	wanted, err := in.ParseOptional()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func requested(ctx context.Context, log *requests.Log, in Name) (all []requests.
 		if err != nil {
 			return nil, err
 		}
-		if in == (Name{}) || r.Of(wanted) {
+		if in == (versionname.Name{}) || r.Of(wanted) {
 			all = append(all, r)
 		}
 	}

@@ -7,18 +7,19 @@ import (
 	"slices"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
 
 // Trial asks what would be answered to a client about a version, or about a module if Version is empty.
 type Trial struct {
-	Name
+	versionname.Name
 	Groups []string `json:"groups,omitempty"` // of the client
 }
 
 // Verdict is what is decided about a version, or a module, and why.
 type Verdict struct {
-	Name
+	versionname.Name
 	Outcome policy.Outcome `json:"outcome"`
 	Refused bool           `json:"refused"`
 	Audit   bool           `json:"audit,omitempty"` // refused or not, it is served
@@ -46,7 +47,7 @@ func (s *Server) policyTest(ctx context.Context, in Trial, _ func(none)) (out Ve
 		return out, err
 	}
 	out = Verdict{
-		Name: NameOf(v), Outcome: verdict.Outcome, Refused: verdict.Refused(), Audit: s.Gate.Rules().Audit,
+		Name: versionname.Of(v), Outcome: verdict.Outcome, Refused: verdict.Refused(), Audit: s.Gate.Rules().Audit,
 		Why: s.why(v, verdict), Steps: steps,
 	}
 	if v.Version == "" {

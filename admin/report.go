@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -20,7 +21,7 @@ type Report struct {
 
 // Reported is the verdict about one version.
 type Reported struct {
-	Name
+	versionname.Name
 	Kept    bool           `json:"kept"` // its package is, and not only its record in the ledger
 	Outcome policy.Outcome `json:"outcome"`
 	Refused bool           `json:"refused"`
@@ -68,7 +69,7 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 			return done, err
 		}
 		out := Reported{
-			Name: NameOf(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
+			Name: versionname.Of(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
 			Conditions: rules.ConditionsOf(v), DistinguishVersions: rules.DistinguishVersions(v.Address),
 		}
 		if verdict.Rule != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
@@ -18,16 +19,16 @@ type Verify struct {
 
 // Damage is something that is wrong.
 type Damage struct {
-	Name
+	versionname.Name
 	store.Damage
 }
 
 // DamageOf describes d for people and programs.
 func DamageOf(d store.Damage) Damage {
 	if v, ok := cache.VersionOf(d.Ref); ok {
-		return Damage{NameOf(v), d}
+		return Damage{versionname.Of(v), d}
 	}
-	return Damage{Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // which a provider's ends with
+	return Damage{versionname.Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // which a provider's ends with
 }
 
 // OfLedger reports whether the ledger is damaged, which is not repaired.

@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/datadir"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -177,7 +178,7 @@ func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
 	if err != nil || len(args) == 0 {
 		return v, err
 	}
-	n := admin.Name{Module: args[0]}
+	n := versionname.Name{Module: args[0]}
 	if len(args) > 1 {
 		if n.Version = args[1]; n.Version == "" {
 			return v, misuse{errors.New("VERSION is empty")}

@@ -18,7 +18,9 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 )
 
 // exportFlags are the flags of "modproxy export".
@@ -182,8 +184,8 @@ func (env *environment) bundleHead(name string) ([]byte, error) {
 type exportReport struct {
 	admin.BundleHead
 	refused  []bundle.Item
-	Bypasses []*admin.MirrorNote `json:"bypasses,omitempty"`
-	Problems []*admin.MirrorNote `json:"problems,omitempty"`
+	Bypasses []*mirror.Note `json:"bypasses,omitempty"`
+	Problems []*mirror.Note `json:"problems,omitempty"`
 }
 
 // export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
@@ -282,7 +284,7 @@ func itemsText(items []bundle.Item) string {
 
 // versionShown is a version with the platform that it is a package for.
 func versionShown(v modproxy.Ref) string {
-	n := admin.NameOf(v)
+	n := versionname.Of(v)
 	return strings.TrimSpace(n.Version + " " + n.Platform)
 }
 
@@ -319,7 +321,7 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 
 // bundledVersion is a version in a bundle, or in one before it in its chain.
 type bundledVersion struct {
-	admin.Name
+	versionname.Name
 	Size   int64        `json:"size_bytes,omitempty"`
 	Bundle int          `json:"bundle,omitempty"` // the number in the chain of the earlier bundle that has the package
 	Sum    modproxy.Sum `json:"sum"`
@@ -332,12 +334,12 @@ func (env *environment) printBundle(b *bundle.Reader) error {
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Address, versionShown(v.Ref), modproxy.SizeText(p.Package.Size), p.Sum)
-			all = append(all, bundledVersion{admin.NameOf(v.Ref), p.Package.Size, 0, p.Sum})
+			all = append(all, bundledVersion{versionname.Of(v.Ref), p.Package.Size, 0, p.Sum})
 		}
 	}
 	for _, v := range b.Index.Before {
 		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Address, versionShown(v.Version.Ref), v.Bundle, v.Sum)
-		all = append(all, bundledVersion{admin.NameOf(v.Version.Ref), 0, v.Bundle, v.Sum})
+		all = append(all, bundledVersion{versionname.Of(v.Version.Ref), 0, v.Bundle, v.Sum})
 	}
 	for _, v := range all {
 		if err := env.item(v, ""); err != nil {

@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/store"
 )
 
 // removingAPI returns the URL of a proxy from which something can be removed, and how often something was.
 func removingAPI(t *testing.T) (url string, removals func() int64) {
 	var n atomic.Int64
-	name := admin.Name{Module: module, Version: "1.0.0"}
+	name := versionname.Name{Module: module, Version: "1.0.0"}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
 			DryRun bool `json:"dry_run"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newApproveCommand(env *environment) *cobra.Command {
@@ -213,7 +214,7 @@ An approval that ends within 14 days says so.
   modproxy decisions acme/vpc/aws --all --json`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var about admin.Name
+			var about versionname.Name
 			if len(args) > 0 {
 				m, err := env.address(args[0])
 				if err != nil {
@@ -229,7 +230,7 @@ An approval that ends within 14 days says so.
 }
 
 // listDecisions prints the decisions about a module, or about all: those in force, or all.
-func (env *environment) listDecisions(ctx context.Context, about admin.Name, all bool) error {
+func (env *environment) listDecisions(ctx context.Context, about versionname.Name, all bool) error {
 	var list []admin.Decision
 	_, err := ask(ctx, env, admin.DecisionsList, about, func(d admin.Decision) error {
 		switch {

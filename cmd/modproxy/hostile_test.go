@@ -25,6 +25,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -110,8 +111,8 @@ var answers = map[string]func(n int64) (items []any, end any){
 	"ledger/export":   func(n int64) ([]any, any) { return []any{[]byte("x")}, n },
 	"ledger/accept":   func(n int64) ([]any, any) { return nil, filled[admin.Accepted](n) },
 	"ledger/import":   func(n int64) ([]any, any) { return nil, n },
-	"mirror":          func(n int64) ([]any, any) { return oneEach[admin.MirrorLine](n), filled[admin.Mirrored](n) },
-	"mirror/check":    func(n int64) ([]any, any) { return oneEach[admin.MirrorLine](n), filled[admin.Mirrored](n) },
+	"mirror":          func(n int64) ([]any, any) { return oneEach[mirror.Line](n), filled[mirror.Progress](n) },
+	"mirror/check":    func(n int64) ([]any, any) { return oneEach[mirror.Line](n), filled[mirror.Progress](n) },
 	"missing":         func(n int64) ([]any, any) { return items[admin.Missing](n), struct{}{} },
 	"missing/clear":   func(n int64) ([]any, any) { return nil, n },
 	"modules/refresh": func(n int64) ([]any, any) { return items[admin.Refreshed](n), struct{}{} },

@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newLedgerAcceptCommand(env *environment) *cobra.Command {
@@ -64,13 +65,13 @@ the key for every provider of the namespace whose keys are recorded.
 The first record stays in the ledger, and so does this one.`
 
 // acceptable returns what args name: a version, a provider, or for a key also the providers of a namespace.
-func (env *environment) acceptable(key string, args []string) (admin.Name, error) {
+func (env *environment) acceptable(key string, args []string) (versionname.Name, error) {
 	namespace, ok := strings.CutSuffix(args[0], "/*")
 	if ok && key != "" {
 		args = append([]string{namespace + "/any"}, args[1:]...)
 	}
 	v, err := env.chosen(args...)
-	name := admin.NameOf(v)
+	name := versionname.Of(v)
 	if ok && key != "" && err == nil {
 		name.Module = v.Host + "/" + v.Namespace + "/*"
 	}

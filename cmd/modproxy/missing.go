@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newMissingCommand(env *environment) *cobra.Command {
@@ -33,9 +34,9 @@ func newMissingCommand(env *environment) *cobra.Command {
 			case !clear && (r.dryRun || r.yes):
 				return misuse{errors.New("--dry-run and --yes go with --clear")}
 			case clear:
-				return env.clearMissing(cmd.Context(), admin.NameOf(v), r)
+				return env.clearMissing(cmd.Context(), versionname.Of(v), r)
 			}
-			return env.listMissing(cmd.Context(), admin.NameOf(v), list)
+			return env.listMissing(cmd.Context(), versionname.Of(v), list)
 		},
 	}, "offline")
 	cmd.Flags().BoolVar(&list, "list", false, `print a line for each, for "modproxy mirror -f"`)
@@ -63,7 +64,7 @@ want one, too.
 
 // listMissing prints the requests for a module, or for all, that could not be answered. With asList it prints
 // them as "mirror -f" reads them.
-func (env *environment) listMissing(ctx context.Context, about admin.Name, asList bool) error {
+func (env *environment) listMissing(ctx context.Context, about versionname.Name, asList bool) error {
 	text := missingText
 	if asList {
 		text = missingLine
@@ -83,7 +84,7 @@ func (env *environment) listMissing(ctx context.Context, about admin.Name, asLis
 }
 
 // clearMissing forgets the requests for a module, or for all. At a terminal it asks before.
-func (env *environment) clearMissing(ctx context.Context, about admin.Name, r removal) error {
+func (env *environment) clearMissing(ctx context.Context, about versionname.Name, r removal) error {
 	if r.dryRun || r.asks(env) {
 		n, to := 0, env.stderr
 		if r.dryRun {

@@ -12,6 +12,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -29,7 +30,7 @@ func newPendingCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return env.listPending(cmd.Context(), admin.NameOf(v), fetch)
+			return env.listPending(cmd.Context(), versionname.Of(v), fetch)
 		},
 	})
 	cmd.Flags().BoolVar(&fetch, "fetch", false, "fetch what waits, for review, without serving it")
@@ -52,7 +53,7 @@ review: it is kept and recorded in the ledger, and still not served.
 ` + moduleUsage
 
 // listPending prints the versions of a module, or of all, that wait for approval, and fetches them before if fetch is true.
-func (env *environment) listPending(ctx context.Context, about admin.Name, fetch bool) error {
+func (env *environment) listPending(ctx context.Context, about versionname.Name, fetch bool) error {
 	q := admin.PendingList
 	if fetch {
 		q = admin.PendingFetch

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -58,7 +59,7 @@ func (env *environment) forecast(ctx context.Context, in admin.Report, read dire
 	slices.SortFunc(out.list, func(a, b foreseen) int {
 		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Version, b.Version), slices.Compare(a.From, b.From), cmp.Compare(a.Problem, b.Problem))
 	})
-	installed := map[admin.Name]bool{}
+	installed := map[versionname.Name]bool{}
 	for _, f := range out.list {
 		switch {
 		case f.Problem != "":
@@ -67,7 +68,7 @@ func (env *environment) forecast(ctx context.Context, in admin.Report, read dire
 			out.Refused++
 			out.By[f.Outcome]++
 			if f.Instead != "" {
-				installed[admin.Name{Module: f.Module, Version: f.Instead}] = true
+				installed[versionname.Name{Module: f.Module, Version: f.Instead}] = true
 			}
 		case f.Bypass == "":
 			installed[f.Name] = true

@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newRmCommand(env *environment) *cobra.Command {
@@ -48,7 +49,7 @@ func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, 
 	if in.All == (len(args) > 1) {
 		return misuse{errors.New("want a VERSION, or --all for the packages of all versions")}
 	}
-	in.Name, in.DryRun = admin.NameOf(v), r.dryRun
+	in.Name, in.DryRun = versionname.Of(v), r.dryRun
 	switch {
 	case r.asks(env):
 		err = env.confirmRemove(ctx, in)

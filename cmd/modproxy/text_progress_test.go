@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/mirror"
 )
 
 // What is no terminal gets whole lines, and few of them.
@@ -38,7 +38,7 @@ func TestProgress(t *testing.T) {
 
 // How far a mirror has come is told with what is left, as far as that is known.
 func TestMirrorText(t *testing.T) {
-	for want, m := range map[string]admin.Mirrored{
+	for want, m := range map[string]mirror.Progress{
 		"0 modules asked for versions; 0 packages fetched, 0B; 0 kept before":                   {Left: 4, Seconds: 3},
 		"1 module asked for versions; 1 package fetched, 2.0KiB; 2 kept before; about 12s left": {Asked: 1, Fetched: 1, Kept: 2, Bytes: 2048, Left: 6, Seconds: 8},
 		"1 module asked for versions; 0 packages fetched, 0B; 0 kept before; about 1s left":     {Asked: 1, Left: 1, Seconds: .1},
