@@ -18,6 +18,7 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/mirror"
@@ -117,10 +118,7 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		item := bundle.ItemOf(v, bundle.Refused, why.Error())
 		each(Exported{Refused: &item})
 	}
-	selected, err := s.selected(ctx, in, each, refused)
-	if err == nil {
-		selected, err = s.readable(ctx, selected, refused)
-	}
+	selected, err := s.selectVersions(ctx, in, each, refused)
 	if err != nil {
 		return out, err
 	}
@@ -169,6 +167,70 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		return out, err
 	}
 	return headOf(head), nil
+}
+
+// selectVersions returns the versions that in selects and that the caller may read, in order.
+func (s *Server) selectVersions(
+	ctx context.Context, in Export, each func(Exported), refused func(modproxy.Ref, error),
+) ([]modproxy.Ref, error) {
+	selection := &bundle.Selection{Cache: s.Cache, Ledger: s.Ledger, Refused: refused}
+	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
+		if err := selection.AddAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range in.Wanted {
+		m, err := hostname.ParseAddress(one.Module, "")
+		var c modproxy.Constraint // the zero constraint selects every version
+		if err == nil && one.Versions != "" {
+			c, err = modproxy.ParseConstraint(one.Versions)
+		}
+		if err == nil {
+			err = selection.AddMatching(ctx, m, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range in.Locked {
+		v, err := l.Parse("")
+		if err == nil {
+			err = selection.AddLocked(ctx, v, l.Sum, l.Subdir, l.At)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := s.selectClosure(ctx, in, each, selection); err != nil {
+		return nil, err
+	}
+	return selection.Versions(func(m modproxy.Address) error { return s.mayRead(ctx, m) })
+}
+
+// selectClosure adds the versions that the starts of in lead to.
+func (s *Server) selectClosure(ctx context.Context, in Export, each func(Exported), selection *bundle.Selection) error {
+	var called []versionname.Name
+	_, err := s.engine().Check(ctx, mirror.Request{Starts: in.Starts, Providers: true, Groups: in.Groups}, func(line mirror.Line) {
+		switch {
+		case line.Package != nil:
+			called = append(called, line.Package.Name)
+		case line.Progress == nil:
+			each(Exported{Bypass: line.Bypass, Problem: line.Problem})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range called {
+		v, err := name.Parse("")
+		if err == nil {
+			err = selection.AddVersion(ctx, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BundleImport is a bundle.
