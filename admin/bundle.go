@@ -40,19 +40,19 @@ type Bundles struct {
 	Limits   pack.Limits
 }
 
-// Export chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
+// ExportRequest chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
 // Starts lead to. All of them if it chooses nothing.
-type Export struct {
-	Wanted  []Wanted        `json:"wanted,omitempty"`
-	Locked  []mirror.Locked `json:"locked,omitempty"`
-	Closure bool            `json:"closure,omitempty"`
-	Starts  []closure.Start `json:"starts,omitempty"` // as in a [mirror.Request]
-	Groups  []string        `json:"groups,omitempty"` // of the client that it is for
-	Since   []byte          `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
+type ExportRequest struct {
+	Modules []ModuleVersions `json:"wanted,omitempty"`
+	Locked  []mirror.Locked  `json:"locked,omitempty"`
+	Closure bool             `json:"closure,omitempty"`
+	Starts  []closure.Start  `json:"starts,omitempty"` // as in a [mirror.Request]
+	Groups  []string         `json:"groups,omitempty"` // of the client that it is for
+	Since   []byte           `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
 }
 
-// Wanted are versions of a module.
-type Wanted struct {
+// ModuleVersions are versions of a module.
+type ModuleVersions struct {
 	Module   string `json:"module"`
 	Versions string `json:"versions,omitempty"` // a constraint; empty for any
 }
@@ -60,18 +60,18 @@ type Wanted struct {
 // progressPeriod is the time between two lines with progress.
 const progressPeriod = time.Second
 
-// Exported is a part of the answer; one field is set.
-type Exported struct {
+// ExportLine is a part of the answer; one field is set.
+type ExportLine struct {
 	Data    []byte       `json:"data,omitempty"`    // of the bundle, in order
 	Refused *bundle.Item `json:"refused,omitempty"` // what is not in it
 	Bypass  *mirror.Note `json:"bypass,omitempty"`  // as in a [mirror.Line]
 	Problem *mirror.Note `json:"problem,omitempty"`
 	// Progress is told now and then until the first Data, and then once with the size.
-	Progress *Exporting `json:"progress,omitempty"`
+	Progress *ExportProgress `json:"progress,omitempty"`
 }
 
-// Exporting is how far an export has come.
-type Exporting struct {
+// ExportProgress is how far an export has come.
+type ExportProgress struct {
 	Checked  int   `json:"checked"` // versions whose packages were read
 	Selected int   `json:"selected"`
 	Size     int64 `json:"size_bytes,omitempty"` // of the bundle
@@ -108,7 +108,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 }
 
 // exportBundle answers with a bundle in pieces. What it has is what a client in the groups may have.
-func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported)) (out BundleHead, err error) {
+func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(ExportLine)) (out BundleHead, err error) {
 	refused := func(v modproxy.Ref, why error) {
 		if errors.As(why, new(*modproxy.NotKept)) {
 			why = errors.New("it is not kept")
@@ -116,7 +116,7 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 			why = named.Err
 		}
 		item := bundle.ItemOf(v, bundle.Refused, why.Error())
-		each(Exported{Refused: &item})
+		each(ExportLine{Refused: &item})
 	}
 	selected, err := s.selectVersions(ctx, in, each, refused)
 	if err != nil {
@@ -145,14 +145,14 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		}
 		x.Since = before.Head
 	}
-	so, told := Exporting{Selected: len(selected)}, time.Now()
+	so, told := ExportProgress{Selected: len(selected)}, time.Now()
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
 	made, err := x.Begin(ctx, selected, stand, func(v modproxy.Ref, why error) {
 		if so.Checked++; why != nil {
 			refused(v, why)
 		} else if time.Since(told) >= progressPeriod {
 			at := so
-			each(Exported{Progress: &at})
+			each(ExportLine{Progress: &at})
 			told = time.Now()
 		}
 	})
@@ -160,8 +160,8 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		return out, err
 	}
 	so.Size = made.Size()
-	each(Exported{Progress: &so})
-	w := bufio.NewWriterSize(pieces(func(p []byte) { each(Exported{Data: p}) }), 256<<10)
+	each(ExportLine{Progress: &so})
+	w := bufio.NewWriterSize(pieces(func(p []byte) { each(ExportLine{Data: p}) }), 256<<10)
 	head, err := made.Write(ctx, w)
 	if err = cmp.Or(err, w.Flush()); err != nil {
 		return out, err
@@ -171,15 +171,15 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 
 // selectVersions returns the versions that in selects and that the caller may read, in order.
 func (s *Server) selectVersions(
-	ctx context.Context, in Export, each func(Exported), refused func(modproxy.Ref, error),
+	ctx context.Context, in ExportRequest, each func(ExportLine), refused func(modproxy.Ref, error),
 ) ([]modproxy.Ref, error) {
 	selection := &bundle.Selection{Cache: s.Cache, Ledger: s.Ledger, Refused: refused}
-	if !in.Closure && len(in.Wanted)+len(in.Locked) == 0 {
+	if !in.Closure && len(in.Modules)+len(in.Locked) == 0 {
 		if err := selection.AddAll(ctx); err != nil {
 			return nil, err
 		}
 	}
-	for _, one := range in.Wanted {
+	for _, one := range in.Modules {
 		m, err := hostname.ParseAddress(one.Module, "")
 		var c modproxy.Constraint // the zero constraint selects every version
 		if err == nil && one.Versions != "" {
@@ -208,14 +208,14 @@ func (s *Server) selectVersions(
 }
 
 // selectClosure adds the versions that the starts of in lead to.
-func (s *Server) selectClosure(ctx context.Context, in Export, each func(Exported), selection *bundle.Selection) error {
+func (s *Server) selectClosure(ctx context.Context, in ExportRequest, each func(ExportLine), selection *bundle.Selection) error {
 	var called []versionname.Name
 	_, err := s.engine().Check(ctx, mirror.Request{Starts: in.Starts, Providers: true, Groups: in.Groups}, func(line mirror.Line) {
 		switch {
 		case line.Package != nil:
 			called = append(called, line.Package.Name)
 		case line.Progress == nil:
-			each(Exported{Bypass: line.Bypass, Problem: line.Problem})
+			each(ExportLine{Bypass: line.Bypass, Problem: line.Problem})
 		}
 	})
 	if err != nil {
@@ -233,18 +233,18 @@ func (s *Server) selectClosure(ctx context.Context, in Export, each func(Exporte
 	return nil
 }
 
-// BundleImport is a bundle.
-type BundleImport struct {
-	Import            // Keys are taken besides those of the configuration
-	NewChain     bool `json:"-"`
-	AllDecisions bool `json:"-"`
+// BundleImportRequest is a bundle.
+type BundleImportRequest struct {
+	LedgerImportRequest      // Keys are taken besides those of the configuration
+	NewChain            bool `json:"-"`
+	AllDecisions        bool `json:"-"`
 }
 
 // importing is held while this process imports a bundle.
 var importing sync.Mutex
 
 // importBundle tells of each version what became of it, when all of the bundle was read: until then nobody listens.
-func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bundle.Item)) (out BundleHead, err error) {
+func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each func(bundle.Item)) (out BundleHead, err error) {
 	if !importing.TryLock() {
 		return out, fmt.Errorf("%w: another import is under way: try again when that has ended", modproxy.ErrUnavailable)
 	}
@@ -294,13 +294,15 @@ type streamed interface {
 	body() io.Reader
 }
 
-func (in Import) query() map[string][]string { return map[string][]string{"key": in.Keys} }
-func (in Import) body() io.Reader            { return in.From }
+func (in LedgerImportRequest) query() map[string][]string { return map[string][]string{"key": in.Keys} }
+func (in LedgerImportRequest) body() io.Reader            { return in.From }
 
-func (in *Import) read(query map[string][]string, body io.Reader) { *in = Import{query["key"], body} }
+func (in *LedgerImportRequest) read(query map[string][]string, body io.Reader) {
+	*in = LedgerImportRequest{query["key"], body}
+}
 
-func (in BundleImport) query() map[string][]string {
-	q := in.Import.query()
+func (in BundleImportRequest) query() map[string][]string {
+	q := in.LedgerImportRequest.query()
 	for name, on := range map[string]bool{"new-chain": in.NewChain, "all-decisions": in.AllDecisions} {
 		if on {
 			q[name] = []string{"true"}
@@ -309,13 +311,13 @@ func (in BundleImport) query() map[string][]string {
 	return q
 }
 
-func (in *BundleImport) read(query map[string][]string, body io.Reader) {
-	in.Import.read(query, body)
+func (in *BundleImportRequest) read(query map[string][]string, body io.Reader) {
+	in.LedgerImportRequest.read(query, body)
 	in.NewChain, in.AllDecisions = len(query["new-chain"]) > 0, len(query["all-decisions"]) > 0
 }
 
-// Streams reports whether a request can be sent only once.
-func Streams(in any) bool {
+// IsStreamed reports whether a request can be sent only once.
+func IsStreamed(in any) bool {
 	_, ok := in.(streamed)
 	return ok
 }

@@ -62,13 +62,13 @@ func Remote(server, token string) (*Client, error) {
 
 const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
 
-// Ask asks q of c with in, calls each with every item of the answer, and returns its end.
-func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each func(Item) error) (end End, err error) {
+// Call asks e of c with in, calls each with every item of the answer, and returns its end.
+func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, each func(Item) error) (end End, err error) {
 	if c.inside != nil {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		var failed error
-		end, err = q.answer(c.inside, ctx, in, func(item Item) {
+		end, err = e.answer(c.inside, ctx, in, func(item Item) {
 			if failed = cmp.Or(failed, ctx.Err()); failed == nil {
 				failed = each(item)
 			}
@@ -78,7 +78,7 @@ func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each
 		})
 		return end, cmp.Or(failed, err)
 	}
-	answer, err := c.send(ctx, q.method, q.path, in)
+	answer, err := c.send(ctx, e.method, e.path, in)
 	if err != nil {
 		return end, err
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Forecast asks what clients would get of what configurations call if other rules were in force.
-type Forecast struct {
-	Report
+// ForecastRequest asks what clients would get of what configurations call if other rules were in force.
+type ForecastRequest struct {
+	ReportRequest
 	Starts []closure.Start `json:"starts"`
 }
 
-// Foreseen is a version that a client would get, or would not, or a call of which that is not known.
-type Foreseen struct {
+// ForecastItem is a version that a client would get, or would not, or a call of which that is not known.
+type ForecastItem struct {
 	versionname.Name                 // without a version if all are refused, or it is not known which one it is; empty if no module is known
 	Client           tfconfig.Client `json:"client,omitempty"`
 	From             []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
@@ -33,8 +33,8 @@ type Foreseen struct {
 }
 
 // forecast walks as clients would, and tells what they would not get of what there is.
-func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen)) (done none, err error) {
-	rules, err := s.candidate(in.Report)
+func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(ForecastItem)) (done none, err error) {
+	rules, err := s.candidate(in.ReportRequest)
 	if err != nil {
 		return done, err
 	}
@@ -51,7 +51,7 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
 			return // the verdict about what it was made of is told
 		}
-		out := Foreseen{Name: versionname.Of(f.Module), Client: f.Client, Source: f.Source}
+		out := ForecastItem{Name: versionname.Of(f.Module), Client: f.Client, Source: f.Source}
 		for _, step := range f.Chain {
 			out.From = append(out.From, step.String())
 		}
@@ -68,7 +68,7 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 }
 
 // foresee adds the verdict about what a client would get if nothing were refused.
-func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) error {
+func (s *Server) foresee(ctx context.Context, f closure.Found, out *ForecastItem) error {
 	v := f.Module
 	refusal, refused := errors.AsType[*policy.Refusal](f.Err)
 	switch {
@@ -106,7 +106,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 }
 
 // judge sets what a verdict says of v.
-func (f *Foreseen) judge(v modproxy.Ref, verdict policy.Verdict) {
+func (f *ForecastItem) judge(v modproxy.Ref, verdict policy.Verdict) {
 	f.Name, f.Outcome, f.Refused = versionname.Of(v), verdict.Outcome, verdict.Refused()
 	if verdict.Rule != nil {
 		f.Place = verdict.Rule.Place

@@ -17,14 +17,14 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A Query chooses versions. Its zero fields choose all.
-type Query struct {
+// A LedgerQuery chooses versions. Its zero fields choose all.
+type LedgerQuery struct {
 	versionname.Name
 	Since time.Time `json:"since,omitzero"` // of drift
 }
 
 // choose returns whether a version is chosen.
-func (q Query) choose() (func(modproxy.Ref) bool, error) {
+func (q LedgerQuery) choose() (func(modproxy.Ref) bool, error) {
 	wanted, err := q.ParseOptional()
 	return func(v modproxy.Ref) bool {
 		v, wanted := v.Folded(), wanted.Folded()
@@ -40,7 +40,7 @@ type Record struct {
 	Counts bool `json:"counts"` // no later record of the version was accepted
 }
 
-func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done none, err error) {
+func (s *Server) records(ctx context.Context, q LedgerQuery, each func(Record)) (done none, err error) {
 	chosen, err := q.choose()
 	if err != nil {
 		return done, err
@@ -95,7 +95,7 @@ type Drift struct {
 	As   string         `json:"recorded_as,omitempty"` // the address in the record that counts, if that is spelled otherwise
 }
 
-func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done none, err error) {
+func (s *Server) drift(ctx context.Context, q LedgerQuery, each func(Drift)) (done none, err error) {
 	chosen, err := q.choose()
 	if err != nil {
 		return done, err
@@ -136,14 +136,14 @@ type pieces func([]byte)
 
 func (f pieces) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
-// Import is an export of a ledger, signed with the key of the one that lacks its records, or with one of Keys.
-type Import struct {
+// LedgerImportRequest is an export of a ledger, signed with the key of the one that lacks its records, or with one of Keys.
+type LedgerImportRequest struct {
 	Keys []string  `json:"-"`
 	From io.Reader `json:"-"`
 }
 
 // importLedger returns how many records and observations it has added.
-func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int64, error) {
+func (s *Server) importLedger(ctx context.Context, in LedgerImportRequest, _ func(none)) (int64, error) {
 	trust, err := ledger.Verifiers(append(in.Keys, s.Ledger.VerifierKey())...)
 	if err != nil {
 		return 0, err
@@ -158,8 +158,8 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 	return added, err
 }
 
-// Acceptance is the content that a version has from now on, or a key that may sign the releases of a provider.
-type Acceptance struct {
+// AcceptRequest is the content that a version has from now on, or a key that may sign the releases of a provider.
+type AcceptRequest struct {
 	versionname.Name
 	Sum modproxy.Sum `json:"sum,omitempty"`
 	// Key is a fingerprint. Version and Sum are empty then, and the keys that may sign still may. Module may be
@@ -169,15 +169,15 @@ type Acceptance struct {
 	Reason string `json:"reason"`
 }
 
-// Accepted is what became of an [Acceptance].
-type Accepted struct {
+// AcceptResult is what became of an [AcceptRequest].
+type AcceptResult struct {
 	Before  modproxy.Sum `json:"before"`
 	Subdir  string       `json:"subdir,omitempty"`  // the directory that counts from now on, if it was another
 	Offered bool         `json:"offered"`           // an upstream has offered what was accepted
 	Modules []string     `json:"modules,omitempty"` // the providers that the key was accepted for, if Module was a namespace
 }
 
-func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out Accepted, err error) {
+func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (out AcceptResult, err error) {
 	if namespace, ok := strings.CutSuffix(in.Module, "/*"); ok && in.Key != "" {
 		return s.acceptForNamespace(ctx, in, namespace)
 	}
@@ -242,7 +242,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 }
 
 // acceptForNamespace accepts a key for every provider of a namespace whose keys are recorded.
-func (s *Server) acceptForNamespace(ctx context.Context, in Acceptance, namespace string) (out Accepted, err error) {
+func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, namespace string) (out AcceptResult, err error) {
 	of, err := hostname.ParseAddress(namespace+"/any", "")
 	if err == nil && (!of.IsProvider() || in.Version != "" || in.Sum != "" || in.Subdir != "") {
 		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, and neither for a version nor a sum", modproxy.ErrInvalid)

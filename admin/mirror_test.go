@@ -43,7 +43,7 @@ func TestMirrorEnds(t *testing.T) {
 		server := deciding(t)
 		server.Cache, server.Upstreams, server.Routing, server.Configurations = &waiting{requested: cancel}, upstreams{}, straight{}, &tfconfig.Reader{}
 		in := mirror.Request{Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: vpc.String()}}}}
-		_, err := admin.MirrorFetch.Ask(ctx, client(t, server), in, func(mirror.Line) error { return nil })
+		_, err := admin.MirrorFetch.Call(ctx, client(t, server), in, func(mirror.Line) error { return nil })
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", where, err)
 		}

@@ -73,7 +73,7 @@ func TestAcceptOfProviders(t *testing.T) {
 	memory := &forgetter{}
 	c, ctx := outside(t, &admin.Server{Ledger: book, Cache: memory}), t.Context()
 
-	for _, bad := range []admin.Acceptance{
+	for _, bad := range []admin.AcceptRequest{
 		{Name: versionname.Of(one), Sum: ledgertest.Sum("c"), Reason: "never offered"},
 		{Name: versionname.Of(one.ForPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
 		{Name: versionname.Of(toy.SigningKeys()), Sum: ledgertest.Sum("c"), Reason: "keys by their sum"},
@@ -81,20 +81,20 @@ func TestAcceptOfProviders(t *testing.T) {
 		{Name: versionname.Of(vpc.At("")), Key: newKey, Reason: "a key of a module"},
 		{Name: versionname.Of(toy.At("")), Key: "beef", Reason: "no key"},
 	} {
-		if _, err := admin.LedgerAccept.Ask(ctx, c, bad, nil); err == nil || !strings.HasPrefix(err.Error(), "invalid: ") {
+		if _, err := admin.LedgerAccept.Call(ctx, c, bad, nil); err == nil || !strings.HasPrefix(err.Error(), "invalid: ") {
 			t.Errorf("%s: %v", bad.Reason, err)
 		}
 	}
-	out, err := admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: versionname.Of(one), Sum: ledgertest.Sum("b"), Reason: "announced"}, nil)
+	out, err := admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(one), Sum: ledgertest.Sum("b"), Reason: "announced"}, nil)
 	rec, errLookup := book.Lookup(ctx, one)
 	if err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(2) {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
-	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: versionname.Of(one), Sum: ledgertest.Sum("a"), Reason: "it is back"}, nil)
+	out, err = admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(one), Sum: ledgertest.Sum("a"), Reason: "it is back"}, nil)
 	if rec, errLookup = book.Lookup(ctx, one); err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(1) {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
-	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: versionname.Of(toy.At("")), Key: newKey, Reason: "announced"}, nil)
+	out, err = admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(toy.At("")), Key: newKey, Reason: "announced"}, nil)
 	rec, errLookup = book.Lookup(ctx, toy.SigningKeys())
 	if err != nil || errLookup != nil || out.Offered || rec.Keys != oldKey+" "+newKey || rec.Sum != rec.Keys.Record(toy).Sum {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
@@ -103,12 +103,12 @@ func TestAcceptOfProviders(t *testing.T) {
 		t.Errorf("forgotten %v", memory.forgotten)
 	}
 
-	list, err := drifts(ctx, c, admin.Query{Name: versionname.Of(one)})
+	list, err := drifts(ctx, c, admin.LedgerQuery{Name: versionname.Of(one)})
 	if err != nil || len(list) != 1 || list[0].Facts != facts(2) || list[0].Was != facts(1) {
 		t.Errorf("drift %+v, %v", list, err)
 	}
 	n := 0
-	_, err = admin.LedgerRecords.Ask(ctx, c, admin.Query{Name: versionname.Of(one)}, func(admin.Record) error { n++; return nil })
+	_, err = admin.LedgerRecords.Call(ctx, c, admin.LedgerQuery{Name: versionname.Of(one)}, func(admin.Record) error { n++; return nil })
 	if err != nil || n != 4 { // the package for a platform is one of the version's
 		t.Errorf("%d records, %v", n, err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Verify says how to look for damage.
-type Verify struct {
+// VerifyRequest says how to look for damage.
+type VerifyRequest struct {
 	ReadData bool `json:"read_data,omitempty"`
 	Repair   bool `json:"repair,omitempty"`
 }
@@ -46,7 +46,7 @@ type VerifyLine struct {
 	Progress *store.Verified `json:"progress,omitempty"`
 }
 
-func (s *Server) verify(ctx context.Context, in Verify, each func(VerifyLine)) (store.Verified, error) {
+func (s *Server) verify(ctx context.Context, in VerifyRequest, each func(VerifyLine)) (store.Verified, error) {
 	ofLedger := 0
 	if d := s.checkLedger(ctx); d != nil {
 		ofLedger = 1

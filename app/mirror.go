@@ -67,7 +67,7 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	}
 	var done mirror.Progress
 	if err == nil {
-		done, err = admin.MirrorFetch.Ask(ctx, admin.Inside(a.api()), in, func(line mirror.Line) error {
+		done, err = admin.MirrorFetch.Call(ctx, admin.Inside(a.api()), in, func(line mirror.Line) error {
 			if n := line.Bypass; n != nil {
 				warn("mirror_bypassed", n.String())
 			} else if n := line.Problem; n != nil {
@@ -112,7 +112,7 @@ func (a *App) mirrorRequest(ctx context.Context, m config.Mirror) (in mirror.Req
 		roots.Dirs = []string{m.Dir}
 		if roots.Clients = ParseClient(m.Client); roots.Clients == nil {
 			roots.Clients, _ = ClientsOf(m.Dir, func() (tfconfig.Client, error) {
-				return admin.ClientsUsual.Ask(ctx, admin.Inside(a.api()), struct{}{}, nil)
+				return admin.ClientsUsual.Call(ctx, admin.Inside(a.api()), struct{}{}, nil)
 			})
 		}
 		in.Starts, wrong, err = roots.Starts(ctx, new(tfconfig.Reader))

@@ -111,17 +111,17 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 }
 
 // OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be
-// claimed, but for [admin.LedgerNow]. done releases it.
-func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) (_ *admin.Client, done func() error, err error) {
+// claimed, but for [admin.ReadLedger]. done releases it.
+func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Options) (_ *admin.Client, done func() error, err error) {
 	a := inside(c, o)
-	switch part {
-	case admin.Packages:
+	switch access {
+	case admin.UsePackages:
 		err = a.openPackages(ctx, disk.Options{})
-	case admin.DamagedPackages:
+	case admin.UseDamagedPackages:
 		err = a.openPackages(ctx, disk.Options{Damaged: true})
-	case admin.Verdicts:
+	case admin.UsePolicy:
 		err = a.openVerdicts(ctx)
-	case admin.Registries:
+	case admin.UseRegistries:
 		alone := *c
 		alone.Anonymous = config.Anonymous{All: true} // only this process can ask
 		a.config = &alone
@@ -129,7 +129,7 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 			err = fmt.Errorf("the data directory is read-only: %w", a.ReadOnly())
 		}
 	default:
-		err = a.openLedgerAlone(part)
+		err = a.openLedgerAlone(access)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, a.Close())
@@ -138,12 +138,12 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 }
 
 // openLedgerAlone opens the ledger and nothing else: the index may be lost or damaged.
-func (a *App) openLedgerAlone(part admin.Part) (err error) {
+func (a *App) openLedgerAlone(access admin.Access) (err error) {
 	dir, open := a.config.LedgerDir(), ledger.Open
-	if part == admin.LedgerNow {
+	if access == admin.ReadLedger {
 		open = ledger.OpenReadOnly
 	}
-	if part != admin.LedgerAny {
+	if access != admin.CreateLedger {
 		if err = datadir.Check(a.config.Data); err == nil {
 			err = datadir.CheckDir(dir, "ledger")
 		}
@@ -161,7 +161,7 @@ func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 		return err
 	}
 	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
-		if err := a.openLedgerAlone(admin.LedgerNow); !errors.Is(err, ledger.ErrNotCreated) {
+		if err := a.openLedgerAlone(admin.ReadLedger); !errors.Is(err, ledger.ErrNotCreated) {
 			a.damage = err
 		}
 	}

@@ -208,7 +208,7 @@ func (s *spellings) mirrored(m modproxy.Address, version string) (content string
 	in := mirror.Request{Content: true, Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: m.String(), Version: version}}}}
 	var sent *mirror.Package
 	var data bytes.Buffer
-	_, err = admin.MirrorFetch.Ask(s.t.Context(), client, in, func(l mirror.Line) error {
+	_, err = admin.MirrorFetch.Call(s.t.Context(), client, in, func(l mirror.Line) error {
 		if l.Package != nil {
 			sent = l.Package
 		}

@@ -60,12 +60,12 @@ func (n *Note) String() string {
 
 // Progress says how much of a run is done.
 type Progress struct {
-	Asked    int     `json:"asked"`   // modules whose versions were requested
-	Fetched  int     `json:"fetched"` // packages that this run has downloaded
-	Kept     int     `json:"kept"`    // packages that were cached before
-	Bypasses int     `json:"bypasses"`
-	Problems int     `json:"problems"`
-	Left     int     `json:"left"`  // tasks, versions and modules that are known and not done
-	Bytes    int64   `json:"bytes"` // of the Fetched packages
-	Seconds  float64 `json:"seconds"`
+	Requested int     `json:"asked"`   // modules whose versions were requested
+	Fetched   int     `json:"fetched"` // packages that this run has downloaded
+	Kept      int     `json:"kept"`    // packages that were cached before
+	Bypasses  int     `json:"bypasses"`
+	Problems  int     `json:"problems"`
+	Left      int     `json:"left"`  // tasks, versions and modules that are known and not done
+	Bytes     int64   `json:"bytes"` // of the Fetched packages
+	Seconds   float64 `json:"seconds"`
 }

@@ -48,7 +48,7 @@ func (p *progress) requested(m modproxy.Address, ok bool) {
 	delete(p.awaited, m)
 	if ok && !p.listed[m] {
 		p.listed[m] = true
-		p.counts.Asked++
+		p.counts.Requested++
 	}
 }
 

@@ -50,7 +50,7 @@ func (env *environment) settings() (*config.Config, error) {
 // ask asks q of the proxy at --server, else of the one that serves from the data directory, else of this process,
 // which opens a part of the directory for it. Without --json, every text in the answer is printable: see [clean.Deep].
 func ask[In, Item, End any](
-	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
+	ctx context.Context, env *environment, q admin.Endpoint[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
 	if env.json() {
 		return askRaw(ctx, env, q, in, each)
@@ -60,7 +60,7 @@ func ask[In, Item, End any](
 }
 
 func askRaw[In, Item, End any](
-	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
+	ctx context.Context, env *environment, q admin.Endpoint[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
 	c, err := env.settings()
 	if err != nil {
@@ -71,9 +71,9 @@ func askRaw[In, Item, End any](
 		if err != nil {
 			return end, err
 		}
-		return q.Ask(ctx, api, in, each)
+		return q.Call(ctx, api, in, each)
 	}
-	for again := false; q.Part != admin.LedgerNow; again = true {
+	for again := false; q.Access != admin.ReadLedger; again = true {
 		api, claim, errReach := admin.Reach(ctx, c.Data)
 		if errReach != nil {
 			return end, errReach
@@ -82,23 +82,23 @@ func askRaw[In, Item, End any](
 			defer func() { err = errors.Join(err, claim.Close()) }()
 			break
 		}
-		end, err = q.Ask(ctx, api, in, each)
-		if admin.Streams(in) || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
+		end, err = q.Call(ctx, api, in, each)
+		if admin.IsStreamed(in) || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
 			return end, err
 		}
 		// It was killed while it started git, which has its lock and its socket for a moment more.
 	}
-	if q.Part == admin.Registries || q.Part == admin.Verdicts {
+	if q.Access == admin.UseRegistries || q.Access == admin.UsePolicy {
 		if c, err = env.load(); err != nil {
 			return end, err
 		}
 	}
-	api, done, err := app.OpenAPI(ctx, c, q.Part, app.Options{Version: buildVersion()})
+	api, done, err := app.OpenAPI(ctx, c, q.Access, app.Options{Version: buildVersion()})
 	if err != nil {
 		return end, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	return q.Ask(ctx, api, in, each)
+	return q.Call(ctx, api, in, each)
 }
 
 // makeData makes the data directory of a verb that one may begin with, unless --server is given.

@@ -132,8 +132,8 @@ func fitsBundle(file string) error {
 }
 
 // toExport reads what the command line selects. What is wrong with a configuration may be only a part of it.
-func (env *environment) toExport(ctx context.Context, args []string, closure bool, f mirrorFlags) (in admin.Export, wrong problems, err error) {
-	in = admin.Export{Closure: closure, Groups: f.groups}
+func (env *environment) toExport(ctx context.Context, args []string, closure bool, f mirrorFlags) (in admin.ExportRequest, wrong problems, err error) {
+	in = admin.ExportRequest{Closure: closure, Groups: f.groups}
 	if closure {
 		all, wrong, err := env.toMirror(ctx, args, f)
 		in.Starts, in.Locked = all.Starts, all.Locked
@@ -144,11 +144,11 @@ func (env *environment) toExport(ctx context.Context, args []string, closure boo
 		if err != nil {
 			return in, nil, misuse{err}
 		}
-		wanted := admin.Wanted{Module: start.Source, Versions: start.Version}
+		wanted := admin.ModuleVersions{Module: start.Source, Versions: start.Version}
 		for _, p := range start.Providers {
-			wanted = admin.Wanted{Module: p.Source, Versions: p.Version}
+			wanted = admin.ModuleVersions{Module: p.Source, Versions: p.Version}
 		}
-		in.Wanted = append(in.Wanted, wanted)
+		in.Modules = append(in.Modules, wanted)
 	}
 	in.Locked, err = readLocks(f.locks)
 	return in, nil, err
@@ -189,11 +189,11 @@ type exportReport struct {
 }
 
 // export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
-func (env *environment) export(ctx context.Context, in admin.Export, file string, failed problems, again string) error {
+func (env *environment) export(ctx context.Context, in admin.ExportRequest, file string, failed problems, again string) error {
 	var report exportReport
 	progress := newTransfer(env.rawErr, "written")
 	write := func(w io.Writer) (err error) {
-		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.Exported) error {
+		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.ExportLine) error {
 			switch {
 			case e.Refused != nil:
 				report.refused = append(report.refused, *e.Refused)
@@ -232,7 +232,7 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 	}
 	if err == nil {
 		err = to.printExport(report)
-		if in.Closure || len(in.Wanted)+len(in.Locked) > 0 { // else what is refused was not asked for
+		if in.Closure || len(in.Modules)+len(in.Locked) > 0 { // else what is refused was not asked for
 			err = cmp.Or(err, refusedError(report.refused, "not in the bundle"))
 		}
 	}

@@ -33,9 +33,9 @@ func removingAPI(t *testing.T) (url string, removals func() int64) {
 		}
 		switch path := strings.TrimPrefix(r.URL.Path, "/-/api/"); path {
 		case "packages/remove":
-			answer(admin.Removed{Name: name, There: true, Size: 1}, struct{}{})
+			answer(admin.RemovedPackage{Name: name, There: true, Size: 1}, struct{}{})
 		case "packages/tidy":
-			answer(admin.Removable{Name: name, Size: 1}, admin.Tidied{Collected: store.Collected{Evicted: store.Amount{Blobs: 1, Bytes: 1}}})
+			answer(admin.RemovablePackage{Name: name, Size: 1}, admin.TidyResult{Collected: store.Collected{Evicted: store.Amount{Blobs: 1, Bytes: 1}}})
 		case "missing":
 			answer(map[string]any{"module": name.Module, "version": name.Version}, struct{}{})
 			return

@@ -19,7 +19,7 @@ import (
 )
 
 func newImportCommand(env *environment) *cobra.Command {
-	var in admin.BundleImport
+	var in admin.BundleImportRequest
 	cmd := env.withServer(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Take the packages and records of a bundle",
@@ -51,7 +51,7 @@ that would end what was blocked or rejected here.
 Exit code 1 means that something was refused, or is not here any more.`
 
 // importBundle takes the bundle in a file.
-func (env *environment) importBundle(ctx context.Context, in admin.BundleImport, name string) error {
+func (env *environment) importBundle(ctx context.Context, in admin.BundleImportRequest, name string) error {
 	f, err := env.openInput(name)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ one is marked as superseded, and an accepted one has its reason.
 				return err
 			}
 			none, show := true, printer(env, recordText)
-			_, err = ask(cmd.Context(), env, admin.LedgerRecords, admin.Query{Name: versionname.Of(v)}, func(r admin.Record) error {
+			_, err = ask(cmd.Context(), env, admin.LedgerRecords, admin.LedgerQuery{Name: versionname.Of(v)}, func(r admin.Record) error {
 				none = false
 				return show(r)
 			})
@@ -119,7 +119,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			if err != nil {
 				return err
 			}
-			q := admin.Query{Name: versionname.Of(v)}
+			q := admin.LedgerQuery{Name: versionname.Of(v)}
 			if since > 0 {
 				q.Since = time.Now().Add(-since)
 			}
@@ -132,7 +132,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 }
 
 // printDrift prints observations that are open, or all. An open one is an error.
-func (env *environment) printDrift(ctx context.Context, q admin.Query, all bool) error {
+func (env *environment) printDrift(ctx context.Context, q admin.LedgerQuery, all bool) error {
 	open, show := map[versionname.Name]bool{}, printer(env, driftText)
 	_, err := ask(ctx, env, admin.LedgerDrift, q, func(d admin.Drift) error {
 		if d.Open {

@@ -14,7 +14,7 @@ import (
 )
 
 func newLedgerAcceptCommand(env *environment) *cobra.Command {
-	var in admin.Acceptance
+	var in admin.AcceptRequest
 	var sum string
 	cmd := env.withServer(&cobra.Command{
 		Use:   "accept MODULE VERSION | PROVIDER | NAMESPACE/*",
@@ -40,8 +40,8 @@ func newLedgerAcceptCommand(env *environment) *cobra.Command {
 				return err
 			}
 			return env.print(struct {
-				admin.Acceptance
-				Result admin.Accepted `json:"result"`
+				admin.AcceptRequest
+				Result admin.AcceptResult `json:"result"`
 			}{in, out}, acceptedText(in, out))
 		},
 	})
@@ -78,7 +78,7 @@ func (env *environment) acceptable(key string, args []string) (versionname.Name,
 	return name, err
 }
 
-func acceptedText(in admin.Acceptance, out admin.Accepted) string {
+func acceptedText(in admin.AcceptRequest, out admin.AcceptResult) string {
 	if in.Key != "" {
 		text := ""
 		for _, module := range out.Modules {

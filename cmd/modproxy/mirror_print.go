@@ -103,14 +103,14 @@ func mirrorLineText(line mirror.Line, check bool) string {
 // mirrorText is how far a mirror has come, in one line.
 func mirrorText(m mirror.Progress) string {
 	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
-		count(m.Asked, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
+		count(m.Requested, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
 	if m.Bypasses > 0 {
 		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
 	}
 	if m.Problems > 0 {
 		s += "; " + count(m.Problems, "problem")
 	}
-	if done := m.Asked + m.Fetched + m.Kept; m.Left > 0 && done > 0 {
+	if done := m.Requested + m.Fetched + m.Kept; m.Left > 0 && done > 0 {
 		left := time.Duration(m.Seconds / float64(done) * float64(m.Left) * float64(time.Second))
 		s += fmt.Sprintf("; about %v left", max(left.Round(time.Second), time.Second))
 	}

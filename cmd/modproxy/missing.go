@@ -70,7 +70,7 @@ func (env *environment) listMissing(ctx context.Context, about versionname.Name,
 		text = missingLine
 	}
 	n, show := 0, printer(env, text)
-	_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
+	_, err := ask(ctx, env, admin.MissingList, about, func(m admin.MissingVersion) error {
 		n++
 		return show(m)
 	})
@@ -90,7 +90,7 @@ func (env *environment) clearMissing(ctx context.Context, about versionname.Name
 		if r.dryRun {
 			to = env.stdout
 		}
-		_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
+		_, err := ask(ctx, env, admin.MissingList, about, func(m admin.MissingVersion) error {
 			n++
 			_, err := fmt.Fprint(to, "would forget "+wanted(m)+"\n")
 			return err
@@ -110,7 +110,7 @@ func (env *environment) clearMissing(ctx context.Context, about versionname.Name
 }
 
 // missingText is what is missing in a few lines, with the command that gets it.
-func missingText(m admin.Missing) string {
+func missingText(m admin.MissingVersion) string {
 	what, get := m.Module, "modproxy mirror "+wanted(m)
 	if m.Platform != "" {
 		get = "modproxy mirror " + m.Module + "@" + m.Version + " --platform " + m.Platform
@@ -122,11 +122,11 @@ func missingText(m admin.Missing) string {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
 		get = "modproxy mirror " + clean.ShellQuote(m.Module+"@CONSTRAINT")
 	}
-	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Asked), get)
+	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Demand), get)
 }
 
 // missingLine is what is missing as "modproxy mirror -f" reads it.
-func missingLine(m admin.Missing) string {
+func missingLine(m admin.MissingVersion) string {
 	line := wanted(m) + "\n"
 	if len(m.Listed) > 0 {
 		line = "# Which version is wanted is not known; kept: " + printable(strings.Join(m.Listed, ", ")) + ".\n" + line
@@ -135,7 +135,7 @@ func missingLine(m admin.Missing) string {
 }
 
 // wanted is what is missing as a line of what "modproxy mirror -f" reads.
-func wanted(m admin.Missing) string {
+func wanted(m admin.MissingVersion) string {
 	if m.Version == "" {
 		return m.Module
 	}

@@ -49,7 +49,7 @@ policy makes no difference: with "mode: audit" it is served all the same.`,
 			if err != nil {
 				return err
 			}
-			out, err := ask(cmd.Context(), env, admin.PolicyTest, admin.Trial{Name: versionname.Of(v), Groups: groups}, nil)
+			out, err := ask(cmd.Context(), env, admin.PolicyTest, admin.PolicyTestRequest{Name: versionname.Of(v), Groups: groups}, nil)
 			if err != nil {
 				return err
 			}
