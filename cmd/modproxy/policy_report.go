@@ -194,7 +194,7 @@ func countsText(versions string, refused int, by map[policy.Outcome]int) string 
 // suggest prints rules that allow what was served. What an operator or a rule said no to, or did not say yes to yet, is left
 // out; in audit mode it was served all the same.
 func (env *environment) suggest(all []admin.ReportItem, bounds bool) error {
-	var served []app.Served
+	var served []policy.ServedVersion
 	left := 0
 	for _, r := range all {
 		switch {
@@ -207,9 +207,9 @@ func (env *environment) suggest(all []admin.ReportItem, bounds bool) error {
 		if err != nil {
 			return err
 		}
-		served = append(served, app.Served{Ref: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
+		served = append(served, policy.ServedVersion{Ref: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
 	}
-	text, err := app.Suggest(served, bounds)
+	text, err := policy.Suggest(served, bounds)
 	if err != nil {
 		return err
 	}
