@@ -3,7 +3,7 @@
 // The verbs that look into the data directory, or change it, use the API, wherever it is answered:
 //
 //   - by the process that serves from the data directory, on a Unix socket in the directory, to which only its owner
-//     can connect ([Claim.Listen], [Reach]);
+//     can connect ([Reach], package datadir);
 //   - by the verb itself, which claims the directory while no process serves from it ([Inside]);
 //   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's token ([Remote]).
 //
@@ -19,7 +19,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -27,8 +26,9 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/history"
-	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/tfconfig"
@@ -99,53 +99,53 @@ type Cache interface {
 	bundle.Cache
 }
 
-// A Part is what a question needs of the data directory where no proxy serves from it.
-type Part int
+// An Access is what a question needs of the data directory where no proxy serves from it.
+type Access int
 
 const (
-	LedgerNow       Part = iota // the ledger as it is, for reading, whatever another process does
-	LedgerChange                // the ledger, which must exist
-	LedgerAny                   // the ledger, which is made if there is none
-	Packages                    // what is kept, and the ledger as far as it can be read
-	DamagedPackages             // the same, if records of packages are damaged or lost, too
-	Verdicts                    // the rules of the policy, the ledger and what is kept
-	Registries                  // all of a proxy
+	ReadLedger         Access = iota // the ledger as it is, for reading, whatever another process does
+	ChangeLedger                     // the ledger, which must exist
+	CreateLedger                     // the ledger, which is made if there is none
+	UsePackages                      // what is kept, and the ledger as far as it can be read
+	UseDamagedPackages               // the same, if records of packages are damaged or lost, too
+	UsePolicy                        // the rules of the policy, the ledger and what is kept
+	UseRegistries                    // all of a proxy
 )
 
-// A Question is something that the API is asked: with In, for any number of Items and then an End.
-type Question[In, Item, End any] struct {
-	Part         Part
+// An Endpoint is something that the API is asked: with In, for any number of Items and then an End.
+type Endpoint[In, Item, End any] struct {
+	Access       Access
 	method, path string
 	answer       func(s *Server, ctx context.Context, in In, each func(Item)) (End, error)
 }
 
 // The questions of the API.
 var (
-	BundlesExport  = Question[Export, Exported, BundleHead]{Verdicts, "POST", "bundles/export", (*Server).exportBundle}
-	BundlesImport  = Question[BundleImport, bundle.Item, BundleHead]{Registries, "POST", "bundles/import", (*Server).importBundle}
-	ClientsUsual   = Question[none, none, tfconfig.Client]{Packages, "GET", "clients/usual", (*Server).usualClient}
-	DecisionsList  = Question[Name, Decision, none]{LedgerNow, "GET", "decisions", (*Server).decisions}
-	DecisionsMake  = Question[Decide, none, Decided]{Registries, "POST", "decisions/make", (*Server).decide}
-	LedgerRecords  = Question[Query, Record, none]{LedgerNow, "GET", "ledger/records", (*Server).records}
-	LedgerDrift    = Question[Query, Drift, none]{LedgerNow, "GET", "ledger/drift", (*Server).drift}
-	LedgerKey      = Question[none, none, string]{LedgerNow, "GET", "ledger/key", (*Server).key}
-	LedgerExport   = Question[none, []byte, int64]{LedgerNow, "GET", "ledger/export", (*Server).export}
-	LedgerAccept   = Question[Acceptance, none, Accepted]{LedgerChange, "POST", "ledger/accept", (*Server).accept}
-	LedgerImport   = Question[Import, none, int64]{LedgerAny, "POST", "ledger/import", (*Server).importLedger}
-	MirrorCheck    = Question[Mirror, MirrorLine, Mirrored]{Verdicts, "POST", "mirror/check", (*Server).mirrorCheck}
-	MirrorFetch    = Question[Mirror, MirrorLine, Mirrored]{Registries, "POST", "mirror", (*Server).mirror}
-	ModulesRefresh = Question[Refresh, Refreshed, none]{Registries, "POST", "modules/refresh", (*Server).refresh}
-	PackagesList   = Question[List, Package, store.Amount]{Packages, "GET", "packages", (*Server).packages}
-	PackagesRemove = Question[Remove, Removed, none]{Packages, "POST", "packages/remove", (*Server).remove}
-	PackagesTidy   = Question[store.GC, Removable, Tidied]{Packages, "POST", "packages/tidy", (*Server).tidy}
-	PackagesVerify = Question[Verify, VerifyLine, store.Verified]{DamagedPackages, "POST", "packages/verify", (*Server).verify}
-	MissingClear   = Question[Name, none, int]{Verdicts, "POST", "missing/clear", (*Server).clearMissing}
-	MissingList    = Question[Name, Missing, none]{Verdicts, "GET", "missing", (*Server).missing}
-	PendingList    = Question[Name, Pending, none]{Verdicts, "GET", "pending", (*Server).pending}
-	PendingFetch   = Question[Name, Pending, none]{Registries, "POST", "pending/fetch", (*Server).fetch}
-	PolicyForecast = Question[Forecast, Foreseen, none]{Registries, "POST", "policy/forecast", (*Server).forecast}
-	PolicyReport   = Question[Report, Reported, none]{Verdicts, "POST", "policy/report", (*Server).report}
-	PolicyTest     = Question[Trial, none, Verdict]{Verdicts, "POST", "policy/test", (*Server).policyTest}
+	BundlesExport  = Endpoint[ExportRequest, ExportLine, BundleHead]{UsePolicy, "POST", "bundles/export", (*Server).exportBundle}
+	BundlesImport  = Endpoint[BundleImportRequest, bundle.Item, BundleHead]{UseRegistries, "POST", "bundles/import", (*Server).importBundle}
+	ClientsUsual   = Endpoint[none, none, tfconfig.Client]{UsePackages, "GET", "clients/usual", (*Server).usualClient}
+	DecisionsList  = Endpoint[versionname.Name, Decision, none]{ReadLedger, "GET", "decisions", (*Server).decisions}
+	DecisionsMake  = Endpoint[DecisionRequest, none, DecisionResult]{UseRegistries, "POST", "decisions/make", (*Server).decide}
+	LedgerRecords  = Endpoint[LedgerQuery, Record, none]{ReadLedger, "GET", "ledger/records", (*Server).records}
+	LedgerDrift    = Endpoint[LedgerQuery, Drift, none]{ReadLedger, "GET", "ledger/drift", (*Server).drift}
+	LedgerKey      = Endpoint[none, none, string]{ReadLedger, "GET", "ledger/key", (*Server).key}
+	LedgerExport   = Endpoint[none, []byte, int64]{ReadLedger, "GET", "ledger/export", (*Server).export}
+	LedgerAccept   = Endpoint[AcceptRequest, none, AcceptResult]{ChangeLedger, "POST", "ledger/accept", (*Server).accept}
+	LedgerImport   = Endpoint[LedgerImportRequest, none, int64]{CreateLedger, "POST", "ledger/import", (*Server).importLedger}
+	MirrorCheck    = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{UsePolicy, "POST", "mirror/check", (*Server).mirrorCheck}
+	MirrorFetch    = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{UseRegistries, "POST", "mirror", (*Server).mirrorFetch}
+	ModulesRefresh = Endpoint[RefreshRequest, RefreshResult, none]{UseRegistries, "POST", "modules/refresh", (*Server).refresh}
+	PackagesList   = Endpoint[ListRequest, Package, store.Amount]{UsePackages, "GET", "packages", (*Server).packages}
+	PackagesRemove = Endpoint[RemoveRequest, RemovedPackage, none]{UsePackages, "POST", "packages/remove", (*Server).remove}
+	PackagesTidy   = Endpoint[store.GC, RemovablePackage, TidyResult]{UsePackages, "POST", "packages/tidy", (*Server).tidy}
+	PackagesVerify = Endpoint[VerifyRequest, VerifyLine, store.Verified]{UseDamagedPackages, "POST", "packages/verify", (*Server).verify}
+	MissingClear   = Endpoint[versionname.Name, none, int]{UsePolicy, "POST", "missing/clear", (*Server).clearMissing}
+	MissingList    = Endpoint[versionname.Name, MissingVersion, none]{UsePolicy, "GET", "missing", (*Server).missing}
+	PendingList    = Endpoint[versionname.Name, PendingVersion, none]{UsePolicy, "GET", "pending", (*Server).pending}
+	PendingFetch   = Endpoint[versionname.Name, PendingVersion, none]{UseRegistries, "POST", "pending/fetch", (*Server).fetch}
+	PolicyForecast = Endpoint[ForecastRequest, ForecastItem, none]{UseRegistries, "POST", "policy/forecast", (*Server).forecast}
+	PolicyReport   = Endpoint[ReportRequest, ReportItem, none]{UsePolicy, "POST", "policy/report", (*Server).report}
+	PolicyTest     = Endpoint[PolicyTestRequest, none, Verdict]{UsePolicy, "POST", "policy/test", (*Server).policyTest}
 )
 
 // Routes returns what is to be answered to operators.
@@ -178,62 +178,6 @@ const apiPath = "/-/api/"
 // answerHeader is in every answer of the API. One without it comes from something else, or was refused before.
 const answerHeader = "Modproxy-Api"
 
-// A Name names a version of a module or provider in JSON; all of them, if Version is empty.
-type Name struct {
-	Module   string `json:"module,omitempty"`
-	Version  string `json:"version,omitempty"`
-	Platform string `json:"platform,omitempty"` // of the package of a provider for one; empty for its release
-}
-
-// NameOf returns the name of a version.
-func NameOf(v modproxy.Ref) Name {
-	if v.Address == (modproxy.Address{}) {
-		return Name{}
-	}
-	version, platform := v.VersionPlatform()
-	return Name{v.Address.String(), version, platform}
-}
-
-// Shown returns the name for people.
-func (n Name) Shown() string {
-	v, err := n.Parse("")
-	if err != nil { // what is damaged has other names
-		return strings.TrimSpace(n.Module + " " + n.Version)
-	}
-	return v.Shown()
-}
-
-// ShownVersion returns the version for people.
-func (n Name) ShownVersion() string {
-	_, version, _ := strings.Cut(n.Shown(), " ")
-	return version
-}
-
-// Parse returns what n names, see [hostname.ParseAddress].
-func (n Name) Parse(host string) (v modproxy.Ref, err error) {
-	if v.Address, err = hostname.ParseAddress(n.Module, host); err == nil && n.Version != "" {
-		var version string
-		version, err = modproxy.CanonicalVersion(n.Version)
-		v = v.At(version)
-	}
-	if err == nil && n.Platform != "" {
-		var p modproxy.Platform
-		if p, err = modproxy.ParsePlatform(n.Platform); err == nil && (n.Version == "" || !v.IsProvider()) {
-			err = fmt.Errorf("%w: only versions of providers have packages for platforms", modproxy.ErrInvalid)
-		}
-		v = v.ForPlatform(p)
-	}
-	return v, err
-}
-
-// choice parses a name that chooses versions. The zero name, which chooses all, is the zero version.
-func (n Name) choice() (v modproxy.Ref, err error) {
-	if n == (Name{}) {
-		return v, nil
-	}
-	return n.Parse("")
-}
-
 // maxRequest bounds a request, in bytes. One with 10,000 rules has 2 MiB or so.
 const maxRequest = 16 << 20
 
@@ -245,7 +189,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
 	}
 	limit := int64(maxRequest)
-	if _, ok := in.(*Export); ok {
+	if _, ok := in.(*ExportRequest); ok {
 		limit += bundle.MaxHead * 4 / 3 // in base64
 	}
 	var body io.Reader = http.MaxBytesReader(w, r.Body, limit)
@@ -277,9 +221,9 @@ type line[Item, End any] struct {
 	Error string `json:"error,omitempty"`
 }
 
-// route answers q with a line for each item, and one for the end.
-func (q Question[In, Item, End]) route(s *Server) Route {
-	return Route{Method: q.method, Path: apiPath + q.path, About: about[q.path], Handle: func(w http.ResponseWriter, r *http.Request) error {
+// route answers e with a line for each item, and one for the end.
+func (e Endpoint[In, Item, End]) route(s *Server) Route {
+	return Route{Method: e.method, Path: apiPath + e.path, About: about[e.path], Handle: func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set(answerHeader, "1")
 		var in In
 		if err := readRequest(w, r, &in); err != nil {
@@ -300,7 +244,7 @@ func (q Question[In, Item, End]) route(s *Server) Route {
 				flushed = time.Now()
 			}
 		}
-		switch end, err := q.answer(s, r.Context(), in, func(item Item) { write(line[Item, End]{Item: &item}) }); {
+		switch end, err := e.answer(s, r.Context(), in, func(item Item) { write(line[Item, End]{Item: &item}) }); {
 		case err == nil:
 			write(line[Item, End]{Done: &end})
 		case !begun:

@@ -15,6 +15,8 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/internal/datadir"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/proxy"
@@ -60,8 +62,8 @@ func outside(t *testing.T, s *admin.Server) *admin.Client {
 }
 
 // drifts returns all that q chooses.
-func drifts(ctx context.Context, c *admin.Client, q admin.Query) (list []admin.Drift, err error) {
-	_, err = admin.LedgerDrift.Ask(ctx, c, q, func(d admin.Drift) error { list = append(list, d); return nil })
+func drifts(ctx context.Context, c *admin.Client, q admin.LedgerQuery) (list []admin.Drift, err error) {
+	_, err = admin.LedgerDrift.Call(ctx, c, q, func(d admin.Drift) error { list = append(list, d); return nil })
 	return list, err
 }
 
@@ -76,45 +78,45 @@ func TestLedger(t *testing.T) {
 	}))
 	c, ctx := outside(t, &admin.Server{Ledger: book}), t.Context()
 
-	drift, err := drifts(ctx, c, admin.Query{Since: time.Unix(1e9, 0)})
-	if err != nil || len(drift) != 1 || !drift[0].Open || drift[0].Offered != ledgertest.Sum("b") || drift[0].Name != admin.NameOf(vpc.At("1.0.0")) {
+	drift, err := drifts(ctx, c, admin.LedgerQuery{Since: time.Unix(1e9, 0)})
+	if err != nil || len(drift) != 1 || !drift[0].Open || drift[0].Offered != ledgertest.Sum("b") || drift[0].Name != versionname.Of(vpc.At("1.0.0")) {
 		t.Errorf("Drift = %+v, %v", drift, err)
 	}
-	if drift, err := drifts(ctx, c, admin.Query{Since: time.Unix(3e9, 0)}); err != nil || len(drift) != 0 {
+	if drift, err := drifts(ctx, c, admin.LedgerQuery{Since: time.Unix(3e9, 0)}); err != nil || len(drift) != 0 {
 		t.Errorf("Drift of a time = %+v, %v", drift, err)
 	}
-	in := admin.Acceptance{Name: admin.Name{Module: vpc.String(), Version: "1.0"}, Sum: ledgertest.Sum("b"), Reason: "announced"}
-	out, err := admin.LedgerAccept.Ask(ctx, c, in, nil)
+	in := admin.AcceptRequest{Name: versionname.Name{Module: vpc.String(), Version: "1.0"}, Sum: ledgertest.Sum("b"), Reason: "announced"}
+	out, err := admin.LedgerAccept.Call(ctx, c, in, nil)
 	if err != nil || !out.Offered || out.Before != ledgertest.Sum("1.0.0") {
 		t.Errorf("Accept = %+v, %v", out, err)
 	}
-	if drift, err := drifts(ctx, c, admin.Query{}); err != nil || len(drift) != 1 || drift[0].Open {
+	if drift, err := drifts(ctx, c, admin.LedgerQuery{}); err != nil || len(drift) != 1 || drift[0].Open {
 		t.Errorf("Drift of what was accepted = %+v, %v", drift, err)
 	}
 	var records []admin.Record
-	_, err = admin.LedgerRecords.Ask(ctx, c, admin.Query{Name: admin.NameOf(vpc.At("1.0.0"))}, func(r admin.Record) error { records = append(records, r); return nil })
+	_, err = admin.LedgerRecords.Call(ctx, c, admin.LedgerQuery{Name: versionname.Of(vpc.At("1.0.0"))}, func(r admin.Record) error { records = append(records, r); return nil })
 	if err != nil || len(records) != 2 || records[0].Counts || !records[1].Counts || records[1].Source.URL != "https://git.example.com/b" {
 		t.Errorf("Records = %+v, %v", records, err)
 	}
-	key, err := admin.LedgerKey.Ask(ctx, c, struct{}{}, nil)
+	key, err := admin.LedgerKey.Call(ctx, c, struct{}{}, nil)
 	if err != nil || key != book.VerifierKey() {
 		t.Errorf("VerifierKey = %q, %v", key, err)
 	}
 
 	var export bytes.Buffer
-	if n, err := admin.LedgerExport.Ask(ctx, c, struct{}{}, func(p []byte) error { export.Write(p); return nil }); err != nil || n != book.Tree().N {
+	if n, err := admin.LedgerExport.Call(ctx, c, struct{}{}, func(p []byte) error { export.Write(p); return nil }); err != nil || n != book.Tree().N {
 		t.Errorf("Export = %d, %v", n, err)
 	}
 	copied := ledgertest.Open(t, t.TempDir())
 	other, inside := outside(t, &admin.Server{Ledger: copied}), admin.Inside(&admin.Server{Ledger: copied})
-	if _, err := admin.LedgerImport.Ask(ctx, other, admin.Import{From: bytes.NewReader(export.Bytes())}, nil); err == nil {
+	if _, err := admin.LedgerImport.Call(ctx, other, admin.LedgerImportRequest{From: bytes.NewReader(export.Bytes())}, nil); err == nil {
 		t.Error("an export with another key was imported")
 	}
-	again := admin.Import{Keys: []string{key}, From: bytes.NewReader(export.Bytes())}
-	if n, err := admin.LedgerImport.Ask(ctx, other, admin.Import{Keys: []string{key}, From: &export}, nil); err != nil || n != book.Tree().N || copied.Tree() != book.Tree() {
+	again := admin.LedgerImportRequest{Keys: []string{key}, From: bytes.NewReader(export.Bytes())}
+	if n, err := admin.LedgerImport.Call(ctx, other, admin.LedgerImportRequest{Keys: []string{key}, From: &export}, nil); err != nil || n != book.Tree().N || copied.Tree() != book.Tree() {
 		t.Errorf("Import = %d, %v", n, err)
 	}
-	if n, err := admin.LedgerImport.Ask(ctx, inside, again, nil); err != nil || n != 0 {
+	if n, err := admin.LedgerImport.Call(ctx, inside, again, nil); err != nil || n != 0 {
 		t.Errorf("Import of what is there = %d, %v", n, err)
 	}
 }
@@ -127,8 +129,8 @@ func TestAcceptForgets(t *testing.T) {
 	memory := &forgetter{}
 	c := outside(t, &admin.Server{Ledger: book, Cache: memory})
 	for i, spelled := range []string{"1.2.0", "v1.2.0", "1.2", "v01.2"} {
-		in := admin.Acceptance{Name: admin.Name{Module: "Registry.Example.com/acme/vpc/aws", Version: spelled}, Sum: ledgertest.Sum(spelled), Reason: "announced"}
-		_, err := admin.LedgerAccept.Ask(t.Context(), c, in, nil)
+		in := admin.AcceptRequest{Name: versionname.Name{Module: "Registry.Example.com/acme/vpc/aws", Version: spelled}, Sum: ledgertest.Sum(spelled), Reason: "announced"}
+		_, err := admin.LedgerAccept.Call(t.Context(), c, in, nil)
 		must(t, err)
 		if want := vpc.At("1.2.0"); len(memory.forgotten) != i+1 || memory.forgotten[i] != want {
 			t.Errorf("accepted as %q: forgotten %q; want %q", spelled, memory.forgotten, want)
@@ -149,7 +151,7 @@ func TestReach(t *testing.T) {
 	if _, _, err := admin.Reach(t.Context(), dir); err == nil {
 		t.Error("a directory that does not exist was made")
 	}
-	must(t, admin.MakeData(dir))
+	must(t, datadir.Create(dir))
 	client, claim, err := admin.Reach(t.Context(), dir)
 	if err != nil || client != nil {
 		t.Fatalf("Reach without a proxy = %v, %v", client, err)
@@ -164,11 +166,11 @@ func TestReach(t *testing.T) {
 	if err != nil || other != nil {
 		t.Fatalf("Reach = %v, %v", other, err)
 	}
-	if key, err := admin.LedgerKey.Ask(t.Context(), client, struct{}{}, nil); err != nil || key != book.VerifierKey() {
+	if key, err := admin.LedgerKey.Call(t.Context(), client, struct{}{}, nil); err != nil || key != book.VerifierKey() {
 		t.Errorf("VerifierKey = %q, %v", key, err)
 	}
 	must(t, server.Close())
-	if _, err := admin.LedgerKey.Ask(t.Context(), client, struct{}{}, nil); err == nil {
+	if _, err := admin.LedgerKey.Call(t.Context(), client, struct{}{}, nil); err == nil {
 		t.Error("the proxy has ended, and answers")
 	}
 	must(t, claim.Close())
@@ -216,14 +218,14 @@ func TestRemote(t *testing.T) {
 	} {
 		c, err := admin.Remote(server.URL+"/", token)
 		must(t, err)
-		key, err := admin.LedgerKey.Ask(t.Context(), c, struct{}{}, nil)
+		key, err := admin.LedgerKey.Call(t.Context(), c, struct{}{}, nil)
 		if want == "" && (err != nil || key != book.VerifierKey()) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %q, %v", token, key, err)
 		}
 	}
 	c, err := admin.Remote(server.URL, "o.p.s")
 	must(t, err)
-	if _, err := admin.LedgerAccept.Ask(t.Context(), c, admin.Acceptance{Name: admin.NameOf(vpc.At("1.0.0")), Sum: ledgertest.Sum("a"), Reason: "x"}, nil); err == nil || !strings.HasPrefix(err.Error(), "no record of "+vpc.String()) {
+	if _, err := admin.LedgerAccept.Call(t.Context(), c, admin.AcceptRequest{Name: versionname.Of(vpc.At("1.0.0")), Sum: ledgertest.Sum("a"), Reason: "x"}, nil); err == nil || !strings.HasPrefix(err.Error(), "no record of "+vpc.String()) {
 		t.Errorf("what the API does not find: %v", err)
 	}
 	for server, token := range map[string]string{
@@ -248,7 +250,7 @@ func TestRemoteVerifies(t *testing.T) {
 	defer server.Close()
 	c, err := admin.Remote(server.URL, "o.p.s")
 	must(t, err)
-	if _, err := admin.LedgerKey.Ask(t.Context(), c, struct{}{}, nil); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := admin.LedgerKey.Call(t.Context(), c, struct{}{}, nil); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("error %v", err)
 	}
 }

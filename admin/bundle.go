@@ -18,7 +18,10 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
 )
@@ -37,29 +40,38 @@ type Bundles struct {
 	Limits   pack.Limits
 }
 
-// Export chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
+// ExportRequest chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
 // Starts lead to. All of them if it chooses nothing.
-type Export struct {
-	Wanted  []Wanted        `json:"wanted,omitempty"`
-	Locked  []Locked        `json:"locked,omitempty"`
-	Closure bool            `json:"closure,omitempty"`
-	Starts  []closure.Start `json:"starts,omitempty"` // as in a [Mirror]
-	Groups  []string        `json:"groups,omitempty"` // of the client that it is for
-	Since   []byte          `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
+type ExportRequest struct {
+	Modules []ModuleVersions `json:"wanted,omitempty"`
+	Locked  []mirror.Locked  `json:"locked,omitempty"`
+	Closure bool             `json:"closure,omitempty"`
+	Starts  []closure.Start  `json:"starts,omitempty"` // as in a [mirror.Request]
+	Groups  []string         `json:"groups,omitempty"` // of the client that it is for
+	Since   []byte           `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
 }
 
-// Exported is a part of the answer; one field is set.
-type Exported struct {
+// ModuleVersions are versions of a module.
+type ModuleVersions struct {
+	Module   string `json:"module"`
+	Versions string `json:"versions,omitempty"` // a constraint; empty for any
+}
+
+// progressPeriod is the time between two lines with progress.
+const progressPeriod = time.Second
+
+// ExportLine is a part of the answer; one field is set.
+type ExportLine struct {
 	Data    []byte       `json:"data,omitempty"`    // of the bundle, in order
 	Refused *bundle.Item `json:"refused,omitempty"` // what is not in it
-	Bypass  *MirrorNote  `json:"bypass,omitempty"`  // as in a [MirrorLine]
-	Problem *MirrorNote  `json:"problem,omitempty"`
+	Bypass  *mirror.Note `json:"bypass,omitempty"`  // as in a [mirror.Line]
+	Problem *mirror.Note `json:"problem,omitempty"`
 	// Progress is told now and then until the first Data, and then once with the size.
-	Progress *Exporting `json:"progress,omitempty"`
+	Progress *ExportProgress `json:"progress,omitempty"`
 }
 
-// Exporting is how far an export has come.
-type Exporting struct {
+// ExportProgress is how far an export has come.
+type ExportProgress struct {
 	Checked  int   `json:"checked"` // versions whose packages were read
 	Selected int   `json:"selected"`
 	Size     int64 `json:"size_bytes,omitempty"` // of the bundle
@@ -96,7 +108,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 }
 
 // exportBundle answers with a bundle in pieces. What it has is what a client in the groups may have.
-func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported)) (out BundleHead, err error) {
+func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(ExportLine)) (out BundleHead, err error) {
 	refused := func(v modproxy.Ref, why error) {
 		if errors.As(why, new(*modproxy.NotKept)) {
 			why = errors.New("it is not kept")
@@ -104,12 +116,9 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 			why = named.Err
 		}
 		item := bundle.ItemOf(v, bundle.Refused, why.Error())
-		each(Exported{Refused: &item})
+		each(ExportLine{Refused: &item})
 	}
-	selected, err := s.selected(ctx, in, each, refused)
-	if err == nil {
-		selected, err = s.readable(ctx, selected, refused)
-	}
+	selected, err := s.selectVersions(ctx, in, each, refused)
 	if err != nil {
 		return out, err
 	}
@@ -136,14 +145,14 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		}
 		x.Since = before.Head
 	}
-	so, told := Exporting{Selected: len(selected)}, time.Now()
+	so, told := ExportProgress{Selected: len(selected)}, time.Now()
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
 	made, err := x.Begin(ctx, selected, stand, func(v modproxy.Ref, why error) {
 		if so.Checked++; why != nil {
 			refused(v, why)
-		} else if time.Since(told) >= mirrorTick {
+		} else if time.Since(told) >= progressPeriod {
 			at := so
-			each(Exported{Progress: &at})
+			each(ExportLine{Progress: &at})
 			told = time.Now()
 		}
 	})
@@ -151,8 +160,8 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 		return out, err
 	}
 	so.Size = made.Size()
-	each(Exported{Progress: &so})
-	w := bufio.NewWriterSize(pieces(func(p []byte) { each(Exported{Data: p}) }), 256<<10)
+	each(ExportLine{Progress: &so})
+	w := bufio.NewWriterSize(pieces(func(p []byte) { each(ExportLine{Data: p}) }), 256<<10)
 	head, err := made.Write(ctx, w)
 	if err = cmp.Or(err, w.Flush()); err != nil {
 		return out, err
@@ -160,18 +169,82 @@ func (s *Server) exportBundle(ctx context.Context, in Export, each func(Exported
 	return headOf(head), nil
 }
 
-// BundleImport is a bundle.
-type BundleImport struct {
-	Import            // Keys are taken besides those of the configuration
-	NewChain     bool `json:"-"`
-	AllDecisions bool `json:"-"`
+// selectVersions returns the versions that in selects and that the caller may read, in order.
+func (s *Server) selectVersions(
+	ctx context.Context, in ExportRequest, each func(ExportLine), refused func(modproxy.Ref, error),
+) ([]modproxy.Ref, error) {
+	selection := &bundle.Selection{Cache: s.Cache, Ledger: s.Ledger, Refused: refused}
+	if !in.Closure && len(in.Modules)+len(in.Locked) == 0 {
+		if err := selection.AddAll(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range in.Modules {
+		m, err := hostname.ParseAddress(one.Module, "")
+		var c modproxy.Constraint // the zero constraint selects every version
+		if err == nil && one.Versions != "" {
+			c, err = modproxy.ParseConstraint(one.Versions)
+		}
+		if err == nil {
+			err = selection.AddMatching(ctx, m, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range in.Locked {
+		v, err := l.Parse("")
+		if err == nil {
+			err = selection.AddLocked(ctx, v, l.Sum, l.Subdir, l.At)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := s.selectClosure(ctx, in, each, selection); err != nil {
+		return nil, err
+	}
+	return selection.Versions(func(m modproxy.Address) error { return s.mayRead(ctx, m) })
+}
+
+// selectClosure adds the versions that the starts of in lead to.
+func (s *Server) selectClosure(ctx context.Context, in ExportRequest, each func(ExportLine), selection *bundle.Selection) error {
+	var called []versionname.Name
+	_, err := s.engine().Check(ctx, mirror.Request{Starts: in.Starts, Providers: true, Groups: in.Groups}, func(line mirror.Line) {
+		switch {
+		case line.Package != nil:
+			called = append(called, line.Package.Name)
+		case line.Progress == nil:
+			each(ExportLine{Bypass: line.Bypass, Problem: line.Problem})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range called {
+		v, err := name.Parse("")
+		if err == nil {
+			err = selection.AddVersion(ctx, v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BundleImportRequest is a bundle.
+type BundleImportRequest struct {
+	LedgerImportRequest      // Keys are taken besides those of the configuration
+	NewChain            bool `json:"-"`
+	AllDecisions        bool `json:"-"`
 }
 
 // importing is held while this process imports a bundle.
 var importing sync.Mutex
 
 // importBundle tells of each version what became of it, when all of the bundle was read: until then nobody listens.
-func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bundle.Item)) (out BundleHead, err error) {
+func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each func(bundle.Item)) (out BundleHead, err error) {
 	if !importing.TryLock() {
 		return out, fmt.Errorf("%w: another import is under way: try again when that has ended", modproxy.ErrUnavailable)
 	}
@@ -200,7 +273,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImport, each func(bu
 	}
 	for _, item := range items {
 		if item.State == bundle.Added || item.State == bundle.Kept {
-			v, err := Name{Module: item.Module, Version: item.Version, Platform: item.Platform}.Parse("")
+			v, err := versionname.Name{Module: item.Module, Version: item.Version, Platform: item.Platform}.Parse("")
 			if err = cmp.Or(err, s.Gate.Check(ctx, v)); err != nil {
 				item.Reason = err.Error()
 			}
@@ -221,13 +294,15 @@ type streamed interface {
 	body() io.Reader
 }
 
-func (in Import) query() map[string][]string { return map[string][]string{"key": in.Keys} }
-func (in Import) body() io.Reader            { return in.From }
+func (in LedgerImportRequest) query() map[string][]string { return map[string][]string{"key": in.Keys} }
+func (in LedgerImportRequest) body() io.Reader            { return in.From }
 
-func (in *Import) read(query map[string][]string, body io.Reader) { *in = Import{query["key"], body} }
+func (in *LedgerImportRequest) read(query map[string][]string, body io.Reader) {
+	*in = LedgerImportRequest{query["key"], body}
+}
 
-func (in BundleImport) query() map[string][]string {
-	q := in.Import.query()
+func (in BundleImportRequest) query() map[string][]string {
+	q := in.LedgerImportRequest.query()
 	for name, on := range map[string]bool{"new-chain": in.NewChain, "all-decisions": in.AllDecisions} {
 		if on {
 			q[name] = []string{"true"}
@@ -236,13 +311,13 @@ func (in BundleImport) query() map[string][]string {
 	return q
 }
 
-func (in *BundleImport) read(query map[string][]string, body io.Reader) {
-	in.Import.read(query, body)
+func (in *BundleImportRequest) read(query map[string][]string, body io.Reader) {
+	in.LedgerImportRequest.read(query, body)
 	in.NewChain, in.AllDecisions = len(query["new-chain"]) > 0, len(query["all-decisions"]) > 0
 }
 
-// Streams reports whether a request can be sent only once.
-func Streams(in any) bool {
+// IsStreamed reports whether a request can be sent only once.
+func IsStreamed(in any) bool {
 	_, ok := in.(streamed)
 	return ok
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -34,6 +35,17 @@ func newClient(base, token string, transport *http.Transport) *Client {
 	}}
 }
 
+// Reach returns a client of the process that serves from the data directory, or a claim of it if no process does. The errors are
+// those of [datadir.Connect].
+func Reach(ctx context.Context, dir string) (*Client, *datadir.Claim, error) {
+	dial, claim, err := datadir.Connect(ctx, dir)
+	if dial == nil {
+		return nil, claim, err
+	}
+	// Every proxy answers to this name on its own machine, and dial ignores it.
+	return newClient("http://localhost", "", &http.Transport{DialContext: dial, DisableKeepAlives: true}), nil, nil
+}
+
 // Remote returns a client of the proxy at a URL, which is shown an operator's token.
 func Remote(server, token string) (*Client, error) {
 	u, err := url.Parse(server)
@@ -50,13 +62,13 @@ func Remote(server, token string) (*Client, error) {
 
 const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
 
-// Ask asks q of c with in, calls each with every item of the answer, and returns its end.
-func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each func(Item) error) (end End, err error) {
+// Call asks e of c with in, calls each with every item of the answer, and returns its end.
+func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, each func(Item) error) (end End, err error) {
 	if c.inside != nil {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		var failed error
-		end, err = q.answer(c.inside, ctx, in, func(item Item) {
+		end, err = e.answer(c.inside, ctx, in, func(item Item) {
 			if failed = cmp.Or(failed, ctx.Err()); failed == nil {
 				failed = each(item)
 			}
@@ -66,7 +78,7 @@ func (q Question[In, Item, End]) Ask(ctx context.Context, c *Client, in In, each
 		})
 		return end, cmp.Or(failed, err)
 	}
-	answer, err := c.send(ctx, q.method, q.path, in)
+	answer, err := c.send(ctx, e.method, e.path, in)
 	if err != nil {
 		return end, err
 	}

@@ -8,26 +8,27 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 )
 
 // Decision is a decision of the ledger, and whether it is in force.
 type Decision struct {
-	Name
+	versionname.Name
 	modproxy.Decision
 	InForce bool `json:"in_force"`
 	// EndsSoon is true of what is in force for [Soon] at most.
 	EndsSoon bool `json:"ends_soon,omitempty"`
 }
 
-// Soon is how long before its end an approval is said to end.
-const Soon = 14 * 24 * time.Hour
+// EndsSoonPeriod is how long before its end an approval is said to end.
+const EndsSoonPeriod = 14 * 24 * time.Hour
 
 // decisions lists the decisions about a module, or about some that a glob matches, or all, in the order in which they were made.
-func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (done none, err error) {
+func (s *Server) decisions(ctx context.Context, in versionname.Name, each func(Decision)) (done none, err error) {
 	var wanted modproxy.Address
-	if in != (Name{}) {
+	if in != (versionname.Name{}) {
 		if wanted, err = policy.ParseAddress(in.Module, ""); err != nil {
 			return done, err
 		}
@@ -38,16 +39,16 @@ func (s *Server) decisions(ctx context.Context, in Name, each func(Decision)) (d
 	}
 	now := time.Now()
 	for i, stands := range policy.Standing(list, now) {
-		if d := list[i]; in == (Name{}) || policy.IsAbout(d, wanted) {
-			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(Soon))
-			each(Decision{NameOf(d.Address.At("")), d, stands, soon})
+		if d := list[i]; in == (versionname.Name{}) || policy.IsAbout(d, wanted) {
+			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(EndsSoonPeriod))
+			each(Decision{versionname.Of(d.Address.At("")), d, stands, soon})
 		}
 	}
 	return done, nil
 }
 
-// Decide is a decision to make.
-type Decide struct {
+// DecisionRequest is a decision to make.
+type DecisionRequest struct {
 	Module   string          `json:"module"` // an address, or a glob as in the rules of the policy
 	Action   modproxy.Action `json:"action"`
 	Versions string          `json:"versions,omitempty"` // a version or a constraint; empty for every version
@@ -58,15 +59,15 @@ type Decide struct {
 	Force    bool            `json:"force,omitempty"` // also about what is not known to exist
 }
 
-// Decided is the decision that is in the ledger.
-type Decided struct {
+// DecisionResult is the decision that is in the ledger.
+type DecisionResult struct {
 	Decision
 	Known   bool     `json:"known,omitempty"`   // it was made before, by whom and when the decision says
 	Remarks []string `json:"remarks,omitempty"` // what whoever decides should know, a sentence each
 }
 
 // decide makes a decision, which counts when it returns.
-func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decided, err error) {
+func (s *Server) decide(ctx context.Context, in DecisionRequest, _ func(none)) (out DecisionResult, err error) {
 	d := modproxy.Decision{Action: in.Action, Reason: in.Reason, Link: in.Link, Until: in.Until, Time: time.Now().UTC()}
 	if d.Address, err = policy.ParseAddress(in.Module, ""); err != nil {
 		return out, err
@@ -123,7 +124,7 @@ func (s *Server) decide(ctx context.Context, in Decide, _ func(none)) (out Decid
 	if twins, errTwins := s.twins(ctx, d); err == nil && errTwins == nil { // the decision was made, whatever is known of others
 		out.Remarks = append(out.Remarks, twins...)
 	}
-	out.Decision = Decision{Name: NameOf(d.Address.At("")), Decision: d, InForce: !policy.Ends(d)}
+	out.Decision = Decision{Name: versionname.Of(d.Address.At("")), Decision: d, InForce: !policy.Ends(d)}
 	return out, err
 }
 
@@ -138,9 +139,9 @@ func nothingToEnd(d modproxy.Decision, others []modproxy.Decision) error {
 	if d.Action == modproxy.Deprecate {
 		verb, state = "deprecate --lift", "deprecated"
 	}
-	text := fmt.Sprintf("%s is not %s", What(d.Address.String(), d.Versions), state)
+	text := fmt.Sprintf("%s is not %s", VersionsText(d.Address.String(), d.Versions), state)
 	for _, o := range others {
-		text += fmt.Sprintf("; %s is: \"%s\" ends that", What(o.Address.String(), o.Versions), commandText(verb, o.Address, o.Versions))
+		text += fmt.Sprintf("; %s is: \"%s\" ends that", VersionsText(o.Address.String(), o.Versions), commandText(verb, o.Address, o.Versions))
 	}
 	return absent(text)
 }
@@ -154,8 +155,8 @@ func commandText(verb string, m modproxy.Address, versions string) string {
 	return text
 }
 
-// What names the versions of a module that a decision is about.
-func What(module, versions string) string {
+// VersionsText names the versions of a module that a decision is about.
+func VersionsText(module, versions string) string {
 	if versions == "" {
 		return "every version of " + module
 	}

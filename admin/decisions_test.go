@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 	"github.com/modproxy/modproxy/policy"
 )
@@ -20,16 +21,16 @@ func deciding(t *testing.T) *admin.Server {
 	return &admin.Server{Ledger: book, Gate: &policy.Gate{Ledger: book}}
 }
 
-func decide(t *testing.T, c *admin.Client, action modproxy.Action, versions, reason string) (admin.Decided, error) {
+func decide(t *testing.T, c *admin.Client, action modproxy.Action, versions, reason string) (admin.DecisionResult, error) {
 	t.Helper()
-	in := admin.Decide{Module: vpc.String(), Action: action, Versions: versions, Reason: reason, User: "alice", Force: true}
-	return admin.DecisionsMake.Ask(t.Context(), c, in, nil)
+	in := admin.DecisionRequest{Module: vpc.String(), Action: action, Versions: versions, Reason: reason, User: "alice", Force: true}
+	return admin.DecisionsMake.Call(t.Context(), c, in, nil)
 }
 
 // decisions are those that are listed, in the words of a test.
 func decisions(t *testing.T, c *admin.Client, module string) (list []string) {
 	t.Helper()
-	_, err := admin.DecisionsList.Ask(t.Context(), c, admin.Name{Module: module}, func(d admin.Decision) error {
+	_, err := admin.DecisionsList.Call(t.Context(), c, versionname.Name{Module: module}, func(d admin.Decision) error {
 		text := strings.Join([]string{d.Name.Module, string(d.Action), d.Versions, d.By}, " ")
 		if d.InForce {
 			text += " in force"
@@ -101,12 +102,12 @@ func TestDecide(t *testing.T) {
 // What cannot be decided is not written down.
 func TestDecideRefuses(t *testing.T) {
 	s := deciding(t)
-	for want, in := range map[string]admin.Decide{
+	for want, in := range map[string]admin.DecisionRequest{
 		"no address":                   {Module: "acme/vpc", Action: modproxy.Block},
 		`version constraint "latest"`:  {Module: vpc.String(), Action: modproxy.Block, Versions: "latest"},
 		`decision "allow"`:             {Module: vpc.String(), Action: "allow"},
 		"reason: want one line":        {Module: vpc.String(), Action: modproxy.Block, Reason: "two\nlines"},
-		"name of the operator":          {Module: vpc.String(), Action: modproxy.Block, User: "al\nice"},
+		"name of the operator":         {Module: vpc.String(), Action: modproxy.Block, User: "al\nice"},
 		"link: want an https URL":      {Module: vpc.String(), Action: modproxy.Deprecate, Reason: "old", Link: "http://example.com"},
 		"only an approval ends":        {Module: vpc.String(), Action: modproxy.Block, Until: time.Now().Add(time.Hour)},
 		"that is in the past":          {Module: vpc.String(), Action: modproxy.Approve, Until: time.Now().Add(-time.Second)},
@@ -114,7 +115,7 @@ func TestDecideRefuses(t *testing.T) {
 		"every version of " + vpc.Host: {Module: vpc.String(), Action: modproxy.Unblock},
 	} {
 		for _, c := range []*admin.Client{admin.Inside(s), outside(t, s)} {
-			if _, err := admin.DecisionsMake.Ask(t.Context(), c, in, nil); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := admin.DecisionsMake.Call(t.Context(), c, in, nil); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
@@ -162,8 +163,8 @@ func TestImportDecisions(t *testing.T) {
 	if verdict, err := to.Gate.Decide(t.Context(), vpc.At("1.0.0")); err != nil || verdict.Refused() {
 		t.Fatal(verdict, err)
 	}
-	in := admin.Import{Keys: []string{from.Ledger.VerifierKey()}, From: strings.NewReader(export.String())}
-	if n, err := admin.LedgerImport.Ask(t.Context(), admin.Inside(to), in, nil); err != nil || n != 1 {
+	in := admin.LedgerImportRequest{Keys: []string{from.Ledger.VerifierKey()}, From: strings.NewReader(export.String())}
+	if n, err := admin.LedgerImport.Call(t.Context(), admin.Inside(to), in, nil); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	if verdict, err := to.Gate.Decide(t.Context(), vpc.At("1.0.0")); err != nil || verdict.Outcome != policy.Blocked {

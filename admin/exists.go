@@ -53,7 +53,7 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 	}
 	what := d.Address.String()
 	if x.module {
-		what = What(what, d.Versions)
+		what = VersionsText(what, d.Versions)
 	}
 	text := what + " does not exist: it is not in the ledger, the store or a registry"
 	if s.Upstreams == nil {

@@ -6,44 +6,35 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Forecast asks what clients would get of what configurations call if other rules were in force.
-type Forecast struct {
-	Report
+// ForecastRequest asks what clients would get of what configurations call if other rules were in force.
+type ForecastRequest struct {
+	ReportRequest
 	Starts []closure.Start `json:"starts"`
 }
 
-// Foreseen is a version that a client would get, or would not, or a call of which that is not known.
-type Foreseen struct {
-	Name                    // without a version if all are refused, or it is not known which one it is; empty if no module is known
-	Client  tfconfig.Client `json:"client,omitempty"`
-	From    []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
-	Source  string          `json:"source,omitempty"` // of the last one
-	Outcome policy.Outcome  `json:"outcome,omitempty"`
-	Refused bool            `json:"refused,omitempty"`
-	Instead string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
-	Place   string          `json:"place,omitempty"`   // where the rule stands that decides
-	Why     string          `json:"why,omitempty"`     // what users would be told
-	Bypass  string          `json:"bypass,omitempty"`  // why it does not go through the proxy
-	Problem string          `json:"problem,omitempty"` // why it is not known what the client would get
-}
-
-// walk finds the closure of what clients in groups call, as gate lets them have it.
-func (s *Server) walk(ctx context.Context, gate *policy.Gate, groups []string, starts []closure.Start, each func(closure.Found)) error {
-	ctx, registry := s.asOperator(ctx, gate, groups)
-	w := closure.Walker{
-		Registry: registry, Routes: s.Routing, Reader: s.Configurations, Nested: s.Nested,
-		MayRead: func(m modproxy.Address) error { return s.mayRead(ctx, m) },
-	}
-	return w.Walk(ctx, starts, each)
+// ForecastItem is a version that a client would get, or would not, or a call of which that is not known.
+type ForecastItem struct {
+	versionname.Name                 // without a version if all are refused, or it is not known which one it is; empty if no module is known
+	Client           tfconfig.Client `json:"client,omitempty"`
+	From             []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
+	Source           string          `json:"source,omitempty"` // of the last one
+	Outcome          policy.Outcome  `json:"outcome,omitempty"`
+	Refused          bool            `json:"refused,omitempty"`
+	Instead          string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
+	Place            string          `json:"place,omitempty"`   // where the rule stands that decides
+	Why              string          `json:"why,omitempty"`     // what users would be told
+	Bypass           string          `json:"bypass,omitempty"`  // why it does not go through the proxy
+	Problem          string          `json:"problem,omitempty"` // why it is not known what the client would get
 }
 
 // forecast walks as clients would, and tells what they would not get of what there is.
-func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen)) (done none, err error) {
-	rules, err := s.candidate(in.Report)
+func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(ForecastItem)) (done none, err error) {
+	rules, err := s.candidate(in.ReportRequest)
 	if err != nil {
 		return done, err
 	}
@@ -56,11 +47,11 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
 	other.Gate.Use(rules)
 	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
-	return done, s.walk(ctx, other.Gate, in.Groups, in.Starts, func(f closure.Found) {
+	return done, other.engine().Walk(ctx, in.Groups, in.Starts, func(f closure.Found) {
 		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
 			return // the verdict about what it was made of is told
 		}
-		out := Foreseen{Name: NameOf(f.Module), Client: f.Client, Source: f.Source}
+		out := ForecastItem{Name: versionname.Of(f.Module), Client: f.Client, Source: f.Source}
 		for _, step := range f.Chain {
 			out.From = append(out.From, step.String())
 		}
@@ -77,7 +68,7 @@ func (s *Server) forecast(ctx context.Context, in Forecast, each func(Foreseen))
 }
 
 // foresee adds the verdict about what a client would get if nothing were refused.
-func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) error {
+func (s *Server) foresee(ctx context.Context, f closure.Found, out *ForecastItem) error {
 	v := f.Module
 	refusal, refused := errors.AsType[*policy.Refusal](f.Err)
 	switch {
@@ -115,8 +106,8 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *Foreseen) er
 }
 
 // judge sets what a verdict says of v.
-func (f *Foreseen) judge(v modproxy.Ref, verdict policy.Verdict) {
-	f.Name, f.Outcome, f.Refused = NameOf(v), verdict.Outcome, verdict.Refused()
+func (f *ForecastItem) judge(v modproxy.Ref, verdict policy.Verdict) {
+	f.Name, f.Outcome, f.Refused = versionname.Of(v), verdict.Outcome, verdict.Refused()
 	if verdict.Rule != nil {
 		f.Place = verdict.Rule.Place
 	}

@@ -13,33 +13,34 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A Query chooses versions. Its zero fields choose all.
-type Query struct {
-	Name
+// A LedgerQuery chooses versions. Its zero fields choose all.
+type LedgerQuery struct {
+	versionname.Name
 	Since time.Time `json:"since,omitzero"` // of drift
 }
 
 // choose returns whether a version is chosen.
-func (q Query) choose() (func(modproxy.Ref) bool, error) {
-	wanted, err := q.choice()
+func (q LedgerQuery) choose() (func(modproxy.Ref) bool, error) {
+	wanted, err := q.ParseOptional()
 	return func(v modproxy.Ref) bool {
 		v, wanted := v.Folded(), wanted.Folded()
 		isOf := v.IsArchive() && v.Base() == wanted // a release comes with its archives
-		return q.Name == (Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
+		return q.Name == (versionname.Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
 	}, err
 }
 
 // Record is a record of the ledger, and whether it counts.
 type Record struct {
-	Name
+	versionname.Name
 	modproxy.Record
 	Counts bool `json:"counts"` // no later record of the version was accepted
 }
 
-func (s *Server) records(ctx context.Context, q Query, each func(Record)) (done none, err error) {
+func (s *Server) records(ctx context.Context, q LedgerQuery, each func(Record)) (done none, err error) {
 	chosen, err := q.choose()
 	if err != nil {
 		return done, err
@@ -63,7 +64,7 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 		}
 		if chosen(rec.Ref) {
 			last[rec.Ref] = len(list)
-			list = append(list, Record{NameOf(rec.Ref), rec, false})
+			list = append(list, Record{versionname.Of(rec.Ref), rec, false})
 		}
 	}
 	mixed := map[modproxy.Ref]bool{} // what has a spelling that is not in lower case
@@ -87,14 +88,14 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 
 // Drift is an observation of the ledger, and whether it is open.
 type Drift struct {
-	Name
+	versionname.Name
 	ledger.Drift
 	Open bool           `json:"open"`                  // what was recorded then still counts
 	Was  modproxy.Facts `json:"was,omitzero"`          // of what counts
 	As   string         `json:"recorded_as,omitempty"` // the address in the record that counts, if that is spelled otherwise
 }
 
-func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done none, err error) {
+func (s *Server) drift(ctx context.Context, q LedgerQuery, each func(Drift)) (done none, err error) {
 	chosen, err := q.choose()
 	if err != nil {
 		return done, err
@@ -111,7 +112,7 @@ func (s *Server) drift(ctx context.Context, q Query, each func(Drift)) (done non
 			return done, err
 		}
 		open := counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir)
-		out := Drift{Name: NameOf(d.Ref), Drift: d, Open: open, Was: counts.Facts}
+		out := Drift{Name: versionname.Of(d.Ref), Drift: d, Open: open, Was: counts.Facts}
 		if counts.Address != d.Address {
 			out.As = counts.Address.String()
 		}
@@ -135,14 +136,14 @@ type pieces func([]byte)
 
 func (f pieces) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
-// Import is an export of a ledger, signed with the key of the one that lacks its records, or with one of Keys.
-type Import struct {
+// LedgerImportRequest is an export of a ledger, signed with the key of the one that lacks its records, or with one of Keys.
+type LedgerImportRequest struct {
 	Keys []string  `json:"-"`
 	From io.Reader `json:"-"`
 }
 
 // importLedger returns how many records and observations it has added.
-func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int64, error) {
+func (s *Server) importLedger(ctx context.Context, in LedgerImportRequest, _ func(none)) (int64, error) {
 	trust, err := ledger.Verifiers(append(in.Keys, s.Ledger.VerifierKey())...)
 	if err != nil {
 		return 0, err
@@ -157,9 +158,9 @@ func (s *Server) importLedger(ctx context.Context, in Import, _ func(none)) (int
 	return added, err
 }
 
-// Acceptance is the content that a version has from now on, or a key that may sign the releases of a provider.
-type Acceptance struct {
-	Name
+// AcceptRequest is the content that a version has from now on, or a key that may sign the releases of a provider.
+type AcceptRequest struct {
+	versionname.Name
 	Sum modproxy.Sum `json:"sum,omitempty"`
 	// Key is a fingerprint. Version and Sum are empty then, and the keys that may sign still may. Module may be
 	// host/namespace/* for all its providers whose keys are recorded.
@@ -168,15 +169,15 @@ type Acceptance struct {
 	Reason string `json:"reason"`
 }
 
-// Accepted is what became of an [Acceptance].
-type Accepted struct {
+// AcceptResult is what became of an [AcceptRequest].
+type AcceptResult struct {
 	Before  modproxy.Sum `json:"before"`
 	Subdir  string       `json:"subdir,omitempty"`  // the directory that counts from now on, if it was another
 	Offered bool         `json:"offered"`           // an upstream has offered what was accepted
 	Modules []string     `json:"modules,omitempty"` // the providers that the key was accepted for, if Module was a namespace
 }
 
-func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out Accepted, err error) {
+func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (out AcceptResult, err error) {
 	if namespace, ok := strings.CutSuffix(in.Module, "/*"); ok && in.Key != "" {
 		return s.acceptForNamespace(ctx, in, namespace)
 	}
@@ -241,7 +242,7 @@ func (s *Server) accept(ctx context.Context, in Acceptance, _ func(none)) (out A
 }
 
 // acceptForNamespace accepts a key for every provider of a namespace whose keys are recorded.
-func (s *Server) acceptForNamespace(ctx context.Context, in Acceptance, namespace string) (out Accepted, err error) {
+func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, namespace string) (out AcceptResult, err error) {
 	of, err := hostname.ParseAddress(namespace+"/any", "")
 	if err == nil && (!of.IsProvider() || in.Version != "" || in.Sum != "" || in.Subdir != "") {
 		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, and neither for a version nor a sum", modproxy.ErrInvalid)

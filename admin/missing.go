@@ -6,17 +6,18 @@ import (
 	"fmt"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
-// Missing is what clients asked for that is not kept while modproxy is offline: a version, or without one any of a module.
-type Missing struct {
-	Asked
+// MissingVersion is what clients asked for that is not kept while modproxy is offline: a version, or without one any of a module.
+type MissingVersion struct {
+	Demand
 	// Listed are the versions that are kept, if clients were told these and took none. Which one they wanted is not known.
 	Listed []string `json:"listed,omitempty"`
 }
 
 // missing lists what is missing, of a module or of all. What has been kept since is not.
-func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done none, err error) {
+func (s *Server) missing(ctx context.Context, in versionname.Name, each func(MissingVersion)) (done none, err error) {
 	if s.Missing == nil {
 		return done, errOnline
 	}
@@ -25,7 +26,7 @@ func (s *Server) missing(ctx context.Context, in Name, each func(Missing)) (done
 		return done, err
 	}
 	for _, r := range all {
-		m := Missing{Asked: Asked{NameOf(r.Ref), r.First, r.Last, r.Count, r.Askers}}
+		m := MissingVersion{Demand: Demand{versionname.Of(r.Ref), r.First, r.Last, r.Count, r.Askers}}
 		kept, err := s.Cache.Versions(ctx, r.Address)
 		_, gone := errors.AsType[*modproxy.NotKept](err)
 		switch {
@@ -63,11 +64,11 @@ func (s *Server) holds(ctx context.Context, v modproxy.Ref) bool {
 }
 
 // clearMissing forgets what is missing, of a module or of all, and returns how much that was.
-func (s *Server) clearMissing(ctx context.Context, in Name, _ func(none)) (int, error) {
+func (s *Server) clearMissing(ctx context.Context, in versionname.Name, _ func(none)) (int, error) {
 	if s.Missing == nil {
 		return 0, errOnline
 	}
-	v, err := in.choice()
+	v, err := in.ParseOptional()
 	if err != nil {
 		return 0, err
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/store"
 )
 
 // Package is a package that is kept, or was kept and is in the ledger.
 type Package struct {
-	Name
+	versionname.Name
 	State   string          `json:"state"` // kept, evicted, superseded; or damaged, and then nothing else is known
 	Size    int64           `json:"size_bytes"`
 	Last    time.Time       `json:"last_used,omitzero"`
@@ -33,13 +34,13 @@ type Package struct {
 	Deprecated *modproxy.Decision `json:"deprecated,omitempty"`
 }
 
-// List says which packages to list: those whose modules match a pattern.
-type List struct {
+// ListRequest says which packages to list: those whose modules match a pattern.
+type ListRequest struct {
 	Pattern string `json:"pattern,omitempty"`
 }
 
 // packages lists what is kept, then what the ledger has beside that, and counts both.
-func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all store.Amount, err error) {
+func (s *Server) packages(ctx context.Context, in ListRequest, each func(Package)) (all store.Amount, err error) {
 	pattern, err := ParsePattern(in.Pattern)
 	if err != nil {
 		return all, err
@@ -48,17 +49,17 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		ok, _ := path.Match(pattern, m.String()) // it was checked
 		return ok || pattern == ""
 	}
-	counted, listed := marks{}, marks{} // versions with the same content share its bytes
+	counted, listed := hashSet{}, hashSet{} // versions with the same content share its bytes
 	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil && l.Version == "" {
 			return all, err
 		}
-		listed.set(markOf(l.Ref))
+		listed.add(hashOf(l.Ref))
 		if !matches(l.Address) {
 			continue
 		}
 		p := Package{
-			Name: NameOf(l.Ref), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
+			Name: versionname.Of(l.Ref), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
 			Digest: l.Digest,
 		}
 		if l.Notes != "" && s.mayRead(ctx, l.Address) == nil { // which name files
@@ -72,7 +73,7 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		case l.Lost:
 			p.State = "evicted"
 		}
-		if all.Blobs++; err == nil && !l.Lost && counted.set(mark(l.Digest[:len(mark{})])) {
+		if all.Blobs++; err == nil && !l.Lost && counted.add(shortHash(l.Digest[:len(shortHash{})])) {
 			all.Bytes += l.Size
 		}
 		if err := s.decided(ctx, l.Ref, &p); err != nil {
@@ -80,18 +81,18 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 		}
 		each(p)
 	}
-	gone, err := s.gone(ctx, func(v modproxy.Ref) bool { return matches(v.Address) && listed.set(markOf(v)) })
+	evicted, err := s.evicted(ctx, func(v modproxy.Ref) bool { return matches(v.Address) && listed.add(hashOf(v)) })
 	if err != nil {
 		return all, err
 	}
-	for _, key := range gone {
+	for _, key := range evicted {
 		v, _ := cache.VersionOf(store.Ref{Kind: cache.PackageKind, Key: key}) // it is one
 		rec, err := s.Ledger.Lookup(ctx, v)
 		if err != nil {
 			return all, err
 		}
 		all.Blobs++
-		p := Package{Name: NameOf(v), State: "evicted", Sum: rec.Sum, Source: rec.Source}
+		p := Package{Name: versionname.Of(v), State: "evicted", Sum: rec.Sum, Source: rec.Source}
 		if err := s.decided(ctx, v, &p); err != nil {
 			return all, err
 		}
@@ -100,9 +101,9 @@ func (s *Server) packages(ctx context.Context, in List, each func(Package)) (all
 	return all, nil
 }
 
-// gone returns the names of the versions that the ledger has and that were not listed, in their order. All else of them would be
+// evicted returns the names of the versions that the ledger has and that were not listed, in their order. All else of them would be
 // much in memory.
-func (s *Server) gone(ctx context.Context, unlisted func(modproxy.Ref) bool) (keys []string, err error) {
+func (s *Server) evicted(ctx context.Context, unlisted func(modproxy.Ref) bool) (keys []string, err error) {
 	if s.Ledger == nil {
 		return nil, nil
 	}
@@ -118,20 +119,20 @@ func (s *Server) gone(ctx context.Context, unlisted func(modproxy.Ref) bool) (ke
 	return keys, nil
 }
 
-// mark stands for a digest: half of it is as good to tell some from others, and little in memory.
-type mark [sha256.Size / 2]byte
+// shortHash is the first half of a SHA-256 digest: enough to tell versions and contents apart, in half the memory.
+type shortHash [sha256.Size / 2]byte
 
-func markOf(v modproxy.Ref) mark {
+func hashOf(v modproxy.Ref) shortHash {
 	sum := sha256.Sum256([]byte(v.String()))
-	return mark(sum[:sha256.Size/2])
+	return shortHash(sum[:sha256.Size/2])
 }
 
-type marks map[mark]struct{}
+type hashSet map[shortHash]struct{}
 
-// set reports whether m was not among them, and adds it.
-func (all marks) set(m mark) bool {
+// add adds h, and reports whether it was absent.
+func (all hashSet) add(h shortHash) bool {
 	n := len(all)
-	all[m] = struct{}{}
+	all[h] = struct{}{}
 	return len(all) > n
 }
 
@@ -173,23 +174,23 @@ func ParsePattern(s string) (string, error) {
 	return s, nil
 }
 
-// Removed is a package that was removed.
-type Removed struct {
-	Name
+// RemovedPackage is a package that was removed.
+type RemovedPackage struct {
+	versionname.Name
 	Size   int64        `json:"size_bytes"`
 	Sum    modproxy.Sum `json:"sum"`
 	There  bool         `json:"there"`            // it was kept
 	Shared []string     `json:"shared,omitempty"` // what else needs its bytes, which therefore stay
 }
 
-// Remove says which packages to remove.
-type Remove struct {
-	Name
+// RemoveRequest says which packages to remove.
+type RemoveRequest struct {
+	versionname.Name
 	All    bool `json:"all,omitempty"`     // those of all versions, if Version is empty
 	DryRun bool `json:"dry_run,omitempty"` // remove nothing
 }
 
-func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (done none, err error) {
+func (s *Server) remove(ctx context.Context, in RemoveRequest, each func(RemovedPackage)) (done none, err error) {
 	v, err := in.Parse("")
 	switch {
 	case err != nil:
@@ -204,10 +205,10 @@ func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (don
 		removed, err = s.Cache.Discard(ctx, v)
 	}
 	if errors.Is(err, fs.ErrNotExist) { // that it could not be fetched is forgotten all the same
-		chosen, _ := Query{Name: in.Name}.choose()
+		chosen, _ := LedgerQuery{Name: in.Name}.choose()
 		records, errLedger := s.counting(ctx, chosen)
 		for _, rec := range records {
-			each(Removed{Name: rec.Name, Sum: rec.Sum})
+			each(RemovedPackage{Name: rec.Name, Sum: rec.Sum})
 		}
 		if errLedger != nil || len(records) > 0 {
 			err = errLedger
@@ -217,7 +218,7 @@ func (s *Server) remove(ctx context.Context, in Remove, each func(Removed)) (don
 		return done, err
 	}
 	for _, d := range removed {
-		each(Removed{NameOf(d.Ref), d.Size, d.Sum, true, d.Shared})
+		each(RemovedPackage{versionname.Of(d.Ref), d.Size, d.Sum, true, d.Shared})
 	}
 	return done, nil
 }
@@ -252,21 +253,21 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 	return all, nil
 }
 
-// Removable is what a dry run would remove.
-type Removable struct {
-	Name                   // of a package that is over the bound; zero for one without a record
-	Digest modproxy.Digest `json:"digest"`
-	Size   int64           `json:"size_bytes"`
+// RemovablePackage is what a dry run would remove.
+type RemovablePackage struct {
+	versionname.Name                 // of a package that is over the bound; zero for one without a record
+	Digest           modproxy.Digest `json:"digest"`
+	Size             int64           `json:"size_bytes"`
 }
 
-// Tidied is what was removed, or would be.
-type Tidied struct {
+// TidyResult is what was removed, or would be.
+type TidyResult struct {
 	store.Collected
 	Remark string `json:"remark,omitempty"` // why more is kept than was asked for
 }
 
 // tidy removes what is not needed, and the least recently used packages over a size.
-func (s *Server) tidy(ctx context.Context, in store.GC, each func(Removable)) (out Tidied, err error) {
+func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePackage)) (out TidyResult, err error) {
 	if in.MaxSize < 0 || in.AsideAge < 0 {
 		return out, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
 	}
@@ -276,12 +277,12 @@ func (s *Server) tidy(ctx context.Context, in store.GC, each func(Removable)) (o
 			names := 0
 			for _, ref := range by {
 				if v, ok := cache.VersionOf(ref); ok {
-					each(Removable{NameOf(v), b.Digest, b.Size})
+					each(RemovablePackage{versionname.Of(v), b.Digest, b.Size})
 					names++
 				}
 			}
 			if names == 0 {
-				each(Removable{Digest: b.Digest, Size: b.Size})
+				each(RemovablePackage{Digest: b.Digest, Size: b.Size})
 			}
 		}
 	} else if err := s.Configurations.Sweep(ctx); err != nil {
@@ -299,20 +300,20 @@ func (s *Server) tidy(ctx context.Context, in store.GC, each func(Removable)) (o
 	return out, err
 }
 
-// Refresh says which modules to ask registries for.
-type Refresh struct {
+// RefreshRequest says which modules to ask registries for.
+type RefreshRequest struct {
 	Modules []string `json:"modules,omitempty"`
 	All     bool     `json:"all,omitempty"` // every module of which a package is or was kept, unless it is refused
 }
 
-// Refreshed is what a registry answered about the versions of one module.
-type Refreshed struct {
+// RefreshResult is what a registry answered about the versions of one module.
+type RefreshResult struct {
 	Module string `json:"module"`
 	cache.Refreshed
 	Error string `json:"error,omitempty"` // why nothing else is known
 }
 
-func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) (done none, err error) {
+func (s *Server) refresh(ctx context.Context, in RefreshRequest, each func(RefreshResult)) (done none, err error) {
 	if s.Upstreams == nil {
 		return done, fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
 	}
@@ -339,7 +340,7 @@ func (s *Server) refresh(ctx context.Context, in Refresh, each func(Refreshed)) 
 		if ctx.Err() != nil {
 			return done, ctx.Err()
 		}
-		out, err := Refreshed{Module: m.String()}, s.mayRefresh(ctx, m)
+		out, err := RefreshResult{Module: m.String()}, s.mayRefresh(ctx, m)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("%s: %w", m, err)

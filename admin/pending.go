@@ -10,35 +10,37 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/history"
+	"github.com/modproxy/modproxy/internal/versionname"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/release"
 )
 
-// Asked says how often clients asked in vain for a version, or without one for any of a module.
-type Asked struct {
-	Name
+// Demand says how often clients asked in vain for a version, or without one for any of a module.
+type Demand struct {
+	versionname.Name
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
 	Count  int       `json:"count"`
 	Askers []string  `json:"askers,omitempty"` // the first ones
 }
 
-// Pending is a version that clients asked for and that waits for approval, with what is known of it.
-type Pending struct {
-	Asked
-	Rule   string          `json:"rule"`          // where the rule stands that wants approval
-	Sum    modproxy.Sum    `json:"sum,omitempty"` // empty if it was not fetched yet
-	Source modproxy.Source `json:"source,omitzero"`
-	Size   int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
-	Brings *Brings         `json:"brings,omitempty"`     // nil if its package is not kept, or cannot be read
-	Unread string          `json:"unread,omitempty"`     // why its package cannot be read
+// PendingVersion is a version that clients asked for and that waits for approval, with what is known of it.
+type PendingVersion struct {
+	Demand
+	Rule         string          `json:"rule"`          // where the rule stands that wants approval
+	Sum          modproxy.Sum    `json:"sum,omitempty"` // empty if it was not fetched yet
+	Source       modproxy.Source `json:"source,omitzero"`
+	Size         int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
+	Dependencies *Dependencies   `json:"brings,omitempty"`     // nil if its package is not kept, or cannot be read
+	Unread       string          `json:"unread,omitempty"`     // why its package cannot be read
 	// Release is of a provider, whose package is no configuration.
-	Release *Released `json:"release,omitempty"`
-	Error   string    `json:"error,omitempty"` // why it could not be fetched
+	Release *ReleaseSummary `json:"release,omitempty"`
+	Error   string          `json:"error,omitempty"` // why it could not be fetched
 }
 
-// Released is what the release of a provider says.
-type Released struct {
+// ReleaseSummary is what the release of a provider says.
+type ReleaseSummary struct {
 	Platforms []string      `json:"platforms"`
 	Protocols []string      `json:"protocols,omitempty"`
 	Keys      modproxy.Keys `json:"keys,omitempty"`  // that have signed it; none if nobody has
@@ -46,19 +48,19 @@ type Released struct {
 }
 
 // pending lists what waits, of a module or of all: versions that were asked for, and would be allowed if they were approved.
-func (s *Server) pending(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
+func (s *Server) pending(ctx context.Context, in versionname.Name, each func(PendingVersion)) (done none, err error) {
 	return done, s.eachPending(ctx, in, false, each)
 }
 
 // fetch fetches what waits, of a module or of all, and lists it. It is kept and recorded, and still not served.
-func (s *Server) fetch(ctx context.Context, in Name, each func(Pending)) (done none, err error) {
+func (s *Server) fetch(ctx context.Context, in versionname.Name, each func(PendingVersion)) (done none, err error) {
 	if s.Upstreams == nil {
-		return done, errOffline
+		return done, mirror.ErrOffline
 	}
 	return done, s.eachPending(ctx, in, true, each)
 }
 
-func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func(Pending)) error {
+func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch bool, each func(PendingVersion)) error {
 	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
 		return err
 	}
@@ -75,7 +77,7 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 		if verdict.Outcome != policy.Unapproved {
 			continue
 		}
-		p := Pending{Asked: Asked{NameOf(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
+		p := PendingVersion{Demand: Demand{versionname.Of(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
 		if fetch {
 			if err := s.bring(ctx, v); err != nil {
 				p.Error = err.Error()
@@ -90,8 +92,8 @@ func (s *Server) eachPending(ctx context.Context, in Name, fetch bool, each func
 }
 
 // requested lists the recorded requests, of a module or of all.
-func requested(ctx context.Context, demand *history.Demand, in Name) (all []history.Request, err error) {
-	wanted, err := in.choice()
+func requested(ctx context.Context, demand *history.Demand, in versionname.Name) (all []history.Request, err error) {
+	wanted, err := in.ParseOptional()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func requested(ctx context.Context, demand *history.Demand, in Name) (all []hist
 		if err != nil {
 			return nil, err
 		}
-		if in == (Name{}) || r.Of(wanted) {
+		if in == (versionname.Name{}) || r.Of(wanted) {
 			all = append(all, r)
 		}
 	}
@@ -120,7 +122,7 @@ func (s *Server) bring(ctx context.Context, v modproxy.Ref) error {
 }
 
 // describe adds what the ledger knows of a version, how large its package is, and what that brings.
-func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *Pending) error {
+func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *PendingVersion) error {
 	rec, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ctx.Err()
@@ -145,7 +147,7 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *Pending) error
 	if v.IsProvider() {
 		p.Release, err = s.released(ctx, kept)
 	} else {
-		p.Brings, err = s.brings(ctx, kept)
+		p.Dependencies, err = s.dependencies(ctx, kept)
 	}
 	if err != nil {
 		p.Unread = err.Error()
@@ -154,7 +156,7 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *Pending) error
 }
 
 // released reads a release that is kept.
-func (s *Server) released(ctx context.Context, kept *cache.Kept) (*Released, error) {
+func (s *Server) released(ctx context.Context, kept *cache.Kept) (*ReleaseSummary, error) {
 	body, err := s.Store.Open(ctx, kept.Digest, kept.Size)
 	if err != nil {
 		return nil, err
@@ -164,7 +166,7 @@ func (s *Server) released(ctx context.Context, kept *cache.Kept) (*Released, err
 	if err != nil {
 		return nil, err
 	}
-	out := &Released{Protocols: r.Protocols}
+	out := &ReleaseSummary{Protocols: r.Protocols}
 	for _, a := range r.Archives {
 		out.Platforms = append(out.Platforms, a.Platform.String())
 	}

@@ -7,35 +7,36 @@ import (
 	"slices"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Trial asks what would be answered to a client about a version, or about a module if Version is empty.
-type Trial struct {
-	Name
+// PolicyTestRequest asks what would be answered to a client about a version, or about a module if Version is empty.
+type PolicyTestRequest struct {
+	versionname.Name
 	Groups []string `json:"groups,omitempty"` // of the client
 }
 
 // Verdict is what is decided about a version, or a module, and why.
 type Verdict struct {
-	Name
-	Outcome policy.Outcome `json:"outcome"`
-	Refused bool           `json:"refused"`
-	Audit   bool           `json:"audit,omitempty"` // refused or not, it is served
-	Why     string         `json:"why,omitempty"`   // it is refused: what users are told
-	Steps   []policy.Step  `json:"steps"`
-	Known   int            `json:"known,omitempty"` // versions of the module that are listed here
-	Hidden  []Hidden       `json:"hidden,omitempty"`
+	versionname.Name
+	Outcome policy.Outcome   `json:"outcome"`
+	Refused bool             `json:"refused"`
+	Audit   bool             `json:"audit,omitempty"` // refused or not, it is served
+	Why     string           `json:"why,omitempty"`   // it is refused: what users are told
+	Steps   []policy.Step    `json:"steps"`
+	Known   int              `json:"known,omitempty"` // versions of the module that are listed here
+	Hidden  []HiddenVersions `json:"hidden,omitempty"`
 }
 
-// Hidden are versions of a module that are refused for the same reason.
-type Hidden struct {
+// HiddenVersions are versions of a module that are refused for the same reason.
+type HiddenVersions struct {
 	Outcome  policy.Outcome `json:"outcome"`
 	Why      string         `json:"why"`
 	Versions []string       `json:"versions"`
 }
 
-func (s *Server) policyTest(ctx context.Context, in Trial, _ func(none)) (out Verdict, err error) {
+func (s *Server) policyTest(ctx context.Context, in PolicyTestRequest, _ func(none)) (out Verdict, err error) {
 	v, err := in.Parse("")
 	if err != nil {
 		return out, err
@@ -46,7 +47,7 @@ func (s *Server) policyTest(ctx context.Context, in Trial, _ func(none)) (out Ve
 		return out, err
 	}
 	out = Verdict{
-		Name: NameOf(v), Outcome: verdict.Outcome, Refused: verdict.Refused(), Audit: s.Gate.Rules().Audit,
+		Name: versionname.Of(v), Outcome: verdict.Outcome, Refused: verdict.Refused(), Audit: s.Gate.Rules().Audit,
 		Why: s.why(v, verdict), Steps: steps,
 	}
 	if v.Version == "" {
@@ -87,9 +88,9 @@ func (s *Server) hidden(ctx context.Context, m modproxy.Address, out *Verdict) e
 			continue
 		}
 		why := s.why(v, verdict)
-		i := slices.IndexFunc(out.Hidden, func(h Hidden) bool { return h.Outcome == verdict.Outcome && h.Why == why })
+		i := slices.IndexFunc(out.Hidden, func(h HiddenVersions) bool { return h.Outcome == verdict.Outcome && h.Why == why })
 		if i < 0 {
-			i, out.Hidden = len(out.Hidden), append(out.Hidden, Hidden{Outcome: verdict.Outcome, Why: why})
+			i, out.Hidden = len(out.Hidden), append(out.Hidden, HiddenVersions{Outcome: verdict.Outcome, Why: why})
 		}
 		out.Hidden[i].Versions = append(out.Hidden[i].Versions, v.Version)
 	}

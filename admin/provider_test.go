@@ -8,6 +8,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
@@ -26,23 +27,23 @@ const (
 func TestNamesOfProviders(t *testing.T) {
 	zip := toy.At("1.0.0").ForPlatform(linux)
 	for v, want := range map[modproxy.Ref]struct {
-		name  admin.Name
+		name  versionname.Name
 		shown string
 	}{
-		toy.At(""):      {admin.Name{Module: toy.String()}, "registry.example.com/acme/toy"},
-		toy.At("1.0.0"): {admin.Name{Module: toy.String(), Version: "1.0.0"}, "registry.example.com/acme/toy 1.0.0"},
-		zip:             {admin.Name{Module: toy.String(), Version: "1.0.0", Platform: "linux_amd64"}, "registry.example.com/acme/toy 1.0.0 for linux_amd64"},
-		vpc.At("1.0.0"): {admin.Name{Module: vpc.String(), Version: "1.0.0"}, "registry.example.com/acme/vpc/aws 1.0.0"},
+		toy.At(""):      {versionname.Name{Module: toy.String()}, "registry.example.com/acme/toy"},
+		toy.At("1.0.0"): {versionname.Name{Module: toy.String(), Version: "1.0.0"}, "registry.example.com/acme/toy 1.0.0"},
+		zip:             {versionname.Name{Module: toy.String(), Version: "1.0.0", Platform: "linux_amd64"}, "registry.example.com/acme/toy 1.0.0 for linux_amd64"},
+		vpc.At("1.0.0"): {versionname.Name{Module: vpc.String(), Version: "1.0.0"}, "registry.example.com/acme/vpc/aws 1.0.0"},
 	} {
-		name := admin.NameOf(v)
+		name := versionname.Of(v)
 		if again, err := name.Parse(""); name != want.name || name.Shown() != want.shown || err != nil || again != v {
 			t.Errorf("%s: %+v, %q, %v, %v", v, name, name.Shown(), again, err)
 		}
 	}
-	if name := admin.NameOf(toy.SigningKeys()); name.Shown() != "registry.example.com/acme/toy signing keys" || name.ShownVersion() != "signing keys" {
+	if name := versionname.Of(toy.SigningKeys()); name.Shown() != "registry.example.com/acme/toy signing keys" || name.ShownVersion() != "signing keys" {
 		t.Errorf("%q, %q", name.Shown(), name.ShownVersion())
 	}
-	for _, bad := range []admin.Name{
+	for _, bad := range []versionname.Name{
 		{Module: toy.String(), Platform: "linux_amd64"}, {Module: vpc.String(), Version: "1.0.0", Platform: "linux_amd64"},
 		{Module: toy.String(), Version: "1.0.0", Platform: "linux"},
 	} {
@@ -72,28 +73,28 @@ func TestAcceptOfProviders(t *testing.T) {
 	memory := &forgetter{}
 	c, ctx := outside(t, &admin.Server{Ledger: book, Cache: memory}), t.Context()
 
-	for _, bad := range []admin.Acceptance{
-		{Name: admin.NameOf(one), Sum: ledgertest.Sum("c"), Reason: "never offered"},
-		{Name: admin.NameOf(one.ForPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
-		{Name: admin.NameOf(toy.SigningKeys()), Sum: ledgertest.Sum("c"), Reason: "keys by their sum"},
-		{Name: admin.NameOf(one), Key: newKey, Reason: "a key of a version"},
-		{Name: admin.NameOf(vpc.At("")), Key: newKey, Reason: "a key of a module"},
-		{Name: admin.NameOf(toy.At("")), Key: "beef", Reason: "no key"},
+	for _, bad := range []admin.AcceptRequest{
+		{Name: versionname.Of(one), Sum: ledgertest.Sum("c"), Reason: "never offered"},
+		{Name: versionname.Of(one.ForPlatform(linux)), Sum: modproxy.NewSum([32]byte{2}), Reason: "a package alone"},
+		{Name: versionname.Of(toy.SigningKeys()), Sum: ledgertest.Sum("c"), Reason: "keys by their sum"},
+		{Name: versionname.Of(one), Key: newKey, Reason: "a key of a version"},
+		{Name: versionname.Of(vpc.At("")), Key: newKey, Reason: "a key of a module"},
+		{Name: versionname.Of(toy.At("")), Key: "beef", Reason: "no key"},
 	} {
-		if _, err := admin.LedgerAccept.Ask(ctx, c, bad, nil); err == nil || !strings.HasPrefix(err.Error(), "invalid: ") {
+		if _, err := admin.LedgerAccept.Call(ctx, c, bad, nil); err == nil || !strings.HasPrefix(err.Error(), "invalid: ") {
 			t.Errorf("%s: %v", bad.Reason, err)
 		}
 	}
-	out, err := admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(one), Sum: ledgertest.Sum("b"), Reason: "announced"}, nil)
+	out, err := admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(one), Sum: ledgertest.Sum("b"), Reason: "announced"}, nil)
 	rec, errLookup := book.Lookup(ctx, one)
 	if err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(2) {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
-	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(one), Sum: ledgertest.Sum("a"), Reason: "it is back"}, nil)
+	out, err = admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(one), Sum: ledgertest.Sum("a"), Reason: "it is back"}, nil)
 	if rec, errLookup = book.Lookup(ctx, one); err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(1) {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
-	out, err = admin.LedgerAccept.Ask(ctx, c, admin.Acceptance{Name: admin.NameOf(toy.At("")), Key: newKey, Reason: "announced"}, nil)
+	out, err = admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(toy.At("")), Key: newKey, Reason: "announced"}, nil)
 	rec, errLookup = book.Lookup(ctx, toy.SigningKeys())
 	if err != nil || errLookup != nil || out.Offered || rec.Keys != oldKey+" "+newKey || rec.Sum != rec.Keys.Record(toy).Sum {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
@@ -102,12 +103,12 @@ func TestAcceptOfProviders(t *testing.T) {
 		t.Errorf("forgotten %v", memory.forgotten)
 	}
 
-	list, err := drifts(ctx, c, admin.Query{Name: admin.NameOf(one)})
+	list, err := drifts(ctx, c, admin.LedgerQuery{Name: versionname.Of(one)})
 	if err != nil || len(list) != 1 || list[0].Facts != facts(2) || list[0].Was != facts(1) {
 		t.Errorf("drift %+v, %v", list, err)
 	}
 	n := 0
-	_, err = admin.LedgerRecords.Ask(ctx, c, admin.Query{Name: admin.NameOf(one)}, func(admin.Record) error { n++; return nil })
+	_, err = admin.LedgerRecords.Call(ctx, c, admin.LedgerQuery{Name: versionname.Of(one)}, func(admin.Record) error { n++; return nil })
 	if err != nil || n != 4 { // the package for a platform is one of the version's
 		t.Errorf("%d records, %v", n, err)
 	}

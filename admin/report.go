@@ -8,19 +8,20 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Report asks for the verdicts about everything that is kept or in the ledger.
-type Report struct {
+// ReportRequest asks for the verdicts about everything that is kept or in the ledger.
+type ReportRequest struct {
 	Rules   *policy.Config `json:"rules,omitempty"`   // by other rules than those in force
 	Default string         `json:"default,omitempty"` // allow or deny; else what the rules say
 	Groups  []string       `json:"groups,omitempty"`  // of the client that the verdicts are for
 }
 
-// Reported is the verdict about one version.
-type Reported struct {
-	Name
+// ReportItem is the verdict about one version.
+type ReportItem struct {
+	versionname.Name
 	Kept    bool           `json:"kept"` // its package is, and not only its record in the ledger
 	Outcome policy.Outcome `json:"outcome"`
 	Refused bool           `json:"refused"`
@@ -34,7 +35,7 @@ type Reported struct {
 }
 
 // report lists the verdicts by module and version.
-func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (done none, err error) {
+func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportItem)) (done none, err error) {
 	rules, err := s.candidate(in)
 	if err != nil {
 		return done, err
@@ -67,8 +68,8 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 		if err != nil {
 			return done, err
 		}
-		out := Reported{
-			Name: NameOf(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
+		out := ReportItem{
+			Name: versionname.Of(v), Kept: kept[v], Outcome: verdict.Outcome, Refused: verdict.Refused(), Why: other.why(v, verdict), Audit: rules.Audit,
 			Conditions: rules.ConditionsOf(v), DistinguishVersions: rules.DistinguishVersions(v.Address),
 		}
 		if verdict.Rule != nil {
@@ -80,7 +81,7 @@ func (s *Server) report(ctx context.Context, in Report, each func(Reported)) (do
 }
 
 // candidate returns the rules that a report is about.
-func (s *Server) candidate(in Report) (*policy.Rules, error) {
+func (s *Server) candidate(in ReportRequest) (*policy.Rules, error) {
 	if in.Rules == nil && in.Default == "" {
 		return s.Gate.Rules(), nil
 	}

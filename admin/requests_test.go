@@ -99,8 +99,8 @@ func TestRefresh(t *testing.T) {
 }
 
 func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Client) {
-	refresh := func(ctx context.Context, c *admin.Client, in admin.Refresh, each func(admin.Refreshed) error) error {
-		_, err := admin.ModulesRefresh.Ask(ctx, c, in, each)
+	refresh := func(ctx context.Context, c *admin.Client, in admin.RefreshRequest, each func(admin.RefreshResult) error) error {
+		_, err := admin.ModulesRefresh.Call(ctx, c, in, each)
 		return err
 	}
 	server := deciding(t)
@@ -109,10 +109,10 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 	var answers []string
 	blocked := vpc
 	blocked.Name = "blocked"
-	_, err := admin.DecisionsMake.Ask(t.Context(), c, admin.Decide{Module: blocked.String(), Action: modproxy.Block, Reason: "a bucket", Force: true}, nil)
+	_, err := admin.DecisionsMake.Call(t.Context(), c, admin.DecisionRequest{Module: blocked.String(), Action: modproxy.Block, Reason: "a bucket", Force: true}, nil)
 	must(t, err)
-	in := admin.Refresh{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", blocked.String(), "other.example/acme/vpc/aws"}}
-	must(t, refresh(t.Context(), c, in, func(m admin.Refreshed) error {
+	in := admin.RefreshRequest{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", blocked.String(), "other.example/acme/vpc/aws"}}
+	must(t, refresh(t.Context(), c, in, func(m admin.RefreshResult) error {
 		why, _, _ := strings.Cut(m.Error, " on 2") // when
 		answers = append(answers, fmt.Sprintf("%s %d %q %q %q %s", m.Module, m.Versions, m.New, m.Gone, m.Kept, why))
 		return nil
@@ -127,16 +127,16 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 		t.Errorf("answers %q, want %q", answers, want)
 	}
 	stop := errors.New("stop")
-	if err := refresh(t.Context(), c, in, func(admin.Refreshed) error { return stop }); !errors.Is(err, stop) {
+	if err := refresh(t.Context(), c, in, func(admin.RefreshResult) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("after an error of the caller: %v", err)
 	}
-	if err := refresh(t.Context(), c, admin.Refresh{Modules: []string{"vpc"}}, nil); err == nil {
+	if err := refresh(t.Context(), c, admin.RefreshRequest{Modules: []string{"vpc"}}, nil); err == nil {
 		t.Error("what is no module was asked for")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	server.Cache = versions{end: cancel}
 	c = client(t, server)
-	if err := refresh(ctx, c, admin.Refresh{Modules: []string{vpc.String()}}, nil); !errors.Is(err, context.Canceled) {
+	if err := refresh(ctx, c, admin.RefreshRequest{Modules: []string{vpc.String()}}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -152,7 +152,7 @@ func TestAnswersThatAreCut(t *testing.T) {
 			w.Header().Set("Modproxy-Api", "1")
 			io.WriteString(w, answer)
 		}))
-		_, err := admin.ModulesRefresh.Ask(t.Context(), c, admin.Refresh{}, func(admin.Refreshed) error { return nil })
+		_, err := admin.ModulesRefresh.Call(t.Context(), c, admin.RefreshRequest{}, func(admin.RefreshResult) error { return nil })
 		if err == nil || !strings.Contains(err.Error(), "the answer was cut off") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -162,7 +162,7 @@ func TestAnswersThatAreCut(t *testing.T) {
 		fmt.Fprintf(w, "{\"item\": %q}\n", strings.Repeat("eHh4", 16<<10))
 		panic(http.ErrAbortHandler)
 	}))
-	if n, err := admin.LedgerExport.Ask(t.Context(), c, struct{}{}, func([]byte) error { return nil }); err == nil {
+	if n, err := admin.LedgerExport.Call(t.Context(), c, struct{}{}, func([]byte) error { return nil }); err == nil {
 		t.Errorf("an export that was cut off has %d records", n)
 	}
 }

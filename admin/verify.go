@@ -6,28 +6,29 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
 
-// Verify says how to look for damage.
-type Verify struct {
+// VerifyRequest says how to look for damage.
+type VerifyRequest struct {
 	ReadData bool `json:"read_data,omitempty"`
 	Repair   bool `json:"repair,omitempty"`
 }
 
 // Damage is something that is wrong.
 type Damage struct {
-	Name
+	versionname.Name
 	store.Damage
 }
 
 // DamageOf describes d for people and programs.
 func DamageOf(d store.Damage) Damage {
 	if v, ok := cache.VersionOf(d.Ref); ok {
-		return Damage{NameOf(v), d}
+		return Damage{versionname.Of(v), d}
 	}
-	return Damage{Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // which a provider's ends with
+	return Damage{versionname.Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // which a provider's ends with
 }
 
 // OfLedger reports whether the ledger is damaged, which is not repaired.
@@ -45,7 +46,7 @@ type VerifyLine struct {
 	Progress *store.Verified `json:"progress,omitempty"`
 }
 
-func (s *Server) verify(ctx context.Context, in Verify, each func(VerifyLine)) (store.Verified, error) {
+func (s *Server) verify(ctx context.Context, in VerifyRequest, each func(VerifyLine)) (store.Verified, error) {
 	ofLedger := 0
 	if d := s.checkLedger(ctx); d != nil {
 		ofLedger = 1

@@ -27,9 +27,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/proxy"
 )
@@ -51,7 +51,7 @@ type App struct {
 	restartFor []string              // the keys that were reported to count from the next start
 	mirrors    mirrors
 
-	claim    *admin.Claim
+	claim    *datadir.Claim
 	listener net.Listener
 	socket   net.Listener // for the owner of the data directory; may be nil
 	tls      *certificate // nil without TLS
@@ -77,7 +77,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if err := c.Deprecated(); err != nil {
 		a.log.Warn("config_deprecated", errorField(err))
 	}
-	if a.claim, err = admin.ClaimToServe(ctx, c.Data); err != nil {
+	if a.claim, err = datadir.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
 	a.closers.add(func(context.Context) error { return a.claim.Close() })

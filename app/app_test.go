@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/internal/datadir"
 )
 
 func newOffline(t *testing.T) *config.Config {
@@ -31,7 +31,7 @@ func TestApp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(t.Context(), c, Options{Log: io.Discard}); !errors.Is(err, admin.ErrClaimed) {
+	if _, err := New(t.Context(), c, Options{Log: io.Discard}); !errors.Is(err, datadir.ErrClaimed) {
 		t.Errorf("the directory was opened twice: %v", err)
 	}
 	if a.others != nil || a.Cache.Next != nil || a.recheck.Registry != nil {
@@ -109,7 +109,7 @@ func TestNewFails(t *testing.T) {
 			b.Close()
 			continue
 		}
-		if claim, err := admin.ClaimData(c.Data); err == nil {
+		if claim, err := datadir.NewClaim(c.Data); err == nil {
 			claim.Close()
 		} else if name != "data is no directory" {
 			t.Errorf("%s: the data directory is not free: %v", name, err)

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/httpx"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
@@ -45,7 +45,7 @@ func (p *parts) logEvent(kind any, name string, v modproxy.Ref, err error, field
 	if entry == nil {
 		return
 	}
-	of := admin.NameOf(v)
+	of := versionname.Of(v)
 	if v.Variant.Kind == modproxy.KeysVariant {
 		of.Version = of.ShownVersion()
 	}

@@ -17,19 +17,21 @@ import (
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// mirrors are what the proxy mirrors by itself.
+// mirrors has the results of the mirrors of the configuration.
 type mirrors struct {
 	mu     sync.Mutex
-	failed map[string]error // by what is mirrored: why the last time was not complete
+	failed map[string]error // by the name of the mirror: why its last run was not complete, or nil
 }
 
-// maxMirrorProblems bounds how many problems of one mirror are logged each time.
+// maxMirrorProblems is the maximum number of logged problems for one run of a mirror.
 const maxMirrorProblems = 20
 
-// runMirrors mirrors what the configuration says, over and over until ctx ends. A proxy that cannot fetch does not.
+// runMirrors runs the mirrors of the configuration, each in its interval, until ctx ends. It does nothing if the proxy is offline or
+// its data is read-only.
 func (a *App) runMirrors(ctx context.Context) {
 	if a.Cache.Next == nil || a.ReadOnly() != nil {
 		return
@@ -49,32 +51,32 @@ func (a *App) runMirrors(ctx context.Context) {
 	}
 }
 
-// mirror mirrors once.
+// mirror runs one mirror once. It logs the result and counts it in the metrics.
 func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	began := time.Now()
 	problems, logged := 0, 0
-	tell := func(entry, text string) {
+	warn := func(entry, text string) {
 		if logged++; logged <= maxMirrorProblems {
 			a.log.Warn(entry, zap.String("mirror", m.Name()), zap.String("problem", text))
 		}
 	}
-	in, wrong, err := a.wanted(ctx, m)
+	in, wrong, err := a.mirrorRequest(ctx, m)
 	for _, p := range wrong {
 		problems++
-		tell("mirror_problem", p.String())
+		warn("mirror_problem", p.String())
 	}
-	var done admin.Mirrored
+	var done mirror.Progress
 	if err == nil {
-		done, err = admin.MirrorFetch.Ask(ctx, admin.Inside(a.api()), in, func(line admin.MirrorLine) error {
+		done, err = admin.MirrorFetch.Call(ctx, admin.Inside(a.api()), in, func(line mirror.Line) error {
 			if n := line.Bypass; n != nil {
-				tell("mirror_bypassed", n.String())
+				warn("mirror_bypassed", n.String())
 			} else if n := line.Problem; n != nil {
-				tell("mirror_problem", n.String())
+				warn("mirror_problem", n.String())
 			}
 			return nil
 		})
 	}
-	if ctx.Err() != nil { // the proxy ends
+	if ctx.Err() != nil { // the proxy shuts down
 		return
 	}
 	if problems += done.Problems; err != nil {
@@ -100,8 +102,9 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	a.mirrors.failed[m.Name()] = err
 }
 
-// wanted reads what a mirror is of.
-func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wrong []tfconfig.Problem, err error) {
+// mirrorRequest reads the directory, the lock file or the list of a mirror. wrong are problems of the configuration in the directory;
+// the request has the rest of it.
+func (a *App) mirrorRequest(ctx context.Context, m config.Mirror) (in mirror.Request, wrong []tfconfig.Problem, err error) {
 	roots := closure.Roots{}
 	in.Providers, in.Platforms = true, Platforms(m.Platforms, a.config.Providers.Platforms)
 	switch {
@@ -109,12 +112,12 @@ func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wro
 		roots.Dirs = []string{m.Dir}
 		if roots.Clients = ParseClient(m.Client); roots.Clients == nil {
 			roots.Clients, _ = ClientsOf(m.Dir, func() (tfconfig.Client, error) {
-				return admin.ClientsUsual.Ask(ctx, admin.Inside(a.api()), struct{}{}, nil)
+				return admin.ClientsUsual.Call(ctx, admin.Inside(a.api()), struct{}{}, nil)
 			})
 		}
 		in.Starts, wrong, err = roots.Starts(ctx, new(tfconfig.Reader))
 	case m.Lock != "":
-		in.Locked, err = ReadLock(m.Lock)
+		in.Locked, err = mirror.ReadLockFile(m.Lock)
 	default:
 		var named []closure.Start
 		named, err = listOf(a.config, m)
@@ -123,7 +126,8 @@ func (a *App) wanted(ctx context.Context, m config.Mirror) (in admin.Mirror, wro
 	return in, wrong, err
 }
 
-// Platforms returns those for which packages of providers are mirrored: what is set, or the one of this machine.
+// Platforms returns the platforms for which packages of providers are mirrored: the first list that is not empty, or else the platform
+// of this machine.
 func Platforms(set ...[]config.Platform) (all []modproxy.Platform) {
 	for _, some := range set {
 		for _, p := range some {
@@ -138,15 +142,15 @@ func Platforms(set ...[]config.Platform) (all []modproxy.Platform) {
 
 // listOf reads the list of a mirror.
 func listOf(c *config.Config, m config.Mirror) ([]closure.Start, error) {
-	text, err := durable.ReadRegular(m.List, MaxList)
+	text, err := durable.ReadRegular(m.List, mirror.MaxListSize)
 	if err != nil {
 		return nil, err
 	}
-	return ParseList(m.List, string(text), c.DefaultHost())
+	return mirror.ParseList(m.List, string(text), c.DefaultHost())
 }
 
-// CheckMirrors returns an error that names each directory, list and lock file of the mirrors that cannot be read, or nil.
-// Offline nothing is mirrored. Its error is a [config.Error].
+// CheckMirrors returns a [config.Error] that names each directory, list and lock file of the mirrors that cannot be read, or nil. It
+// returns nil if c is offline, because mirrors do not run then.
 func CheckMirrors(c *config.Config) error {
 	if c.Offline {
 		return nil
@@ -161,7 +165,7 @@ func CheckMirrors(c *config.Config) error {
 			_, err = os.ReadDir(m.Dir)
 		case m.Lock != "":
 			at += "lock"
-			_, err = ReadLock(m.Lock)
+			_, err = mirror.ReadLockFile(m.Lock)
 		default:
 			at += "list"
 			_, err = listOf(c, m)
@@ -176,7 +180,7 @@ func CheckMirrors(c *config.Config) error {
 	return nil
 }
 
-// problem returns what the mirrors were not complete for the last time, or nil.
+// problem returns an error that names the mirrors whose last run was not complete, or nil.
 func (m *mirrors) problem(of []config.Mirror) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

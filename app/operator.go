@@ -18,6 +18,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/history"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/store"
@@ -115,17 +116,17 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 }
 
 // OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be
-// claimed, but for [admin.LedgerNow]. done releases it.
-func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) (_ *admin.Client, done func() error, err error) {
+// claimed, but for [admin.ReadLedger]. done releases it.
+func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Options) (_ *admin.Client, done func() error, err error) {
 	a := inside(c, o)
-	switch part {
-	case admin.Packages:
+	switch access {
+	case admin.UsePackages:
 		err = a.openPackages(ctx, disk.Options{})
-	case admin.DamagedPackages:
+	case admin.UseDamagedPackages:
 		err = a.openPackages(ctx, disk.Options{Damaged: true})
-	case admin.Verdicts:
+	case admin.UsePolicy:
 		err = a.openVerdicts(ctx)
-	case admin.Registries:
+	case admin.UseRegistries:
 		alone := *c
 		alone.Anonymous = config.Anonymous{All: true} // only this process can ask
 		a.config = &alone
@@ -133,7 +134,7 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 			err = fmt.Errorf("the data directory is read-only: %w", a.ReadOnly())
 		}
 	default:
-		err = a.openLedgerAlone(part)
+		err = a.openLedgerAlone(access)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, a.Close())
@@ -142,16 +143,16 @@ func OpenAPI(ctx context.Context, c *config.Config, part admin.Part, o Options) 
 }
 
 // openLedgerAlone opens the ledger and nothing else: the index may be lost or damaged.
-func (p *parts) openLedgerAlone(part admin.Part) error {
+func (p *parts) openLedgerAlone(access admin.Access) error {
 	dir, open := p.config.LedgerDir(), ledger.Open
-	if part == admin.LedgerNow {
+	if access == admin.ReadLedger {
 		open = ledger.OpenReadOnly
 	}
-	if part != admin.LedgerAny {
-		if err := admin.HaveData(p.config.Data); err != nil {
+	if access != admin.CreateLedger {
+		if err := datadir.Check(p.config.Data); err != nil {
 			return err
 		}
-		if err := admin.HaveDir(dir, "ledger"); err != nil {
+		if err := datadir.CheckDir(dir, "ledger"); err != nil {
 			return err
 		}
 	}
@@ -169,7 +170,7 @@ func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 		return err
 	}
 	if _, err := os.Stat(a.config.LedgerDir()); !errors.Is(err, fs.ErrNotExist) {
-		if err := a.openLedgerAlone(admin.LedgerNow); !errors.Is(err, ledger.ErrNotCreated) {
+		if err := a.openLedgerAlone(admin.ReadLedger); !errors.Is(err, ledger.ErrNotCreated) {
 			a.damage = err
 		}
 	}
@@ -201,7 +202,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	if err = a.openDisk(ctx, disk.Options{}); err != nil {
 		return 0, err
 	}
-	if err = a.openLedgerAlone(admin.LedgerAny); err != nil {
+	if err = a.openLedgerAlone(admin.CreateLedger); err != nil {
 		return 0, err
 	}
 	a.openStore(nil)

@@ -58,12 +58,12 @@ func TestPolicyRecordsStay(t *testing.T) {
 	stay("evicting")
 	api := func(f func(*admin.Client) error) {
 		t.Helper()
-		client, done, err := OpenAPI(ctx, c, admin.Packages, Options{})
+		client, done, err := OpenAPI(ctx, c, admin.UsePackages, Options{})
 		must(t, err)
 		must(t, errors.Join(f(client), done()))
 	}
 	api(func(client *admin.Client) error {
-		out, err := admin.PackagesVerify.Ask(ctx, client, admin.Verify{ReadData: true, Repair: true}, func(admin.VerifyLine) error { return nil })
+		out, err := admin.PackagesVerify.Call(ctx, client, admin.VerifyRequest{ReadData: true, Repair: true}, func(admin.VerifyLine) error { return nil })
 		if out.Records < 3 {
 			t.Errorf("verified: %+v", out)
 		}
@@ -74,7 +74,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, err)
 	stay("rebuild")
 	api(func(client *admin.Client) error {
-		out, err := admin.PackagesTidy.Ask(ctx, client, store.GC{MaxSize: 1}, nil)
+		out, err := admin.PackagesTidy.Call(ctx, client, store.GC{MaxSize: 1}, nil)
 		if err == nil && out.Kept != 0 {
 			err = errors.New("packages are left")
 		}

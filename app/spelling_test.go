@@ -26,6 +26,7 @@ import (
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/test/rig"
@@ -204,10 +205,10 @@ func (s *spellings) mirrored(m modproxy.Address, version string) (content string
 	if claim != nil {
 		s.t.Fatal("the proxy does not serve")
 	}
-	in := admin.Mirror{Content: true, Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: m.String(), Version: version}}}}
-	var sent *admin.MirroredPackage
+	in := mirror.Request{Content: true, Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: m.String(), Version: version}}}}
+	var sent *mirror.Package
 	var data bytes.Buffer
-	_, err = admin.MirrorFetch.Ask(s.t.Context(), client, in, func(l admin.MirrorLine) error {
+	_, err = admin.MirrorFetch.Call(s.t.Context(), client, in, func(l mirror.Line) error {
 		if l.Package != nil {
 			sent = l.Package
 		}

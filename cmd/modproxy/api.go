@@ -14,6 +14,8 @@ import (
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/datadir"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -48,7 +50,7 @@ func (env *environment) settings() (*config.Config, error) {
 // ask asks q of the proxy at --server, else of the one that serves from the data directory, else of this process,
 // which opens a part of the directory for it. Without --json, every text in the answer is printable: see [clean.Deep].
 func ask[In, Item, End any](
-	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
+	ctx context.Context, env *environment, q admin.Endpoint[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
 	if env.json() {
 		return askRaw(ctx, env, q, in, each)
@@ -58,7 +60,7 @@ func ask[In, Item, End any](
 }
 
 func askRaw[In, Item, End any](
-	ctx context.Context, env *environment, q admin.Question[In, Item, End], in In, each func(Item) error,
+	ctx context.Context, env *environment, q admin.Endpoint[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
 	c, err := env.settings()
 	if err != nil {
@@ -69,9 +71,9 @@ func askRaw[In, Item, End any](
 		if err != nil {
 			return end, err
 		}
-		return q.Ask(ctx, api, in, each)
+		return q.Call(ctx, api, in, each)
 	}
-	for again := false; q.Part != admin.LedgerNow; again = true {
+	for again := false; q.Access != admin.ReadLedger; again = true {
 		api, claim, errReach := admin.Reach(ctx, c.Data)
 		if errReach != nil {
 			return end, errReach
@@ -80,23 +82,23 @@ func askRaw[In, Item, End any](
 			defer func() { err = errors.Join(err, claim.Close()) }()
 			break
 		}
-		end, err = q.Ask(ctx, api, in, each)
-		if admin.Streams(in) || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
+		end, err = q.Call(ctx, api, in, each)
+		if admin.IsStreamed(in) || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
 			return end, err
 		}
 		// It was killed while it started git, which has its lock and its socket for a moment more.
 	}
-	if q.Part == admin.Registries || q.Part == admin.Verdicts {
+	if q.Access == admin.UseRegistries || q.Access == admin.UsePolicy {
 		if c, err = env.load(); err != nil {
 			return end, err
 		}
 	}
-	api, done, err := app.OpenAPI(ctx, c, q.Part, app.Options{Version: buildVersion()})
+	api, done, err := app.OpenAPI(ctx, c, q.Access, app.Options{Version: buildVersion()})
 	if err != nil {
 		return end, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	return q.Ask(ctx, api, in, each)
+	return q.Call(ctx, api, in, each)
 }
 
 // makeData makes the data directory of a verb that one may begin with, unless --server is given.
@@ -105,19 +107,19 @@ func (env *environment) makeData() error {
 	if err != nil || c == nil {
 		return err
 	}
-	return admin.MakeData(c.Data)
+	return datadir.Create(c.Data)
 }
 
 // alone calls f while no other process works in the data directory.
 func (env *environment) alone(ctx context.Context, f func(*config.Config) error) error {
 	c, err := env.settings()
 	if err == nil {
-		err = admin.HaveData(c.Data)
+		err = datadir.Check(c.Data)
 	}
 	if err != nil {
 		return err
 	}
-	claim, err := admin.ClaimToServe(ctx, c.Data)
+	claim, err := datadir.ClaimToServe(ctx, c.Data)
 	if err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
 	if err != nil || len(args) == 0 {
 		return v, err
 	}
-	n := admin.Name{Module: args[0]}
+	n := versionname.Name{Module: args[0]}
 	if len(args) > 1 {
 		if n.Version = args[1]; n.Version == "" {
 			return v, misuse{errors.New("VERSION is empty")}

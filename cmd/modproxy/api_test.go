@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/datadir"
 )
 
 // A child that a process was starting when it was killed has its lock and its socket for a moment more, and answers
@@ -13,7 +13,7 @@ import (
 func TestVerbsOfKilledServer(t *testing.T) {
 	for name, verb := range map[string][]string{"ls": {"ls"}, "verify": {"verify", "--read-data"}} {
 		data := filepath.Join(t.TempDir(), "data")
-		claim, err := admin.ClaimData(data)
+		claim, err := datadir.NewClaim(data)
 		if err != nil {
 			t.Fatal(err)
 		}

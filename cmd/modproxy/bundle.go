@@ -18,7 +18,9 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/mirror"
 )
 
 // exportFlags are the flags of "modproxy export".
@@ -130,8 +132,8 @@ func fitsBundle(file string) error {
 }
 
 // toExport reads what the command line selects. What is wrong with a configuration may be only a part of it.
-func (env *environment) toExport(ctx context.Context, args []string, closure bool, f mirrorFlags) (in admin.Export, wrong problems, err error) {
-	in = admin.Export{Closure: closure, Groups: f.groups}
+func (env *environment) toExport(ctx context.Context, args []string, closure bool, f mirrorFlags) (in admin.ExportRequest, wrong problems, err error) {
+	in = admin.ExportRequest{Closure: closure, Groups: f.groups}
 	if closure {
 		all, wrong, err := env.toMirror(ctx, args, f)
 		in.Starts, in.Locked = all.Starts, all.Locked
@@ -142,11 +144,11 @@ func (env *environment) toExport(ctx context.Context, args []string, closure boo
 		if err != nil {
 			return in, nil, misuse{err}
 		}
-		wanted := admin.Wanted{Module: start.Source, Versions: start.Version}
+		wanted := admin.ModuleVersions{Module: start.Source, Versions: start.Version}
 		for _, p := range start.Providers {
-			wanted = admin.Wanted{Module: p.Source, Versions: p.Version}
+			wanted = admin.ModuleVersions{Module: p.Source, Versions: p.Version}
 		}
-		in.Wanted = append(in.Wanted, wanted)
+		in.Modules = append(in.Modules, wanted)
 	}
 	in.Locked, err = readLocks(f.locks)
 	return in, nil, err
@@ -182,16 +184,16 @@ func (env *environment) bundleHead(name string) ([]byte, error) {
 type exportReport struct {
 	admin.BundleHead
 	refused  []bundle.Item
-	Bypasses []*admin.MirrorNote `json:"bypasses,omitempty"`
-	Problems []*admin.MirrorNote `json:"problems,omitempty"`
+	Bypasses []*mirror.Note `json:"bypasses,omitempty"`
+	Problems []*mirror.Note `json:"problems,omitempty"`
 }
 
 // export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
-func (env *environment) export(ctx context.Context, in admin.Export, file string, failed problems, again string) error {
+func (env *environment) export(ctx context.Context, in admin.ExportRequest, file string, failed problems, again string) error {
 	var report exportReport
 	progress := newTransfer(env.rawErr, "written")
 	write := func(w io.Writer) (err error) {
-		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.Exported) error {
+		report.BundleHead, err = ask(ctx, env, admin.BundlesExport, in, func(e admin.ExportLine) error {
 			switch {
 			case e.Refused != nil:
 				report.refused = append(report.refused, *e.Refused)
@@ -230,7 +232,7 @@ func (env *environment) export(ctx context.Context, in admin.Export, file string
 	}
 	if err == nil {
 		err = to.printExport(report)
-		if in.Closure || len(in.Wanted)+len(in.Locked) > 0 { // else what is refused was not asked for
+		if in.Closure || len(in.Modules)+len(in.Locked) > 0 { // else what is refused was not asked for
 			err = cmp.Or(err, refusedError(report.refused, "not in the bundle"))
 		}
 	}
@@ -282,7 +284,7 @@ func itemsText(items []bundle.Item) string {
 
 // versionShown is a version with the platform that it is a package for.
 func versionShown(v modproxy.Ref) string {
-	n := admin.NameOf(v)
+	n := versionname.Of(v)
 	return strings.TrimSpace(n.Version + " " + n.Platform)
 }
 
@@ -319,7 +321,7 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 
 // bundledVersion is a version in a bundle, or in one before it in its chain.
 type bundledVersion struct {
-	admin.Name
+	versionname.Name
 	Size   int64        `json:"size_bytes,omitempty"`
 	Bundle int          `json:"bundle,omitempty"` // the number in the chain of the earlier bundle that has the package
 	Sum    modproxy.Sum `json:"sum"`
@@ -332,12 +334,12 @@ func (env *environment) printBundle(b *bundle.Reader) error {
 	for _, p := range b.Index.Packages {
 		for _, v := range p.Versions {
 			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", v.Address, versionShown(v.Ref), modproxy.SizeText(p.Package.Size), p.Sum)
-			all = append(all, bundledVersion{admin.NameOf(v.Ref), p.Package.Size, 0, p.Sum})
+			all = append(all, bundledVersion{versionname.Of(v.Ref), p.Package.Size, 0, p.Sum})
 		}
 	}
 	for _, v := range b.Index.Before {
 		fmt.Fprintf(out, "%s\t%s\tin bundle %d\t%s\n", v.Version.Address, versionShown(v.Version.Ref), v.Bundle, v.Sum)
-		all = append(all, bundledVersion{admin.NameOf(v.Version.Ref), 0, v.Bundle, v.Sum})
+		all = append(all, bundledVersion{versionname.Of(v.Version.Ref), 0, v.Bundle, v.Sum})
 	}
 	for _, v := range all {
 		if err := env.item(v, ""); err != nil {

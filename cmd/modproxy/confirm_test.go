@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/store"
 )
 
 // removingAPI returns the URL of a proxy from which something can be removed, and how often something was.
 func removingAPI(t *testing.T) (url string, removals func() int64) {
 	var n atomic.Int64
-	name := admin.Name{Module: module, Version: "1.0.0"}
+	name := versionname.Name{Module: module, Version: "1.0.0"}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
 			DryRun bool `json:"dry_run"`
@@ -32,9 +33,9 @@ func removingAPI(t *testing.T) (url string, removals func() int64) {
 		}
 		switch path := strings.TrimPrefix(r.URL.Path, "/-/api/"); path {
 		case "packages/remove":
-			answer(admin.Removed{Name: name, There: true, Size: 1}, struct{}{})
+			answer(admin.RemovedPackage{Name: name, There: true, Size: 1}, struct{}{})
 		case "packages/tidy":
-			answer(admin.Removable{Name: name, Size: 1}, admin.Tidied{Collected: store.Collected{Evicted: store.Amount{Blobs: 1, Bytes: 1}}})
+			answer(admin.RemovablePackage{Name: name, Size: 1}, admin.TidyResult{Collected: store.Collected{Evicted: store.Amount{Blobs: 1, Bytes: 1}}})
 		case "missing":
 			answer(map[string]any{"module": name.Module, "version": name.Version}, struct{}{})
 			return

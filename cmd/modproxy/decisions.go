@@ -12,10 +12,11 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newApproveCommand(env *environment) *cobra.Command {
-	in := admin.Decide{Action: modproxy.Approve}
+	in := admin.DecisionRequest{Action: modproxy.Approve}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "approve MODULE VERSION|CONSTRAINT",
 		Short: "Allow versions that wait for approval",
@@ -43,7 +44,7 @@ func withDecisionJSON(cmd *cobra.Command) *cobra.Command {
 }
 
 // addForce adds the flag for decisions about what is not known to exist.
-func addForce(cmd *cobra.Command, in *admin.Decide) {
+func addForce(cmd *cobra.Command, in *admin.DecisionRequest) {
 	cmd.Flags().BoolVar(&in.Force, "force", false, "decide also about what neither the ledger, the store nor a registry has")
 }
 
@@ -58,7 +59,7 @@ func parseDate(s string) (time.Time, error) {
 }
 
 func newRejectCommand(env *environment) *cobra.Command {
-	in := admin.Decide{Action: modproxy.Reject}
+	in := admin.DecisionRequest{Action: modproxy.Reject}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "reject MODULE VERSION|CONSTRAINT",
 		Short: "Refuse versions for good, or until they are approved",
@@ -79,7 +80,7 @@ refused whatever is approved is a case for "modproxy block".
 }
 
 func newBlockCommand(env *environment) *cobra.Command {
-	in := admin.Decide{Action: modproxy.Block}
+	in := admin.DecisionRequest{Action: modproxy.Block}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "block MODULE [VERSION|CONSTRAINT] --reason TEXT",
 		Short: "Refuse versions of a module, whatever else allows them",
@@ -107,7 +108,7 @@ TEXT is what users are told. "modproxy unblock" ends a block.
 }
 
 func newUnblockCommand(env *environment) *cobra.Command {
-	in := admin.Decide{Action: modproxy.Unblock}
+	in := admin.DecisionRequest{Action: modproxy.Unblock}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "unblock MODULE [VERSION|CONSTRAINT]",
 		Short: "End a block",
@@ -125,7 +126,7 @@ in force.
 }
 
 func newDeprecateCommand(env *environment) *cobra.Command {
-	in, lift := admin.Decide{Action: modproxy.Deprecate}, false
+	in, lift := admin.DecisionRequest{Action: modproxy.Deprecate}, false
 	cmd := env.withServer(&cobra.Command{
 		Use:   "deprecate MODULE [VERSION|CONSTRAINT] --message TEXT | --lift",
 		Short: "Mark versions that should no longer be used",
@@ -153,7 +154,7 @@ of.
 }
 
 // decide makes a decision about the versions that args name.
-func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []string) error {
+func (env *environment) decide(cmd *cobra.Command, in admin.DecisionRequest, args []string) error {
 	m, err := env.address(args[0])
 	if err != nil {
 		return err
@@ -179,7 +180,7 @@ func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []strin
 }
 
 // decidedText says in a line what was decided.
-func decidedText(d admin.Decided) string {
+func decidedText(d admin.DecisionResult) string {
 	state := map[modproxy.Action]string{
 		modproxy.Approve: "approved", modproxy.Reject: "rejected", modproxy.Block: "blocked", modproxy.Unblock: "no longer blocked",
 		modproxy.Deprecate: "deprecated",
@@ -190,7 +191,7 @@ func decidedText(d admin.Decided) string {
 	if !d.Until.IsZero() {
 		state += " until " + d.Until.UTC().Format(time.RFC3339)
 	}
-	text := fmt.Sprintf("%s is %s", admin.What(d.Name.Module, d.Versions), state)
+	text := fmt.Sprintf("%s is %s", admin.VersionsText(d.Name.Module, d.Versions), state)
 	if d.Known {
 		text += fmt.Sprintf(" already, since %s, by %s", d.Time.UTC().Format(time.RFC3339), d.By)
 	}
@@ -213,7 +214,7 @@ An approval that ends within 14 days says so.
   modproxy decisions acme/vpc/aws --all --json`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var about admin.Name
+			var about versionname.Name
 			if len(args) > 0 {
 				m, err := env.address(args[0])
 				if err != nil {
@@ -229,7 +230,7 @@ An approval that ends within 14 days says so.
 }
 
 // listDecisions prints the decisions about a module, or about all: those in force, or all.
-func (env *environment) listDecisions(ctx context.Context, about admin.Name, all bool) error {
+func (env *environment) listDecisions(ctx context.Context, about versionname.Name, all bool) error {
 	var list []admin.Decision
 	_, err := ask(ctx, env, admin.DecisionsList, about, func(d admin.Decision) error {
 		switch {

@@ -64,7 +64,7 @@ func (env *environment) collect(ctx context.Context, in store.GC) error {
 		env.remark(errors.New(out.Remark))
 	}
 	return env.end(struct {
-		admin.Tidied
+		admin.TidyResult
 		DryRun bool `json:"dry_run,omitempty"`
 	}{out, in.DryRun}, collectedText(out.Collected, in.DryRun))
 }
@@ -72,7 +72,7 @@ func (env *environment) collect(ctx context.Context, in store.GC) error {
 // confirmGC prints what would be removed, and asks whether to go on. It does not ask if nothing would be.
 func (env *environment) confirmGC(ctx context.Context, in store.GC) error {
 	in.DryRun = true
-	out, err := ask(ctx, env, admin.PackagesTidy, in, func(r admin.Removable) error {
+	out, err := ask(ctx, env, admin.PackagesTidy, in, func(r admin.RemovablePackage) error {
 		_, err := fmt.Fprint(env.stderr, removableText(r))
 		return err
 	})
@@ -84,7 +84,7 @@ func (env *environment) confirmGC(ctx context.Context, in store.GC) error {
 }
 
 // removableText returns the line for a package that would be removed.
-func removableText(r admin.Removable) string {
+func removableText(r admin.RemovablePackage) string {
 	return fmt.Sprintf("would remove %s, %s\n", cmp.Or(r.Shown(), "a package without a record, sha256:"+r.Digest.String()), modproxy.SizeText(r.Size))
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/store/disk"
 )
@@ -99,30 +100,30 @@ func items[T any](n int64) []any { return []any{filled[T](n)} }
 
 // answers are those of an API in which a stranger has written every text, by path: items, and the end.
 var answers = map[string]func(n int64) (items []any, end any){
-	"bundles/export":  func(n int64) ([]any, any) { return oneEach[admin.Exported](n), filled[admin.BundleHead](n) },
+	"bundles/export":  func(n int64) ([]any, any) { return oneEach[admin.ExportLine](n), filled[admin.BundleHead](n) },
 	"bundles/import":  func(n int64) ([]any, any) { return items[bundle.Item](n), filled[admin.BundleHead](n) },
 	"clients/usual":   func(n int64) ([]any, any) { return nil, hostile },
 	"decisions":       func(n int64) ([]any, any) { return items[admin.Decision](n), struct{}{} },
-	"decisions/make":  func(n int64) ([]any, any) { return nil, filled[admin.Decided](n) },
+	"decisions/make":  func(n int64) ([]any, any) { return nil, filled[admin.DecisionResult](n) },
 	"ledger/records":  func(n int64) ([]any, any) { return items[admin.Record](n), struct{}{} },
 	"ledger/drift":    func(n int64) ([]any, any) { return items[admin.Drift](n), struct{}{} },
 	"ledger/key":      func(n int64) ([]any, any) { return nil, hostile },
 	"ledger/export":   func(n int64) ([]any, any) { return []any{[]byte("x")}, n },
-	"ledger/accept":   func(n int64) ([]any, any) { return nil, filled[admin.Accepted](n) },
+	"ledger/accept":   func(n int64) ([]any, any) { return nil, filled[admin.AcceptResult](n) },
 	"ledger/import":   func(n int64) ([]any, any) { return nil, n },
-	"mirror":          func(n int64) ([]any, any) { return oneEach[admin.MirrorLine](n), filled[admin.Mirrored](n) },
-	"mirror/check":    func(n int64) ([]any, any) { return oneEach[admin.MirrorLine](n), filled[admin.Mirrored](n) },
-	"missing":         func(n int64) ([]any, any) { return items[admin.Missing](n), struct{}{} },
+	"mirror":          func(n int64) ([]any, any) { return oneEach[mirror.Line](n), filled[mirror.Progress](n) },
+	"mirror/check":    func(n int64) ([]any, any) { return oneEach[mirror.Line](n), filled[mirror.Progress](n) },
+	"missing":         func(n int64) ([]any, any) { return items[admin.MissingVersion](n), struct{}{} },
 	"missing/clear":   func(n int64) ([]any, any) { return nil, n },
-	"modules/refresh": func(n int64) ([]any, any) { return items[admin.Refreshed](n), struct{}{} },
+	"modules/refresh": func(n int64) ([]any, any) { return items[admin.RefreshResult](n), struct{}{} },
 	"packages":        func(n int64) ([]any, any) { return items[admin.Package](n), filled[store.Amount](n) },
-	"packages/remove": func(n int64) ([]any, any) { return items[admin.Removed](n), struct{}{} },
-	"packages/tidy":   func(n int64) ([]any, any) { return items[admin.Removable](n), filled[admin.Tidied](n) },
+	"packages/remove": func(n int64) ([]any, any) { return items[admin.RemovedPackage](n), struct{}{} },
+	"packages/tidy":   func(n int64) ([]any, any) { return items[admin.RemovablePackage](n), filled[admin.TidyResult](n) },
 	"packages/verify": func(n int64) ([]any, any) { return oneEach[admin.VerifyLine](n), filled[store.Verified](n) },
-	"pending":         func(n int64) ([]any, any) { return items[admin.Pending](n), struct{}{} },
-	"pending/fetch":   func(n int64) ([]any, any) { return items[admin.Pending](n), struct{}{} },
-	"policy/forecast": func(n int64) ([]any, any) { return oneEach[admin.Foreseen](n), struct{}{} },
-	"policy/report":   func(n int64) ([]any, any) { return items[admin.Reported](n), struct{}{} },
+	"pending":         func(n int64) ([]any, any) { return items[admin.PendingVersion](n), struct{}{} },
+	"pending/fetch":   func(n int64) ([]any, any) { return items[admin.PendingVersion](n), struct{}{} },
+	"policy/forecast": func(n int64) ([]any, any) { return oneEach[admin.ForecastItem](n), struct{}{} },
+	"policy/report":   func(n int64) ([]any, any) { return items[admin.ReportItem](n), struct{}{} },
 	"policy/test":     func(n int64) ([]any, any) { return nil, filled[admin.Verdict](n) },
 }
 

@@ -13,12 +13,13 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/bundle"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/ledger"
 )
 
 func newImportCommand(env *environment) *cobra.Command {
-	var in admin.BundleImport
+	var in admin.BundleImportRequest
 	cmd := env.withServer(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Take the packages and records of a bundle",
@@ -50,7 +51,7 @@ that would end what was blocked or rejected here.
 Exit code 1 means that something was refused, or is not here any more.`
 
 // importBundle takes the bundle in a file.
-func (env *environment) importBundle(ctx context.Context, in admin.BundleImport, name string) error {
+func (env *environment) importBundle(ctx context.Context, in admin.BundleImportRequest, name string) error {
 	f, err := env.openInput(name)
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ func (env *environment) importBundle(ctx context.Context, in admin.BundleImport,
 // not begin with one that is refused at its beginning.
 func (env *environment) beginData(from io.Reader, keys []string) (io.Reader, error) {
 	c, err := env.settings()
-	if err != nil || c == nil || admin.HaveData(c.Data) == nil {
+	if err != nil || c == nil || datadir.Check(c.Data) == nil {
 		return from, err
 	}
 	trust, err := ledger.Verifiers(append(slices.Clip(keys), c.Bundle.Keys...)...)

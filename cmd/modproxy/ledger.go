@@ -14,6 +14,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newLedgerCommand(env *environment) *cobra.Command {
@@ -46,7 +47,7 @@ one is marked as superseded, and an accepted one has its reason.
 				return err
 			}
 			none, show := true, printer(env, recordText)
-			_, err = ask(cmd.Context(), env, admin.LedgerRecords, admin.Query{Name: admin.NameOf(v)}, func(r admin.Record) error {
+			_, err = ask(cmd.Context(), env, admin.LedgerRecords, admin.LedgerQuery{Name: versionname.Of(v)}, func(r admin.Record) error {
 				none = false
 				return show(r)
 			})
@@ -83,7 +84,7 @@ func recordText(r admin.Record) string {
 }
 
 // sumText is the sum of a package; that of a provider for one platform as lock files have it.
-func sumText(n admin.Name, sum modproxy.Sum) string {
+func sumText(n versionname.Name, sum modproxy.Sum) string {
 	if hash, err := sum.Hash(); err == nil && n.Platform != "" {
 		return fmt.Sprintf("zh:%x", hash)
 	}
@@ -118,7 +119,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			if err != nil {
 				return err
 			}
-			q := admin.Query{Name: admin.NameOf(v)}
+			q := admin.LedgerQuery{Name: versionname.Of(v)}
 			if since > 0 {
 				q.Since = time.Now().Add(-since)
 			}
@@ -131,8 +132,8 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 }
 
 // printDrift prints observations that are open, or all. An open one is an error.
-func (env *environment) printDrift(ctx context.Context, q admin.Query, all bool) error {
-	open, show := map[admin.Name]bool{}, printer(env, driftText)
+func (env *environment) printDrift(ctx context.Context, q admin.LedgerQuery, all bool) error {
+	open, show := map[versionname.Name]bool{}, printer(env, driftText)
 	_, err := ask(ctx, env, admin.LedgerDrift, q, func(d admin.Drift) error {
 		if d.Open {
 			open[d.Name] = true

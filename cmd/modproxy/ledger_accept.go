@@ -10,10 +10,11 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newLedgerAcceptCommand(env *environment) *cobra.Command {
-	var in admin.Acceptance
+	var in admin.AcceptRequest
 	var sum string
 	cmd := env.withServer(&cobra.Command{
 		Use:   "accept MODULE VERSION | PROVIDER | NAMESPACE/*",
@@ -39,8 +40,8 @@ func newLedgerAcceptCommand(env *environment) *cobra.Command {
 				return err
 			}
 			return env.print(struct {
-				admin.Acceptance
-				Result admin.Accepted `json:"result"`
+				admin.AcceptRequest
+				Result admin.AcceptResult `json:"result"`
 			}{in, out}, acceptedText(in, out))
 		},
 	})
@@ -64,20 +65,20 @@ the key for every provider of the namespace whose keys are recorded.
 The first record stays in the ledger, and so does this one.`
 
 // acceptable returns what args name: a version, a provider, or for a key also the providers of a namespace.
-func (env *environment) acceptable(key string, args []string) (admin.Name, error) {
+func (env *environment) acceptable(key string, args []string) (versionname.Name, error) {
 	namespace, ok := strings.CutSuffix(args[0], "/*")
 	if ok && key != "" {
 		args = append([]string{namespace + "/any"}, args[1:]...)
 	}
 	v, err := env.chosen(args...)
-	name := admin.NameOf(v)
+	name := versionname.Of(v)
 	if ok && key != "" && err == nil {
 		name.Module = v.Host + "/" + v.Namespace + "/*"
 	}
 	return name, err
 }
 
-func acceptedText(in admin.Acceptance, out admin.Accepted) string {
+func acceptedText(in admin.AcceptRequest, out admin.AcceptResult) string {
 	if in.Key != "" {
 		text := ""
 		for _, module := range out.Modules {

@@ -70,7 +70,7 @@ name. "modproxy ledger key" prints it where that ledger is.`,
 				return err
 			}
 			defer from.Close()
-			added, err := ask(cmd.Context(), env, admin.LedgerImport, admin.Import{Keys: keys, From: from}, nil)
+			added, err := ask(cmd.Context(), env, admin.LedgerImport, admin.LedgerImportRequest{Keys: keys, From: from}, nil)
 			if err != nil {
 				return err
 			}

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 // What is printed as a command does what it says and nothing else, whatever a
 // publisher calls a directory.
 func TestDriftIsQuoted(t *testing.T) {
-	d := admin.Drift{Name: admin.Name{Module: "registry.example.com/acme/network/aws", Version: "1.0.0"}, Open: true}
+	d := admin.Drift{Name: versionname.Name{Module: "registry.example.com/acme/network/aws", Version: "1.0.0"}, Open: true}
 	d.Offered, d.Subdir = "h1:x=", "x;touch${IFS}y;#"
 	if want := `--sum h1:x= --subdir 'x;touch${IFS}y;#' --reason …`; !strings.Contains(driftText(d), want) {
 		t.Errorf("%s has no %s", driftText(d), want)
@@ -19,7 +20,7 @@ func TestDriftIsQuoted(t *testing.T) {
 
 // A record that contradicts another spelling of its address is shown with that.
 func TestDriftNamesBothSpellings(t *testing.T) {
-	d := admin.Drift{Name: admin.Name{Module: "registry.example.com/Acme/network/aws", Version: "1.0.0"}, Open: true, As: "registry.example.com/acme/network/aws"}
+	d := admin.Drift{Name: versionname.Name{Module: "registry.example.com/Acme/network/aws", Version: "1.0.0"}, Open: true, As: "registry.example.com/acme/network/aws"}
 	d.Recorded, d.Offered = "h1:x=", "h1:y="
 	const want = "registry.example.com/Acme/network/aws 1.0.0\n  recorded:   h1:x= as registry.example.com/acme/network/aws\n  offered:    h1:y=\n"
 	if text := driftText(d); !strings.HasPrefix(text, want) {

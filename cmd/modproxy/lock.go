@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/lock"
 	"github.com/modproxy/modproxy/lockfile"
 )
@@ -105,7 +105,7 @@ a dot; such a copy is compared without them.`
 // lockedVersion is a module or provider in a lock file.
 type lockedVersion struct {
 	File string `json:"file"`
-	admin.Name
+	versionname.Name
 	Sum    modproxy.Sum `json:"sum,omitempty"`
 	Hashes []string     `json:"hashes,omitempty"`
 }
@@ -119,10 +119,10 @@ type lockedIn struct {
 func (env *environment) printLocked(file string, entries []lock.Entry, providers []lockfile.Provider) error {
 	var all []lockedVersion
 	for _, e := range entries {
-		all = append(all, lockedVersion{file, admin.NameOf(e.Ref), e.Sum, nil})
+		all = append(all, lockedVersion{file, versionname.Of(e.Ref), e.Sum, nil})
 	}
 	for _, p := range providers {
-		all = append(all, lockedVersion{file, admin.NameOf(p.Ref), "", p.Hashes})
+		all = append(all, lockedVersion{file, versionname.Of(p.Ref), "", p.Hashes})
 	}
 	for _, one := range all {
 		if err := env.item(one, ""); err != nil {

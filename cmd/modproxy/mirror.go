@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/closure"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/mirror"
 )
 
 // mirrorFlags are the flags of "modproxy mirror".
@@ -27,7 +27,7 @@ type mirrorFlags struct {
 	toDir                string
 	providers, unpacked  bool
 	platforms            []config.Platform
-	choice               admin.Choice
+	choice               mirror.Choice
 }
 
 func newMirrorCommand(env *environment) *cobra.Command {
@@ -131,8 +131,8 @@ func parsePositive(s string) (int, error) {
 }
 
 // toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
-func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in admin.Mirror, wrong problems, err error) {
-	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
+func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in mirror.Request, wrong problems, err error) {
+	in = mirror.Request{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
 	if env.config != nil {
 		in.Platforms = app.Platforms(f.platforms, env.config.Providers.Platforms)
 	}
@@ -184,9 +184,9 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 }
 
 // readLocks reads what lock files list.
-func readLocks(names []string) (all []admin.Locked, err error) {
+func readLocks(names []string) (all []mirror.Locked, err error) {
 	for _, name := range names {
-		locked, err := app.ReadLock(name)
+		locked, err := mirror.ReadLockFile(name)
 		if err != nil {
 			return nil, misuse{err}
 		}
@@ -221,9 +221,9 @@ func (env *environment) readList(name string) (all []closure.Start, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, app.MaxList+1))
-	if err == nil && len(text) > app.MaxList {
-		err = fmt.Errorf("%s: more than %d bytes", name, app.MaxList)
+	text, err := io.ReadAll(io.LimitReader(f, mirror.MaxListSize+1))
+	if err == nil && len(text) > mirror.MaxListSize {
+		err = fmt.Errorf("%s: more than %d bytes", name, mirror.MaxListSize)
 	}
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (env *environment) readList(name string) (all []closure.Start, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.ParseList(name, string(text), host)
+	return mirror.ParseList(name, string(text), host)
 }
 
 // wanted reads ADDRESS[//SUBDIR][@CONSTRAINT].
@@ -241,5 +241,5 @@ func (env *environment) wanted(arg string) (start closure.Start, err error) {
 	if err != nil {
 		return start, err
 	}
-	return app.ParseWanted(arg, host)
+	return mirror.ParseEntry(arg, host)
 }

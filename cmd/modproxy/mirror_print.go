@@ -11,11 +11,12 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/static"
 )
 
 // mirror prints what becomes of what is wanted. failed is what went wrong before.
-func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFlags, failed problems) (err error) {
+func (env *environment) mirror(ctx context.Context, in mirror.Request, f mirrorFlags, failed problems) (err error) {
 	q := admin.MirrorFetch
 	if f.check {
 		q = admin.MirrorCheck
@@ -32,13 +33,13 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	}
 	before := failed
 	for _, err := range before {
-		if err := env.item(admin.MirrorLine{Problem: &admin.MirrorNote{Text: err.Error()}}, ""); err != nil {
+		if err := env.item(mirror.Line{Problem: &mirror.Note{Text: err.Error()}}, ""); err != nil {
 			return err
 		}
 	}
 	progress := newProgress(env.rawErr)
 	defer progress.clear()
-	done, err := ask(ctx, env, q, in, func(line admin.MirrorLine) error {
+	done, err := ask(ctx, env, q, in, func(line mirror.Line) error {
 		if site != nil {
 			site.take(line)
 		}
@@ -85,7 +86,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 }
 
 // mirrorLineText is a package that is kept now, or in a check what is not kept.
-func mirrorLineText(line admin.MirrorLine, check bool) string {
+func mirrorLineText(line mirror.Line, check bool) string {
 	switch {
 	case check && line.Problem != nil && line.Problem.Lacks != "":
 		return line.Problem.Lacks + "\n"
@@ -100,16 +101,16 @@ func mirrorLineText(line admin.MirrorLine, check bool) string {
 }
 
 // mirrorText is how far a mirror has come, in one line.
-func mirrorText(m admin.Mirrored) string {
+func mirrorText(m mirror.Progress) string {
 	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
-		count(m.Asked, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
+		count(m.Requested, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
 	if m.Bypasses > 0 {
 		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
 	}
 	if m.Problems > 0 {
 		s += "; " + count(m.Problems, "problem")
 	}
-	if done := m.Asked + m.Fetched + m.Kept; m.Left > 0 && done > 0 {
+	if done := m.Requested + m.Fetched + m.Kept; m.Left > 0 && done > 0 {
 		left := time.Duration(m.Seconds / float64(done) * float64(m.Left) * float64(time.Second))
 		s += fmt.Sprintf("; about %v left", max(left.Round(time.Second), time.Second))
 	}
@@ -117,7 +118,7 @@ func mirrorText(m admin.Mirrored) string {
 }
 
 // doneText is what a mirror, or a check, has come to.
-func doneText(m admin.Mirrored, f mirrorFlags) string {
+func doneText(m mirror.Progress, f mirrorFlags) string {
 	if !f.check {
 		return mirrorText(m)
 	}

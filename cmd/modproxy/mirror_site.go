@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/static"
 )
 
@@ -20,7 +20,7 @@ type siteWriter struct {
 }
 
 // take takes a line of a mirror.
-func (s *siteWriter) take(line admin.MirrorLine) {
+func (s *siteWriter) take(line mirror.Line) {
 	switch {
 	case line.Progress != nil:
 	case line.Data != nil && s.pipe != nil:
@@ -37,7 +37,7 @@ func (s *siteWriter) take(line admin.MirrorLine) {
 }
 
 // begin begins to write a package, whose bytes are already in the site or come next.
-func (s *siteWriter) begin(p *admin.MirroredPackage) {
+func (s *siteWriter) begin(p *mirror.Package) {
 	v, err := p.Parse("")
 	add := func(content io.Reader) error { return s.site.Add(v, p.Subdir, p.Digest, content) }
 	if v.IsProvider() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newMissingCommand(env *environment) *cobra.Command {
@@ -33,9 +34,9 @@ func newMissingCommand(env *environment) *cobra.Command {
 			case !clear && (r.dryRun || r.yes):
 				return misuse{errors.New("--dry-run and --yes go with --clear")}
 			case clear:
-				return env.clearMissing(cmd.Context(), admin.NameOf(v), r)
+				return env.clearMissing(cmd.Context(), versionname.Of(v), r)
 			}
-			return env.listMissing(cmd.Context(), admin.NameOf(v), list)
+			return env.listMissing(cmd.Context(), versionname.Of(v), list)
 		},
 	}, "offline")
 	cmd.Flags().BoolVar(&list, "list", false, `print a line for each, for "modproxy mirror -f"`)
@@ -63,13 +64,13 @@ want one, too.
 
 // listMissing prints the requests for a module, or for all, that could not be answered. With asList it prints
 // them as "mirror -f" reads them.
-func (env *environment) listMissing(ctx context.Context, about admin.Name, asList bool) error {
+func (env *environment) listMissing(ctx context.Context, about versionname.Name, asList bool) error {
 	text := missingText
 	if asList {
 		text = missingLine
 	}
 	n, show := 0, printer(env, text)
-	_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
+	_, err := ask(ctx, env, admin.MissingList, about, func(m admin.MissingVersion) error {
 		n++
 		return show(m)
 	})
@@ -83,13 +84,13 @@ func (env *environment) listMissing(ctx context.Context, about admin.Name, asLis
 }
 
 // clearMissing forgets the requests for a module, or for all. At a terminal it asks before.
-func (env *environment) clearMissing(ctx context.Context, about admin.Name, r removal) error {
+func (env *environment) clearMissing(ctx context.Context, about versionname.Name, r removal) error {
 	if r.dryRun || r.asks(env) {
 		n, to := 0, env.stderr
 		if r.dryRun {
 			to = env.stdout
 		}
-		_, err := ask(ctx, env, admin.MissingList, about, func(m admin.Missing) error {
+		_, err := ask(ctx, env, admin.MissingList, about, func(m admin.MissingVersion) error {
 			n++
 			_, err := fmt.Fprint(to, "would forget "+wanted(m)+"\n")
 			return err
@@ -109,7 +110,7 @@ func (env *environment) clearMissing(ctx context.Context, about admin.Name, r re
 }
 
 // missingText is what is missing in a few lines, with the command that gets it.
-func missingText(m admin.Missing) string {
+func missingText(m admin.MissingVersion) string {
 	what, get := m.Module, "modproxy mirror "+wanted(m)
 	if m.Platform != "" {
 		get = "modproxy mirror " + m.Module + "@" + m.Version + " --platform " + m.Platform
@@ -121,11 +122,11 @@ func missingText(m admin.Missing) string {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
 		get = "modproxy mirror " + clean.ShellQuote(m.Module+"@CONSTRAINT")
 	}
-	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Asked), get)
+	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Demand), get)
 }
 
 // missingLine is what is missing as "modproxy mirror -f" reads it.
-func missingLine(m admin.Missing) string {
+func missingLine(m admin.MissingVersion) string {
 	line := wanted(m) + "\n"
 	if len(m.Listed) > 0 {
 		line = "# Which version is wanted is not known; kept: " + printable(strings.Join(m.Listed, ", ")) + ".\n" + line
@@ -134,7 +135,7 @@ func missingLine(m admin.Missing) string {
 }
 
 // wanted is what is missing as a line of what "modproxy mirror -f" reads.
-func wanted(m admin.Missing) string {
+func wanted(m admin.MissingVersion) string {
 	if m.Version == "" {
 		return m.Module
 	}

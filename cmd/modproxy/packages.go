@@ -52,7 +52,7 @@ func (env *environment) listPackages(ctx context.Context, pattern string) error 
 		return misuse{err}
 	}
 	table := packageTable{out: bufio.NewWriter(env.stdout)}
-	all, err := ask(ctx, env, admin.PackagesList, admin.List{Pattern: pattern}, func(p admin.Package) error {
+	all, err := ask(ctx, env, admin.PackagesList, admin.ListRequest{Pattern: pattern}, func(p admin.Package) error {
 		if env.json() {
 			return env.item(p, "")
 		}

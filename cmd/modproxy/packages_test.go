@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 // What else needs the bytes of a package is named, but of many three.
 func TestRemovedText(t *testing.T) {
-	p := admin.Removed{Name: admin.Name{Module: "a.example/x/y/z", Version: "1.0.0"}, Size: 5, Sum: "h1:x", There: true}
+	p := admin.RemovedPackage{Name: versionname.Name{Module: "a.example/x/y/z", Version: "1.0.0"}, Size: 5, Sum: "h1:x", There: true}
 	for i, want := range []string{
 		"removed 5B", "removed; its 5B stay for m0, which has the same content", "removed; its 5B stay for m0, m1, which have the same content",
 		"removed; its 5B stay for m0, m1, m2, which have the same content", "removed; its 5B stay for m0, m1, m2 and 1 more, which have the same content",

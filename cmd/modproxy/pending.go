@@ -12,6 +12,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -29,7 +30,7 @@ func newPendingCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return env.listPending(cmd.Context(), admin.NameOf(v), fetch)
+			return env.listPending(cmd.Context(), versionname.Of(v), fetch)
 		},
 	})
 	cmd.Flags().BoolVar(&fetch, "fetch", false, "fetch what waits, for review, without serving it")
@@ -52,14 +53,14 @@ review: it is kept and recorded in the ledger, and still not served.
 ` + moduleUsage
 
 // listPending prints the versions of a module, or of all, that wait for approval, and fetches them before if fetch is true.
-func (env *environment) listPending(ctx context.Context, about admin.Name, fetch bool) error {
+func (env *environment) listPending(ctx context.Context, about versionname.Name, fetch bool) error {
 	q := admin.PendingList
 	if fetch {
 		q = admin.PendingFetch
 	}
 	var failed problems
 	n, show := 0, printer(env, pendingText)
-	_, err := ask(ctx, env, q, about, func(p admin.Pending) error {
+	_, err := ask(ctx, env, q, about, func(p admin.PendingVersion) error {
 		n++
 		if p.Error != "" {
 			failed = append(failed, errors.New(p.Error))
@@ -81,7 +82,7 @@ func (env *environment) listPending(ctx context.Context, about admin.Name, fetch
 }
 
 // pendingText is a version that waits in a few lines, with the command that approves it.
-func pendingText(p admin.Pending) string {
+func pendingText(p admin.PendingVersion) string {
 	brings := `not fetched yet ("modproxy pending --fetch" fetches it)`
 	switch {
 	case p.Error != "":
@@ -94,11 +95,11 @@ func pendingText(p admin.Pending) string {
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, strings.TrimSuffix(sourceText(p.Source), " -"))
 	}
 	return fmt.Sprintf("%s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Shown(), askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
+		p.Shown(), askedText(p.Demand), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
 }
 
 // askedText says how often something was asked for, since when, and by whom.
-func askedText(a admin.Asked) string {
+func askedText(a admin.Demand) string {
 	text := fmt.Sprintf("%s since %s", count(a.Count, "time"), a.First.UTC().Format(time.RFC3339))
 	if len(a.Askers) > 0 {
 		text += ", by " + strings.Join(a.Askers, ", ")
@@ -107,7 +108,7 @@ func askedText(a admin.Asked) string {
 }
 
 // bringsText is what a package brings besides its own files, one thing in a line.
-func bringsText(p admin.Pending) string {
+func bringsText(p admin.PendingVersion) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "  %-13s%s\n", name, printable(fmt.Sprintf(format, args...)))
@@ -129,10 +130,10 @@ func bringsText(p admin.Pending) string {
 		}
 		line("signed by:", "%s", signed)
 	}
-	if p.Brings == nil {
+	if p.Dependencies == nil {
 		return b.String()
 	}
-	for _, c := range p.Brings.Calls {
+	for _, c := range p.Dependencies.Calls {
 		what := strings.TrimSpace(c.Source + " " + c.Version)
 		switch {
 		case c.Dynamic != "":
@@ -143,13 +144,13 @@ func bringsText(p admin.Pending) string {
 		line("module:", "%s at %s:%d%s", what, c.File, c.Line, only(c.Client))
 	}
 	same := map[string]int{}
-	provider := func(r admin.BroughtProvider) string {
+	provider := func(r admin.DependencyProvider) string {
 		return strings.TrimSpace(r.Source+" "+r.Version) + only(r.Client)
 	}
-	for _, r := range p.Brings.Providers {
+	for _, r := range p.Dependencies.Providers {
 		same[provider(r)]++
 	}
-	for _, r := range p.Brings.Providers { // that of a package with many submodules is required in each of them
+	for _, r := range p.Dependencies.Providers { // that of a package with many submodules is required in each of them
 		if n := same[provider(r)]; n > 0 {
 			more := ""
 			if n > 1 {
@@ -159,7 +160,7 @@ func bringsText(p admin.Pending) string {
 			same[provider(r)] = 0
 		}
 	}
-	for _, problem := range p.Brings.Problems {
+	for _, problem := range p.Dependencies.Problems {
 		line("warning:", "%s", problem)
 	}
 	return b.String()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newPolicyCommand(env *environment) *cobra.Command {
@@ -48,7 +49,7 @@ policy makes no difference: with "mode: audit" it is served all the same.`,
 			if err != nil {
 				return err
 			}
-			out, err := ask(cmd.Context(), env, admin.PolicyTest, admin.Trial{Name: admin.NameOf(v), Groups: groups}, nil)
+			out, err := ask(cmd.Context(), env, admin.PolicyTest, admin.PolicyTestRequest{Name: versionname.Of(v), Groups: groups}, nil)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -23,24 +24,24 @@ type forecast struct {
 
 // foreseen is what is foreseen for some clients.
 type foreseen struct {
-	admin.Foreseen                   // without its client
-	Clients        []tfconfig.Client `json:"clients"`
+	admin.ForecastItem                   // without its client
+	Clients            []tfconfig.Client `json:"clients"`
 }
 
 // forecast prints what rules would refuse of what directories call, and what those modules call.
-func (env *environment) forecast(ctx context.Context, in admin.Report, read directoryFlags, dirs []string) error {
+func (env *environment) forecast(ctx context.Context, in admin.ReportRequest, read directoryFlags, dirs []string) error {
 	starts, failed, err := read.starts(ctx, env, dirs...)
 	if err != nil {
 		return err
 	}
 	found := map[string]*foreseen{}
-	_, err = ask(ctx, env, admin.PolicyForecast, admin.Forecast{Report: in, Starts: starts}, func(f admin.Foreseen) error {
+	_, err = ask(ctx, env, admin.PolicyForecast, admin.ForecastRequest{ReportRequest: in, Starts: starts}, func(f admin.ForecastItem) error {
 		client, key := f.Client, fmt.Sprint(f.Name, f.Refused, f.Instead, f.Bypass, f.Problem)
 		if f.Bypass != "" || f.Problem != "" {
 			key += fmt.Sprint(f.From)
 		}
 		if f.Client = ""; found[key] == nil {
-			found[key] = &foreseen{Foreseen: f}
+			found[key] = &foreseen{ForecastItem: f}
 		}
 		if one := found[key]; !slices.Contains(one.Clients, client) {
 			one.Clients = append(one.Clients, client)
@@ -58,7 +59,7 @@ func (env *environment) forecast(ctx context.Context, in admin.Report, read dire
 	slices.SortFunc(out.list, func(a, b foreseen) int {
 		return cmp.Or(cmp.Compare(a.Module, b.Module), cmp.Compare(a.Version, b.Version), slices.Compare(a.From, b.From), cmp.Compare(a.Problem, b.Problem))
 	})
-	installed := map[admin.Name]bool{}
+	installed := map[versionname.Name]bool{}
 	for _, f := range out.list {
 		switch {
 		case f.Problem != "":
@@ -67,7 +68,7 @@ func (env *environment) forecast(ctx context.Context, in admin.Report, read dire
 			out.Refused++
 			out.By[f.Outcome]++
 			if f.Instead != "" {
-				installed[admin.Name{Module: f.Module, Version: f.Instead}] = true
+				installed[versionname.Name{Module: f.Module, Version: f.Instead}] = true
 			}
 		case f.Bypass == "":
 			installed[f.Name] = true

@@ -99,7 +99,7 @@ func (env *environment) checkReport(f reportFlags, dirs []string) error {
 
 // reportPolicy prints what rules refuse of all versions, or of what directories install, or the rules that allow all of it.
 func (env *environment) reportPolicy(ctx context.Context, f reportFlags, dirs []string) error {
-	in := admin.Report{Default: f.preset, Groups: f.groups}
+	in := admin.ReportRequest{Default: f.preset, Groups: f.groups}
 	if len(f.files) > 0 {
 		rules, err := env.candidate(f)
 		if err != nil {
@@ -110,8 +110,8 @@ func (env *environment) reportPolicy(ctx context.Context, f reportFlags, dirs []
 	if len(dirs) > 0 {
 		return env.forecast(ctx, in, f.directories, dirs)
 	}
-	var all []admin.Reported
-	_, err := ask(ctx, env, admin.PolicyReport, in, func(r admin.Reported) error {
+	var all []admin.ReportItem
+	_, err := ask(ctx, env, admin.PolicyReport, in, func(r admin.ReportItem) error {
 		all = append(all, r)
 		return nil
 	})
@@ -159,7 +159,7 @@ type summary struct {
 	Versions int                    `json:"versions"`
 	Refused  int                    `json:"refused"`
 	By       map[policy.Outcome]int `json:"by_outcome"`
-	list     []admin.Reported
+	list     []admin.ReportItem
 }
 
 // summaryText is a table of what is refused, and a line that counts it.
@@ -193,8 +193,8 @@ func countsText(versions string, refused int, by map[policy.Outcome]int) string 
 
 // suggest prints rules that allow what was served. What an operator or a rule said no to, or did not say yes to yet, is left
 // out; in audit mode it was served all the same.
-func (env *environment) suggest(all []admin.Reported, bounds bool) error {
-	var served []app.Served
+func (env *environment) suggest(all []admin.ReportItem, bounds bool) error {
+	var served []policy.ServedVersion
 	left := 0
 	for _, r := range all {
 		switch {
@@ -207,9 +207,9 @@ func (env *environment) suggest(all []admin.Reported, bounds bool) error {
 		if err != nil {
 			return err
 		}
-		served = append(served, app.Served{Ref: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
+		served = append(served, policy.ServedVersion{Ref: v, Conditions: r.Conditions, Exact: r.DistinguishVersions})
 	}
-	text, err := app.Suggest(served, bounds)
+	text, err := policy.Suggest(served, bounds)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ fetched from its recorded source.
 
 // refresh asks the registries of modules, or of all modules, for versions, and prints what has changed.
 func (env *environment) refresh(ctx context.Context, all bool, modules []string) error {
-	in := admin.Refresh{All: all}
+	in := admin.RefreshRequest{All: all}
 	for _, arg := range modules {
 		v, err := env.chosen(arg)
 		if err != nil {
@@ -53,7 +53,7 @@ func (env *environment) refresh(ctx context.Context, all bool, modules []string)
 	}
 	var failed problems
 	show := printer(env, refreshedText)
-	_, err := ask(ctx, env, admin.ModulesRefresh, in, func(m admin.Refreshed) error {
+	_, err := ask(ctx, env, admin.ModulesRefresh, in, func(m admin.RefreshResult) error {
 		if m.Error != "" {
 			failed = append(failed, errors.New(m.Error))
 			if !env.json() {
@@ -72,7 +72,7 @@ func (env *environment) refresh(ctx context.Context, all bool, modules []string)
 }
 
 // refreshedText says in one line what a registry answered.
-func refreshedText(m admin.Refreshed) string {
+func refreshedText(m admin.RefreshResult) string {
 	var parts []string
 	if len(m.New) > 0 {
 		parts = append(parts, "new: "+firstNames(m.New, 20))

@@ -10,10 +10,11 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/versionname"
 )
 
 func newRmCommand(env *environment) *cobra.Command {
-	var in admin.Remove
+	var in admin.RemoveRequest
 	var r removal
 	cmd := env.withServer(&cobra.Command{
 		Use:   "rm MODULE VERSION | MODULE --all",
@@ -40,7 +41,7 @@ it would remove, and asks. Elsewhere, --all needs --yes.`,
 }
 
 // remove removes the packages that in and args select. At a terminal it asks before.
-func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, args []string) error {
+func (env *environment) remove(ctx context.Context, in admin.RemoveRequest, r removal, args []string) error {
 	v, err := env.chosen(args...)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, 
 	if in.All == (len(args) > 1) {
 		return misuse{errors.New("want a VERSION, or --all for the packages of all versions")}
 	}
-	in.Name, in.DryRun = admin.NameOf(v), r.dryRun
+	in.Name, in.DryRun = versionname.Of(v), r.dryRun
 	switch {
 	case r.asks(env):
 		err = env.confirmRemove(ctx, in)
@@ -59,7 +60,7 @@ func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, 
 	if err != nil {
 		return err
 	}
-	_, err = ask(ctx, env, admin.PackagesRemove, in, printer(env, func(p admin.Removed) string { return removedText(p, in.DryRun) }))
+	_, err = ask(ctx, env, admin.PackagesRemove, in, printer(env, func(p admin.RemovedPackage) string { return removedText(p, in.DryRun) }))
 	if err != nil {
 		return err
 	}
@@ -67,10 +68,10 @@ func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, 
 }
 
 // confirmRemove prints what a removal would remove, and asks whether to go on. Without a stored package it asks nothing.
-func (env *environment) confirmRemove(ctx context.Context, in admin.Remove) error {
+func (env *environment) confirmRemove(ctx context.Context, in admin.RemoveRequest) error {
 	in.DryRun = true
 	n := 0
-	_, err := ask(ctx, env, admin.PackagesRemove, in, func(p admin.Removed) error {
+	_, err := ask(ctx, env, admin.PackagesRemove, in, func(p admin.RemovedPackage) error {
 		if p.There {
 			n++
 			fmt.Fprint(env.stderr, removedText(p, true))
@@ -84,7 +85,7 @@ func (env *environment) confirmRemove(ctx context.Context, in admin.Remove) erro
 }
 
 // removedText is what became of a package, in one line.
-func removedText(p admin.Removed, dryRun bool) string {
+func removedText(p admin.RemovedPackage, dryRun bool) string {
 	what := "removed " + modproxy.SizeText(p.Size)
 	switch {
 	case dryRun && p.There && len(p.Shared) > 0:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -15,7 +16,7 @@ func TestPackageTableInParts(t *testing.T) {
 	var out strings.Builder
 	table := packageTable{out: bufio.NewWriter(&out)}
 	for i := range packagesAtOnce + 1 {
-		p := admin.Package{Name: admin.Name{Module: "registry.example.com/acme/vpc/aws", Version: "1.0.0"}, State: "kept"}
+		p := admin.Package{Name: versionname.Name{Module: "registry.example.com/acme/vpc/aws", Version: "1.0.0"}, State: "kept"}
 		if i == 0 {
 			p.Module = "registry.example.com/acme/long-name/aws"
 			p.Notes = []string{"one"}

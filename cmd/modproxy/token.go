@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
@@ -31,7 +31,7 @@ proxy that serves from it notices changes within five seconds.`,
 func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {
-		err = admin.HaveData(c.Data)
+		err = datadir.Check(c.Data)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -109,7 +109,7 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	if err != nil {
 		return err
 	}
-	if err := admin.HaveData(c.Data); err != nil {
+	if err := datadir.Check(c.Data); err != nil {
 		q := clean.ShellQuote(c.Data)
 		hints := []string{fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q)}
 		if c.Source("data") != "--data" {
@@ -162,7 +162,7 @@ it within five seconds.`,
 				return err
 			}
 			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
-				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), admin.DataHint)
+				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), datadir.Hint)
 			}
 			revoked, err := tokens.Revoke(cmd.Context(), args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {
@@ -190,7 +190,7 @@ func newKeyRotateCommand(env *environment) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := env.settings()
 			if err == nil {
-				err = admin.HaveData(c.Data)
+				err = datadir.Check(c.Data)
 			}
 			if err != nil {
 				return err

@@ -16,7 +16,7 @@ import (
 )
 
 func newVerifyCommand(env *environment) *cobra.Command {
-	var in admin.Verify
+	var in admin.VerifyRequest
 	cmd := env.withServer(&cobra.Command{
 		Use:   "verify",
 		Short: "Check everything that is kept for damage",
@@ -36,7 +36,7 @@ means that something is wrong.`,
 	return withJSON(cmd, `"kind", "module", "version", "text", …`, `"records", "kept", "damage", "repaired", …`)
 }
 
-func (env *environment) verify(ctx context.Context, in admin.Verify) error {
+func (env *environment) verify(ctx context.Context, in admin.VerifyRequest) error {
 	progress := newProgress(env.rawErr)
 	defer progress.clear()
 	ledger, index, wrong := 0, 0, 0 // that are left

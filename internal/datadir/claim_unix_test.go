@@ -1,6 +1,6 @@
 //go:build unix && !solaris && !aix
 
-package admin
+package datadir
 
 import (
 	"os"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The owner of the data directory need not be the user that runs a verb: no file
-// elsewhere is emptied, changed or made through what is there.
+// The user that runs a verb need not trust the owner of the data directory: through a link or a pipe in it, no file elsewhere is
+// emptied, changed or created.
 func TestClaimIsNoLink(t *testing.T) {
 	for name, plant := range map[string]func(victim, there string) error{
 		"link":          os.Symlink,
@@ -22,7 +22,7 @@ func TestClaimIsNoLink(t *testing.T) {
 		const text = "precious"
 		must(t, os.WriteFile(victim, []byte(text), 0o644))
 		must(t, plant(victim, filepath.Join(dir, lockName)))
-		if c, err := ClaimData(dir); err == nil {
+		if c, err := NewClaim(dir); err == nil {
 			t.Errorf("%s: it was claimed", name)
 			c.Close()
 		}

@@ -11,31 +11,31 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Brings is what installing a version brings besides, as its own configuration says.
-type Brings struct {
-	Calls     []BroughtCall     `json:"calls,omitempty"`
-	Providers []BroughtProvider `json:"providers,omitempty"`
-	Problems  []string          `json:"problems,omitempty"` // what is wrong, with file and line: this may not be all
+// Dependencies is what installing a version brings besides, as its own configuration says.
+type Dependencies struct {
+	Calls     []DependencyCall     `json:"calls,omitempty"`
+	Providers []DependencyProvider `json:"providers,omitempty"`
+	Problems  []string             `json:"problems,omitempty"` // what is wrong, with file and line: this may not be all
 }
 
-// BroughtCall is a call of a module that is not in the package.
-type BroughtCall struct {
+// DependencyCall is a call of a module that is not in the package.
+type DependencyCall struct {
 	tfconfig.Call
 	Bypass bool            `json:"bypass,omitempty"` // the source is known, is no module of a registry, and not fetched
 	Client tfconfig.Client `json:"client,omitempty"` // the only one that reads it so; empty: each does
 }
 
-// BroughtProvider is a provider that is required.
-type BroughtProvider struct {
+// DependencyProvider is a provider that is required.
+type DependencyProvider struct {
 	tfconfig.Requirement
 	Client tfconfig.Client `json:"client,omitempty"` // as in a BroughtCall
 }
 
-// brings reads what a package that is kept brings.
-func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) {
+// dependencies reads what a package that is kept brings.
+func (s *Server) dependencies(ctx context.Context, kept *cache.Kept) (*Dependencies, error) {
 	tree := tfconfig.PackageTree(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
-	out := &Brings{}
-	calls, providers := map[string]*BroughtCall{}, map[tfconfig.Requirement]*BroughtProvider{}
+	out := &Dependencies{}
+	calls, providers := map[string]*DependencyCall{}, map[tfconfig.Requirement]*DependencyProvider{}
 	for _, client := range []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu} {
 		c, err := s.Configurations.Read(ctx, tree, tfconfig.Options{Client: client, Dir: kept.Subdir, Submodules: true})
 		if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 			one := calls[string(text)]
 			if one == nil {
 				_, _, registry := tfconfig.ParseRegistrySource(call.Source, tfconfig.DefaultHosts[client])
-				one = &BroughtCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
+				one = &DependencyCall{Call: call, Bypass: call.Source != "" && !registry, Client: client}
 				if one.Bypass && s.Nested != nil {
 					_, _, fetched := s.Nested.Source(kept.Ref, call.Source)
 					one.Bypass = !fetched
@@ -60,7 +60,7 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 		}
 		for _, r := range c.Providers {
 			if providers[r] == nil {
-				providers[r] = &BroughtProvider{r, client}
+				providers[r] = &DependencyProvider{r, client}
 			} else if providers[r].Client != client {
 				providers[r].Client = ""
 			}
@@ -77,11 +77,11 @@ func (s *Server) brings(ctx context.Context, kept *cache.Kept) (*Brings, error) 
 	for _, p := range providers {
 		out.Providers = append(out.Providers, *p)
 	}
-	slices.SortFunc(out.Calls, func(a, b BroughtCall) int {
+	slices.SortFunc(out.Calls, func(a, b DependencyCall) int {
 		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Source, b.Source),
 			cmp.Compare(a.Version, b.Version))
 	})
-	slices.SortFunc(out.Providers, func(a, b BroughtProvider) int {
+	slices.SortFunc(out.Providers, func(a, b DependencyProvider) int {
 		return cmp.Or(a.Pos.Compare(b.Pos), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Client, b.Client))
 	})
 	return out, nil

@@ -1,4 +1,4 @@
-package app
+package policy
 
 import (
 	"bytes"
@@ -12,21 +12,21 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
-	"github.com/modproxy/modproxy/policy"
 )
 
-// A Served is a version that was served, with the conditions on which the rules in force allow it, if there are any.
-type Served struct {
+// A ServedVersion is a version that clients have received.
+type ServedVersion struct {
 	modproxy.Ref
-	Conditions []policy.Conditions
-	Exact      bool // a rule about all versions of the module would allow more than the rules in force
+	Conditions []Conditions // of the rules in force that allow it
+	Exact      bool         // a rule about all versions of the module would allow more than the rules in force
 }
 
-// Suggest returns a file for policy.files that allows the modules and providers that were served and no others, on the same
-// conditions; with bounds, from the lowest of the versions to the highest. If the versions of a module have different conditions,
-// or one of them is Exact, each has rules of its own. What lock files allow, rules about the same lock files allow. The error of
-// Suggest is about one that no rule can be about.
-func Suggest(served []Served, bounds bool) ([]byte, error) {
+// Suggest returns the text of a file for the key policy.files. Its rules allow the modules and providers of served and no others, on
+// the same conditions. With bounds, they allow only versions from the lowest served version of a module to the highest.
+//
+// If the versions of a module have different conditions, or one of them is Exact, each version has rules of its own. Rules about lock
+// files allow the versions that lock files allowed. The error is about an address that no rule can have.
+func Suggest(served []ServedVersion, bounds bool) ([]byte, error) {
 	conditions := map[modproxy.Address]map[string][]modproxy.Version{} // by folded module and the lines of a rule
 	exact := map[modproxy.Address]bool{}                               // by folded module
 	locks := map[string]bool{}                                         // rules about lock files
@@ -35,13 +35,13 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		var others []policy.Conditions
+		var others []Conditions
 		for _, c := range v.Conditions {
 			if len(c.LockFiles) == 0 {
 				others = append(others, c)
 				continue
 			}
-			locks["  - allow_locked: "+listText(c.LockFiles)+"\n"+conditionLines([]policy.Conditions{c})] = true
+			locks["  - allow_locked: "+listText(c.LockFiles)+"\n"+conditionLines([]Conditions{c})] = true
 		}
 		m := v.Address.Folded()
 		locked := len(others) < len(v.Conditions)
@@ -56,18 +56,18 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 		conditions[m][lines] = append(conditions[m][lines], version)
 	}
 	modules := slices.SortedFunc(maps.Keys(conditions), func(a, b modproxy.Address) int { return strings.Compare(a.String(), b.String()) })
-	none := ""
+	empty := ""
 	if len(modules)+len(locks) == 0 {
-		none = " []"
+		empty = " []"
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Allows what modproxy has served. To have all others refused:\n"+
-		"#   policy: {default: deny, files: [this file]}\nrules:%s\n", none)
+	fmt.Fprintf(&b, "# Allows the versions that modproxy has served. To refuse all others:\n"+
+		"#   policy: {default: deny, files: [this file]}\nrules:%s\n", empty)
 	group := ""
 	for _, m := range modules {
 		groups, each := conditions[m], exact[m]
-		m.Host = hostname.Display(m.Host) // which a rule has to have
-		if _, err := policy.ParsePattern(m.String()); err != nil {
+		m.Host = hostname.Display(m.Host) // rules have the displayed form
+		if _, err := ParsePattern(m.String()); err != nil {
 			return nil, err
 		}
 		if of := m.Host + "/" + m.Namespace; of != group {
@@ -77,10 +77,10 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 		for _, rules := range slices.Sorted(maps.Keys(groups)) {
 			constraints := []string{""}
 			switch {
-			case each, len(groups) > 1: // a span may have versions with other conditions in it
-				constraints = exactly(groups[rules])
+			case each, len(groups) > 1: // a range can contain versions with other conditions
+				constraints = exactConstraints(groups[rules])
 			case bounds:
-				constraints = spans(groups[rules])
+				constraints = rangeConstraints(groups[rules])
 			}
 			for _, c := range constraints {
 				for _, lines := range strings.Split(rules, "\x00") {
@@ -95,15 +95,15 @@ func Suggest(served []Served, bounds bool) ([]byte, error) {
 	}
 	for i, rule := range slices.Sorted(maps.Keys(locks)) {
 		if i == 0 {
-			b.WriteString("  # what lock files list\n")
+			b.WriteString("  # versions in lock files\n")
 		}
 		b.WriteString(rule)
 	}
 	return b.Bytes(), nil
 }
 
-// conditionLines returns the lines for conditions, those of different rules with a NUL between.
-func conditionLines(all []policy.Conditions) string {
+// conditionLines returns the lines of a rule for each of the conditions, with a NUL between rules.
+func conditionLines(all []Conditions) string {
 	var rules []string
 	for _, c := range all {
 		var b strings.Builder
@@ -122,7 +122,7 @@ func conditionLines(all []policy.Conditions) string {
 	return strings.Join(rules, "\x00")
 }
 
-// listText returns a list of texts as the configuration has it.
+// listText returns a list of texts in YAML.
 func listText(list []string) string {
 	quoted := make([]string, len(list))
 	for i, text := range list {
@@ -131,7 +131,7 @@ func listText(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// ageText returns a duration as the configuration has it, in days if it can be.
+// ageText returns a duration as the configuration reads it, in days if possible.
 func ageText(d time.Duration) string {
 	if day := 24 * time.Hour; d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
@@ -139,23 +139,23 @@ func ageText(d time.Duration) string {
 	return d.String()
 }
 
-// exactly returns a constraint for each version.
-func exactly(versions []modproxy.Version) (list []string) {
-	slices.SortFunc(versions, inOrder)
+// exactConstraints returns a constraint for each version.
+func exactConstraints(versions []modproxy.Version) (list []string) {
+	slices.SortFunc(versions, compareBuilds)
 	for _, v := range versions {
 		list = append(list, v.String())
 	}
 	return slices.Compact(list)
 }
 
-// inOrder orders the builds of one version by their texts.
-func inOrder(a, b modproxy.Version) int {
+// compareBuilds orders versions, and the builds of one version by their texts.
+func compareBuilds(a, b modproxy.Version) int {
 	return cmp.Or(a.Compare(b), strings.Compare(a.String(), b.String()))
 }
 
-// spans returns constraints that select versions: one from the lowest to the highest, and one for each pre-release, which
-// nothing else selects.
-func spans(versions []modproxy.Version) (list []string) {
+// rangeConstraints returns a constraint from the lowest to the highest version, and one for each pre-release, because ranges do not
+// select pre-releases.
+func rangeConstraints(versions []modproxy.Version) (list []string) {
 	var released, pre []modproxy.Version
 	for _, v := range versions {
 		if v.Prerelease() {
@@ -164,15 +164,15 @@ func spans(versions []modproxy.Version) (list []string) {
 			released = append(released, v)
 		}
 	}
-	list = exactly(released)
+	list = exactConstraints(released)
 	if len(released) > 0 && released[0].Compare(released[len(released)-1]) < 0 {
-		list = []string{fmt.Sprintf(">= %s, <= %s", number(released[0]), number(released[len(released)-1]))}
+		list = []string{fmt.Sprintf(">= %s, <= %s", withoutBuild(released[0]), withoutBuild(released[len(released)-1]))}
 	}
-	return append(list, exactly(pre)...)
+	return append(list, exactConstraints(pre)...)
 }
 
-// number returns v without its build metadata, which makes no difference in a span.
-func number(v modproxy.Version) string {
+// withoutBuild returns v without its build metadata, which makes no difference in a range.
+func withoutBuild(v modproxy.Version) string {
 	name, _, _ := strings.Cut(v.String(), "+")
 	return name
 }

@@ -1,4 +1,4 @@
-package app_test
+package policy_test
 
 import (
 	"context"
@@ -23,9 +23,9 @@ func (undecided) Decisions(context.Context, int64) ([]modproxy.Decision, int64, 
 }
 
 // plainly returns versions without conditions.
-func plainly(versions []modproxy.Ref) (all []app.Served) {
+func plainly(versions []modproxy.Ref) (all []policy.ServedVersion) {
 	for _, v := range versions {
-		all = append(all, app.Served{Ref: v})
+		all = append(all, policy.ServedVersion{Ref: v})
 	}
 	return all
 }
@@ -53,7 +53,7 @@ func TestSuggest(t *testing.T) {
 			has[v.Address.Folded()] = true
 		}
 		bounds := r.Intn(2) == 0
-		text, err := app.Suggest(plainly(served), bounds)
+		text, err := policy.Suggest(plainly(served), bounds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestSuggestReads(t *testing.T) {
 			served = append(served, m.At(v))
 		}
 	}
-	text, err := app.Suggest(plainly(served[:6]), true)
+	text, err := policy.Suggest(plainly(served[:6]), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSuggestReads(t *testing.T) {
 	if got != want {
 		t.Error(got)
 	}
-	again, err := app.Suggest(plainly(append(served, served...)), false)
+	again, err := policy.Suggest(plainly(append(served, served...)), false)
 	if err != nil || strings.Count(string(again), "allow") != 3 || !strings.Contains(string(again), "x/dns/aws\n  - allow: b.example/x/vpc") {
 		t.Errorf("%v\n%s", err, again)
 	}
@@ -172,7 +172,7 @@ func TestSuggestLoosensNothing(t *testing.T) {
 	}
 	force := read("force.yaml")
 	served := map[modproxy.Ref]bool{} // by version; true if audit mode served it
-	var all []app.Served
+	var all []policy.ServedVersion
 	for _, one := range []string{
 		"locked 1.0.0", "both 1.0.0", "both 2.0.0", "plain 1.0.0", "infra 1.0.0", "ranged 1.0.0", "ranged 2.0.0",
 		"holed 1.0.0", "holed 2.0.0", "beside 2.0.0", "free 1.0.0",
@@ -180,10 +180,10 @@ func TestSuggestLoosensNothing(t *testing.T) {
 		name, version, _ := strings.Cut(one, " ")
 		v := modproxy.Address{Host: "r.example.com", Namespace: "acme", Name: name, System: "aws"}.At(version)
 		served[v] = true
-		all = append(all, app.Served{Ref: v, Conditions: force.ConditionsOf(v), Exact: force.DistinguishVersions(v.Address)})
+		all = append(all, policy.ServedVersion{Ref: v, Conditions: force.ConditionsOf(v), Exact: force.DistinguishVersions(v.Address)})
 	}
 	for _, bounds := range []bool{false, true} {
-		text, err := app.Suggest(all, bounds)
+		text, err := policy.Suggest(all, bounds)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package admin
+package mirror
 
 import (
 	"fmt"
@@ -10,14 +10,15 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Choice says which of the versions that a constraint selects are wanted. The zero Choice is the one that clients choose.
+// A Choice chooses among the versions that a constraint selects. The zero Choice is the version that clients choose.
 type Choice struct {
-	All    bool      `json:"all,omitempty"`
-	Newest int       `json:"newest,omitempty"` // so many, unless zero
-	Since  time.Time `json:"since,omitzero"`   // only what is listed since then
+	All    bool      `json:"all,omitempty"`    // every version
+	Newest int       `json:"newest,omitempty"` // at most as many; zero: no limit
+	Since  time.Time `json:"since,omitzero"`   // only versions that were first listed at this time or later
 }
 
-// of returns those of the listed versions of a module that are wanted, the newest first.
+// of returns the chosen versions of a module, newest first. list has the versions of the module, c is the constraint, and sight
+// has the first-seen times if choice.Since is set.
 func (choice Choice) of(
 	module modproxy.Address, list *modproxy.Versions, c modproxy.Constraint, sight modproxy.Sight,
 ) (chosen []modproxy.Version, err error) {
@@ -33,17 +34,18 @@ func (choice Choice) of(
 	if releases := slices.DeleteFunc(slices.Clone(chosen), modproxy.Version.Prerelease); c.IsZero() && !choice.All && len(releases) > 0 {
 		chosen = releases
 	}
-	// Of those that are the same, clients choose the first.
+	// Clients choose the first of several builds of a version, so the order must be stable.
 	slices.SortStableFunc(chosen, func(a, b modproxy.Version) int { return b.Compare(a) })
 	if !choice.Since.IsZero() {
-		dated := false
+		isDated := false
 		chosen = slices.DeleteFunc(chosen, func(v modproxy.Version) bool {
 			since := sight.Since(v.String())
-			dated = dated || !since.IsZero()
+			isDated = isDated || !since.IsZero()
 			return since.Before(choice.Since)
 		})
-		if !dated {
-			return nil, fmt.Errorf("%w: since when the versions of %s are listed is not known: its registry gives no dates", modproxy.ErrNotFound, module)
+		if !isDated {
+			return nil, fmt.Errorf("%w: the first-seen times of the versions of %s are not known: its registry gives no dates",
+				modproxy.ErrNotFound, module)
 		}
 	}
 	most := len(chosen)

@@ -1,4 +1,4 @@
-package admin
+package datadir
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func must(t testing.TB, err error) {
 
 func mustClaim(t *testing.T, dir string) *Claim {
 	t.Helper()
-	c, err := ClaimData(dir)
+	c, err := NewClaim(dir)
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -28,7 +28,7 @@ func mustClaim(t *testing.T, dir string) *Claim {
 func TestClaim(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "data")
 	c := mustClaim(t, dir)
-	if _, err := ClaimData(dir); !errors.Is(err, ErrClaimed) {
+	if _, err := NewClaim(dir); !errors.Is(err, ErrClaimed) {
 		t.Errorf("a directory was claimed twice: %v", err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -38,7 +38,7 @@ func TestClaim(t *testing.T) {
 	mustClaim(t, dir)
 }
 
-// A second proxy is told which process has the directory, and waits for a verb.
+// The error for a second proxy names the process that has the directory. A second proxy waits for a verb.
 func TestClaimToServe(t *testing.T) {
 	dir := t.TempDir()
 	c := mustClaim(t, dir)
@@ -48,7 +48,7 @@ func TestClaimToServe(t *testing.T) {
 	}
 	must(t, c.Close())
 	if owner := ownerOf(dir); owner != "" {
-		t.Errorf("the lock of nobody says %q", owner)
+		t.Errorf("the text of a released lock is %q", owner)
 	}
 	c = mustClaim(t, dir)
 	waiting := make(chan *Claim)
@@ -63,9 +63,9 @@ func TestClaimToServe(t *testing.T) {
 	next := <-waiting
 	must(t, os.WriteFile(filepath.Join(dir, lockName), []byte("process 1, at nowhere"), 0o600))
 	must(t, next.Close())
-	mustClaim(t, dir) // after one that was killed, say
+	mustClaim(t, dir)
 	if owner := ownerOf(dir); owner != "" {
-		t.Errorf("the lock of a process that does not serve says %q", owner)
+		t.Errorf("the text in the lock of a process that does not serve is %q", owner)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -74,7 +74,7 @@ func TestClaimToServe(t *testing.T) {
 	}
 }
 
-// The socket is its owner's alone, replaces one that was left, and nothing else.
+// Only the owner can connect to the socket. Listen replaces a socket that was left behind, and no other file.
 func TestListen(t *testing.T) {
 	dir := t.TempDir()
 	c := mustClaim(t, dir)
@@ -88,7 +88,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
 		if left == "nothing" {
-			l.(*net.UnixListener).SetUnlinkOnClose(false) // as a process that is killed
+			l.(*net.UnixListener).SetUnlinkOnClose(false) // as if the process were killed
 			must(t, l.Close())
 			continue
 		}
@@ -104,12 +104,12 @@ func TestListen(t *testing.T) {
 	must(t, c.Close())
 	must(t, os.Remove(name))
 	must(t, os.Symlink(filepath.Join(dir, "elsewhere"), name))
-	if _, err := ClaimData(dir); err == nil || !strings.Contains(err.Error(), "it is a symbolic link") {
+	if _, err := NewClaim(dir); err == nil || !strings.Contains(err.Error(), "it is a symbolic link") {
 		t.Errorf("a link in the place of the socket: %v", err)
 	}
 }
 
-// A socket's address has about a hundred bytes, and a directory's path may be longer.
+// A socket's address has at most about a hundred bytes, and a directory's path may be longer.
 func TestListenLongPath(t *testing.T) {
 	dir := t.TempDir()
 	for range 5 {

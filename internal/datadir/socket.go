@@ -1,4 +1,4 @@
-package admin
+package datadir
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -16,8 +15,8 @@ import (
 // socketName is the socket in the data directory on which the process that serves answers the directory's owner.
 const socketName = "modproxy.sock"
 
-// Listen listens on the socket in the data directory, to which only the directory's owner can connect. One that
-// a process has left behind is replaced. The listener is nil where the file system is read-only.
+// Listen listens on the socket in the data directory, to which only the directory's owner can connect. It replaces a socket
+// that another process has left behind. The listener is nil if the file system is read-only.
 func (c *Claim) Listen() (net.Listener, error) {
 	if c.readOnly {
 		return nil, nil
@@ -39,31 +38,34 @@ func (c *Claim) Listen() (net.Listener, error) {
 		return nil, err
 	}
 	defer done()
-	return listenPrivately(path) // when it is closed, it removes what is still found by that path
+	return listenPrivately(path) // on Close, the listener removes the socket only if path still leads to it
 }
 
-// Reach returns a client of the process that serves from the data directory, or a claim of it if none does.
-func Reach(ctx context.Context, dir string) (*Client, *Claim, error) {
-	if err := HaveData(dir); err != nil {
+// A Dialer connects to the process that serves from a data directory. It ignores the network and the address, and has the
+// signature of [http.Transport]'s DialContext.
+type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Connect returns a Dialer for the process that serves from the data directory, or a claim if no process does. If another verb
+// works in the directory, Connect waits for it up to three seconds. The directory must exist.
+func Connect(ctx context.Context, dir string) (Dialer, *Claim, error) {
+	if err := Check(dir); err != nil {
 		return nil, nil, err
 	}
-	var api *Client
+	var dialer Dialer
 	claim, err := claimUnless(ctx, dir, func() bool {
 		conn, err := dialSocket(ctx, dir)
 		if err != nil {
 			return false
 		}
 		_ = conn.Close() // it has shown that a process listens
-		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
-		// Every proxy answers on its own machine by this name, on which nothing that is dialled depends.
-		api = newClient("http://localhost", "", &http.Transport{DialContext: dial, DisableKeepAlives: true})
+		dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
 		return true
 	})
-	if api != nil {
-		return api, nil, nil
+	if dialer != nil {
+		return dialer, nil, nil
 	}
 	if errors.Is(err, ErrClaimed) {
-		err = hint.With(err, "it is starting, or another verb is at work: try again", "a proxy that could not make its socket says so in its log")
+		err = hint.With(err, "modproxy is starting, or another verb is at work: try again", "a proxy that could not create its socket says so in its log")
 	}
 	return nil, claim, err
 }
@@ -78,17 +80,17 @@ func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", path)
 }
 
-// socketPath returns a path of the socket that is short enough to be its address, by a link in a directory of
-// its own if the data directory has a longer one. done removes that.
+// socketPath returns a path of the socket that is short enough for a socket address. For a longer data directory, the path leads
+// through a link in a temporary directory. The caller must call done, which removes the link and the temporary directory.
 func socketPath(dir string) (path string, done func(), err error) {
-	const longest = 103 // bytes that every system takes as a socket's address
+	const longest = 103 // bytes that every system accepts as a socket's address
 	if path = filepath.Join(dir, socketName); len(path) <= longest {
 		return path, func() {}, nil
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", nil, err
 	}
-	temp, err := os.MkdirTemp("", "modproxy-") // 0700
+	temp, err := os.MkdirTemp("", "modproxy-") // mode 0700
 	if err != nil {
 		return "", nil, err
 	}

@@ -1,0 +1,142 @@
+// Package datadir claims a data directory for one process, and connects others to that process.
+//
+// "modproxy serve" calls [ClaimToServe], listens on the socket with [Claim.Listen] and, when it is ready, calls
+// [Claim.Announce]. A verb calls [Connect], which returns a way to the process that serves, or else a claim.
+//
+// A claim is a locked file in the directory, so it ends with the process, even if the process is killed. Only the
+// directory's owner can connect to the socket. Symbolic links in the data directory are refused.
+package datadir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/filelock"
+	"github.com/modproxy/modproxy/internal/hint"
+)
+
+// lockName is the file in the data directory that the process of a claim has locked. Its text describes the process, for messages.
+const lockName = "lock"
+
+// ErrClaimed is the error if another process works in the data directory.
+var ErrClaimed = errors.New("another modproxy has the data directory")
+
+// A Claim is a data directory in which no other process works. It ends with the process. A directory on a read-only file
+// system can be claimed by many processes, which only read.
+type Claim struct {
+	dir      string
+	file     *os.File // nil if the file system is read-only and has no lock file
+	readOnly bool
+}
+
+// NewClaim claims the data directory, and creates it if it does not exist. The error is [ErrClaimed] if another process works in it.
+func NewClaim(dir string) (*Claim, error) {
+	if err := Create(dir); err != nil {
+		return nil, err
+	}
+	c := &Claim{dir: dir}
+	name := filepath.Join(dir, lockName)
+	f, err := durable.OpenRegular(name, os.O_RDWR|os.O_CREATE|durable.NoFollow)
+	if errors.Is(err, syscall.EROFS) {
+		c.readOnly = true
+		if f, err = durable.OpenRegular(name, os.O_RDONLY|durable.NoFollow); errors.Is(err, fs.ErrNotExist) {
+			return c, nil
+		}
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, hint.With(err, "run modproxy as the owner of the data directory, or name another directory with --data")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && durable.Links(info) > 1 {
+		return nil, hint.With(errors.Join(fmt.Errorf("%s: it has other names (hard links), through which its text would be written, too", name), f.Close()),
+			"remove it while no modproxy uses the directory")
+	}
+	lock := filelock.TryLock
+	if c.readOnly {
+		lock = filelock.TryRLock
+	}
+	if err = lock(f); errors.Is(err, filelock.ErrLocked) {
+		err = fmt.Errorf("%s: %w", dir, ErrClaimed)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	c.file = f
+	c.describe("") // the text of a process that was killed is still there
+	return c, nil
+}
+
+// ClaimToServe claims the data directory for "modproxy serve". If a verb works in the directory, ClaimToServe waits for it up to
+// three seconds.
+func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
+	owner := ""
+	c, err := claimUnless(ctx, dir, func() bool {
+		owner = ownerOf(dir)
+		return owner != ""
+	})
+	if !errors.Is(err, ErrClaimed) {
+		return c, err
+	}
+	if owner != "" {
+		err = fmt.Errorf("%w: %s", err, owner)
+	}
+	return nil, hint.With(err, "end that process, or use another directory (--data)")
+}
+
+// claimUnless claims the data directory. While another process works in it, claimUnless tries again, until stop returns true or
+// three seconds have passed. The error is then [ErrClaimed].
+func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, error) {
+	for end := time.Now().Add(3 * time.Second); ; {
+		c, err := NewClaim(dir)
+		if !errors.Is(err, ErrClaimed) || stop() || time.Now().After(end) {
+			return c, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Announce records the URL at which this process serves, for the message of [ClaimToServe].
+func (c *Claim) Announce(url string) {
+	c.describe(fmt.Sprintf("process %d, at %s\n", os.Getpid(), url))
+}
+
+// describe replaces the text of the lock file. Only messages need the text, so errors are ignored.
+func (c *Claim) describe(text string) {
+	_ = c.file.Truncate(0)
+	_, _ = c.file.WriteAt([]byte(text), 0)
+}
+
+// ownerOf returns the description of the process that serves from the data directory, or an empty string.
+func ownerOf(dir string) string {
+	f, err := durable.OpenRegular(filepath.Join(dir, lockName), os.O_RDONLY|durable.NoFollow)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, 1024))
+	return strings.TrimSpace(string(text))
+}
+
+// Close lets other processes claim the directory.
+func (c *Claim) Close() error {
+	if c.file == nil {
+		return nil
+	}
+	c.describe("")
+	return c.file.Close()
+}
