@@ -103,16 +103,16 @@ func TestDecide(t *testing.T) {
 func TestDecideRefuses(t *testing.T) {
 	s := deciding(t)
 	for want, in := range map[string]admin.DecisionRequest{
-		"no address":                   {Module: "acme/vpc", Action: modproxy.Block},
-		`version constraint "latest"`:  {Module: vpc.String(), Action: modproxy.Block, Versions: "latest"},
-		`decision "allow"`:             {Module: vpc.String(), Action: "allow"},
-		"reason: want one line":        {Module: vpc.String(), Action: modproxy.Block, Reason: "two\nlines"},
-		"name of the operator":         {Module: vpc.String(), Action: modproxy.Block, User: "al\nice"},
-		"link: want an https URL":      {Module: vpc.String(), Action: modproxy.Deprecate, Reason: "old", Link: "http://example.com"},
-		"only an approval ends":        {Module: vpc.String(), Action: modproxy.Block, Until: time.Now().Add(time.Hour)},
-		"that is in the past":          {Module: vpc.String(), Action: modproxy.Approve, Until: time.Now().Add(-time.Second)},
-		"1.0.0 is not deprecated":      {Module: vpc.String(), Action: modproxy.Deprecate, Versions: "1.0.0"},
-		"every version of " + vpc.Host: {Module: vpc.String(), Action: modproxy.Unblock},
+		"no address":                       {Module: "acme/vpc", Action: modproxy.Block},
+		`version constraint "latest"`:      {Module: vpc.String(), Action: modproxy.Block, Versions: "latest"},
+		`decision "allow"`:                 {Module: vpc.String(), Action: "allow"},
+		"reason: want one line":            {Module: vpc.String(), Action: modproxy.Block, Reason: "two\nlines"},
+		"name of the operator":             {Module: vpc.String(), Action: modproxy.Block, User: "al\nice"},
+		"link: want an https URL":          {Module: vpc.String(), Action: modproxy.Deprecate, Reason: "old", Link: "http://example.com"},
+		"only an approval can have an end": {Module: vpc.String(), Action: modproxy.Block, Until: time.Now().Add(time.Hour)},
+		"that is in the past":              {Module: vpc.String(), Action: modproxy.Approve, Until: time.Now().Add(-time.Second)},
+		"1.0.0 is not deprecated":          {Module: vpc.String(), Action: modproxy.Deprecate, Versions: "1.0.0"},
+		"every version of " + vpc.Host:     {Module: vpc.String(), Action: modproxy.Unblock},
 	} {
 		for _, c := range []*admin.Client{admin.Inside(s), outside(t, s)} {
 			if _, err := admin.DecisionsMake.Call(t.Context(), c, in, nil); err == nil || !strings.Contains(err.Error(), want) {
