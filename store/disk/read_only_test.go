@@ -74,8 +74,8 @@ func TestOpenReadOnlyRefuses(t *testing.T) {
 		damage func(dir string) error
 		want   string
 	}{
-		"nothing":   {os.RemoveAll, "nothing was ever kept"},
-		"empty":     {func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) }, "nothing was ever kept"},
+		"nothing":   {os.RemoveAll, "nothing was ever stored"},
+		"empty":     {func(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) }, "nothing was ever stored"},
 		"no index":  {func(dir string) error { return os.Remove(filepath.Join(dir, "index.db")) }, "is missing"},
 		"cut short": {func(dir string) error { return os.Truncate(filepath.Join(dir, "index.db"), 4096) }, "is damaged"},
 		"newer layout": {func(dir string) error {

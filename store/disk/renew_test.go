@@ -131,7 +131,7 @@ func TestRenewTakesWhatIsWhole(t *testing.T) {
 	r, err := disk.Renew(t.Context(), dir)
 	must(t, err)
 	defer r.Close()
-	if all(r.Kept) != 999 || r.Damaged != 1 || !strings.Contains(r.Problem, `the first is b "250"`) {
+	if all(r.Kept) != 999 || r.Damaged != 1 || !strings.Contains(r.Problem, `the first one is b "250"`) {
 		t.Errorf("%v were kept, %d are damaged, problem %q", r.Kept, r.Damaged, r.Problem)
 	}
 }
@@ -156,7 +156,7 @@ func TestRenewRefuses(t *testing.T) {
 	if r, err := disk.Renew(t.Context(), dir); err == nil {
 		r.Close()
 		t.Error("it is open")
-	} else if !strings.Contains(err.Error(), "another modproxy holds it") {
+	} else if !strings.Contains(err.Error(), "another modproxy process has it open") {
 		t.Error(err)
 	}
 	newer := t.TempDir()
