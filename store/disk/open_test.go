@@ -258,7 +258,7 @@ func TestOpenTwice(t *testing.T) {
 				d.Close()
 				t.Fatal("it was opened twice")
 			}
-			if !strings.Contains(err.Error(), "another modproxy holds it") || !strings.Contains(err.Error(), "index.db") {
+			if !strings.Contains(err.Error(), "another modproxy process has it open") || !strings.Contains(err.Error(), "index.db") {
 				t.Error(err)
 			}
 		})
