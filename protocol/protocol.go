@@ -45,6 +45,20 @@ const (
 	providerDocsPath = "/registry/docs/providers/"
 )
 
+// BasePaths returns the paths of a registry below which the protocols are, each with a slash at its beginning and its end.
+func BasePaths() []string {
+	var all []string
+	for _, path := range basePaths {
+		all = append(all, "/"+path)
+	}
+	return all
+}
+
+// basePaths are the paths below a registry.
+var basePaths = []string{
+	ModulesPath, ProvidersPath, moduleHistoryPath, providerHistoryPath, providerVersionPath, providerDocumentsPath,
+}
+
 const (
 	fileSums      = "SHA256SUMS"
 	fileSignature = "SHA256SUMS.sig"

@@ -16,6 +16,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/protocol"
 )
 
 // others means the services of a host beside those of a registry.
@@ -64,7 +65,7 @@ var serviceName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}\.v[0-9]{1,4}(\.[0-9
 // othersOf returns the result of OtherServices for a discovery document of host. It omits services that lead to paths of
 // registry protocols, because policy rules apply to those paths.
 func (d discovered) othersOf(host string, set Host) map[string]string {
-	taken := []string{"/v1/modules/", "/v1/providers/", "/v2/modules/", "/v2/providers/", "/v2/provider-versions/", "/v2/provider-docs/"}
+	taken := protocol.BasePaths()
 	for _, s := range []service{modulesV1, providersV1} {
 		if u, err := d.url(s); err == nil {
 			taken = append(taken, u.Path)
