@@ -54,7 +54,7 @@ var levels = []struct {
 }{
 	{"vocabulary", []string{""}},
 	{"tools", []string{
-		"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool", "internal/hint", "internal/hedge",
+		"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool", "internal/hint", "internal/hedge", "internal/retry",
 		"internal/zipfile", "internal/boltfile", "internal/datadir", "hostname", "internal/versionname", "pack", "release", "fair", "protocol",
 	}},
 	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream"}},

@@ -2,11 +2,11 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/retry"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -30,11 +30,11 @@ func (e *Engine) asOperator(ctx context.Context, groups []string) (context.Conte
 // Versions requests the versions again from the registry if the stored list is stale. If the registry does not answer, the stale list
 // is not enough: Versions returns an error.
 func (r *retryingRegistry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	v, err := retry(ctx, r, m, func() (*modproxy.Versions, error) { return r.next.Versions(ctx, m) })
+	v, err := repeat(ctx, r, m, func() (*modproxy.Versions, error) { return r.next.Versions(ctx, m) })
 	if err != nil || !v.Stale || r.upstreams == nil {
 		return v, err
 	}
-	return retry(ctx, r, m, func() (*modproxy.Versions, error) {
+	return repeat(ctx, r, m, func() (*modproxy.Versions, error) {
 		if _, err := r.cache.Refresh(ctx, m); err != nil {
 			return nil, err
 		}
@@ -44,29 +44,18 @@ func (r *retryingRegistry) Versions(ctx context.Context, m modproxy.Address) (*m
 
 // Location implements [modproxy.Registry].
 func (r *retryingRegistry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	return retry(ctx, r, v.Address, func() (modproxy.Location, error) { return r.next.Location(ctx, v) })
+	return repeat(ctx, r, v.Address, func() (modproxy.Location, error) { return r.next.Location(ctx, v) })
 }
 
 // Package implements [modproxy.Registry].
 func (r *retryingRegistry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	return retry(ctx, r, v.Address, func() (*modproxy.Package, error) { return r.next.Package(ctx, v) })
+	return repeat(ctx, r, v.Address, func() (*modproxy.Package, error) { return r.next.Package(ctx, v) })
 }
 
-// retry repeats a request while its error is [modproxy.RetryLater], at most for retryTime.
-func retry[T any](ctx context.Context, r *retryingRegistry, m modproxy.Address, request func() (T, error)) (answer T, err error) {
+// repeat repeats a request while its error is [modproxy.RetryLater], at most for retryTime.
+func repeat[T any](ctx context.Context, r *retryingRegistry, m modproxy.Address, request func() (T, error)) (answer T, err error) {
 	if r.upstreams != nil && !r.upstreams.HasUpstream(m.Host) {
 		return answer, fmt.Errorf("%w: %s: %s is not among upstreams", modproxy.ErrInvalid, m, m.Host)
 	}
-	for end := time.Now().Add(retryTime); ; {
-		answer, err = request()
-		later, ok := errors.AsType[*modproxy.RetryLater](err)
-		if !ok || later.After.After(end) {
-			return answer, err
-		}
-		select {
-		case <-time.After(max(time.Until(later.After), 100*time.Millisecond)):
-		case <-ctx.Done():
-			return answer, ctx.Err()
-		}
-	}
+	return retry.Later(ctx, retryTime, request)
 }

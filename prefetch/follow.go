@@ -2,7 +2,6 @@ package prefetch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/retry"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -90,12 +90,12 @@ func (t *run) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versi
 	if over {
 		return nil, errEnough
 	}
-	return retry(ctx, t, func(ctx context.Context) (*modproxy.Versions, error) { return t.config.Silent.Versions(ctx, m) })
+	return repeat(ctx, t, func(ctx context.Context) (*modproxy.Versions, error) { return t.config.Silent.Versions(ctx, m) })
 }
 
 // Location requests the location of a package. A walker does not call it.
 func (t *run) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	return retry(ctx, t, func(ctx context.Context) (modproxy.Location, error) { return t.config.Silent.Location(ctx, v) })
+	return repeat(ctx, t, func(ctx context.Context) (modproxy.Location, error) { return t.config.Silent.Location(ctx, v) })
 }
 
 // Package waits for a package. It starts the download, unless the package is cached or the client requests it.
@@ -150,26 +150,17 @@ func (t *run) fetch(ctx context.Context, v modproxy.Ref) (p *modproxy.Package, e
 }
 
 func (t *run) open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	return retry(ctx, t, func(ctx context.Context) (*modproxy.Package, error) { return t.config.Silent.Package(ctx, v) })
+	return repeat(ctx, t, func(ctx context.Context) (*modproxy.Package, error) { return t.config.Silent.Package(ctx, v) })
 }
 
-// retry sends a request in the background. It repeats the request while the answer is to come later, for retryFor at most and while
+// repeat sends a request in the background. It repeats the request while the answer is to come later, for retryFor at most and while
 // the client has its rights. Each request has a mark of its own: a client that waits for one of them does not bring the others
 // forward.
-func retry[T any](ctx context.Context, t *run, ask func(context.Context) (T, error)) (answer T, err error) {
-	for end := time.Now().Add(retryFor); ; {
-		if err := t.config.Rights.Still(ctx); err != nil {
+func repeat[T any](ctx context.Context, t *run, request func(context.Context) (T, error)) (T, error) {
+	return retry.Later(ctx, retryFor, func() (answer T, err error) {
+		if err = t.config.Rights.Still(ctx); err != nil {
 			return answer, err
 		}
-		answer, err = ask(modproxy.InBackground(ctx))
-		later, wait := errors.AsType[*modproxy.RetryLater](err)
-		if !wait || later.After.After(end) {
-			return answer, err
-		}
-		select {
-		case <-time.After(max(time.Until(later.After), 100*time.Millisecond)):
-		case <-ctx.Done():
-			return answer, ctx.Err()
-		}
-	}
+		return request(modproxy.InBackground(ctx))
+	})
 }
