@@ -99,53 +99,104 @@ type Cache interface {
 	bundle.Cache
 }
 
-// An Access is what a question needs of the data directory where no proxy serves from it.
+// An Access is the part of a data directory that an endpoint needs. It counts if no proxy serves from the directory.
 type Access int
 
 const (
-	ReadLedger         Access = iota // the ledger as it is, for reading, whatever another process does
+	ReadLedger         Access = iota // the ledger, for reading, also while another process writes it
 	ChangeLedger                     // the ledger, which must exist
-	CreateLedger                     // the ledger, which is made if there is none
-	UsePackages                      // what is kept, and the ledger as far as it can be read
-	UseDamagedPackages               // the same, if records of packages are damaged or lost, too
-	UsePolicy                        // the rules of the policy, the ledger and what is kept
-	UseRegistries                    // all of a proxy
+	CreateLedger                     // the ledger, which is created if it does not exist
+	UsePackages                      // the stored packages, and the readable part of the ledger
+	UseDamagedPackages               // likewise, also if records of packages are damaged or lost
+	UsePolicy                        // the rules of the policy, the ledger and the stored packages
+	UseRegistries                    // a whole proxy
 )
 
 // An Endpoint is something that the API is asked: with In, for any number of Items and then an End.
 type Endpoint[In, Item, End any] struct {
 	Access       Access
 	method, path string
+	about        string // one sentence on the answer, for docs/reference/http.md
 	answer       func(s *Server, ctx context.Context, in In, each func(Item)) (End, error)
 }
 
 // The questions of the API.
 var (
-	BundlesExport  = Endpoint[ExportRequest, ExportLine, BundleHead]{UsePolicy, "POST", "bundles/export", (*Server).exportBundle}
-	BundlesImport  = Endpoint[BundleImportRequest, bundle.Item, BundleHead]{UseRegistries, "POST", "bundles/import", (*Server).importBundle}
-	ClientsUsual   = Endpoint[none, none, tfconfig.Client]{UsePackages, "GET", "clients/usual", (*Server).usualClient}
-	DecisionsList  = Endpoint[versionname.Name, Decision, none]{ReadLedger, "GET", "decisions", (*Server).decisions}
-	DecisionsMake  = Endpoint[DecisionRequest, none, DecisionResult]{UseRegistries, "POST", "decisions/make", (*Server).decide}
-	LedgerRecords  = Endpoint[LedgerQuery, Record, none]{ReadLedger, "GET", "ledger/records", (*Server).records}
-	LedgerDrift    = Endpoint[LedgerQuery, Drift, none]{ReadLedger, "GET", "ledger/drift", (*Server).drift}
-	LedgerKey      = Endpoint[none, none, string]{ReadLedger, "GET", "ledger/key", (*Server).key}
-	LedgerExport   = Endpoint[none, []byte, int64]{ReadLedger, "GET", "ledger/export", (*Server).export}
-	LedgerAccept   = Endpoint[AcceptRequest, none, AcceptResult]{ChangeLedger, "POST", "ledger/accept", (*Server).accept}
-	LedgerImport   = Endpoint[LedgerImportRequest, none, int64]{CreateLedger, "POST", "ledger/import", (*Server).importLedger}
-	MirrorCheck    = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{UsePolicy, "POST", "mirror/check", (*Server).mirrorCheck}
-	MirrorFetch    = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{UseRegistries, "POST", "mirror", (*Server).mirrorFetch}
-	ModulesRefresh = Endpoint[RefreshRequest, RefreshResult, none]{UseRegistries, "POST", "modules/refresh", (*Server).refresh}
-	PackagesList   = Endpoint[ListRequest, Package, store.Amount]{UsePackages, "GET", "packages", (*Server).packages}
-	PackagesRemove = Endpoint[RemoveRequest, RemovedPackage, none]{UsePackages, "POST", "packages/remove", (*Server).remove}
-	PackagesTidy   = Endpoint[store.GC, RemovablePackage, TidyResult]{UsePackages, "POST", "packages/tidy", (*Server).tidy}
-	PackagesVerify = Endpoint[VerifyRequest, VerifyLine, store.Verified]{UseDamagedPackages, "POST", "packages/verify", (*Server).verify}
-	MissingClear   = Endpoint[versionname.Name, none, int]{UsePolicy, "POST", "missing/clear", (*Server).clearMissing}
-	MissingList    = Endpoint[versionname.Name, MissingVersion, none]{UsePolicy, "GET", "missing", (*Server).missing}
-	PendingList    = Endpoint[versionname.Name, PendingVersion, none]{UsePolicy, "GET", "pending", (*Server).pending}
-	PendingFetch   = Endpoint[versionname.Name, PendingVersion, none]{UseRegistries, "POST", "pending/fetch", (*Server).fetch}
-	PolicyForecast = Endpoint[ForecastRequest, ForecastItem, none]{UseRegistries, "POST", "policy/forecast", (*Server).forecast}
-	PolicyReport   = Endpoint[ReportRequest, ReportItem, none]{UsePolicy, "POST", "policy/report", (*Server).report}
-	PolicyTest     = Endpoint[PolicyTestRequest, none, Verdict]{UsePolicy, "POST", "policy/test", (*Server).policyTest}
+	BundlesExport = Endpoint[ExportRequest, ExportLine, BundleHead]{
+		UsePolicy, "POST", "bundles/export", "returns a bundle with the chosen versions", (*Server).exportBundle,
+	}
+	BundlesImport = Endpoint[BundleImportRequest, bundle.Item, BundleHead]{
+		UseRegistries, "POST", "bundles/import", "imports a bundle", (*Server).importBundle,
+	}
+	ClientsUsual = Endpoint[none, none, tfconfig.Client]{
+		UsePackages, "GET", "clients/usual", "returns the client that installs most through this proxy", (*Server).usualClient,
+	}
+	DecisionsList = Endpoint[versionname.Name, Decision, none]{
+		ReadLedger, "GET", "decisions", "lists decisions of operators", (*Server).decisions,
+	}
+	DecisionsMake = Endpoint[DecisionRequest, none, DecisionResult]{
+		UseRegistries, "POST", "decisions/make", "makes a decision, such as a block, or ends one", (*Server).decide,
+	}
+	LedgerRecords = Endpoint[LedgerQuery, Record, none]{
+		ReadLedger, "GET", "ledger/records", "lists records of the ledger", (*Server).records,
+	}
+	LedgerDrift = Endpoint[LedgerQuery, Drift, none]{
+		ReadLedger, "GET", "ledger/drift", "lists versions that were offered with other content than their records", (*Server).drift,
+	}
+	LedgerKey = Endpoint[none, none, string]{
+		ReadLedger, "GET", "ledger/key", "returns the verifier key of the ledger", (*Server).key,
+	}
+	LedgerExport = Endpoint[none, []byte, int64]{
+		ReadLedger, "GET", "ledger/export", "returns the whole ledger", (*Server).export,
+	}
+	LedgerAccept = Endpoint[AcceptRequest, none, AcceptResult]{
+		ChangeLedger, "POST", "ledger/accept", "accepts other content of a version, or another key of a provider", (*Server).accept,
+	}
+	LedgerImport = Endpoint[LedgerImportRequest, none, int64]{
+		CreateLedger, "POST", "ledger/import", "adds the records of an export", (*Server).importLedger,
+	}
+	MirrorCheck = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{
+		UsePolicy, "POST", "mirror/check", "reports which packages of a configuration are not cached, and downloads nothing", (*Server).mirrorCheck,
+	}
+	MirrorFetch = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{
+		UseRegistries, "POST", "mirror", "downloads the packages that a configuration installs", (*Server).mirrorFetch,
+	}
+	ModulesRefresh = Endpoint[RefreshRequest, RefreshResult, none]{
+		UseRegistries, "POST", "modules/refresh", "requests the versions of a module from its registry again", (*Server).refresh,
+	}
+	PackagesList = Endpoint[ListRequest, Package, store.Amount]{
+		UsePackages, "GET", "packages", "lists stored packages", (*Server).packages,
+	}
+	PackagesRemove = Endpoint[RemoveRequest, RemovedPackage, none]{
+		UsePackages, "POST", "packages/remove", "removes stored packages", (*Server).remove,
+	}
+	PackagesTidy = Endpoint[store.GC, RemovablePackage, TidyResult]{
+		UsePackages, "POST", "packages/tidy", "removes unneeded data, and the least recently used packages over a size", (*Server).tidy,
+	}
+	PackagesVerify = Endpoint[VerifyRequest, VerifyLine, store.Verified]{
+		UseDamagedPackages, "POST", "packages/verify", "verifies stored data, and repairs it", (*Server).verify,
+	}
+	MissingClear = Endpoint[versionname.Name, none, int]{
+		UsePolicy, "POST", "missing/clear", "clears the list of missing versions", (*Server).clearMissing,
+	}
+	MissingList = Endpoint[versionname.Name, MissingVersion, none]{
+		UsePolicy, "GET", "missing", "lists versions that clients requested and modproxy did not have while offline", (*Server).missing,
+	}
+	PendingList = Endpoint[versionname.Name, PendingVersion, none]{
+		UsePolicy, "GET", "pending", "lists versions that clients requested and that wait for approval", (*Server).pending,
+	}
+	PendingFetch = Endpoint[versionname.Name, PendingVersion, none]{
+		UseRegistries, "POST", "pending/fetch", "downloads and records the versions that wait for approval, and does not serve them", (*Server).fetch,
+	}
+	PolicyForecast = Endpoint[ForecastRequest, ForecastItem, none]{
+		UseRegistries, "POST", "policy/forecast", "reports what rules would deny of the versions that a configuration installs", (*Server).forecast,
+	}
+	PolicyReport = Endpoint[ReportRequest, ReportItem, none]{
+		UsePolicy, "POST", "policy/report", "lists the verdicts of rules on all versions that were ever served", (*Server).report,
+	}
+	PolicyTest = Endpoint[PolicyTestRequest, none, Verdict]{
+		UsePolicy, "POST", "policy/test", "explains the verdict on a version", (*Server).policyTest,
+	}
 )
 
 // Routes returns what is to be answered to operators.
@@ -223,7 +274,7 @@ type line[Item, End any] struct {
 
 // route answers e with a line for each item, and one for the end.
 func (e Endpoint[In, Item, End]) route(s *Server) Route {
-	return Route{Method: e.method, Path: apiPath + e.path, About: about[e.path], Handle: func(w http.ResponseWriter, r *http.Request) error {
+	return Route{Method: e.method, Path: apiPath + e.path, About: e.about, Handle: func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set(answerHeader, "1")
 		var in In
 		if err := readRequest(w, r, &in); err != nil {

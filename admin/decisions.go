@@ -18,11 +18,11 @@ type Decision struct {
 	versionname.Name
 	modproxy.Decision
 	InForce bool `json:"in_force"`
-	// EndsSoon is true of what is in force for [Soon] at most.
+	// EndsSoon is set if the decision is in force for [EndsSoonPeriod] at most.
 	EndsSoon bool `json:"ends_soon,omitempty"`
 }
 
-// EndsSoonPeriod is how long before its end an approval is said to end.
+// EndsSoonPeriod is the time before the end of an approval in which lists show that it ends.
 const EndsSoonPeriod = 14 * 24 * time.Hour
 
 // decisions lists the decisions about a module, or about some that a glob matches, or all, in the order in which they were made.

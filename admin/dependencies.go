@@ -15,7 +15,7 @@ import (
 type Dependencies struct {
 	Calls     []DependencyCall     `json:"calls,omitempty"`
 	Providers []DependencyProvider `json:"providers,omitempty"`
-	Problems  []string             `json:"problems,omitempty"` // what is wrong, with file and line: this may not be all
+	Problems  []string             `json:"problems,omitempty"` // mistakes in the configuration, with file and line; the list may be incomplete
 }
 
 // DependencyCall is a call of a module that is not in the package.

@@ -27,7 +27,7 @@ type ForecastItem struct {
 	Refused          bool            `json:"refused,omitempty"`
 	Instead          string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
 	Place            string          `json:"place,omitempty"`   // where the rule stands that decides
-	Why              string          `json:"why,omitempty"`     // what users would be told
+	Why              string          `json:"why,omitempty"`     // the reason that clients print
 	Bypass           string          `json:"bypass,omitempty"`  // why it does not go through the proxy
 	Problem          string          `json:"problem,omitempty"` // why it is not known what the client would get
 }

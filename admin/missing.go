@@ -11,7 +11,7 @@ import (
 
 // MissingVersion is what clients asked for that is not kept while modproxy is offline: a version, or without one any of a module.
 type MissingVersion struct {
-	Demand
+	MissedRequests
 	// Listed are the versions that are kept, if clients were told these and took none. Which one they wanted is not known.
 	Listed []string `json:"listed,omitempty"`
 }
@@ -26,7 +26,7 @@ func (s *Server) missing(ctx context.Context, in versionname.Name, each func(Mis
 		return done, err
 	}
 	for _, r := range all {
-		m := MissingVersion{Demand: Demand{versionname.Of(r.Ref), r.First, r.Last, r.Count, r.Askers}}
+		m := MissingVersion{MissedRequests: MissedRequests{versionname.Of(r.Ref), r.First, r.Last, r.Count, r.Askers}}
 		kept, err := s.Cache.Versions(ctx, r.Address)
 		_, gone := errors.AsType[*modproxy.NotKept](err)
 		switch {

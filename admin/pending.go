@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// Demand says how often clients asked in vain for a version, or without one for any of a module.
-type Demand struct {
+// MissedRequests counts the requests of clients that could not get a version, or any version of a module if Version is empty.
+type MissedRequests struct {
 	versionname.Name
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
@@ -27,7 +27,7 @@ type Demand struct {
 
 // PendingVersion is a version that clients asked for and that waits for approval, with what is known of it.
 type PendingVersion struct {
-	Demand
+	MissedRequests
 	Rule         string          `json:"rule"`          // where the rule stands that wants approval
 	Sum          modproxy.Sum    `json:"sum,omitempty"` // empty if it was not fetched yet
 	Source       modproxy.Source `json:"source,omitzero"`
@@ -77,7 +77,7 @@ func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch boo
 		if verdict.Outcome != policy.Unapproved {
 			continue
 		}
-		p := PendingVersion{Demand: Demand{versionname.Of(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
+		p := PendingVersion{MissedRequests: MissedRequests{versionname.Of(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
 		if fetch {
 			if err := s.bring(ctx, v); err != nil {
 				p.Error = err.Error()
@@ -97,7 +97,7 @@ func requested(ctx context.Context, demand *history.Demand, in versionname.Name)
 	if err != nil {
 		return nil, err
 	}
-	_ = demand.Write(ctx) // what cannot be recorded now, as on a full disk, is listed when it can be
+	_ = demand.Write(ctx) // requests that cannot be recorded, for example on a full disk, are listed after they are recorded
 	for r, err := range demand.List(ctx) {
 		if err != nil {
 			return nil, err

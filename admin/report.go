@@ -26,7 +26,7 @@ type ReportItem struct {
 	Outcome policy.Outcome `json:"outcome"`
 	Refused bool           `json:"refused"`
 	Place   string         `json:"place,omitempty"` // where the rule stands that decides
-	Why     string         `json:"why,omitempty"`   // what users would be told
+	Why     string         `json:"why,omitempty"`   // the reason that clients print
 	Audit   bool           `json:"audit,omitempty"` // refused or not, it would be served
 	// Conditions are those of the rules that allow it to some client, unless one of these has none.
 	Conditions []policy.Conditions `json:"conditions,omitempty"`

@@ -122,7 +122,7 @@ func missingText(m admin.MissingVersion) string {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
 		get = "modproxy mirror " + clean.ShellQuote(m.Module+"@CONSTRAINT")
 	}
-	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Demand), get)
+	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.MissedRequests), get)
 }
 
 // missingLine is what is missing as "modproxy mirror -f" reads it.

@@ -95,11 +95,11 @@ func pendingText(p admin.PendingVersion) string {
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, strings.TrimSuffix(sourceText(p.Source), " -"))
 	}
 	return fmt.Sprintf("%s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
-		p.Shown(), askedText(p.Demand), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
+		p.Shown(), askedText(p.MissedRequests), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
 }
 
 // askedText says how often something was asked for, since when, and by whom.
-func askedText(a admin.Demand) string {
+func askedText(a admin.MissedRequests) string {
 	text := fmt.Sprintf("%s since %s", count(a.Count, "time"), a.First.UTC().Format(time.RFC3339))
 	if len(a.Askers) > 0 {
 		text += ", by " + strings.Join(a.Askers, ", ")
