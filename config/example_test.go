@@ -116,15 +116,24 @@ var copula = regexp.MustCompile(`^(is|are) `)
 // comment writes the comment of a field, wrapped.
 func (e *example) comment(indent string, v reflect.Value, f reflect.StructField) {
 	text := copula.ReplaceAllString(cmp.Or(e.comments[v.Type().Name()+"."+f.Name], e.comments[f.Type.Name()]), "")
-	line := indent + "#"
-	for i, word := range strings.Fields(strings.ToUpper(text[:1]) + text[1:]) {
-		if len(line)+1+len(word) > 90 && i > 0 {
-			e.WriteString(line + "\n")
-			line = indent + "#"
+	e.WriteString(wrapped(indent+"# ", strings.ToUpper(text[:1])+text[1:], 90) + "\n")
+}
+
+// wrapped returns text in lines that begin with indent and have at most width bytes, unless a word is longer.
+func wrapped(indent, text string, width int) string {
+	var lines []string
+	line := indent
+	for i, word := range strings.Fields(text) {
+		if i > 0 && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = indent
 		}
-		line += " " + word
+		if line != indent {
+			line += " "
+		}
+		line += word
 	}
-	e.WriteString(line + "\n")
+	return strings.Join(append(lines, line), "\n")
 }
 
 func (e *example) group(indent, path string, v reflect.Value) {

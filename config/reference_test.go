@@ -118,30 +118,10 @@ func (r *reference) text(t reflect.Type, f reflect.StructField) string {
 	text = copula.ReplaceAllString(text, "")
 	text = strings.ToUpper(text[:1]) + text[1:]
 	text = strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`).Replace(text)
-	return wrap(commandInText.ReplaceAllString(text, "`$1`"))
+	return wrapped("", commandInText.ReplaceAllString(text, "`$1`"), 120)
 }
 
 var commandInText = regexp.MustCompile(`"((?:modproxy|terraform|tofu) [^"]*)"`)
-
-// wrap returns text in lines of at most 120 characters.
-func wrap(text string) string {
-	var b strings.Builder
-	n := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case n+1+len(word) > 120:
-			b.WriteByte('\n')
-			n = 0
-		default:
-			b.WriteByte(' ')
-			n++
-		}
-		b.WriteString(word)
-		n += len(word)
-	}
-	return b.String()
-}
 
 // attributes writes the default of a key, an example, and its flag.
 func (r *reference) attributes(f reflect.StructField, value reflect.Value) {
