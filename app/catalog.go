@@ -16,8 +16,8 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// newSaid returns the cache of what registries say about modules. registries is nil offline.
-func (p *parts) newSaid(registries modproxy.Catalog) *cache.Catalog {
+// newDocuments returns the cache of the descriptions that registries have of modules and providers. registries is nil offline.
+func (p *parts) newDocuments(registries modproxy.Catalog) *cache.Catalog {
 	c := p.config.Cache
 	return &cache.Catalog{
 		Next: registries, Store: p.Store, Fresh: c.Fresh, MaxStale: c.MaxStale, Missing: c.Missing, MaxKept: int64(c.MaxVersions),
@@ -31,7 +31,7 @@ func (p *parts) describe(l *layers, packages modproxy.Registry, known catalog.Li
 	listing := &policy.Registry{Next: packages, Gate: p.gate}
 	l.listing = p.authorizeSilently(listing)
 	l.catalog = &catalog.Catalog{
-		Next: l.said, Registry: listing, Known: known, Packages: l.Cache, Ledger: p.Ledger, Sights: p.firstSeen, Counts: p.counts,
+		Next: l.documents, Registry: listing, Known: known, Packages: l.Cache, Ledger: p.Ledger, Sights: p.firstSeen, Counts: p.counts,
 		Rules: verdicts{p.gate}, Reader: describer{p.reader},
 	}
 	if p.auth != nil {

@@ -96,7 +96,7 @@ func (a *App) handler() http.Handler {
 	return a.watchFront(proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Catalog:        a.catalog,
-		Documents:      a.said,
+		Documents:      a.documents,
 		Listing:        a.listing,
 		Offline:        c.Offline,
 		Records:        a.Ledger,

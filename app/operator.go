@@ -55,7 +55,7 @@ func (a *App) serving(server *admin.Server) {
 		server.Nested = a.nested
 	}
 	if !a.config.Offline {
-		server.Upstreams, server.Listing = a.config, a.said
+		server.Upstreams, server.Listing = a.config, a.documents
 	}
 }
 

@@ -23,15 +23,15 @@ import (
 
 // layers are a stack of layers, and those of them that are also used by themselves.
 type layers struct {
-	Registry modproxy.Registry // answers clients
-	Cache    *cache.Registry
-	listing  modproxy.Registry   // lists the versions that catalog describes
-	catalog  modproxy.Catalog    // answers clients
-	said     *cache.Catalog      // what registries say about modules
-	nested   *nested.Registry    // in the stack if nested sources are rewritten
-	recheck  ledger.Recheck      // does nothing offline and on read-only data
-	others   proxy.OtherServices // nil offline
-	noGit    error               // why nothing can be downloaded from git repositories
+	Registry  modproxy.Registry // answers clients
+	Cache     *cache.Registry
+	listing   modproxy.Registry   // lists the versions that catalog describes
+	catalog   modproxy.Catalog    // answers clients
+	documents *cache.Catalog      // the cached descriptions of modules and providers
+	nested    *nested.Registry    // in the stack if nested sources are rewritten
+	recheck   ledger.Recheck      // does nothing offline and on read-only data
+	others    proxy.OtherServices // nil offline
+	noGit     error               // why nothing can be downloaded from git repositories
 
 	endPrefetching func()
 }
@@ -41,7 +41,7 @@ type layers struct {
 // The ledger records a version before the cache stores its package. A record without a package does no harm: the next download must
 // match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
-	l := layers{said: p.newSaid(out.router), others: out.router, noGit: out.noGit}
+	l := layers{documents: p.newDocuments(out.router), others: out.router, noGit: out.noGit}
 	sources := nested.NewSources(out.router, out.table)
 	pinned := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
 	seen := &history.Registry{Next: pinned, FirstSeen: p.firstSeen}
@@ -60,7 +60,7 @@ func online(p *parts, out *outgoing) layers {
 
 // offline returns the layers of a proxy that serves its cache and asks no registry.
 func offline(p *parts) layers {
-	l := layers{said: p.newSaid(nil), endPrefetching: func() {}}
+	l := layers{documents: p.newDocuments(nil), endPrefetching: func() {}}
 	l.Cache = p.newCache(nil)
 	l.nested = p.newNested(l.Cache, nil)
 	packages, base := p.packagesOf(&l)
@@ -103,7 +103,7 @@ func (l *layers) close(soon context.Context) error {
 		func(context.Context) error {
 			ended, cancel := context.WithCancel(soon)
 			cancel()
-			_ = l.said.Close(ended) // its questions in progress are asked again after the next start
+			_ = l.documents.Close(ended) // its questions in progress are asked again after the next start
 			return nil
 		},
 		l.Cache.Close,

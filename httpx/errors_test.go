@@ -71,7 +71,7 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// What to do is never cut, for any length of the rest.
+// TestMessageWithin checks that a message keeps its advice at the end, regardless of the length of the rest.
 func TestMessageWithin(t *testing.T) {
 	text := message{strings.Repeat("ä", 3000), "ask us"}
 	for _, n := range []int{100, maxReason, maxText} {

@@ -14,7 +14,7 @@ import (
 // An Event is the record of one request, for the log and the metrics. Empty fields are not logged.
 type Event struct {
 	Time      time.Time // when the request began
-	Kind      string    // what was requested: a protocol.Kind, discovery, health, home, metrics, or the kind of a Mount
+	Kind      string    // of the request: a protocol.Kind, discovery, health, home, metrics, or the kind of a Mount
 	Module    modproxy.Address
 	Version   string
 	Platform  string // of a provider, as in linux_amd64

@@ -112,7 +112,7 @@ func Compile(c Config) (*Rules, error) {
 	return r, errors.Join(errs...)
 }
 
-// pattern returns the pattern of the rule. A rule about lock files has none.
+// pattern returns the pattern of the rule, or the zero Pattern for a rule about lock files.
 func (r *Rule) pattern() Pattern {
 	if r.Deny.IsZero() {
 		return r.Allow

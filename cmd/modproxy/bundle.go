@@ -232,7 +232,7 @@ func (env *environment) export(ctx context.Context, in admin.ExportRequest, file
 	}
 	if err == nil {
 		err = to.printExport(report)
-		if in.Closure || len(in.Modules)+len(in.Locked) > 0 { // else what is refused was not asked for
+		if in.Closure || len(in.Modules)+len(in.Locked) > 0 { // otherwise the user has not named the refused versions
 			err = cmp.Or(err, refusedError(report.refused, "not in the bundle"))
 		}
 	}

@@ -91,11 +91,11 @@ type serverReport struct {
 	CPUToMemory float64 `json:"cpu_to_memory"`
 }
 
-// hotTarget is the least ratio of the requests that modproxy answers to those that the handler answers. Answers of untargeted bytes or more have
-// no target: their cost is that of the system.
+// hotTarget is the least ratio of the requests that modproxy answers to those that the handler answers. Answers of
+// sizeWithoutTarget bytes or more have no target: their cost is that of the system.
 const (
-	hotTarget  = 0.85
-	untargeted = 50_000_000
+	hotTarget         = 0.85
+	sizeWithoutTarget = 50_000_000
 )
 
 type stampedeReport struct {
@@ -307,7 +307,7 @@ func (t *targetReport) writeText(w io.Writer) {
 // writeGoal writes the ratio of the requests that modproxy answers to those that the handler answers, beside the target.
 func (t *targetReport) writeGoal(w io.Writer) {
 	got := t.Servers[0].ToMemory
-	if t.Bytes >= untargeted {
+	if t.Bytes >= sizeWithoutTarget {
 		fmt.Fprintf(w, "%s\t%.2f\tno target\t\n", t.Target, got)
 		return
 	}
