@@ -83,7 +83,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	a.closers.add(func(context.Context) error { return a.claim.Close() })
 	if a.socket, err = a.claim.Listen(); err != nil {
 		a.log.Warn("socket_failed", errorField(err), zap.String("note", "verbs need --server to operate this proxy"))
-	} else {
+	} else if a.socket != nil { // a directory that is read-only has none
 		a.closers.add(func(context.Context) error { a.socket.Close(); return nil }) // the server may have closed it
 	}
 	if err = a.listen(); err != nil {
