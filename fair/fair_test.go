@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,22 +26,26 @@ func TestShares(t *testing.T) {
 		defer cancel()
 		var mu sync.Mutex
 		served := map[string]int{}
-		work := func(name string) {
+		began := uint64(0)
+		work := func(name string, id uint64) {
+			// Turns of unequal length: if all ended in the same instant, the scheduler would decide who takes the next ones.
+			random := rand.New(rand.NewPCG(1, id))
 			for turns.Take(ctx, name) == nil {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(9*time.Millisecond + time.Duration(random.Int64N(int64(2*time.Millisecond))))
 				turns.Give(name)
 				mu.Lock()
 				served[name]++
 				mu.Unlock()
 			}
 		}
+		start := func(name string) { began++; go work(name, began) }
 		for range 900 {
-			go work("greedy")
+			start("greedy")
 		}
 		for range 8 {
-			go work("ordinary")
+			start("ordinary")
 		}
-		go work("modest")
+		start("modest")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		for name, want := range map[string]int{"greedy": 7, "ordinary": 7, "modest": 1} {
