@@ -20,10 +20,10 @@ var clientConfigText = template.Must(template.New("").Parse(
 # For either: the file that TF_CLI_CONFIG_FILE names.
 {{- end}}
 #
-# A host block stands in for everything that the host says of itself. Clients show
-# the token for the host to every URL in it, so all of them are this proxy's.
+# A host block replaces the discovery document of the host. Clients send their token
+# for the host to every URL in the block, so every URL is one of this proxy.
 {{- if .Login}} Those of
-# login.v1 are the issuer's, and no token is shown to them.
+# login.v1 are URLs of the issuer, which receives no token.
 {{- end}}
 #
 {{- if .Mirror}}

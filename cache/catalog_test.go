@@ -122,7 +122,7 @@ func TestCatalogAsksOnce(t *testing.T) {
 	})
 }
 
-// A question goes on when nobody waits any more.
+// A request to a registry continues when no client waits.
 func TestCatalogQuestionOutlivesItsCallers(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
 		f.next.change(func(s *saying) { s.delay = 10 * time.Second })

@@ -281,7 +281,7 @@ func (c *call[V]) within(ctx context.Context, limit time.Duration) (V, error) {
 	case <-c.done:
 		return c.value, c.err
 	case <-time.After(limit):
-		why = errors.New("upstream has not answered within " + limit.String() + "; the question goes on")
+		why = errors.New("upstream has not answered within " + limit.String() + "; the request continues")
 		if err := c.met.Last(); err != nil {
 			why = fmt.Errorf("%w; it last failed with: %w", why, err)
 		}

@@ -63,7 +63,7 @@ func (s lister) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versi
 	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[` + strings.Join(entries, ",") + `]}]}`))
 }
 
-// says waits as the cache does: the question goes on when a client waits no more.
+// says waits as the cache does: the request continues when the client has stopped waiting.
 func (s *site) says(ctx context.Context) error {
 	select {
 	case <-time.After(s.late):

@@ -36,7 +36,7 @@ func (h *Handler) serveProvider(w *httpx.Response, r *http.Request, e *httpx.Eve
 	var met modproxy.Trouble
 	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
-		err = fmt.Errorf("%s: upstream has not answered within %v; the question goes on", q.Base(), providerWait)
+		err = fmt.Errorf("%s: upstream has not answered within %v; the request continues", q.Base(), providerWait)
 		if last := met.Last(); last != nil {
 			err = fmt.Errorf("%w; it last failed with: %w", err, last)
 		}

@@ -295,7 +295,7 @@ func TestProviderPatience(t *testing.T) {
 		for _, path := range []string{providers + "/1.0.0/download/linux/amd64", providers + "/1.0.0/SHA256SUMS", mirrors + "/1.0.0.json"} {
 			began := time.Now()
 			res := get(p.handler(nil), path)
-			if got := body(t, res); !strings.Contains(got, "within 8s; the question goes on") {
+			if got := body(t, res); !strings.Contains(got, "within 8s; the request continues") {
 				t.Errorf("%s: %s", path, got)
 			}
 			if took := time.Since(began); res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || took > 9*time.Second || took < 5*time.Second {

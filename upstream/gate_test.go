@@ -45,10 +45,10 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 	refused := fmt.Errorf("%w: GET https://registry.example/v1/modules/acme/secret: %w", modproxy.ErrUnavailable,
 		&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 	for want, outcome := range map[string]error{
-		"unavailable: registry.example: connection refused by 192.0.2.1:443 (N times in a row); it is asked again every second or two": refused,
-		"unavailable: registry.example: i/o timeout (N times in a row); it is asked again every second or two": fmt.Errorf("%w: %w", modproxy.ErrUnavailable,
+		"unavailable: registry.example: connection refused by 192.0.2.1:443 (N times in a row); modproxy tries again every second or two": refused,
+		"unavailable: registry.example: i/o timeout (N times in a row); modproxy tries again every second or two": fmt.Errorf("%w: %w", modproxy.ErrUnavailable,
 			&net.DNSError{Err: "read udp 10.1.2.3:4567->10.1.2.1:53: i/o timeout", Name: "registry.example", Server: "10.1.2.1:53", IsTimeout: true}),
-		"unavailable: registry.example: it answered 502 Bad Gateway (N times in a row); it is asked again every second or two": errGateway,
+		"unavailable: registry.example: it answered 502 Bad Gateway (N times in a row); modproxy tries again every second or two": errGateway,
 		"unavailable: registry.example: it wants to be left alone for now":                                                     &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errGateway},
 	} {
 		synctest.Test(t, func(t *testing.T) {

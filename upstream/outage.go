@@ -95,7 +95,7 @@ func (o *outage) refusal(host string, now time.Time) error {
 	}
 	err := fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, host, o.why)
 	if o.why != errLeftAlone {
-		err = fmt.Errorf("%w (%d times in a row); it is asked again every second or two", err, o.failures)
+		err = fmt.Errorf("%w (%d times in a row); modproxy tries again every second or two", err, o.failures)
 	}
 	return &modproxy.RetryLater{After: after, Err: err}
 }

@@ -25,7 +25,7 @@ import (
 )
 
 // comeAgain is what clients are told of a question that takes long: they ask it again.
-const comeAgain = "; the question goes on"
+const comeAgain = "; the request continues"
 
 // unanswered reports whether a busy machine has not answered in time. What failed already is an answer to a question that
 // is to fail.

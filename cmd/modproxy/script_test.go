@@ -43,7 +43,7 @@
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -take goes away
 //	                                        with N bytes of the body, -until asks
 //	                                        again and again until the answer begins so, with its status;
-//	                                        it comes back as clients do when it is told that the question goes on
+//	                                        it comes back as clients do when it is told that the request continues
 //	get -once [FLAG…] URL                   ask, and do not come back
 //	get [-slow] [FLAG…] URL &               ask so, and go on when the request is sent; -slow takes nothing of the body
 //	get -wait                               wait for the answer to that, and take the body
