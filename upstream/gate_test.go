@@ -49,7 +49,7 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 		"unavailable: registry.example: i/o timeout (N times in a row); modproxy tries again every second or two": fmt.Errorf("%w: %w", modproxy.ErrUnavailable,
 			&net.DNSError{Err: "read udp 10.1.2.3:4567->10.1.2.1:53: i/o timeout", Name: "registry.example", Server: "10.1.2.1:53", IsTimeout: true}),
 		"unavailable: registry.example: it answered 502 Bad Gateway (N times in a row); modproxy tries again every second or two": errGateway,
-		"unavailable: registry.example: it wants to be left alone for now":                                                     &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errGateway},
+		"unavailable: registry.example: it wants to be left alone for now":                                                        &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errGateway},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGate(0)
