@@ -61,13 +61,14 @@ func (o *output) emitPackage(ctx context.Context, v modproxy.Ref) error {
 	if !isNew {
 		return nil
 	}
-	p.Data = o.wantsContent(v, p)
-	o.emit(ctx, Line{Package: &p})
-	if !p.Data {
+	wanted, digest, size := o.wantsContent(v, p), p.Digest, p.Size
+	p.Data = wanted
+	o.emit(ctx, Line{Package: &p}) // p now belongs to the receiver
+	if !wanted {
 		return ctx.Err()
 	}
-	o.sent[p.Digest] = true
-	return o.emitContent(ctx, v, p.Size)
+	o.sent[digest] = true
+	return o.emitContent(ctx, v, size)
 }
 
 // take returns a recorded package. isNew reports whether take was not called for it before.
