@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -92,7 +92,7 @@ func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 }
 
 // turn waits for a turn to fetch k, which may be refused by then.
-func (f *fetches[K, V]) turn(ctx context.Context, k K) (*fair.Turn, error) {
+func (f *fetches[K, V]) turn(ctx context.Context, k K) (*slots.Slot, error) {
 	waiting, cancel := f.work.untilEnd(ctx)
 	defer cancel()
 	waiting, stop := wanted(waiting)
@@ -109,7 +109,7 @@ func (f *fetches[K, V]) turn(ctx context.Context, k K) (*fair.Turn, error) {
 }
 
 // inTurn fetches k.
-func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *fair.Turn) (v V, err error) {
+func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *slots.Slot) (v V, err error) {
 	ctx, cancel := f.work.detach(ctx, f.timeout)
 	defer cancel()
 	ctx, release := f.turns.hold(ctx, turn)

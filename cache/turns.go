@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // turns bound the fetches that run at the same time. A publisher, the namespace of a registry, has three quarters of
 // them at most, and the last eighth is for those that have none: packages that do not come to an end do not hold up
 // those of others for long.
 type turns struct {
-	*fair.Turns
+	*slots.Queue
 	yielded atomic.Int64 // fetches that were ended for others and still have their turn
 }
 
 func newTurns(n int) *turns {
-	return &turns{Turns: fair.New(n, max(1, n*3/4), n/8, maxFetching-n)}
+	return &turns{Queue: slots.New(n, max(1, n*3/4), n/8, maxFetching-n)}
 }
 
 const (
@@ -52,12 +52,12 @@ func (r *Registry) Turn(ctx context.Context, m modproxy.Address) (held context.C
 }
 
 // take waits for a turn of a publisher, or until ctx ends.
-func (t *turns) take(ctx context.Context, publisher string) (*fair.Turn, error) {
-	turn, err := t.Await(ctx, publisher)
+func (t *turns) take(ctx context.Context, publisher string) (*slots.Slot, error) {
+	turn, err := t.Await(ctx, publisher, modproxy.BroughtForward(ctx))
 	switch {
 	case errors.Is(err, errUnwanted):
 		return nil, retrySoon(errUnwanted)
-	case errors.Is(err, fair.ErrCrowded):
+	case errors.Is(err, slots.ErrCrowded):
 		return nil, retrySoon(fmt.Errorf("%w: most of them of %s", errCrowded, publisher))
 	case err != nil:
 		return nil, errClosing
@@ -74,7 +74,7 @@ var errUnwanted = fmt.Errorf("%w: it did not come, and nobody waited for it any 
 
 // hold returns a context for a fetch that has a turn. It ends with errDrips when others wait and hardly anything comes, and with
 // errUnwanted when nobody waits for it and nothing comes. release is called before the turn is given back.
-func (t *turns) hold(ctx context.Context, turn *fair.Turn) (held context.Context, release func()) {
+func (t *turns) hold(ctx context.Context, turn *slots.Slot) (held context.Context, release func()) {
 	meter := &modproxy.Meter{}
 	ctx, cancel := context.WithCancelCause(modproxy.WithMeter(ctx, meter))
 	watched := make(chan struct{})
@@ -111,7 +111,7 @@ func wanted(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // watch lends turn, and ends a fetch by cut, when too little comes. One that is too slow is not ended when as many are ending as others
 // wait. One that a client waits for does not give way to what is in the background.
-func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, turn *fair.Turn, cut context.CancelCauseFunc) {
+func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, turn *slots.Slot, cut context.CancelCauseFunc) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	waiting := func() int { return t.Waiting(modproxy.IsBackground(ctx)) }

@@ -55,8 +55,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -98,7 +98,7 @@ type Registry struct {
 	plans   memory.Cache[modproxy.Ref, *plan]
 	invalid memory.Cache[modproxy.Ref, error] // why versions have no plan
 	flights singleflight.Group
-	turns   *fair.Turns // of the versions that are prepared, by publisher
+	turns   *slots.Queue // of the versions that are prepared, by publisher
 
 	ending context.Context
 	end    context.CancelFunc
@@ -133,7 +133,7 @@ func hash(parts ...string) string {
 func (r *Registry) start() {
 	r.base = Base(r.URL)
 	r.plans.Limit = maxPlans
-	r.turns = fair.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
+	r.turns = slots.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
 	r.ending, r.end = context.WithCancel(context.Background())
 }
 
@@ -280,7 +280,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) <-chan singlefli
 		defer cancel()
 		defer context.AfterFunc(r.ending, cancel)()
 		publisher := v.Host + "/" + v.Namespace
-		turn, err := r.turns.Await(ctx, publisher)
+		turn, err := r.turns.Await(ctx, publisher, modproxy.BroughtForward(ctx))
 		if err != nil {
 			why := fmt.Errorf("the nested sources of too many versions are being fetched: %w", err)
 			return nil, modproxy.Wrap("package", v, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: why})

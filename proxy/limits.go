@@ -14,7 +14,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // Limits bound what clients may ask for. A zero field is no bound.
@@ -47,7 +47,7 @@ func later(wait time.Duration, err error) error {
 
 // admission holds requests to Limits.
 type admission struct {
-	turns    *fair.Turns   // of the requests that are answered, shared by clients
+	turns    *slots.Queue  // of the requests that are answered, shared by clients
 	pacing   chan struct{} // an element for each request that waits for the rate of its client
 	rate     rate.Limit
 	limiters *lru.Cache[string, *rate.Limiter] // by client
@@ -56,7 +56,7 @@ type admission struct {
 func newAdmission(l Limits) *admission {
 	n := cmp.Or(l.Requests, math.MaxInt32)
 	limiters, _ := lru.New[string, *rate.Limiter](maxClients) // its error is about the size
-	return &admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
+	return &admission{slots.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
 }
 
 // admit waits for a turn of the client of ctx, which is to be given back. The context that it returns has the client's

@@ -21,8 +21,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // Config is how a [Handler] is set up. Its zero value answers nothing but health and metrics.
@@ -107,7 +107,7 @@ type Handler struct {
 	documents   documents
 	releases    *releases                          // of providers
 	rendered    memory.Cache[renderKey, *document] // what Catalog says
-	rendering   *fair.Turns                        // of what is large of it, shared by clients
+	rendering   *slots.Queue                       // of what is large of it, shared by clients
 	failed      memory.Cache[failed, time.Time]    // when they are sent again
 	histories   http.HandlerFunc
 	docs        http.HandlerFunc
@@ -124,7 +124,7 @@ func New(cfg Config) *Handler {
 	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
 	h.releases = newReleases()
 	h.rendered.Limit = maxRendered
-	h.rendering = fair.New(maxRendering, maxRendering, 0, maxToRender)
+	h.rendering = slots.New(maxRendering, maxRendering, 0, maxToRender)
 	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))
 	h.providers = h.reading(h.serving(h.cfg.Upstreams.parseProvider))
 	h.histories = h.reading(h.serving(h.cfg.Upstreams.parseHistory))

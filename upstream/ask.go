@@ -145,7 +145,7 @@ func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave fun
 		if err := g.wait(ctx, t, deadline); err != nil {
 			return nil, err
 		}
-		turn, err := g.turns.Await(waiting, asker)
+		turn, err := g.turns.Await(waiting, asker, modproxy.BroughtForward(ctx))
 		if err == nil {
 			leave := sync.OnceFunc(turn.Give)
 			if err = g.pace(waiting); err == nil && g.pass(t) {

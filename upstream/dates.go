@@ -12,8 +12,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 const (
@@ -101,12 +101,12 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 
 // pace limits the requests for dates that no client waits for.
 type pace struct {
-	turns *fair.Turns // by client
+	turns *slots.Queue // by client
 	rate  *rate.Limiter
 }
 
 func newPace() *pace {
-	return &pace{fair.New(datesTurns, datesTurns, 0, datesQueue), rate.NewLimiter(datesRate, 2)}
+	return &pace{slots.New(datesTurns, datesTurns, 0, datesQueue), rate.NewLimiter(datesRate, 2)}
 }
 
 // pace returns the pace of m's registry.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/internal/hedge"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // gate decides when a question for one service of a registry is sent. It shares turns among clients, prefers questions
@@ -27,11 +27,11 @@ import (
 type gate struct {
 	host   string        // of the registry, for messages
 	hedges bool          // see [egress.Client.Hedges]
-	turns  *fair.Turns   // by client
+	turns  *slots.Queue  // by client
 	heavy  chan struct{} // slots for large answers; a question that uses one also has a turn
-	slots  *fair.Turns   // of modules.v1 and providers.v1, for the questions beside the protocol
+	side   *slots.Queue  // of modules.v1 and providers.v1, for the questions beside the protocol
 	rate   *rate.Limiter
-	next   *fair.Turns // the queue for the rate, by client; it has one turn
+	next   *slots.Queue // the queue for the rate, by client; it has one turn
 
 	mu      sync.Mutex
 	whole   outage
@@ -58,11 +58,11 @@ func newGate(perSecond int) *gate {
 	return &gate{
 		host:   "the registry",
 		hedges: true,
-		turns:  fair.New(gateTurns, gateShare, 0, gateQueue),
+		turns:  slots.New(gateTurns, gateShare, 0, gateQueue),
 		heavy:  make(chan struct{}, gateHeavy),
-		slots:  fair.New(gateBeside, gateBeside, 0, gateQueue),
+		side:   slots.New(gateBeside, gateBeside, 0, gateQueue),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
-		next:   fair.New(1, 1, 0, gateQueue),
+		next:   slots.New(1, 1, 0, gateQueue),
 		spaces: map[string]*outage{},
 	}
 }
@@ -87,7 +87,7 @@ func (c *Client) gate(s serviceOf) *gate {
 
 // beside waits until a question beside the protocol may be sent. The caller calls leave when the answer is complete.
 func (g *gate) beside(ctx context.Context) (leave func(), err error) {
-	turn, err := g.slots.Await(ctx, "")
+	turn, err := g.side.Await(ctx, "", modproxy.BroughtForward(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, err)
 	}
@@ -109,7 +109,7 @@ func (g *gate) pace(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	turn, err := g.next.Await(ctx, modproxy.AskerOf(ctx).Name)
+	turn, err := g.next.Await(ctx, modproxy.AskerOf(ctx).Name, modproxy.BroughtForward(ctx))
 	if err != nil {
 		return err
 	}
