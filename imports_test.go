@@ -55,7 +55,7 @@ var levels = []struct {
 	{"vocabulary", []string{""}},
 	{"tools", []string{
 		"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool", "internal/hint", "internal/hedge",
-		"internal/zipfile", "internal/boltfile", "hostname", "pack", "release", "internal/slots",
+		"internal/zipfile", "internal/boltfile", "hostname", "pack", "release", "internal/slots", "internal/flight", "internal/retry",
 	}},
 	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream"}},
 	{"storage", []string{"store", "store/disk", "ledger"}},
