@@ -8,13 +8,14 @@ import (
 	"io"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/store"
 )
 
 // arrival is a package that is being fetched.
 type arrival struct {
 	store *store.Store
-	*call[*Kept]
+	*flight.Call[*Kept]
 }
 
 // open opens it for a question in ctx. leave is called when the package is closed, and with an error.
@@ -24,7 +25,7 @@ func (a *arrival) open(ctx context.Context, leave func()) (*modproxy.Package, er
 		leave()
 		return nil, err
 	}
-	p := a.coming.opened(&awaited{body, leave})
+	p := a.Partial().opened(&awaited{body, leave})
 	p.Arrival = a
 	return p, nil
 }
@@ -43,11 +44,12 @@ func (a *awaited) Close() error {
 // Arrived implements [modproxy.Arrival]. The package is kept by then.
 func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	select {
-	case <-a.done:
-		if a.err != nil {
-			return modproxy.Facts{}, a.err
+	case <-a.Done():
+		p, err := a.Result()
+		if err != nil {
+			return modproxy.Facts{}, err
 		}
-		return a.value.Facts, nil
+		return p.Facts, nil
 	case <-ctx.Done():
 		return modproxy.Facts{}, ctx.Err()
 	}
@@ -55,14 +57,18 @@ func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 
 // Open implements [modproxy.Arrival].
 func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) {
-	from, err := a.coming.arrival.Open(ctx)
+	from, err := a.Partial().arrival.Open(ctx)
 	if err != nil { // it may have ended a moment ago
 		if _, err := a.Arrived(ctx); err != nil {
 			return nil, err
 		}
-		return a.store.Open(ctx, a.value.Digest, a.value.Size)
+		p, err := a.Result()
+		if err != nil {
+			return nil, err
+		}
+		return a.store.Open(ctx, p.Digest, p.Size)
 	}
-	return &follower{ctx: ctx, arrival: a, from: from, size: a.coming.Size, hash: sha256.New()}, nil
+	return &follower{ctx: ctx, arrival: a, from: from, size: a.Partial().Size, hash: sha256.New()}, nil
 }
 
 // heldBack is what the end of a package has that nobody is given before the package is kept, in bytes.
@@ -127,8 +133,8 @@ func (f *follower) finish() error {
 		return f.ended(err)
 	}
 	f.hash.Write(end)
-	if is := modproxy.Digest(f.hash.Sum(nil)); is != f.arrival.coming.Digest {
-		return fmt.Errorf("%w: what came of it has the digest %v, want %v", modproxy.ErrUnavailable, is, f.arrival.coming.Digest)
+	if is := modproxy.Digest(f.hash.Sum(nil)); is != f.arrival.Partial().Digest {
+		return fmt.Errorf("%w: what came of it has the digest %v, want %v", modproxy.ErrUnavailable, is, f.arrival.Partial().Digest)
 	}
 	f.end = end
 	return nil
@@ -159,11 +165,13 @@ func (f *follower) verifyStored(ctx context.Context) error {
 		if _, err := f.arrival.Arrived(ctx); err != nil {
 			return err
 		}
-		kept := f.arrival.value
-		if kept.Digest != f.arrival.coming.Digest {
+		kept, err := f.arrival.Result()
+		if err != nil {
+			return err
+		}
+		if kept.Digest != f.arrival.Partial().Digest {
 			return fmt.Errorf("%w: it was kept as other bytes meanwhile", modproxy.ErrUnavailable)
 		}
-		var err error
 		if f.stored, err = f.arrival.store.Open(f.ctx, kept.Digest, kept.Size); err != nil {
 			f.stored = nil
 			return err

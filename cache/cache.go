@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
@@ -82,19 +83,17 @@ type Registry struct {
 	// Observe is told what happens, in the middle of the work and by many goroutines at once. Nil is fine.
 	Observe func(Event)
 
-	once sync.Once
-	end  context.CancelFunc
-
-	asking   *background // questions for versions and locations
-	fetching *background // fetches of packages
+	once     sync.Once
+	asking   *flight.Pool // questions for versions and locations
+	fetching *flight.Pool // fetches of packages
 	turns    *turns
 
 	versions  documents[key, *listing]
 	packages  fetches[key, *Kept] // of modules, and releases of providers
 	zips      fetches[key, *Kept] // of providers for one platform
-	locations flights[key, modproxy.Location]
+	locations flight.Group[key, modproxy.Location]
 
-	renewals flights[key, *Kept] // of releases
+	renewals flight.Group[key, *Kept] // of releases
 
 	located memory.Cache[key, modproxy.Location] // of packages that are being fetched
 	records memory.Cache[key, *Kept]             // of packages, for recallFor
@@ -102,7 +101,7 @@ type Registry struct {
 	gone    memory.Cache[key, bool]              // versions that their recorded source does not have, either; for goneFor
 	looked  memory.Cache[key, bool]              // releases that were asked for again, for renewPause
 	offered memory.Cache[key, *listing]          // what is listed offline, for recallFor
-	offers  flights[key, *listing]               // what is to be listed offline
+	offers  flight.Group[key, *listing]          // what is to be listed offline
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -121,10 +120,11 @@ const (
 )
 
 func (r *Registry) start() {
-	var endAsking, endFetching context.CancelFunc
-	r.asking, endAsking = newBackground(maxAsking)
-	r.fetching, endFetching = newBackground(2 * maxFetching) // those beyond maxFetching find no turn to wait for
-	r.end = func() { endAsking(); endFetching() }
+	r.asking = flight.NewPool(maxAsking)
+	r.fetching = flight.NewPool(2 * maxFetching) // those beyond maxFetching find no turn to wait for
+	r.locations.Pool, r.locations.PerClient = r.asking, true
+	r.renewals.Pool = r.fetching
+	r.offers.Pool = r.asking
 	r.turns = newTurns(r.Fetches)
 	r.versions = documents[key, *listing]{
 		source: listings{r}, op: "versions", store: r.Store, memory: maxHot, work: r.asking, observe: r.observe,
@@ -139,6 +139,7 @@ func (r *Registry) start() {
 		source: packages{r}, work: r.fetching, turns: newTurns(cmp.Or(r.Zips, r.Fetches)), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
 		pause: r.Missing, observe: r.observe,
 	}
+	r.packages.flights.Pool, r.zips.flights.Pool = r.fetching, r.fetching
 }
 
 // fetches returns those that k is one of.
@@ -153,14 +154,14 @@ func (r *Registry) fetches(k key) *fetches[key, *Kept] {
 // Next afterwards; what is kept is still served. The store is closed after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
-	return closeAll(ctx, r.end, r.asking, r.fetching)
+	return closeAll(ctx, r.asking, r.fetching)
 }
 
 // EndBackground ends what no client waits for, and what is begun so later.
 func (r *Registry) EndBackground() {
 	r.once.Do(r.start)
-	r.asking.endUnwanted()
-	r.fetching.endUnwanted()
+	r.asking.EndBackground()
+	r.fetching.EndBackground()
 }
 
 // Fetching returns the fetches that are under way, each with a channel that is closed when the fetch has ended.
@@ -168,8 +169,8 @@ func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
 	r.once.Do(r.start)
 	all := map[modproxy.Ref]<-chan struct{}{}
 	for _, f := range []*fetches[key, *Kept]{&r.packages, &r.zips} {
-		for k, c := range f.flights.underWay() {
-			all[k.Ref] = c.done
+		for k, c := range f.flights.Running() {
+			all[k.Ref] = c.Done()
 		}
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -35,8 +36,7 @@ type Catalog struct {
 	Observer Observer // may be nil
 
 	once   sync.Once
-	end    context.CancelFunc
-	asking *background
+	asking *flight.Pool
 
 	details   documents[description, *said[modproxy.Details]]
 	texts     documents[textKey, *said[modproxy.Text]]
@@ -58,7 +58,7 @@ const (
 )
 
 func (c *Catalog) start() {
-	c.asking, c.end = newBackground(maxAsking)
+	c.asking = flight.NewPool(maxAsking)
 	observe := func(e Event) {
 		if c.Observer != nil {
 			c.Observer.ObserveCache(e)
@@ -145,8 +145,8 @@ func startCatalog[K question, V document[V]](c *Catalog, d *documents[K, V], obs
 // served. The store is closed after it. Its error is that they have not ended when ctx does.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.once.Do(c.start)
-	c.end()
-	return closeAll(ctx, c.end, c.asking)
+	c.asking.End()
+	return closeAll(ctx, c.asking)
 }
 
 // Details describes one version: see [Catalog] and [modproxy.Catalog].

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -22,7 +24,7 @@ type documents[K question, V document[V]] struct {
 	op        string       // what is asked for, in errors
 	store     *store.Store // nil: they are in memory only
 	memory    int64        // bytes of documents in memory
-	work      *background
+	work      *flight.Pool
 	fresh     time.Duration
 	maxStale  time.Duration
 	missesFor time.Duration // how long an ErrNotFound of upstream is remembered
@@ -32,9 +34,9 @@ type documents[K question, V document[V]] struct {
 	// spare returns what can be served without a document, marked as stale; nil: nothing.
 	spare func(context.Context, K) (V, error)
 
-	flights flights[K, V]
+	flights flight.Group[K, V]
 	hot     memory.Cache[K, *answer[V]]
-	reading chan struct{}              // one for each document that is being read from the store
+	reading slots.Semaphore            // for documents that are being read from the store
 	held    memory.Cache[K, error]     // RetryLater of upstream
 	missing memory.Cache[K, error]     // ErrNotFound of upstream
 	slow    memory.Cache[string, bool] // registries that answer late; true: or do not answer
@@ -87,9 +89,12 @@ const (
 	overhead     = 1 << 10          // bytes that a document counts beside its own, which bounds the number of small ones
 )
 
+var errCrowdedStore = errors.New("many other documents are being read from the store")
+
 func (d *documents[K, V]) start() {
+	d.flights.Pool, d.flights.PerClient = d.work, true
 	d.hot.Limit = d.memory
-	d.reading = make(chan struct{}, maxReading)
+	d.reading = slots.NewSemaphore(maxReading)
 	d.grown.Add(d.limit) // the bound may have been larger before
 }
 
@@ -137,8 +142,8 @@ func (d *documents[K, V]) answered(ctx context.Context, k K, before *answer[V]) 
 			limit = soon
 		}
 	}
-	v, err := call.within(ctx, limit)
-	if err != nil && time.Since(call.began) >= patience {
+	v, err := waitFor(ctx, call, limit)
+	if err != nil && time.Since(call.Began()) >= patience {
 		d.slow.Add(k.registry(), true, slowPause, 0)
 	}
 	return v, err
@@ -165,11 +170,11 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 		}
 		call, err := d.ask(ctx, k, a)
 		if err == nil && !slow { // else the next question finds the answer
-			v, err := call.within(ctx, soon-time.Since(call.began))
+			v, err := waitFor(ctx, call, soon-time.Since(call.Began()))
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
-			case time.Since(call.began) >= soon:
+			case time.Since(call.Began()) >= soon:
 				d.slow.Add(k.registry(), false, slowPause, 0)
 			}
 		}
@@ -226,15 +231,12 @@ func (d *documents[K, V]) glance(ctx context.Context, k K) (*answer[V], error) {
 
 // turn waits until a document may be read from the store, for patience at most; done is called afterwards, be there an error or not.
 func (d *documents[K, V]) turn(ctx context.Context) (done func(), crowded error) {
-	select {
-	case d.reading <- struct{}{}:
-		return func() { <-d.reading }, nil
-	case <-time.After(patience):
-		crowded = errors.New("many other documents are being read from the store")
-	case <-ctx.Done():
-		crowded = context.Cause(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errCrowdedStore)
+	defer cancel()
+	if done, crowded = d.reading.Take(ctx); crowded != nil {
+		done = func() {}
 	}
-	return func() {}, crowded
+	return done, crowded
 }
 
 // load returns the answer for k that is kept, or nil; or what was seen in memory if that is the same, or newer and
@@ -286,8 +288,8 @@ func splitAsked(value []byte) (asked time.Time, rest []byte, err error) {
 }
 
 // ask asks upstream for k, unless that is under way. What is kept is before, or nil.
-func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*call[V], error) {
-	return d.flights.join(ctx, d.work, modproxy.AskerOf(ctx).Name, k, func(ctx context.Context) (none V, err error) {
+func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*flight.Call[V], error) {
+	return d.flights.Join(ctx, k, func(ctx context.Context) (none V, err error) {
 		if a, ok := d.hot.Get(k); ok && a.fresh(d.fresh) {
 			return a.kept, nil
 		}
@@ -302,7 +304,7 @@ func (d *documents[K, V]) ask(ctx context.Context, k K, before *answer[V]) (*cal
 func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (V, error) {
 	for {
 		own := false
-		call, err := d.flights.join(ctx, d.work, modproxy.AskerOf(ctx).Name, k, func(ctx context.Context) (V, error) {
+		call, err := d.flights.Join(ctx, k, func(ctx context.Context) (V, error) {
 			own = true
 			return d.askNow(ctx, k, before)
 		})
@@ -310,13 +312,8 @@ func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (
 			var none V
 			return none, err
 		}
-		v, err := call.within(ctx, askTimeout+time.Second)
-		select {
-		case <-call.done:
-			if own {
-				return v, err
-			}
-		default:
+		v, err := waitFor(ctx, call, askTimeout+time.Second)
+		if !isDone(call) || own {
 			return v, err
 		}
 	}
@@ -324,7 +321,7 @@ func (d *documents[K, V]) askAnew(ctx context.Context, k K, before *answer[V]) (
 
 // askNow asks upstream for k, and keeps the answer.
 func (d *documents[K, V]) askNow(ctx context.Context, k K, before *answer[V]) (v V, err error) {
-	ctx, cancel := d.work.detach(ctx, askTimeout)
+	ctx, cancel := d.work.Detach(ctx, askTimeout)
 	defer cancel()
 	if a, ok := d.hot.Get(k); ok {
 		before = a
@@ -410,13 +407,13 @@ func (d *documents[K, V]) remember(k K, a *answer[V]) {
 // outdate makes the next question for k ask upstream, if what is kept is not current. Nobody waits until it is read.
 func (d *documents[K, V]) outdate(k K, current func(V) bool) {
 	look := func() {
-		if a, _ := d.read(d.work.ending, k); a != nil && !current(a.kept) {
+		if a, _ := d.read(d.work.Context(), k); a != nil && !current(a.kept) {
 			a.old.Store(true)
 		}
 	}
 	if _, ok := d.hot.Get(k); ok {
 		look()
 	} else {
-		d.work.start("", look) // when too much goes on, it is old soon enough
+		_ = d.work.Go("", look) // if too much is running, the document is old soon enough
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-var errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
-
 // settle makes err, of a question that did not run in its caller's context, an answer to those who wait: the context
 // that ended was not theirs. A layer below has its own times, and says itself when one of them is over.
 func settle(err error) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/store"
@@ -16,13 +17,13 @@ import (
 // client has waited for: the first that does has a try of its own. Its first fields are set before its use.
 type fetches[K question, V interface{ size() int64 }] struct {
 	source  fetchSource[K, V]
-	work    *background
+	work    *flight.Pool
 	turns   *turns
 	timeout time.Duration // of one fetch
 	pause   time.Duration // after a fetch that failed
 	observe func(Event)
 
-	flights flights[K, V]
+	flights flight.Group[K, V]
 	failed  memory.Cache[K, *modproxy.FetchFailed]
 }
 
@@ -45,8 +46,8 @@ const (
 )
 
 // begin starts the fetch of k, unless it is under way, or k is kept and sound.
-func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
-	return f.flights.join(ctx, f.work, "", k, func(ctx context.Context) (V, error) {
+func (f *fetches[K, V]) begin(ctx context.Context, k K) (*flight.Call[V], error) {
+	return f.flights.Join(ctx, k, func(ctx context.Context) (V, error) {
 		v, err := f.source.sound(ctx, k)
 		switch {
 		case err == nil:
@@ -93,7 +94,7 @@ func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 
 // turn waits for a turn to fetch k, which may be refused by then.
 func (f *fetches[K, V]) turn(ctx context.Context, k K) (*slots.Slot, error) {
-	waiting, cancel := f.work.untilEnd(ctx)
+	waiting, cancel := f.work.Detach(ctx, 0)
 	defer cancel()
 	waiting, stop := wanted(waiting)
 	defer stop()
@@ -110,7 +111,7 @@ func (f *fetches[K, V]) turn(ctx context.Context, k K) (*slots.Slot, error) {
 
 // inTurn fetches k.
 func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *slots.Slot) (v V, err error) {
-	ctx, cancel := f.work.detach(ctx, f.timeout)
+	ctx, cancel := f.work.Detach(ctx, f.timeout)
 	defer cancel()
 	ctx, release := f.turns.hold(ctx, turn)
 	defer release()
@@ -132,8 +133,8 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *slots.Slot) (v V,
 		return v, errDrips
 	case err != nil && context.Cause(ctx) == errUnwanted:
 		return v, errUnwanted
-	case err != nil && f.work.ends(ctx):
-		return v, k.wrap("package", errClosing)
+	case err != nil && f.work.Ends(ctx):
+		return v, k.wrap("package", flight.ErrClosed)
 	}
 	return v, late(ctx, err, f.timeout)
 }
@@ -146,8 +147,8 @@ func (f *fetches[K, V]) fail(k K, err error) error {
 	var fixed *modproxy.Fixed
 	settled, pause := settle(err), f.pause
 	switch {
-	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
-		return k.wrap("package", errClosing)
+	case errors.Is(err, flight.ErrClosed), f.work.Context().Err() != nil:
+		return k.wrap("package", flight.ErrClosed)
 	case errors.As(err, &storage), errors.As(settled, &full):
 		pause = min(pause, storagePause)
 	case errors.As(err, &fixed):

@@ -268,7 +268,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, er
 			return nil, err
 		case !concerns(v, p.Ref):
 			continue
-		case r.fetches(k).flights.has(k):
+		case r.fetches(k).flights.IsRunning(k):
 			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.Ref.Shown())
 		}
 		refs = append(refs, k.ref())

@@ -78,13 +78,14 @@ func (r *Registry) fetchSoon(
 	if err != nil {
 		return modproxy.Location{}, err
 	}
-	defer call.wait(ctx)()
+	defer call.Hold(ctx)()
 	select {
-	case <-call.done:
-		if call.err != nil {
-			return modproxy.Location{}, call.err
+	case <-call.Done():
+		p, err := call.Result()
+		if err != nil {
+			return modproxy.Location{}, err
 		}
-		loc.Subdir, loc.Kept = call.value.Subdir, true
+		loc.Subdir, loc.Kept = p.Subdir, true
 		return loc, nil
 	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
@@ -104,9 +105,10 @@ func (r *Registry) beginSoon(ctx context.Context, k key, asked time.Time) error 
 		return err
 	}
 	select {
-	case <-call.done:
-		return call.err
-	case <-call.told:
+	case <-call.Done():
+		_, err := call.Result()
+		return err
+	case <-call.Published():
 	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
 	}
@@ -115,12 +117,11 @@ func (r *Registry) beginSoon(ctx context.Context, k key, asked time.Time) error 
 
 // locate asks Next where the package of k is, unless that is under way, and starts the fetch.
 func (r *Registry) locate(ctx context.Context, k key) (loc modproxy.Location, err error) {
-	asker := modproxy.AskerOf(ctx).Name
-	call, err := r.locations.join(ctx, r.asking, asker, k, func(ctx context.Context) (modproxy.Location, error) {
+	call, err := r.locations.Join(ctx, k, func(ctx context.Context) (modproxy.Location, error) {
 		if loc, known, err := r.known(ctx, k); known || err != nil {
 			return loc, err
 		}
-		ctx, cancel := r.asking.detach(ctx, askTimeout)
+		ctx, cancel := r.asking.Detach(ctx, askTimeout)
 		defer cancel()
 		loc, err := r.askLocation(ctx, k)
 		if err == nil {
@@ -131,7 +132,7 @@ func (r *Registry) locate(ctx context.Context, k key) (loc modproxy.Location, er
 	if err != nil {
 		return loc, err
 	}
-	return call.within(ctx, patience)
+	return waitFor(ctx, call, patience)
 }
 
 // askLocation asks Next and remembers what it says until the fetch has ended.

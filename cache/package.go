@@ -24,7 +24,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	var p *Kept
 	var err error = fs.ErrNotExist
 	fetches := r.fetches(k)
-	if !fetches.flights.has(k) { // what is kept while it is fetched was found damaged
+	if !fetches.flights.IsRunning(k) { // what is kept while it is fetched was found damaged
 		if p, err = r.record(ctx, k); err == nil {
 			p = r.renewed(ctx, k, p)
 		}
@@ -47,11 +47,11 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		}
 		var told <-chan struct{}
 		if modproxy.MayArrive(ctx) {
-			told = call.told
+			told = call.Published()
 		}
-		leave := call.wait(ctx)
+		leave := call.Hold(ctx)
 		select {
-		case <-call.done:
+		case <-call.Done():
 			leave()
 		case <-told:
 			p, err := (&arrival{r.Store, call}).open(ctx, leave)
@@ -61,15 +61,14 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 			return p, nil
 		case <-ctx.Done():
 			leave()
-			if last := call.met.Last(); last != nil {
+			if last := call.LastError(); last != nil {
 				modproxy.Troubled(ctx, last)
 			}
 			return nil, k.wrap("package", ctx.Err())
 		}
-		if call.err != nil {
-			return nil, call.err
+		if p, err = call.Result(); err != nil {
+			return nil, err
 		}
-		p, err = call.value, nil
 	}
 }
 
@@ -168,7 +167,7 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err e
 		}
 		coming := keptAs(k, p)
 		coming.arrival = p.Arrival
-		r.fetches(k).flights.tell(k, coming)
+		r.fetches(k).flights.Publish(k, coming)
 		if p.Facts, err = p.Arrival.Arrived(ctx); err != nil {
 			return nil, err
 		}

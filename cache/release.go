@@ -15,7 +15,7 @@ func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
 	if p.Facts.Zips == "" || r.Next == nil || !r.lacks(ctx, k, p) {
 		return p
 	}
-	call, err := r.renewals.join(ctx, r.fetching, "", k, func(ctx context.Context) (*Kept, error) {
+	call, err := r.renewals.Join(ctx, k, func(ctx context.Context) (*Kept, error) {
 		if _, known := r.looked.Get(k); known {
 			return p, nil
 		}
@@ -31,7 +31,7 @@ func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
 	if err != nil {
 		return p
 	}
-	if newer, err := call.within(ctx, patience); err == nil {
+	if newer, err := waitFor(ctx, call, patience); err == nil {
 		return newer
 	}
 	return p
@@ -91,11 +91,7 @@ func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) 
 			return
 		}
 		if call, err := r.packages.begin(ctx, key{k.Base()}); err == nil {
-			defer call.wait(ctx)()
-			select { // an error is told to who asks for it next, and to Observe
-			case <-call.done:
-			case <-ctx.Done():
-			}
+			_, _ = call.Wait(ctx) // the next request returns the error, and Observe receives it
 		}
 	}
 }

@@ -19,8 +19,8 @@ func (d *documents[K, V]) trim(kind store.Kind, put int64) {
 		return
 	}
 	d.grown.Store(0)
-	d.work.start("", func() { // if not now, then after the next eighth
-		switch bytes, err := d.trimNow(d.work.ending, kind); {
+	_ = d.work.Go("", func() { // if not now, then after the next eighth
+		switch bytes, err := d.trimNow(d.work.Context(), kind); {
 		case err != nil:
 			d.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing documents: %w", err)})
 		case bytes > 0:

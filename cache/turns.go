@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/slots"
 )
 
@@ -60,7 +61,7 @@ func (t *turns) take(ctx context.Context, publisher string) (*slots.Slot, error)
 	case errors.Is(err, slots.ErrCrowded):
 		return nil, retrySoon(fmt.Errorf("%w: most of them of %s", errCrowded, publisher))
 	case err != nil:
-		return nil, errClosing
+		return nil, flight.ErrClosed
 	}
 	return turn, nil
 }
@@ -97,7 +98,7 @@ func wanted(ctx context.Context) (context.Context, context.CancelFunc) {
 	go func() {
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
-		for unwantedFor(ctx) < unwantedAfter {
+		for flight.UnwantedFor(ctx) < unwantedAfter {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -132,7 +133,7 @@ func (t *turns) watch(ctx context.Context, meter *modproxy.Meter, turn *slots.Sl
 		if still >= stillAfter {
 			turn.Pause()
 		}
-		if still >= unwantedAfter && unwantedFor(ctx) >= unwantedAfter {
+		if still >= unwantedAfter && flight.UnwantedFor(ctx) >= unwantedAfter {
 			cut(errUnwanted)
 		}
 		switch over := time.Since(since); {

@@ -162,7 +162,7 @@ func (r listings) offline(ctx context.Context, k key) (*listing, error) {
 	if l, ok := r.offered.Get(k); ok {
 		return l, nil
 	}
-	call, err := r.offers.join(ctx, r.asking, "", k, func(ctx context.Context) (*listing, error) {
+	call, err := r.offers.Join(ctx, k, func(ctx context.Context) (*listing, error) {
 		if l, ok := r.offered.Get(k); ok {
 			return l, nil
 		}
@@ -171,12 +171,7 @@ func (r listings) offline(ctx context.Context, k key) (*listing, error) {
 	if err != nil { // too much goes on, or modproxy ends
 		return r.offer(ctx, k)
 	}
-	select {
-	case <-call.done:
-		return call.value, call.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return call.Wait(ctx)
 }
 
 // offer makes the answer of offline.

@@ -74,28 +74,28 @@ func (p *Pool) Go(owner string, work func()) error {
 // Detach returns a context with the values of ctx. It does not end with ctx. It ends after timeout, unless that is zero, and
 // with the pool: see [Pool.End], and [Pool.EndBackground] for a ctx in the background. A nil Pool never ends it.
 func (p *Pool) Detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := func() { cancel() }
+	detached, end := context.WithCancel(context.WithoutCancel(ctx))
+	cancel := func() { end() }
 	if p != nil {
 		stopUnwanted := context.AfterFunc(p.unwanted, func() {
-			if p.Ends(ctx) {
-				cancel()
+			if p.Ends(detached) {
+				end()
 			}
 		})
-		stopEnding := context.AfterFunc(p.ending, cancel)
-		end = func() {
+		stopEnding := context.AfterFunc(p.ending, end)
+		cancel = func() {
 			stopUnwanted()
 			stopEnding()
-			cancel()
+			end()
 		}
 	}
 	if timeout == 0 {
-		return ctx, end
+		return detached, cancel
 	}
-	ctx, stop := context.WithTimeout(ctx, timeout)
-	return ctx, func() {
+	timed, stop := context.WithTimeout(detached, timeout)
+	return timed, func() {
 		stop()
-		end()
+		cancel()
 	}
 }
 
