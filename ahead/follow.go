@@ -2,7 +2,6 @@ package ahead
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/retry"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -18,7 +18,7 @@ const (
 	maxPackages = 100             // that a task has fetched
 	maxModules  = 200             // whose versions a task asks for
 	maxDepth    = 10              // calls of which each leads to the next, with those of local directories
-	patience    = time.Minute     // with a question that is to be asked again later
+	laterWithin = time.Minute     // a question is asked again later
 )
 
 // errEnough is why a task brings nothing more. Nobody is told.
@@ -152,25 +152,16 @@ func (t *run) open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, erro
 	return insist(ctx, t, func(ctx context.Context) (*modproxy.Package, error) { return t.Quiet.Package(ctx, v) })
 }
 
-// insist asks in the background, and again when the answer is to come back later, for as long as patience and while the
+// insist asks in the background, and again when the answer is to come back later, for as long as laterWithin and while the
 // client may have anything. Each question has a mark of its own: a client that waits for one of them does not wait for the
 // others.
 func insist[T any](ctx context.Context, t *run, ask func(context.Context) (T, error)) (answer T, err error) {
-	for end := time.Now().Add(patience); ; {
+	return retry.Later(ctx, laterWithin, func() (answer T, err error) {
 		if t.Rights != nil {
 			if err := t.Rights.Still(ctx); err != nil {
 				return answer, err
 			}
 		}
-		answer, err = ask(modproxy.InBackground(ctx))
-		later, wait := errors.AsType[*modproxy.RetryLater](err)
-		if !wait || later.After.After(end) {
-			return answer, err
-		}
-		select {
-		case <-time.After(max(time.Until(later.After), 100*time.Millisecond)):
-		case <-ctx.Done():
-			return answer, ctx.Err()
-		}
-	}
+		return ask(modproxy.InBackground(ctx))
+	})
 }

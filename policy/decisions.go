@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Decided are the decisions that hold for one version; each may be nil.
@@ -22,7 +21,7 @@ type Decided struct {
 type decisions struct {
 	byAddress map[modproxy.Address]*moduleDecisions // by folded address
 	globs     *node[*moduleDecisions]               // those about globs; nil if there are none
-	merged    *lru.Cache[modproxy.Address, *moduleDecisions]
+	merged    memory.Cache[modproxy.Address, *moduleDecisions]
 	made      int // how many decisions there were, with those that others have replaced
 }
 
@@ -63,7 +62,7 @@ func (all *decisions) with(more []modproxy.Decision) *decisions {
 		}
 	}
 	if grown.globs != nil {
-		grown.merged, _ = lru.New[modproxy.Address, *moduleDecisions](maxMerged) // fails for no size only
+		grown.merged.Max = maxMerged
 	}
 	return grown
 }
@@ -259,7 +258,7 @@ func (all *decisions) merge(m modproxy.Address) *moduleDecisions {
 		add(about)
 	}
 	if merged != nil {
-		all.merged.Add(m, merged)
+		all.merged.Add(m, merged, memory.Forever, 0)
 	}
 	return merged
 }

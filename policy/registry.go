@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Registry gives the answers of Next about what the gate allows. What is refused is not asked of Next, not listed, and its
@@ -108,7 +109,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 			return nil, modproxy.Wrap("versions", m.At(""), err)
 		}
 		if len(v.Document) <= maxListing {
-			s.lists.Add(key, l)
+			s.lists.Add(key, l, memory.Forever, 0)
 		}
 	}
 	if l.newest != nil && !key.listDenied { // else nothing is denied before Location

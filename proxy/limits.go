@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/internal/slots"
 )
 
@@ -50,13 +50,15 @@ type admission struct {
 	turns    *slots.Queue  // of the requests that are answered, shared by clients
 	pacing   chan struct{} // an element for each request that waits for the rate of its client
 	rate     rate.Limit
-	limiters *lru.Cache[string, *rate.Limiter] // by client
+	limiters memory.Cache[string, *rate.Limiter] // by client
 }
 
 func newAdmission(l Limits) *admission {
 	n := cmp.Or(l.Requests, math.MaxInt32)
-	limiters, _ := lru.New[string, *rate.Limiter](maxClients) // its error is about the size
-	return &admission{slots.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
+	return &admission{
+		turns: slots.New(n, n, 0, n), pacing: make(chan struct{}, n), rate: rate.Limit(l.Rate),
+		limiters: memory.Cache[string, *rate.Limiter]{Max: maxClients},
+	}
 }
 
 // admit waits for a turn of the client of ctx, which is to be given back. The context that it returns has the client's
@@ -124,11 +126,7 @@ func (a *admission) limiter(client string) *rate.Limiter {
 	if known, ok := a.limiters.Get(client); ok {
 		return known
 	}
-	limiter := rate.NewLimiter(a.rate, int(a.rate))
-	if known, ok, _ := a.limiters.PeekOrAdd(client, limiter); ok {
-		return known
-	}
-	return limiter
+	return a.limiters.GetOrAdd(client, rate.NewLimiter(a.rate, int(a.rate)), memory.Forever, 0)
 }
 
 // clientOf returns the name of a client: the principal if known, else the address, of version 6 the network of 2⁶⁴.

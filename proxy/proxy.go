@@ -105,10 +105,10 @@ type Handler struct {
 	router      *mux.Router // of everything else
 	admission   *admission
 	documents   documents
-	releases    *releases                          // of providers
-	rendered    memory.Cache[renderKey, *document] // what Catalog says
-	rendering   *slots.Queue                       // of what is large of it, shared by clients
-	failed      memory.Cache[failed, time.Time]    // when they are sent again
+	releases    memory.Cache[modproxy.Digest, *opened] // of providers, by their digests
+	rendered    memory.Cache[renderKey, *document]     // what Catalog says
+	rendering   *slots.Queue                           // of what is large of it, shared by clients
+	failed      memory.Cache[failed, time.Time]        // when they are sent again
 	histories   http.HandlerFunc
 	docs        http.HandlerFunc
 	ofProviders struct{ beside, docs http.HandlerFunc }
@@ -122,7 +122,7 @@ func New(cfg Config) *Handler {
 		cfg.Metrics = NewMetrics()
 	}
 	h := &Handler{cfg: cfg, admission: newAdmission(cfg.Limits), router: mux.NewRouter().SkipClean(true).UseEncodedPath()}
-	h.releases = newReleases()
+	h.releases.Max, h.releases.Limit = maxReleases, maxReleaseBytes
 	h.rendered.Limit = maxRendered
 	h.rendering = slots.New(maxRendering, maxRendering, 0, maxToRender)
 	h.modules = h.reading(h.serving(h.cfg.Upstreams.parse))

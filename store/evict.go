@@ -78,10 +78,11 @@ func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 		return nil
 	}
 	m := s.room
-	if err := m.turn.Acquire(ctx, 1); err != nil {
-		return err
+	give, err := m.turn.Take(ctx)
+	if err != nil {
+		return ctx.Err()
 	}
-	defer m.turn.Release(1)
+	defer give()
 	if err := s.count(ctx); err != nil {
 		return err
 	}
@@ -111,10 +112,11 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s, and all packages together may have %s (operator: raise cache.max_size)",
 			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	}
-	if err := m.turn.Acquire(ctx, 1); err != nil {
-		return 0, err
+	give, err := m.turn.Take(ctx)
+	if err != nil {
+		return 0, ctx.Err()
 	}
-	defer m.turn.Release(1)
+	defer give()
 	full := &modproxy.NoSpace{Err: fmt.Errorf(
 		"a package of %s finds no room beside what is pinned, quarantined or being read (operator: cache.max_size is %s)",
 		modproxy.SizeText(size), modproxy.SizeText(m.limit))}

@@ -10,10 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/flight"
 )
 
 // Store keeps records and blobs in a storage, as the layers use it. Its fields are not changed after the first use.
@@ -43,17 +42,15 @@ type Store struct {
 	room    *room
 	memory  *memory
 	checked *checks
-	loads   singleflight.Group // of blobs into memory
-	checks  singleflight.Group // of whole blobs
+	loads   flight.Group[modproxy.Digest, struct{}] // of blobs into memory
+	checks  flight.Group[modproxy.Digest, struct{}] // of whole blobs
 
-	ending     context.Context // of work in the background
-	end        context.CancelFunc
+	work       *flight.Pool // in the background
 	started    time.Time
 	unrecorded Amount // blobs that were there at the start and that no record needed; of who has room.turn
 
 	mu      sync.Mutex // guards what follows
 	written time.Time  // when uses were last written down
-	work    sync.WaitGroup
 }
 
 // Pins says which records keep their blobs from being evicted.

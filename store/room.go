@@ -8,16 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // room keeps account of the blobs and of their bytes, from when room for them was reserved until they are removed,
 // and knows which are evicted next. What it knows only saves work: whether a blob can be removed is decided by [Blobs].
 type room struct {
-	limit int64               // in bytes; zero: no bound
-	turn  *semaphore.Weighted // taken to make room: one goroutine at a time decides what is evicted
+	limit int64           // in bytes; zero: no bound
+	turn  slots.Semaphore // has one slot, taken to make room: one goroutine at a time decides what is evicted
 
 	mu       sync.Mutex // guards what follows, and the entries
 	loaded   bool       // the account has what was kept at the start
@@ -50,7 +49,7 @@ type entry struct {
 
 func newRoom(limit int64) *room {
 	return &room{
-		limit: limit, turn: semaphore.NewWeighted(1),
+		limit: limit, turn: slots.NewSemaphore(1),
 		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{},
 	}
 }

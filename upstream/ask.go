@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,15 +11,15 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hedge"
+	"github.com/modproxy/modproxy/internal/retry"
 )
 
-const (
-	// patience is the time after its beginning during which a question is sent and retried. A client asks twice and expects
-	// an answer within three seconds each time.
-	patience   = 5 * time.Second
-	againAfter = 200 * time.Millisecond // the shortest pause after a failure; each failure doubles it
-	againMost  = 600 * time.Millisecond // the longest pause
-)
+// answerWithin is the time after its beginning during which a question is sent and retried. A client asks twice and expects
+// an answer within three seconds each time.
+const answerWithin = 5 * time.Second
+
+// askBudget bounds the attempts to send a question.
+var askBudget = retry.Budget{Within: answerWithin, First: 200 * time.Millisecond, Most: 600 * time.Millisecond}
 
 // A try is one attempt to send a question.
 type try struct {
@@ -53,7 +52,8 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer modproxy.MeterOf(ctx).Begin()() // other fetches use this fetch's turn while it waits
-	deadline, pause := time.Now().Add(patience), againAfter
+	backoff := askBudget.Start()
+	deadline := backoff.Deadline()
 	answer, err = hedge.Do(within, hedge.Request[T]{
 		Send: func(ctx context.Context, late func()) (T, error) {
 			return sendOnce(ctx, g, namespace, deadline, send, late)
@@ -63,19 +63,15 @@ func ask[T any](ctx context.Context, g *gate, namespace string, send func(contex
 			if _, unsent := errors.AsType[*notSent](err); unsent {
 				return -1, false
 			}
-			later, isLater := errors.AsType[*modproxy.RetryLater](err)
+			_, isLater := errors.AsType[*modproxy.RetryLater](err)
 			if !isLater && !(isTrouble(err) && egress.MayPass(err)) {
 				return 0, true
 			}
 			modproxy.Troubled(ctx, err)
-			wait = pause/2 + rand.N(pause/2+1)
-			if isLater {
-				wait = max(wait, time.Until(later.After))
-			}
-			if !time.Now().Add(wait).Before(deadline) || g.lasting(namespace) {
+			wait, ok := backoff.Pause(err)
+			if !ok || g.lasting(namespace) {
 				return -1, false
 			}
-			pause = min(2*pause, againMost)
 			return wait, false
 		},
 	})

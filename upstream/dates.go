@@ -13,6 +13,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/internal/slots"
 )
 
@@ -94,7 +95,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 	if err != nil {
 		return at, err
 	}
-	c.described.Add(v, d)
+	c.described.Add(v, d, locationLife, 0)
 	_, signer, err := c.verified(ctx, v.Address, d)
 	return signer.Time, err
 }
@@ -111,11 +112,7 @@ func newPace() *pace {
 
 // pace returns the pace of m's registry.
 func (c *Client) pace(m modproxy.Address) *pace {
-	made := newPace()
-	if have, ok, _ := c.paces.PeekOrAdd(m.Host, made); ok {
-		return have
-	}
-	return made
+	return c.paces.GetOrAdd(m.Host, newPace(), memory.Forever, 0)
 }
 
 type pacedKey struct{}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/hedge"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/internal/slots"
 )
 
@@ -25,11 +26,11 @@ import (
 // It has one outage for the registry, and one for each failing namespace. The failures of one namespace do not affect
 // others, unless two namespaces fail and none succeeds.
 type gate struct {
-	host   string        // of the registry, for messages
-	hedges bool          // see [egress.Client.Hedges]
-	turns  *slots.Queue  // by client
-	heavy  chan struct{} // slots for large answers; a question that uses one also has a turn
-	side   *slots.Queue  // of modules.v1 and providers.v1, for the questions beside the protocol
+	host   string          // of the registry, for messages
+	hedges bool            // see [egress.Client.Hedges]
+	turns  *slots.Queue    // by client
+	heavy  slots.Semaphore // slots for large answers; a question that uses one also has a turn
+	side   *slots.Queue    // of modules.v1 and providers.v1, for the questions beside the protocol
 	rate   *rate.Limiter
 	next   *slots.Queue // the queue for the rate, by client; it has one turn
 
@@ -59,7 +60,7 @@ func newGate(perSecond int) *gate {
 		host:   "the registry",
 		hedges: true,
 		turns:  slots.New(gateTurns, gateShare, 0, gateQueue),
-		heavy:  make(chan struct{}, gateHeavy),
+		heavy:  slots.NewSemaphore(gateHeavy),
 		side:   slots.New(gateBeside, gateBeside, 0, gateQueue),
 		rate:   rate.NewLimiter(rate.Limit(perSecond), perSecond),
 		next:   slots.New(1, 1, 0, gateQueue),
@@ -79,10 +80,7 @@ func (c *Client) gate(s serviceOf) *gate {
 		modules := c.gate(serviceOf{s.host, modulesV1})
 		g.turns, g.rate, g.next = modules.turns, modules.rate, modules.next
 	}
-	if have, ok, _ := c.gates.PeekOrAdd(s, g); ok {
-		return have
-	}
-	return g
+	return c.gates.GetOrAdd(s, g, memory.Forever, 0)
 }
 
 // beside waits until a question beside the protocol may be sent. The caller calls leave when the answer is complete.
@@ -189,7 +187,7 @@ func (g *gate) lasting(namespace string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.ContainsFunc(g.outages(namespace), func(o *outage) bool {
-		return o.on && time.Since(o.since) > 2*patience
+		return o.on && time.Since(o.since) > 2*answerWithin
 	})
 }
 
@@ -291,12 +289,11 @@ func (g *gate) receive(ctx context.Context, answer io.Reader) (document []byte, 
 	if err != nil || n < ordinaryAnswer {
 		return all.Bytes(), func() {}, err
 	}
-	select {
-	case g.heavy <- struct{}{}:
-	case <-ctx.Done():
+	leave, err = g.heavy.Take(ctx)
+	if err != nil {
 		return nil, func() {}, fmt.Errorf("%w: %d other large answers of this registry are being read: %w",
-			modproxy.ErrUnavailable, gateHeavy, context.Cause(ctx))
+			modproxy.ErrUnavailable, gateHeavy, err)
 	}
 	_, err = all.ReadFrom(answer)
-	return all.Bytes(), func() { <-g.heavy }, err
+	return all.Bytes(), leave, err
 }

@@ -96,7 +96,7 @@ func TestGateTellsNobodyWhatOthersAskedFor(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := g.wait(ctx, &try{namespace: "other"}, time.Now().Add(patience)); err == nil ||
+		if err := g.wait(ctx, &try{namespace: "other"}, time.Now().Add(answerWithin)); err == nil ||
 			strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "no route to host") {
 			t.Errorf("another is told: %v", err)
 		}

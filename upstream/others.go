@@ -37,11 +37,11 @@ func (c *Client) Others(ctx context.Context, host string) map[string]string {
 	known, asked := c.found.Get(host)
 	old := now.Sub(known.at) >= discoveryLife && now.Sub(known.tried) >= discoveryPause
 	if old {
-		answer := c.look(ctx, host)
-		if !asked {
+		call, err := c.look(ctx, host)
+		if !asked && err == nil {
 			select {
-			case r := <-answer:
-				known, _ = r.Val.(discovered)
+			case <-call.Done():
+				known, _ = call.Result()
 			case <-time.After(othersWait):
 			case <-ctx.Done():
 			}
@@ -126,13 +126,13 @@ type document struct {
 // or plain text. The path is below one of the paths that Others returns. The request has no credentials. If the host is
 // slower than a client waits, the error is a [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
-	timed, cancel := context.WithTimeout(ctx, patience)
+	timed, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	d, err := c.document(timed, host, path)
 	switch {
 	case err != nil && timed.Err() != nil && ctx.Err() == nil:
 		return "", nil, &modproxy.RetryLater{
-			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, patience),
+			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, answerWithin),
 		}
 	case err != nil:
 		return "", nil, err
