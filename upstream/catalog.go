@@ -32,7 +32,7 @@ var _ modproxy.Catalog = (*Client)(nil)
 func described[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, read func(r *reading, document []byte) (T, error),
 ) (none T, err error) {
-	leave, err := c.gate(serviceOf{s.host, s.protocol()}).beside(ctx)
+	leave, err := c.limiter(serviceOf{s.host, s.protocol()}).sideRequest(ctx)
 	if err != nil {
 		return none, err
 	}

@@ -81,7 +81,7 @@ type Client struct {
 	located   memory.Cache[modproxy.Ref, fetch.Source]
 	spelled   memory.Cache[modproxy.Ref, string]            // versions as registries write them; see spelling
 	described memory.Cache[modproxy.Ref, *release.Download] // by releases and their zip archives
-	gates     memory.Cache[serviceOf, *gate]
+	limiters  memory.Cache[serviceOf, *limiter]
 	paces     memory.Cache[string, *pace] // by host
 }
 
@@ -97,7 +97,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg}
 	c.finding.Timeout = discoveryTimeout
 	c.found.Max, c.located.Max, c.spelled.Max = maxRemembered, maxRemembered, maxRemembered
-	c.gates.Max, c.paces.Max, c.described.Max = maxRemembered, maxRemembered, maxDescribed
+	c.limiters.Max, c.paces.Max, c.described.Max = maxRemembered, maxRemembered, maxDescribed
 	return c, nil
 }
 
@@ -109,8 +109,8 @@ func question[T any](
 	read func(res *http.Response, asked *url.URL, document []byte) (T, error),
 ) (T, error) {
 	namespace := path[:max(0, strings.IndexAny(path, "/?"))]
-	g := c.gate(s)
-	return ask(ctx, g, namespace, func(ctx context.Context) (answer T, err error) {
+	l := c.limiter(s)
+	return ask(ctx, l, namespace, func(ctx context.Context) (answer T, err error) {
 		base, err := c.base(ctx, s)
 		if err != nil {
 			return answer, err
@@ -128,7 +128,7 @@ func question[T any](
 		}
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: asked.String(), Header: header, Credentials: c.shown(s), Redirects: 5, Attempts: 2, MaxBytes: limit,
-			NoHedging: true, // ask hedges through the gate
+			NoHedging: true, // ask hedges through the limiter
 		})
 		if err != nil {
 			return answer, fetch.Outgoing(err)
@@ -138,7 +138,7 @@ func question[T any](
 		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
 			return answer, c.refusal(s, res)
 		}
-		document, leave, err := g.receive(ctx, res.Body)
+		document, leave, err := l.receive(ctx, res.Body)
 		defer leave()
 		if err != nil {
 			return answer, fetch.Outgoing(err)

@@ -20,7 +20,7 @@ import (
 const (
 	datesRate   = 4    // requests for dates per second to one host, without requests that a client waits for
 	datesTurns  = 4    // requests for dates at a time
-	datesQueue  = 1024 // requests for dates that wait for a turn
+	datesQueue  = 1024 // requests for dates that wait for a slot
 	maxDateless = 5    // versions of one address, the newest first, that are tried before the address counts as one without dates
 )
 
@@ -86,7 +86,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 		}
 		return at, err
 	}
-	leave, err := c.gate(serviceOf{v.Host, providersV1}).beside(ctx)
+	leave, err := c.limiter(serviceOf{v.Host, providersV1}).sideRequest(ctx)
 	if err != nil {
 		return at, err
 	}
@@ -102,7 +102,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 
 // pace limits the requests for dates that no client waits for.
 type pace struct {
-	turns *slots.Queue // by client
+	queue *slots.Queue // by client
 	rate  *rate.Limiter
 }
 
@@ -141,8 +141,8 @@ func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err 
 		}
 	}()
 	client := modproxy.AskerOf(ctx).Name
-	leave = func() { p.turns.Give(client) }
-	if err = p.turns.Take(waiting, client); err == nil {
+	leave = func() { p.queue.Give(client) }
+	if err = p.queue.Take(waiting, client); err == nil {
 		requests := 1
 		if m.IsProvider() {
 			requests = 2

@@ -198,7 +198,7 @@ func (d discovered) url(s service) (*url.URL, error) {
 	case !ok && s == providersV1:
 		failed, err = modproxy.ErrNotFound, errors.New("the host does not offer providers.v1: it has no providers")
 	case !ok:
-		err = errors.New("the host does not offer modules.v1: it is no module registry")
+		err = errors.New("the host does not offer modules.v1: it is not a module registry")
 	case json.Unmarshal(raw, &value) != nil:
 		err = fmt.Errorf("%s: not a string", s)
 	default:

@@ -142,13 +142,13 @@ func (c *Client) Document(ctx context.Context, host, path string) (mediaType str
 
 func (c *Client) document(ctx context.Context, host, path string) (d document, err error) {
 	s := serviceOf{host, others}
-	g := c.gate(s)
-	leave, err := g.beside(ctx)
+	l := c.limiter(s)
+	leave, err := l.sideRequest(ctx)
 	if err != nil {
 		return d, err
 	}
 	defer leave()
-	return ask(ctx, g, "", func(ctx context.Context) (d document, err error) {
+	return ask(ctx, l, "", func(ctx context.Context) (d document, err error) {
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: "https://" + host + path, Header: http.Header{"Accept": {"application/json, text/plain"}},
 			Redirects: 3, Attempts: 2, MaxBytes: maxOther,
@@ -164,7 +164,7 @@ func (c *Client) document(ctx context.Context, host, path string) (d document, e
 		if d.mediaType, _, err = mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || !isDocument(d.mediaType) {
 			return d, fmt.Errorf("%w: %s answered neither JSON nor plain text", modproxy.ErrInvalid, egress.Redact(res.Request.URL))
 		}
-		content, leave, err := g.receive(ctx, res.Body)
+		content, leave, err := l.receive(ctx, res.Body)
 		defer leave()
 		d.content = content
 		return d, fetch.Outgoing(err)
