@@ -19,7 +19,7 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":           {"proxy"},
 	"go.etcd.io/bbolt":                              {"store/disk"},
 	"github.com/hashicorp/go-retryablehttp":         {"egress"},
-	"github.com/hashicorp/golang-lru":               {"internal/memory", "sights", "store"},
+	"github.com/hashicorp/golang-lru":               {"internal/memory", "sights"},
 	"github.com/coreos/go-oidc":                     {"auth/oidc"},
 	"github.com/go-jose/go-jose":                    {"auth/oidc"},
 	"golang.org/x/time":                             {"upstream", "proxy"},

@@ -226,7 +226,7 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 	}
 	for _, d := range list {
 		if gone[d] = gone[d] || err == nil && how != Collect; gone[d] {
-			s.memory.remove(d)
+			s.memory.Drop(d)
 		}
 		s.room.endRemoval(d, gone[d], how == SetAside)
 	}

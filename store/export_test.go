@@ -19,9 +19,7 @@ func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 // dropped.
 func (s *Store) Held() (used, idle int64) {
 	s.init()
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	return s.memory.used, s.memory.idle
+	return s.memory.Usage()
 }
 
 // Known returns of how many blobs something is known.

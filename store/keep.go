@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/internal/flight"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Store keeps records and blobs in a storage, as the layers use it. Its fields are not changed after the first use.
@@ -40,7 +41,7 @@ type Store struct {
 
 	once    sync.Once
 	room    *room
-	memory  *memory
+	memory  *memory.Bytes[modproxy.Digest]
 	checked *checks
 	loads   flight.Group[modproxy.Digest, struct{}] // of blobs into memory
 	checks  flight.Group[modproxy.Digest, struct{}] // of whole blobs

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/flight"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 const usesPause = 5 * time.Minute // between writing down when blobs were last used
@@ -17,8 +18,8 @@ const usesPause = 5 * time.Minute // between writing down when blobs were last u
 func (s *Store) init() {
 	s.once.Do(func() {
 		s.room = newRoom(s.MaxSize)
-		s.memory = newMemory(max(0, cmp.Or(s.Memory, 64<<20)))
-		s.checked = newChecks(s.memory.limit / 8)
+		s.memory = memory.NewBytes[modproxy.Digest](max(0, cmp.Or(s.Memory, 64<<20)))
+		s.checked = newChecks(s.memory.Limit() / 8)
 		s.work = flight.NewPool(0)
 		s.loads.Pool, s.checks.Pool = s.work, s.work
 		s.started = time.Now()

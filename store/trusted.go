@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	known "github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 const (
@@ -32,14 +32,14 @@ const (
 // A blob whose stamp is that of a check is trusted: its bytes are those that were hashed, unless the storage gives other
 // ones without a program having written them. They are given unread, with two looks at the stamp around them.
 type checks struct {
-	states *memory                             // of the hashes of blobs
-	stamps known.Cache[modproxy.Digest, Stamp] // of blobs that were all read and hashed
-	above  int64                               // the size from which on blobs are trusted: smaller ones are held in memory
+	states *memory.Bytes[modproxy.Digest]       // of the hashes of blobs
+	stamps memory.Cache[modproxy.Digest, Stamp] // of blobs that were all read and hashed
+	above  int64                                // the size from which on blobs are trusted: smaller ones are held in memory
 	settle time.Duration
 }
 
 func newChecks(above int64) *checks {
-	return &checks{states: newMemory(maxStates), above: above, settle: settleTime}
+	return &checks{states: memory.NewBytes[modproxy.Digest](maxStates), above: above, settle: settleTime}
 }
 
 func stampOf(b Blob) Stamp {

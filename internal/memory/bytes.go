@@ -1,4 +1,4 @@
-package store
+package memory
 
 import (
 	"bytes"
@@ -8,122 +8,135 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-
-	"github.com/modproxy/modproxy"
 )
 
-// memory holds bytes under the digests of blobs, those that were used last. They count from when room for them was
-// reserved until they are dropped and not read any more: slow readers cannot make it larger than its limit.
-type memory struct {
+// Bytes caches content that several readers read at the same time. It counts the size of a content from the time when room for
+// it was reserved until it was dropped and no reader reads it any more, so that slow readers cannot make it larger than its
+// limit. The least recently used content is dropped first. It is safe for concurrent use.
+type Bytes[K comparable] struct {
 	limit int64
 
 	mu   sync.Mutex
-	used int64 // with what is reserved, and what is read though dropped
-	idle int64 // of used: what dropping would free
-	lru  *simplelru.LRU[modproxy.Digest, *heldBytes]
+	used int64 // with reservations, and with dropped content that is still read
+	idle int64 // the part of used that dropping would free
+	lru  *simplelru.LRU[K, *content]
 }
 
-// heldBytes is bytes in memory. Its fields are guarded by memory.mu, except data, which does not change.
-type heldBytes struct {
+// content is guarded by Bytes.mu, except data, which is immutable.
+type content struct {
 	data    []byte
 	readers int
 	dropped bool
 }
 
-func newMemory(limit int64) *memory {
-	m := &memory{limit: limit}
-	m.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ modproxy.Digest, h *heldBytes) {
-		h.dropped = true
-		if h.readers == 0 {
-			m.used -= int64(len(h.data))
-			m.idle -= int64(len(h.data))
+// NewBytes returns a cache of at most limit bytes.
+func NewBytes[K comparable](limit int64) *Bytes[K] {
+	b := &Bytes[K]{limit: limit}
+	b.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ K, c *content) {
+		c.dropped = true
+		if c.readers == 0 {
+			b.used -= int64(len(c.data))
+			b.idle -= int64(len(c.data))
 		}
 	})
-	return m
+	return b
 }
 
-// open returns a reader of what is held, or nil.
-func (m *memory) open(d modproxy.Digest) *memoryReader {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h, ok := m.lru.Get(d)
+// Limit returns the limit in bytes.
+func (b *Bytes[K]) Limit() int64 { return b.limit }
+
+// Usage returns the bytes in use, and the part of them that could be dropped.
+func (b *Bytes[K]) Usage() (used, idle int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used, b.idle
+}
+
+// Open returns a reader of the content of k, or nil. The caller must close it.
+func (b *Bytes[K]) Open(k K) *Reader {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c, ok := b.lru.Get(k)
 	if !ok {
 		return nil
 	}
-	if h.readers == 0 {
-		m.idle -= int64(len(h.data))
+	if c.readers == 0 {
+		b.idle -= int64(len(c.data))
 	}
-	h.readers++
-	r := &memoryReader{memory: m, held: h}
-	r.Reset(h.data)
+	c.readers++
+	r := &Reader{leave: func() { b.leave(c) }}
+	r.Reset(c.data)
 	return r
 }
 
-// get returns what is held, or nil.
-func (m *memory) get(d modproxy.Digest) []byte {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h, ok := m.lru.Get(d); ok {
-		return h.data
+// Get returns the content of k, or nil. It must not be changed.
+func (b *Bytes[K]) Get(k K) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c, ok := b.lru.Get(k); ok {
+		return c.data
 	}
 	return nil
 }
 
-func (m *memory) remove(d modproxy.Digest) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lru.Remove(d)
+// Drop removes the content of k.
+func (b *Bytes[K]) Drop(k K) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lru.Remove(k)
 }
 
-// reserve makes room for n bytes more, unless too much is being read; for fewer if n is negative.
-func (m *memory) reserve(n int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.used-m.idle+n > m.limit {
+// Reserve makes room for n more bytes, or frees a reservation if n is negative. It reports false if readers use too much of the
+// limit.
+func (b *Bytes[K]) Reserve(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used-b.idle+n > b.limit {
 		return false
 	}
-	for m.used+n > m.limit {
-		m.lru.RemoveOldest()
+	for b.used+n > b.limit {
+		b.lru.RemoveOldest()
 	}
-	m.used += n
+	b.used += n
 	return true
 }
 
-// add holds data, for which room was reserved.
-func (m *memory) add(d modproxy.Digest, data []byte) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lru.Remove(d)
-	m.idle += int64(len(data))
-	m.lru.Add(d, &heldBytes{data: data})
+// Add stores data, for which room was reserved.
+func (b *Bytes[K]) Add(k K, data []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lru.Remove(k)
+	b.idle += int64(len(data))
+	b.lru.Add(k, &content{data: data})
 }
 
-// memoryReader reads what is held.
-type memoryReader struct {
+func (b *Bytes[K]) leave(c *content) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.readers--
+	switch {
+	case c.readers > 0:
+	case c.dropped:
+		b.used -= int64(len(c.data))
+	default:
+		b.idle += int64(len(c.data))
+	}
+}
+
+// Reader reads content in memory. It implements modproxy.Body.
+type Reader struct {
 	bytes.Reader
-	memory *memory
-	held   *heldBytes
+	leave  func()
 	closed atomic.Bool
 }
 
-// Verify implements [modproxy.Body]. The bytes were verified before they were added to the memory.
-func (r *memoryReader) Verify(context.Context) error { return nil }
+// Verify returns nil: the content was verified before it was added.
+func (r *Reader) Verify(context.Context) error { return nil }
 
-// Close does nothing the second time.
-func (r *memoryReader) Close() error {
-	if r.closed.Swap(true) {
-		return nil
-	}
-	h, m := r.held, r.memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h.readers--
-	switch {
-	case h.readers > 0:
-	case h.dropped:
-		m.used -= int64(len(h.data))
-	default:
-		m.idle += int64(len(h.data))
+// Close has no effect the second time.
+func (r *Reader) Close() error {
+	if !r.closed.Swap(true) {
+		r.leave()
 	}
 	return nil
 }

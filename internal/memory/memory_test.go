@@ -116,3 +116,41 @@ func TestGetOrAdd(t *testing.T) {
 		}
 	})
 }
+
+// Dropped content counts until its last reader has closed it. Room for more is refused while readers use the limit.
+func TestBytes(t *testing.T) {
+	b := memory.NewBytes[string](10)
+	usage := func(what string, used, idle int64) {
+		t.Helper()
+		if u, i := b.Usage(); u != used || i != idle {
+			t.Errorf("%s: %d bytes in use, %d idle; want %d, %d", what, u, i, used, idle)
+		}
+	}
+	if !b.Reserve(6) {
+		t.Fatal("there is no room")
+	}
+	b.Add("a", []byte("123456"))
+	usage("added", 6, 6)
+	r := b.Open("a")
+	usage("opened", 6, 0)
+	if b.Reserve(5) {
+		t.Error("there is room for more than the limit")
+	}
+	b.Drop("a")
+	usage("dropped", 6, 0)
+	if b.Open("a") != nil || b.Get("a") != nil {
+		t.Error("dropped content is still there")
+	}
+	r.Close()
+	r.Close()
+	usage("closed", 0, 0)
+	if !b.Reserve(8) {
+		t.Fatal("there is no room")
+	}
+	b.Add("b", make([]byte, 8))
+	if !b.Reserve(4) || b.Get("b") != nil {
+		t.Error("idle content is not dropped for more")
+	}
+	b.Reserve(-4)
+	usage("reservation ended", 0, 0)
+}
