@@ -8,28 +8,29 @@ import (
 	"io"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/store"
 )
 
-// arrival is a package that is being fetched.
+// arrival is a package that is being downloaded.
 type arrival struct {
 	store *store.Store
-	*call[*Kept]
+	*flight.Call[*Kept]
 }
 
-// open opens it for a question in ctx. leave is called when the package is closed, and with an error.
+// open opens the package for a request in ctx. It calls leave when the package is closed, and on error.
 func (a *arrival) open(ctx context.Context, leave func()) (*modproxy.Package, error) {
 	body, err := a.Open(ctx)
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	p := a.coming.opened(&awaited{body, leave})
+	p := a.Partial().opened(&awaited{body, leave})
 	p.Arrival = a
 	return p, nil
 }
 
-// awaited is the body of a package that its caller waits for. Closing it ends the wait.
+// awaited is the body of a package whose download its caller waits for. Closing the body ends the wait.
 type awaited struct {
 	modproxy.Body
 	leave func()
@@ -40,14 +41,15 @@ func (a *awaited) Close() error {
 	return a.Body.Close()
 }
 
-// Arrived implements [modproxy.Arrival]. The package is kept by then.
+// Arrived implements [modproxy.Arrival]. It returns after the package was stored.
 func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 	select {
-	case <-a.done:
-		if a.err != nil {
-			return modproxy.Facts{}, a.err
+	case <-a.Done():
+		p, err := a.Result()
+		if err != nil {
+			return modproxy.Facts{}, err
 		}
-		return a.value.Facts, nil
+		return p.Facts, nil
 	case <-ctx.Done():
 		return modproxy.Facts{}, ctx.Err()
 	}
@@ -55,17 +57,21 @@ func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
 
 // Open implements [modproxy.Arrival].
 func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) {
-	from, err := a.coming.arrival.Open(ctx)
-	if err != nil { // it may have ended a moment ago
+	from, err := a.Partial().arrival.Open(ctx)
+	if err != nil { // the download may have ended a moment ago
 		if _, err := a.Arrived(ctx); err != nil {
 			return nil, err
 		}
-		return a.store.Open(ctx, a.value.Digest, a.value.Size)
+		p, err := a.Result()
+		if err != nil {
+			return nil, err
+		}
+		return a.store.Open(ctx, p.Digest, p.Size)
 	}
-	return &follower{ctx: ctx, arrival: a, from: from, size: a.coming.Size, hash: sha256.New()}, nil
+	return &follower{ctx: ctx, arrival: a, from: from, size: a.Partial().Size, hash: sha256.New()}, nil
 }
 
-// heldBack is what the end of a package has that nobody is given before the package is kept, in bytes.
+// heldBack is the number of bytes at the end of a package that are returned only after the package was stored.
 const heldBack = 64 << 10
 
 // follower reads a package while it is being downloaded. From start to end, it returns the bytes that were received. It
@@ -117,7 +123,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	return 0, f.err
 }
 
-// finish waits until the package is kept, and reads what was held back.
+// finish waits until the package is stored, and reads the end.
 func (f *follower) finish() error {
 	if _, err := f.arrival.Arrived(f.ctx); err != nil {
 		return err
@@ -127,14 +133,14 @@ func (f *follower) finish() error {
 		return f.ended(err)
 	}
 	f.hash.Write(end)
-	if is := modproxy.Digest(f.hash.Sum(nil)); is != f.arrival.coming.Digest {
-		return fmt.Errorf("%w: what came of it has the digest %v, want %v", modproxy.ErrUnavailable, is, f.arrival.coming.Digest)
+	if is := modproxy.Digest(f.hash.Sum(nil)); is != f.arrival.Partial().Digest {
+		return fmt.Errorf("%w: the received bytes have the digest %v, want %v", modproxy.ErrUnavailable, is, f.arrival.Partial().Digest)
 	}
 	f.end = end
 	return nil
 }
 
-// ended returns why a read from what comes failed with err: the fetch knows better.
+// ended returns the reason why reading failed with err: the error of the download, if it has one.
 func (f *follower) ended(err error) error {
 	if _, why := f.arrival.Arrived(f.ctx); why != nil {
 		return why
@@ -159,11 +165,13 @@ func (f *follower) verifyStored(ctx context.Context) error {
 		if _, err := f.arrival.Arrived(ctx); err != nil {
 			return err
 		}
-		kept := f.arrival.value
-		if kept.Digest != f.arrival.coming.Digest {
-			return fmt.Errorf("%w: it was kept as other bytes meanwhile", modproxy.ErrUnavailable)
+		kept, err := f.arrival.Result()
+		if err != nil {
+			return err
 		}
-		var err error
+		if kept.Digest != f.arrival.Partial().Digest {
+			return fmt.Errorf("%w: other bytes were cached for it meanwhile", modproxy.ErrUnavailable)
+		}
 		if f.stored, err = f.arrival.store.Open(f.ctx, kept.Digest, kept.Size); err != nil {
 			f.stored = nil
 			return err
@@ -205,7 +213,7 @@ func (f *follower) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Close does nothing the second time.
+// Close has no effect the second time.
 func (f *follower) Close() error {
 	err := f.from.Close()
 	if f.stored != nil {

@@ -74,7 +74,7 @@ func TestBackgroundEnds(t *testing.T) {
 	})
 }
 
-// What nobody waits for ends with EndBackground, at once, and what clients wait for goes on.
+// Work that no client waits for ends with EndBackground, at once. Work that clients wait for continues.
 func TestEndBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -114,7 +114,7 @@ func TestEndBackground(t *testing.T) {
 }
 
 // What failed in the background for reasons that pass is not remembered: a client has a try of its own. What will not be
-// otherwise, or not before a time that the registry says, is remembered whoever asked.
+// otherwise, or not before a time that the registry says, is remembered for all clients.
 func TestFailedInTheBackground(t *testing.T) {
 	fetch := func(f *fixture, ctx context.Context) error {
 		p, err := f.Package(ctx, vpc.At("1.0.0"))

@@ -55,7 +55,7 @@ func BenchmarkVersionsHit(b *testing.B) {
 	})
 }
 
-// What is listed offline is made anew every few seconds.
+// The list offline is made again every few seconds.
 func BenchmarkVersionsOffline(b *testing.B) {
 	n := &next{script: script{listed: "1.0.0"}}
 	n.content, _ = storetest.Bytes(1000, 1)
@@ -196,7 +196,7 @@ func BenchmarkVersionsFromStore(b *testing.B) {
 	}
 }
 
-// BenchmarkRefresh asks again for the versions of a module all of which are kept, as every document is once it is old.
+// BenchmarkRefresh requests the versions of a module again. All of them are stored.
 func BenchmarkRefresh(b *testing.B) {
 	var listed []string
 	for i := range 10 {

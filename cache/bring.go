@@ -14,30 +14,31 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Room returns a [modproxy.NoSpace] unless there is room for so many bytes more. Offline, what is kept stays.
+// Room returns a [modproxy.NoSpace] unless there is room for so many more bytes. Offline, stored packages are not evicted for
+// them.
 func (r *Registry) Room(ctx context.Context, bytes int64) error {
 	return r.Store.Room(ctx, bytes, r.Next == nil)
 }
 
-// Holds reports whether the package of a version is kept and counts, has that content, and is whole.
+// Holds reports whether the package of a version is stored, valid and whole, and has this sum.
 func (r *Registry) Holds(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool {
 	r.once.Do(r.start)
-	p, err := r.lookup(ctx, key{v})
+	p, err := r.load(ctx, key{v})
 	return err == nil && p.Sum == sum && r.Store.Check(ctx, p.Digest) == nil
 }
 
-// Has reports whether the package of a version is kept and counts, as far as that is known without reading it.
+// Has reports whether the package of a version is stored and valid, as far as its record shows.
 func (r *Registry) Has(ctx context.Context, v modproxy.Ref) (bool, error) {
 	r.once.Do(r.start)
-	_, err := r.record(ctx, key{v})
+	_, err := r.cached(ctx, key{v})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err == nil, nil
 	}
 	return false, settleIn(ctx, err)
 }
 
-// Keep keeps a package that was brought and not fetched, open at its start, which it does not close. The ledger has its
-// version as that. Errors are those of [store.Store.Keep].
+// Keep stores a package that was not downloaded by this cache, open at its start. It does not close it. The ledger has a record
+// of its version. Errors are those of [store.Store.Keep].
 func (r *Registry) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
 	r.once.Do(r.start)
 	defer r.Forget(v)
@@ -45,16 +46,17 @@ func (r *Registry) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package
 	return err
 }
 
-// Learn keeps entries for versions that were brought and that the kept document of m does not list. When a registry was asked
-// for that stays as it was, or long ago if there is no document: such a one is for [Registry.Versions] offline.
+// Learn stores entries for versions whose packages came by other ways, and that the stored document of m does not list. The
+// time of the last request stays; without a document it is long ago, so that the entries are only for [Registry.Versions]
+// offline.
 func (r *Registry) Learn(ctx context.Context, m modproxy.Address, entries []modproxy.Listed) error {
 	r.once.Do(r.start)
 	k := keyOf(m)
 	defer r.Forget(k.Ref)
-	defer r.versions.hot.Drop(k)
+	defer r.versions.memory.Drop(k)
 	for try := 1; ; try++ {
 		rec, err := r.Store.Records.Get(ctx, k.ref())
-		before := &answer[*listing]{kept: noListing(m), asked: time.Unix(0, 0)}
+		before := &answer[*listing]{value: noListing(m), requested: time.Unix(0, 0)}
 		switch {
 		case err == nil:
 			if before, err = r.versions.parse(k, rec); err != nil {
@@ -63,16 +65,16 @@ func (r *Registry) Learn(ctx context.Context, m modproxy.Address, entries []modp
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):
 			return &store.StorageError{Err: err}
 		}
-		v, err := before.kept.With(entries)
-		if err != nil || len(v.List) == len(before.kept.List) {
+		v, err := before.value.With(entries)
+		if err != nil || len(v.List) == len(before.value.List) {
 			return err
 		}
 		with := *v
 		with.Time = cmp.Or(with.Time, time.Now())
 		l := &listing{&with, map[string]time.Time{}}
-		maps.Copy(l.unlisted, before.kept.unlisted)
+		maps.Copy(l.unlisted, before.value.unlisted)
 		for _, entry := range v.List {
-			if name := entry.Version.String(); !before.kept.lists(name) {
+			if name := entry.Version.String(); !before.value.lists(name) {
 				l.unlisted[name] = time.Now()
 			}
 		}
@@ -80,7 +82,7 @@ func (r *Registry) Learn(ctx context.Context, m modproxy.Address, entries []modp
 		if err != nil {
 			return err
 		}
-		rec.Ref, rec.Value = k.ref(), append(binary.BigEndian.AppendUint64(nil, uint64(before.asked.UnixNano())), text...)
+		rec.Ref, rec.Value = k.ref(), append(binary.BigEndian.AppendUint64(nil, uint64(before.requested.UnixNano())), text...)
 		_, err = r.Store.Records.Put(ctx, rec)
 		switch {
 		case err == nil:

@@ -34,7 +34,7 @@ func (f *fixture) learn(t *testing.T, document string) {
 	}
 }
 
-// What was brought is served offline, with the words that came along.
+// A package that was brought is served offline, with the list entries that came along.
 func TestBrought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -62,7 +62,7 @@ func TestBrought(t *testing.T) {
 	})
 }
 
-// What was brought does not keep upstream from being asked, and says nothing of what that lists.
+// With a package that was brought, upstream still receives requests, and its list stays as it is.
 func TestBroughtOnline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

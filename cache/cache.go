@@ -1,24 +1,29 @@
-// Package cache is a registry that keeps what another registry answers, and a catalog that keeps what another catalog does.
+// Package cache stores the answers and packages of a registry, and the answers of a catalog.
 //
-// Invariant: what is kept is served without asking for it again, and a package is served to its end only if its bytes
-// are those that its record names. A kept package whose sum is not the ledger's is not served.
+//	reg := &cache.Registry{Next: next, Store: store, Ledger: ledger, Fresh: time.Minute, …}
+//	versions, err := reg.Versions(ctx, address)
 //
-// A package that is read from its start to its end is hashed on the way, and its last bytes are given when the hash is right.
-// Before a part of it is given, all of it is read. The states of the hash at every 64 KiB are remembered then, of some 10 GB of
-// packages that were used last: while they are, only the pieces are read that have the part, and each must lead from its state to
-// the next, so that what has changed on the disk since is found. To open a large package reads nothing of it.
+// What always holds:
 //
-// A package of a provider can be read while it comes (see [modproxy.Arrival]), by any number of clients and from one fetch, which
-// they do not end. Its last 64 KiB are given when it has been verified, recorded and kept, and what the client was given has
-// its digest; when it fails, reading ends with the error. A part of it is given when it is kept.
+//   - A stored answer is served without a request to the next registry. A complete package is served only if its bytes have the
+//     digest in its record, and its sum is the sum in the ledger.
+//   - A question is sent once, regardless of how many callers wait for the answer. It continues when no caller waits any more.
+//   - An unavailable registry does not mean that a module does not exist. Only [modproxy.ErrNotFound] is remembered as missing, and
+//     only for a short time.
+//   - Several caches may share a store. A record in memory is read again after three seconds.
 //
-// A question is asked once, however many wait for its answer, and it goes on when none of them waits any more.
-// Trouble upstream is not absence: only [modproxy.ErrNotFound] is remembered as missing, and briefly.
+// A package that is read from start to end is hashed on the way. Its last bytes are returned after the hash was verified. Before a
+// part of a package is returned, all of it is read. The states of the hash at every 64 KiB are then kept in memory, for about 10 GB
+// of the last used packages. While they are in memory, only the pieces with the requested part are read, and each piece must lead
+// from its state to the next, so that later changes on the disk are found. Opening a large package reads none of it.
 //
-// Several caches may share a store. A record that is remembered in memory is read again after three seconds.
+// A package of a provider can be read during its download (see [modproxy.Arrival]), by any number of clients of one download. The
+// download continues when they leave. Its last 64 KiB are returned after the package was verified, recorded and stored, if the bytes
+// that the client received have its digest. If the download fails, reading ends with its error. A part of the package is returned
+// after the package was stored.
 //
-// The parts do not know modules: documents keeps answers that get old, and fetches brings what never changes.
-// [Registry] is made of one of each, and [Catalog] of documents.
+// The generic parts do not depend on modules: documents has answers that expire, and fetches has content that never changes.
+// [Registry] uses both, and [Catalog] uses documents.
 package cache
 
 import (
@@ -31,117 +36,118 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
 
-// The kinds of records that a Registry keeps in its store.
+// The kinds of records of a Registry in its store.
 const (
 	VersionsKind store.Kind = "module-versions" // the versions document of a module
 	PackageKind  store.Kind = "module-package"  // the package of one version; needs one blob
 )
 
-// Ledger knows what every version is, see package ledger.
+// Ledger has the record of each version, see package ledger.
 type Ledger interface {
-	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] when there is none.
+	// Lookup returns the valid record of a version. The error is [fs.ErrNotExist] if the version has no record.
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
-	// Add records the first sight of a version. Its error is [modproxy.ErrChanged] when there is another record.
+	// Add records the content of a version. The error is [modproxy.ErrChanged] if the version has another record.
 	Add(ctx context.Context, rec modproxy.Record) error
 	// Of yields the last record of each version of a module.
 	Of(ctx context.Context, m modproxy.Address) iter.Seq2[modproxy.Record, error]
 }
 
-// Gate says what may be fetched.
+// Gate decides which versions may be downloaded.
 type Gate interface {
-	// CheckFetch returns an error if a version must not be fetched: [modproxy.ErrDenied] if it is refused.
+	// CheckFetch returns an error if a version must not be downloaded: [modproxy.ErrDenied] if the policy denies it.
 	CheckFetch(ctx context.Context, v modproxy.Ref) error
 }
 
-// Registry keeps the answers and packages of Next. Its fields are set before the first question. It is safe for
-// concurrent use.
+// Registry stores the answers and packages of Next. Its exported fields are set before the first use. It is safe for concurrent
+// use.
 type Registry struct {
-	// Next is asked for what is not kept. What it gives is in Ledger by then. Nil means offline: nobody is asked, and
-	// what is kept is served whatever its age.
+	// Next answers requests for content that is not stored. Its packages are in Ledger by then. nil means offline: nothing is
+	// requested, and stored answers are served regardless of their age.
 	Next   modproxy.Registry
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
-	Gate   Gate   // asked again when a fetch has its turn, before which it may have waited long; nil refuses nothing
+	Gate   Gate   // checked again when a download has its slot, which may take long; nil allows everything
 
-	Fresh        time.Duration // how long a versions document is served without asking again
-	MaxStale     time.Duration // how long after it was asked for a document is served while Next fails; then as without one
-	Missing      time.Duration // how long a not found, or a failed fetch, is remembered
-	FetchTimeout time.Duration // ends one fetch of a package
-	Fetches      int           // packages fetched at the same time; further ones wait their turn
-	// Zips and ZipTimeout are Fetches and FetchTimeout for the packages of providers for one platform; zero stands for these. They
-	// are fetched beside the others: they are large, and would have them wait.
+	Fresh        time.Duration // how long a versions document is served without another request
+	MaxStale     time.Duration // how old a document may be that is served while Next fails
+	Missing      time.Duration // how long a missing version, or a failed download, is remembered
+	FetchTimeout time.Duration // the timeout of one download
+	Fetches      int           // downloads at the same time; further ones wait
+	// Zips and ZipTimeout are Fetches and FetchTimeout for the packages of providers for one platform; zero means the same
+	// values. These packages are large, so they have slots of their own.
 	Zips       int
 	ZipTimeout time.Duration
-	// MaxVersions is how many bytes the kept versions documents may have, and for a while an eighth more. Those of
-	// modules without a kept package go first, then those that were asked for longest ago. Zero: any number.
+	// MaxVersions bounds the bytes of the stored versions documents; for a while there may be an eighth more. Documents of
+	// modules without a stored package are removed first, then those with the oldest request. Zero means no bound.
 	MaxVersions int64
-	// Observe is told what happens, in the middle of the work and by many goroutines at once. Nil is fine.
+	// Observe receives events, during the work and from many goroutines at once. It may be nil.
 	Observe func(Event)
 
-	once sync.Once
-	end  context.CancelFunc
-
-	asking   *background // questions for versions and locations
-	fetching *background // fetches of packages
-	turns    *turns
+	once     sync.Once
+	asking   *flight.Pool // requests for versions and locations
+	fetching *flight.Pool // downloads of packages
+	slots    *downloadSlots
 
 	versions  documents[key, *listing]
 	packages  fetches[key, *Kept] // of modules, and releases of providers
 	zips      fetches[key, *Kept] // of providers for one platform
-	locations flights[key, modproxy.Location]
+	locations flight.Group[key, modproxy.Location]
 
-	renewals flights[key, *Kept] // of releases
+	renewals flight.Group[key, *Kept] // of releases
 
-	located memory.Cache[key, modproxy.Location] // of packages that are being fetched
-	records memory.Cache[key, *Kept]             // of packages, for recallFor
-	missing memory.Cache[key, error]             // versions that Next does not have
-	gone    memory.Cache[key, bool]              // versions that their recorded source does not have, either; for goneFor
-	looked  memory.Cache[key, bool]              // releases that were asked for again, for renewPause
-	offered memory.Cache[key, *listing]          // what is listed offline, for recallFor
-	offers  flights[key, *listing]               // what is to be listed offline
+	located      memory.Cache[key, modproxy.Location] // of packages that are being downloaded
+	records      memory.Cache[key, *Kept]             // of packages, for rereadAfter
+	missing      memory.Cache[key, error]             // versions that Next does not have
+	gone         memory.Cache[key, bool]              // versions that their recorded source does not have either; for goneFor
+	refetched    memory.Cache[key, bool]              // releases that were requested again, for renewPause
+	offlineLists memory.Cache[key, *listing]          // the lists of modules offline, for rereadAfter
+	offlineCalls flight.Group[key, *listing]          // that make lists offline
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
 
 const (
-	askTimeout = time.Minute             // of one detached question for versions or a location
-	patience   = 3 * time.Second         // how long a client waits for Next, or the store; then it has to try again
-	recallFor  = 3 * time.Second         // how long a record counts without being read again
-	tellWithin = 3500 * time.Millisecond // for Location, with the fetch that it starts: some clients give it five seconds
-	closeGrace = time.Second             // for background work to notice that it was ended
-	maxHold    = 24 * time.Hour          // the longest RetryLater that is obeyed
-	goneFor    = 24 * time.Hour          // how long a withdrawn version that could not be found is not listed
+	requestTimeout = time.Minute             // of one request for versions or a location
+	clientWait     = 3 * time.Second         // how long a client waits for Next or the store; then it must retry
+	rereadAfter    = 3 * time.Second         // how long a record in memory counts
+	locateWithin   = 3500 * time.Millisecond // for Location and the download that it starts: some clients wait five seconds
+	closeGrace     = time.Second             // for background work to notice its end
+	maxHold        = 24 * time.Hour          // the longest RetryLater that counts
+	goneFor        = 24 * time.Hour          // how long a withdrawn version is not listed after its source had no such version
 
-	maxAsking   = 1024 // questions under way
-	maxFetching = 1024 // fetches under way and waiting their turn
+	maxAsking   = 1024 // running requests
+	maxFetching = 1024 // downloads that run or wait for a slot
 )
 
 func (r *Registry) start() {
-	var endAsking, endFetching context.CancelFunc
-	r.asking, endAsking = newBackground(maxAsking)
-	r.fetching, endFetching = newBackground(2 * maxFetching) // those beyond maxFetching find no turn to wait for
-	r.end = func() { endAsking(); endFetching() }
-	r.turns = newTurns(r.Fetches)
+	r.asking = flight.NewPool(maxAsking)
+	r.fetching = flight.NewPool(2 * maxFetching) // downloads beyond maxFetching fail while they wait for a slot
+	r.locations.Pool, r.locations.PerClient = r.asking, true
+	r.renewals.Pool = r.fetching
+	r.offlineCalls.Pool = r.asking
+	r.slots = newDownloadSlots(r.Fetches)
 	r.versions = documents[key, *listing]{
-		source: listings{r}, op: "versions", store: r.Store, memory: maxHot, work: r.asking, observe: r.observe,
-		fresh: r.Fresh, maxStale: r.MaxStale, missesFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed, spare: listings{r}.offline,
+		source: listings{r}, op: "versions", store: r.Store, maxMemory: maxListMemory, work: r.asking, observe: r.observe,
+		fresh: r.Fresh, maxStale: r.MaxStale, missingFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed, fallback: listings{r}.offline,
 	}
 	r.versions.start()
-	r.offered.Limit = maxHot
+	r.offlineLists.Limit = maxListMemory
 	r.packages = fetches[key, *Kept]{
-		source: packages{r}, work: r.fetching, turns: r.turns, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
+		source: packages{r}, work: r.fetching, slots: r.slots, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
 	r.zips = fetches[key, *Kept]{
-		source: packages{r}, work: r.fetching, turns: newTurns(cmp.Or(r.Zips, r.Fetches)), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
+		source: packages{r}, work: r.fetching, slots: newDownloadSlots(cmp.Or(r.Zips, r.Fetches)), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
 		pause: r.Missing, observe: r.observe,
 	}
+	r.packages.flights.Pool, r.zips.flights.Pool = r.fetching, r.fetching
 }
 
-// fetches returns those that k is one of.
+// fetches returns the downloads that k belongs to.
 func (r *Registry) fetches(k key) *fetches[key, *Kept] {
 	if k.IsArchive() {
 		return &r.zips
@@ -149,35 +155,35 @@ func (r *Registry) fetches(k key) *fetches[key, *Kept] {
 	return &r.packages
 }
 
-// Close waits for what goes on in the background, and ends it when ctx ends, which is an error. Nothing is asked of
-// Next afterwards; what is kept is still served. The store is closed after it.
+// Close waits for work in the background. If ctx ends before, Close ends the work, and returns an error. Afterwards nothing is
+// requested from Next; stored content is still served. The caller closes the store after Close.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
-	return closeAll(ctx, r.end, r.asking, r.fetching)
+	return closeAll(ctx, r.asking, r.fetching)
 }
 
-// EndBackground ends what no client waits for, and what is begun so later.
+// EndBackground ends work that no client waits for, now and later.
 func (r *Registry) EndBackground() {
 	r.once.Do(r.start)
-	r.asking.endUnwanted()
-	r.fetching.endUnwanted()
+	r.asking.EndBackground()
+	r.fetching.EndBackground()
 }
 
-// Fetching returns the fetches that are under way, each with a channel that is closed when the fetch has ended.
+// Fetching returns the running downloads, each with a channel that is closed at its end.
 func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
 	r.once.Do(r.start)
 	all := map[modproxy.Ref]<-chan struct{}{}
 	for _, f := range []*fetches[key, *Kept]{&r.packages, &r.zips} {
-		for k, c := range f.flights.underWay() {
-			all[k.Ref] = c.done
+		for k, c := range f.flights.Running() {
+			all[k.Ref] = c.Done()
 		}
 	}
 	return all
 }
 
-// Forget drops what is remembered in memory of a version, so that the next question reads its record again, and asks
-// Next if it must. An empty version stands for every version of the module, and the zero value for everything; the release of a
-// provider stands for its packages for all platforms, too.
+// Forget drops a version from memory, so that the next request reads its record again, and asks Next if necessary. An empty
+// version means every version of the module, and the zero Ref means everything. The release of a provider includes its packages
+// for all platforms.
 func (r *Registry) Forget(v modproxy.Ref) {
 	r.once.Do(r.start)
 	match := func(k key) bool { return v.Address == (modproxy.Address{}) || concerns(v, k.Ref) }
@@ -185,41 +191,41 @@ func (r *Registry) Forget(v modproxy.Ref) {
 	r.records.Remove(match)
 	r.missing.Remove(match)
 	r.gone.Remove(match)
-	r.looked.Remove(match)
+	r.refetched.Remove(match)
 	r.packages.failed.Remove(match)
 	r.zips.failed.Remove(match)
-	r.offered.Remove(func(k key) bool { return v.Address == (modproxy.Address{}) || k.Address == v.Address })
+	r.offlineLists.Remove(func(k key) bool { return v.Address == (modproxy.Address{}) || k.Address == v.Address })
 	if v.Version == "" {
 		r.versions.missing.Remove(match)
 	}
 }
 
-// concerns reports whether what is done with v is done with what is kept as kept: an empty version stands for every version of
-// its module, and the release of a provider for its packages for all platforms, too.
-func concerns(v, kept modproxy.Ref) bool {
-	return kept.Address == v.Address && (v.Version == "" || kept == v || kept.IsArchive() && kept.Base() == v)
+// concerns reports whether v includes stored: an empty version means every version of its module, and the release of a provider
+// includes its packages for all platforms.
+func concerns(v, stored modproxy.Ref) bool {
+	return stored.Address == v.Address && (v.Version == "" || stored == v || stored.IsArchive() && stored.Base() == v)
 }
 
-// Kind says what an [Event] tells. It is fit for the name of a metric's label.
+// Kind is the kind of an [Event]. It can be the name of a metric's label.
 type Kind string
 
 const (
-	VersionsAsked   Kind = "versions_asked"  // Next was asked; Duration, Err
-	LocationAsked   Kind = "location_asked"  // Next was asked; Duration, Err
-	FetchStarted    Kind = "fetch_started"   // after the fetch had its turn
+	VersionsAsked   Kind = "versions_asked"  // a request to Next; Duration, Err
+	LocationAsked   Kind = "location_asked"  // a request to Next; Duration, Err
+	FetchStarted    Kind = "fetch_started"   // the download has its slot
 	FetchEnded      Kind = "fetch_ended"     // Duration, Bytes, Err
 	StaleServed     Kind = "stale_served"    // an answer older than Fresh was served
-	VersionDropped  Kind = "version_dropped" // upstream does not list a version that is kept or recorded, and stays listed
+	VersionDropped  Kind = "version_dropped" // upstream does not list a version that is stored or recorded, and stays listed
 	VersionListed   Kind = "version_listed"  // upstream lists such a version again
-	VersionsTrimmed Kind = "versions_gone"   // versions documents were removed to keep to MaxVersions; Bytes
-	DetailsAsked    Kind = "details_asked"   // Next of a Catalog was asked, here and in the next three; Duration, Err
+	VersionsTrimmed Kind = "versions_gone"   // versions documents were removed for the sake of MaxVersions; Bytes
+	DetailsAsked    Kind = "details_asked"   // a request to Next of a Catalog, as the next three; Duration, Err
 	HistoryAsked    Kind = "history_asked"
 	DownloadsAsked  Kind = "downloads_asked"
 	ListAsked       Kind = "list_asked"
-	CatalogTrimmed  Kind = "catalog_gone"     // details or histories were removed to keep to MaxKept; Bytes
-	LedgerDisagrees Kind = "ledger_disagrees" // a kept package is not what the ledger says, and is not served; Err
-	LedgerBehind    Kind = "ledger_behind"    // the ledger did not know a kept package, and does now; Err
-	StoreFailed     Kind = "index_failed"     // an answer was served but could not be kept or read; Err
+	CatalogTrimmed  Kind = "catalog_gone"     // details or histories were removed for the sake of MaxKept; Bytes
+	LedgerDisagrees Kind = "ledger_disagrees" // a stored package differs from its record in the ledger, and is not served; Err
+	LedgerBehind    Kind = "ledger_behind"    // the ledger had no record of a stored package, and has one now; Err
+	StoreFailed     Kind = "index_failed"     // an answer was served but could not be stored or read; Err
 )
 
 // Event is something that happened in a [Registry] or a [Catalog]. Fields that its Kind does not mention are zero.
@@ -229,7 +235,7 @@ type Event struct {
 	Version  string // empty for questions about versions
 	Duration time.Duration
 	Bytes    int64
-	Err      error // nil: it went well
+	Err      error // nil means success
 }
 
 func (r *Registry) observe(e Event) {
@@ -238,12 +244,12 @@ func (r *Registry) observe(e Event) {
 	}
 }
 
-// key is a module, or one version of it: what a question is about.
+// key is a module, or one version of it.
 type key struct{ modproxy.Ref }
 
 func keyOf(m modproxy.Address) key { return key{modproxy.Ref{Address: m}} }
 
-// ref names the record of k.
+// ref returns the name of the record of k.
 func (k key) ref() store.Ref {
 	name := k.Host + "/" + k.Namespace + "/" + k.Name + "/" + k.System
 	if k.Version == "" {
@@ -261,7 +267,7 @@ func (k key) event(kind Kind, took time.Duration, err error) Event {
 
 func (k key) wrap(op string, err error) error { return modproxy.Wrap(op, k.Ref, err) }
 
-// notKept returns the error for a package that is not kept while nobody is asked.
+// notKept returns the error for a package that is not stored while the registry is offline.
 func (r *Registry) notKept(ctx context.Context, k key) error {
 	_, err := r.Ledger.Lookup(ctx, k.Ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -145,7 +145,7 @@ var topics = []topic{
 	}},
 }
 
-// described is a catalog over a storage in memory, of which a test asks about one topic.
+// described is a catalog over a storage in memory, and a test asks about one topic.
 type described struct {
 	*cache.Catalog
 	topic

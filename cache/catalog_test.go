@@ -64,7 +64,7 @@ func TestCatalogWhileNextIsDown(t *testing.T) {
 	})
 }
 
-// What Next does not have is not asked for again for a while. Trouble, and what it does not allow, is no absence.
+// A document that Next does not have is not requested again for a while. An unavailable or denied one does not count as missing.
 func TestCatalogMissing(t *testing.T) {
 	for _, c := range []struct {
 		err       func() error // in the time of the test
@@ -163,7 +163,7 @@ func TestCatalogSharesTurns(t *testing.T) {
 	})
 }
 
-// What was kept is as it was said, in another process, too; what was not is asked for again.
+// A stored answer is unchanged, also in another process. An answer that was not stored is requested again.
 func TestCatalogRestart(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
 		f.next.change(func(s *saying) { s.text = "a <b> \u2028 \"text\"\n" })
@@ -214,7 +214,7 @@ func TestCatalogElsewhere(t *testing.T) {
 	})
 }
 
-// Offline nobody is asked, and what is kept does not get old.
+// Offline nothing is requested, and stored answers do not expire.
 func TestCatalogOffline(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
 		f.said(t, vpc)
@@ -288,7 +288,7 @@ func TestCatalogStoreFails(t *testing.T) {
 			"no value": gzipped(`{"value":null}`), "no JSON": gzipped(`{`), "a list": gzipped(`{"value":[]}`),
 		} {
 			if name == "bomb" && f.kind != cache.DetailsKind && !rig.Long() {
-				continue // one of them stands for the others: 64 MiB take seconds under the race detector
+				continue // one of them is enough: 64 MiB take seconds under the race detector
 			}
 			var value bytes.Buffer
 			binary.Write(&value, binary.BigEndian, time.Now().UnixNano())
@@ -313,10 +313,10 @@ func gzipped(text string) []byte {
 	return b.Bytes()
 }
 
-// What is kept has a bound, and what there are packages of stays longest. Searches fill neither the store nor the memory.
+// Stored documents have a bound, and documents of modules with stored packages stay longest. Searches fill neither the store nor the memory.
 func TestCatalogHasABound(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
-		f.MaxKept = 64 << 10 // of which details have 32 KiB, histories 16 KiB and texts 8 KiB: each counts as more than one
+		f.MaxKept = 64 << 10 // details have 32 KiB of it, histories 16 KiB and texts 8 KiB; each document counts as more than 1 KiB
 		f.next.change(func(s *saying) { s.text = strings.Repeat("x", 60_000) })
 		ref := store.Ref{Kind: cache.PackageKind, Key: "registry.example.com/acme/vpc/aws/1.0.0"}
 		if _, err := f.storage.Records().Put(t.Context(), store.Record{Ref: ref}); err != nil {
@@ -353,14 +353,14 @@ func TestCatalogHasABound(t *testing.T) {
 	})
 }
 
-// Nobody waits for questions at the end, and what is kept is served after it.
+// Close does not wait for requests, and stored answers are served after it.
 func TestCatalogClose(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
 		f.said(t, vpc)
 		f.next.change(func(s *saying) { s.delay = time.Minute })
 		other := vpc
 		other.Name = "other"
-		f.said(t, other) // in vain
+		f.said(t, other) // without an answer
 		began := time.Now()
 		if err := f.Close(t.Context()); err != nil || time.Since(began) > 0 {
 			t.Errorf("%v after %v", err, time.Since(began))

@@ -98,8 +98,8 @@ func get(r *cache.Registry, header http.Header) (*httptest.ResponseRecorder, err
 
 var ranges = []string{"", "bytes=0-", "bytes=0-0", "bytes=100000-100010", "bytes=-1", "bytes=199999-", "bytes=5-6,9-10"}
 
-// Whatever happens to a blob, whatever is asked of it: it is not served, and the
-// next one who asks has what was kept.
+// After any damage to a blob, it is not served for any request, and the
+// next client receives the original bytes.
 func TestDamageIsNeverServed(t *testing.T) {
 	for name, damage := range damages {
 		for memory, how := range map[int64]string{0: "whole", -1: "streamed"} {

@@ -11,10 +11,8 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-var errClosing = fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
-
-// settle makes err, of a question that did not run in its caller's context, an answer to those who wait: the context
-// that ended was not theirs. A layer below has its own times, and says itself when one of them is over.
+// settle returns err, of work that did not run in its caller's context, as an error for callers: the context that ended was not
+// theirs. Layers below have their own timeouts, and report them.
 func settle(err error) error {
 	if _, full := errors.AsType[*modproxy.NoSpace](err); full {
 		return err
@@ -39,7 +37,7 @@ func settle(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, err)
 }
 
-// settleIn is settle for what ran in ctx, the context of the caller: if that has ended, it is the reason.
+// settleIn is settle for work in ctx, the context of the caller: if ctx ended, its error is the reason.
 func settleIn(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -47,7 +45,7 @@ func settleIn(ctx context.Context, err error) error {
 	return settle(err)
 }
 
-// late returns err, of a question in ctx, and if the time of ctx is over, says so before all else.
+// late returns err, of a request in ctx. If the time of ctx is over, the error begins with that.
 func late(ctx context.Context, err error, timeout time.Duration) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w: not done within %v: %w", modproxy.ErrUnavailable, timeout, err)
@@ -55,7 +53,7 @@ func late(ctx context.Context, err error, timeout time.Duration) error {
 	return err
 }
 
-// holdFor returns how long err says not to ask again; zero when it does not say.
+// holdFor returns for how long err forbids a retry; zero if err has no such time.
 func holdFor(err error) time.Duration {
 	if later, ok := errors.AsType[*modproxy.RetryLater](err); ok {
 		return max(0, min(time.Until(later.After), maxHold))
@@ -63,16 +61,16 @@ func holdFor(err error) time.Duration {
 	return 0
 }
 
-// passing reports whether what failed with err may succeed at any moment, as far as err says.
+// passing reports whether work that failed with err may succeed at any moment.
 func passing(err error) bool { return errors.Is(err, modproxy.ErrUnavailable) && holdFor(err) == 0 }
 
-// temporary reports whether the trouble that err is about may end while a client waits.
+// temporary reports whether the cause of err may end while a client waits.
 func temporary(err error) bool {
 	_, ok := errors.AsType[*modproxy.Temporary](err)
 	return ok
 }
 
-// retrySoon returns err for clients to try again in a second.
+// retrySoon returns err for clients, which retry after a second.
 func retrySoon(err error) error {
 	return &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: err}
 }

@@ -7,47 +7,49 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/store"
 )
 
-// fetches brings what never changes, a few at a time, and remembers a failure for a while; not a passing one that no
-// client has waited for: the first that does has a try of its own. Its first fields are set before its use.
+// fetches downloads content that never changes, a few downloads at a time, and remembers failures for a while. It does not
+// remember a temporary failure that no client has waited for: the first client that waits causes another attempt. The first
+// fields are set before its use.
 type fetches[K question, V interface{ size() int64 }] struct {
 	source  fetchSource[K, V]
-	work    *background
-	turns   *turns
-	timeout time.Duration // of one fetch
-	pause   time.Duration // after a fetch that failed
+	work    *flight.Pool
+	slots   *downloadSlots
+	timeout time.Duration // of one download
+	pause   time.Duration // after a failed download
 	observe func(Event)
 
-	flights flights[K, V]
+	flights flight.Group[K, V]
 	failed  memory.Cache[K, *modproxy.FetchFailed]
 }
 
 type fetchSource[K comparable, V any] interface {
-	// sound returns what is kept of k, after all of it was read and found right. Its error is [fs.ErrNotExist] when k
-	// has to be fetched.
-	sound(ctx context.Context, k K) (V, error)
-	// refused returns why k must not be fetched, or nil.
-	refused(ctx context.Context, k K) error
+	// verified returns the stored content of k after reading and verifying all of it. The error is [fs.ErrNotExist] if k must
+	// be downloaded.
+	verified(ctx context.Context, k K) (V, error)
+	// denied returns why k must not be downloaded, or nil.
+	denied(ctx context.Context, k K) error
 	fetch(ctx context.Context, k K) (V, error)
-	// holds reports whether a fetch that failed would fail again.
-	holds(ctx context.Context, k K, failed *modproxy.FetchFailed) bool
+	// failsAgain reports whether a download that failed would fail again.
+	failsAgain(ctx context.Context, k K, failed *modproxy.FetchFailed) bool
 }
 
 const (
-	fixedPause   = 24 * time.Hour  // after a fetch that failed with what cannot change
-	storagePause = 5 * time.Second // after a fetch that the storage failed
-	// passingPause is for a fetch that failed with a temporary error, after which clients are told to come back.
-	passingPause = 2 * time.Second
+	permanentPause = 24 * time.Hour  // after a failure whose cause cannot change
+	storagePause   = 5 * time.Second // after an error of the storage
+	// temporaryPause follows a download that failed with a temporary error. Clients retry after it.
+	temporaryPause = 2 * time.Second
 )
 
-// begin starts the fetch of k, unless it is under way, or k is kept and sound.
-func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
-	return f.flights.join(ctx, f.work, "", k, func(ctx context.Context) (V, error) {
-		v, err := f.source.sound(ctx, k)
+// begin starts the download of k, unless it is running, or k is stored and verified.
+func (f *fetches[K, V]) begin(ctx context.Context, k K) (*flight.Call[V], error) {
+	return f.flights.Join(ctx, k, func(ctx context.Context) (V, error) {
+		v, err := f.source.verified(ctx, k)
 		switch {
 		case err == nil:
 			return v, nil
@@ -57,13 +59,13 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 		if err := f.failure(ctx, k); err != nil {
 			return v, err
 		}
-		turn, err := f.turn(ctx, k)
+		slot, err := f.slot(ctx, k)
 		if err != nil {
 			return v, k.wrap("package", err)
 		}
-		defer turn.Give()
+		defer slot.Give()
 		remember := f.failed.Begin(k)
-		switch v, err = f.inTurn(ctx, k, turn); {
+		switch v, err = f.download(ctx, k, slot); {
 		case err == nil:
 			f.failed.Drop(k)
 			return v, nil
@@ -78,41 +80,41 @@ func (f *fetches[K, V]) begin(ctx context.Context, k K) (*call[V], error) {
 	})
 }
 
-// failure returns why k is not fetched again yet, or nil.
+// failure returns the failure after which k is not downloaded again yet, or nil.
 func (f *fetches[K, V]) failure(ctx context.Context, k K) error {
 	failed, ok := f.failed.Get(k)
 	switch {
 	case !ok, !time.Now().Before(failed.Again):
 		return nil
-	case !f.source.holds(ctx, k, failed):
+	case !f.source.failsAgain(ctx, k, failed):
 		f.failed.Drop(k)
 		return nil
 	}
 	return failed
 }
 
-// turn waits for a turn to fetch k, which may be refused by then.
-func (f *fetches[K, V]) turn(ctx context.Context, k K) (*fair.Turn, error) {
-	waiting, cancel := f.work.untilEnd(ctx)
+// slot waits for a slot to download k. The policy may deny k by then.
+func (f *fetches[K, V]) slot(ctx context.Context, k K) (*slots.Slot, error) {
+	waiting, cancel := f.work.Detach(ctx, 0)
 	defer cancel()
 	waiting, stop := wanted(waiting)
 	defer stop()
-	turn, err := f.turns.take(waiting, k.publisher())
+	slot, err := f.slots.take(waiting, k.publisher())
 	if err != nil {
 		return nil, err
 	}
-	if err := f.source.refused(ctx, k); err != nil {
-		turn.Give()
+	if err := f.source.denied(ctx, k); err != nil {
+		slot.Give()
 		return nil, settle(err)
 	}
-	return turn, nil
+	return slot, nil
 }
 
-// inTurn fetches k.
-func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *fair.Turn) (v V, err error) {
-	ctx, cancel := f.work.detach(ctx, f.timeout)
+// download downloads k with a slot.
+func (f *fetches[K, V]) download(ctx context.Context, k K, slot *slots.Slot) (v V, err error) {
+	ctx, cancel := f.work.Detach(ctx, f.timeout)
 	defer cancel()
-	ctx, release := f.turns.hold(ctx, turn)
+	ctx, release := f.slots.hold(ctx, slot)
 	defer release()
 	f.observe(k.event(FetchStarted, 0, nil))
 	started := time.Now()
@@ -128,34 +130,34 @@ func (f *fetches[K, V]) inTurn(ctx context.Context, k K, turn *fair.Turn) (v V, 
 	}()
 	v, err = f.source.fetch(ctx, k)
 	switch {
-	case err != nil && context.Cause(ctx) == errDrips:
-		return v, errDrips
+	case err != nil && context.Cause(ctx) == errTooSlow:
+		return v, errTooSlow
 	case err != nil && context.Cause(ctx) == errUnwanted:
 		return v, errUnwanted
-	case err != nil && f.work.ends(ctx):
-		return v, k.wrap("package", errClosing)
+	case err != nil && f.work.Ends(ctx):
+		return v, k.wrap("package", flight.ErrClosed)
 	}
 	return v, late(ctx, err, f.timeout)
 }
 
-// fail returns what those are told that wait for a fetch of k that ended with err: a [modproxy.FetchFailed], unless
-// it was stopped.
+// fail returns the error for callers that wait for a download of k that ended with err. It is a [modproxy.FetchFailed], unless
+// the download was stopped.
 func (f *fetches[K, V]) fail(k K, err error) error {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace
 	var fixed *modproxy.Fixed
 	settled, pause := settle(err), f.pause
 	switch {
-	case errors.Is(err, errClosing), f.work.ending.Err() != nil:
-		return k.wrap("package", errClosing)
+	case errors.Is(err, flight.ErrClosed), f.work.Context().Err() != nil:
+		return k.wrap("package", flight.ErrClosed)
 	case errors.As(err, &storage), errors.As(settled, &full):
 		pause = min(pause, storagePause)
 	case errors.As(err, &fixed):
-		pause = max(pause, fixedPause)
+		pause = max(pause, permanentPause)
 	case holdFor(err) > 0:
-		pause = max(passingPause, holdFor(err))
+		pause = max(temporaryPause, holdFor(err))
 	case temporary(err):
-		pause = min(pause, passingPause)
+		pause = min(pause, temporaryPause)
 	}
 	now := time.Now()
 	return &modproxy.FetchFailed{Time: now, Again: now.Add(pause), Err: k.wrap("package", settled)}

@@ -67,7 +67,7 @@ func TestAcceptedElsewhere(t *testing.T) {
 	})
 }
 
-// That other modules are forgotten costs nothing: what is asked is asked once, and a
+// That other modules are forgotten costs nothing: a question is sent once, and a
 // fetch that failed is not tried again before its time.
 func TestForgetOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// A client that has found a package damaged, and asks again, gets what was fetched again.
+// A client that has found a package damaged, and asks again, gets the package that was downloaded again.
 func TestDamageIsFoundOnce(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {

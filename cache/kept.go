@@ -15,22 +15,22 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kept is a package that is kept. Its record has the Subdir and the Facts for a proxy that has lost its ledger.
+// Kept is a stored package. Its record has the Subdir and the Facts, for a proxy that has lost its ledger.
 type Kept struct {
 	modproxy.Ref `json:"-"`
 	Digest       modproxy.Digest `json:"-"`
 	Sum          modproxy.Sum    `json:"sum"`
 	Size         int64           `json:"size"`             // bytes
-	Fetched      time.Time       `json:"fetched"`          // the package's time, or when it was fetched
+	Fetched      time.Time       `json:"fetched"`          // the package's time, or the time of the download
 	Notes        string          `json:"notes,omitempty"`  // the package's
 	Subdir       string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
 	Source       modproxy.Source `json:"-"`                // of the ledger
 	Facts        modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
 
-	arrival modproxy.Arrival // nil, or it still comes and has no Facts
+	arrival modproxy.Arrival // nil, or the download in progress, without Facts
 }
 
-// opened returns p open as body.
+// opened returns p with a body.
 func (p *Kept) opened(body modproxy.Body) *modproxy.Package {
 	return &modproxy.Package{
 		Body: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
@@ -40,14 +40,14 @@ func (p *Kept) opened(body modproxy.Body) *modproxy.Package {
 
 func (p *Kept) size() int64 { return p.Size }
 
-// record returns the record to be kept for p.
+// record returns the record of p.
 func (p *Kept) record() (store.Record, error) {
 	value, err := json.Marshal(p)
 	return store.Record{Ref: key{p.Ref}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
-// parseKept reads a record of [PackageKind], without what the ledger knows. An error, be it err or [store.ErrDamaged],
-// comes with what the name of the record says.
+// parseKept reads a record of [PackageKind], without the fields that come from the ledger. On error, err or [store.ErrDamaged],
+// the result still has the version parsed from the name of the record.
 func parseKept(rec store.Record, err error) (*Kept, error) {
 	v, ok := VersionOf(rec.Ref)
 	p := &Kept{Ref: v}
@@ -61,7 +61,7 @@ func parseKept(rec store.Record, err error) (*Kept, error) {
 	return p, nil
 }
 
-// VersionOf returns what a record of [PackageKind] is about, and whether ref names one.
+// VersionOf returns the version of a record of [PackageKind]. ok reports whether ref names such a record.
 func VersionOf(ref store.Ref) (v modproxy.Ref, ok bool) {
 	if part := strings.Split(ref.Key, "/"); ref.Kind == PackageKind && len(part) == 5 {
 		v = modproxy.Address{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]}.At(part[4])
@@ -69,38 +69,38 @@ func VersionOf(ref store.Ref) (v modproxy.Ref, ok bool) {
 	return v, v.Version != ""
 }
 
-// RefOf returns the name of the record of [PackageKind] about a version. It is the inverse of [VersionOf].
+// RefOf returns the name of the record of [PackageKind] for a version. It is the inverse of [VersionOf].
 func RefOf(v modproxy.Ref) store.Ref { return key{v}.ref() }
 
-// record is lookup, remembered for recallFor.
-func (r *Registry) record(ctx context.Context, k key) (*Kept, error) {
+// cached is load and blobExists, remembered for rereadAfter.
+func (r *Registry) cached(ctx context.Context, k key) (*Kept, error) {
 	if p, ok := r.records.Get(k); ok {
 		return p, nil
 	}
 	remember := r.records.Begin(k)
-	p, err := r.lookup(ctx, k)
+	p, err := r.load(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.present(ctx, p); err != nil {
+	if err := r.blobExists(ctx, p); err != nil {
 		return nil, err
 	}
-	remember(p, recallFor, 0)
+	remember(p, rereadAfter, 0)
 	return p, nil
 }
 
-// Held returns the package of a version that is kept and counts, without its bytes. Nothing is fetched. Errors:
-// [fs.ErrNotExist] when there is none, those of the store.
+// Held returns the stored and valid package of a version, without its bytes. It downloads nothing. Errors: [fs.ErrNotExist]
+// if such a package does not exist, those of the store.
 func (r *Registry) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	r.once.Do(r.start)
-	p, err := r.record(ctx, key{v})
+	p, err := r.cached(ctx, key{v})
 	if err != nil {
 		return nil, err
 	}
 	return p.opened(nil), nil
 }
 
-// OpenHeld opens what Held returns. Errors are its own.
+// OpenHeld is Held, with the bytes. The caller closes the package. Errors are those of Held.
 func (r *Registry) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.Held(ctx, v)
 	if err == nil {
@@ -112,7 +112,7 @@ func (r *Registry) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Pack
 	return p, nil
 }
 
-// Modules yields the modules of which a package is kept, each once.
+// Modules yields the modules with a stored package, each once.
 func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Address, error] {
 	return func(yield func(modproxy.Address, error) bool) {
 		var last modproxy.Address
@@ -132,9 +132,9 @@ func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Address, erro
 	}
 }
 
-// present returns nil if the bytes of p are there, as far as that is known without reading them. Its error is
-// [fs.ErrNotExist] when they are not.
-func (r *Registry) present(ctx context.Context, p *Kept) error {
+// blobExists returns nil if the bytes of p exist, as far as the store knows without reading them. The error is [fs.ErrNotExist]
+// if they do not.
+func (r *Registry) blobExists(ctx context.Context, p *Kept) error {
 	blob, err := r.Store.Blobs.Stat(ctx, p.Digest)
 	if lost(err) || err == nil && blob.Size != p.Size {
 		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.Ref.Shown())
@@ -142,18 +142,17 @@ func (r *Registry) present(ctx context.Context, p *Kept) error {
 	return err
 }
 
-// lookup returns the package of k that is kept. Its error is [fs.ErrNotExist] when there is none that counts.
-func (r *Registry) lookup(ctx context.Context, k key) (*Kept, error) {
+// load returns the stored package of k. The error is [fs.ErrNotExist] if a valid one does not exist.
+func (r *Registry) load(ctx context.Context, k key) (*Kept, error) {
 	p, err := parseKept(r.Store.Records.Get(ctx, k.ref()))
 	return r.compare(ctx, p, err)
 }
 
-// compare compares p, unless err tells that it could not be read, with the ledger. A version that the ledger does not
-// know is recorded with the sum that is kept: the ledger is an older copy. The error is [fs.ErrNotExist] when p does
-// not count.
+// compare compares p with the ledger; err is the error of reading p. If the ledger has no record of the version, because it is
+// an older copy, compare records the stored sum. The error is [fs.ErrNotExist] if p is not valid.
 func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, error) {
 	if err == nil {
-		if err = agrees(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
+		if err = matchesLedger(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
 			err = r.Record(ctx, p)
 			r.observe(key{p.Ref}.event(LedgerBehind, 0, err))
 		}
@@ -169,15 +168,15 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 	return p, fmt.Errorf("%w: %v", fs.ErrNotExist, err)
 }
 
-// Record records in the ledger that the version of p is what is kept, and if it is a release, that the keys that have signed it
-// may sign others, unless there is a record of such keys.
+// Record records the content of p in the ledger. For a release it also records its keys as those that may sign other releases,
+// unless such keys are recorded.
 func (r *Registry) Record(ctx context.Context, p *Kept) error {
 	if p.Facts.Keys != "" {
 		_, err := r.Ledger.Lookup(ctx, p.Address.SigningKeys())
 		if errors.Is(err, fs.ErrNotExist) {
 			keys := p.Facts.Keys.Record(p.Address)
 			keys.Time = p.Fetched
-			if err = r.Ledger.Add(ctx, keys); errors.Is(err, modproxy.ErrChanged) { // others were added meanwhile
+			if err = r.Ledger.Add(ctx, keys); errors.Is(err, modproxy.ErrChanged) { // other keys were added meanwhile
 				err = nil
 			}
 		}
@@ -191,7 +190,7 @@ func (r *Registry) Record(ctx context.Context, p *Kept) error {
 	return r.Ledger.Add(ctx, rec)
 }
 
-// all yields what [Registry.List] does, without what others than the records know.
+// all yields the packages of [Registry.List], with the fields of their records only.
 func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*Kept, error] {
 	prefix := ""
 	if m != (modproxy.Address{}) {
@@ -206,17 +205,17 @@ func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*Kept,
 	}
 }
 
-// Listing is a package that is kept, also one that does not count, with what else is known about it.
+// Listing is a stored package, valid or not, with what else is known about it.
 type Listing struct {
 	Kept
-	Superseded bool      // the ledger has another sum; it is not served
-	Lost       bool      // its bytes are not there; it is fetched again
-	Used       time.Time // when it was last used, as far as that is known
-	Unlisted   time.Time // since when upstream does not list the version; zero while it does
+	Superseded bool      // the ledger has another sum; the package is not served
+	Lost       bool      // its bytes do not exist; the next request downloads it
+	Used       time.Time // the time of the last use, if known
+	Unlisted   time.Time // the time since when upstream does not list the version; zero while it does
 }
 
-// List yields the packages that are kept of m, or of every module when m is the zero Module. A record that is damaged
-// comes with its version and [store.ErrDamaged]. Any other error ends the sequence.
+// List yields the stored packages of m, or of every module if m is the zero Address. A damaged record comes with its version
+// and [store.ErrDamaged]. Any other error ends the sequence.
 func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listing, error] {
 	r.once.Do(r.start)
 	return func(yield func(Listing, error) bool) {
@@ -226,15 +225,15 @@ func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listi
 			l := Listing{Kept: *p}
 			if err == nil {
 				if r.Ledger != nil {
-					l.Superseded = errors.Is(agrees(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)
+					l.Superseded = errors.Is(matchesLedger(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)
 				}
 				if p.Address != of {
 					of = p.Address
-					versions, _ = r.versions.glance(ctx, keyOf(of))
+					versions, _ = r.versions.peek(ctx, keyOf(of))
 				}
 				if versions != nil {
 					if p.IsListed() || p.IsArchive() {
-						l.Unlisted = versions.kept.unlisted[p.Version]
+						l.Unlisted = versions.value.unlisted[p.Version]
 					}
 				}
 				blob, err := r.Store.Stat(ctx, p.Digest)
@@ -249,17 +248,19 @@ func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listi
 
 // Discarded is a package that was removed.
 type Discarded struct {
-	Kept            // zero but for the version if the record was damaged
-	Shared []string // what else needs the bytes, which therefore stay
+	Kept            // only the version if the record was damaged
+	Shared []string // the other records that need the bytes, which therefore stay
 }
 
-// Discard removes the packages of a version, or of every version of its module when the version is empty, also those
-// that do not count. With the release of a provider go its packages for all platforms. Bytes that another record needs stay, and so does what the ledger knows.
+// Discard removes the packages of a version, valid or not, or of every version of its module if the version is empty. The
+// release of a provider includes its packages for all platforms. Bytes that another record needs stay, and so do the records of
+// the ledger.
 //
-// Errors: [fs.ErrNotExist] when none is kept, [modproxy.ErrUnavailable] while one is being fetched, those of the store.
+// Errors: [fs.ErrNotExist] if no package is stored, [modproxy.ErrUnavailable] while one is being downloaded, those of the
+// store.
 func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, error) {
 	r.once.Do(r.start)
-	r.Forget(v) // what could not be fetched is tried again at once
+	r.Forget(v) // a failed download is tried again at once
 	var refs []store.Ref
 	for p, err := range r.all(ctx, v.Address) {
 		k := key{p.Ref}
@@ -268,8 +269,8 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, er
 			return nil, err
 		case !concerns(v, p.Ref):
 			continue
-		case r.fetches(k).flights.has(k):
-			return nil, fmt.Errorf("%w: %s is being fetched: try again when it is kept", modproxy.ErrUnavailable, p.Ref.Shown())
+		case r.fetches(k).flights.IsRunning(k):
+			return nil, fmt.Errorf("%w: %s is being downloaded: try again after it was cached", modproxy.ErrUnavailable, p.Ref.Shown())
 		}
 		refs = append(refs, k.ref())
 	}
@@ -294,7 +295,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, er
 	return all, err
 }
 
-// absent is the text of an error that is [fs.ErrNotExist], which has a text for files.
+// absent is the text of an error that is [fs.ErrNotExist], whose own text is about files.
 type absent string
 
 func (a absent) Error() string      { return string(a) }

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// Whoever lists very many modules does not fill the memory with their documents.
+// Listing very many modules does not fill the memory with their documents.
 func TestListRemembersNoDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -9,16 +9,15 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Location says where the package of one version is. Of a kept package only the Subdir is answered, and Next is not
-// asked. Otherwise Next is asked, and the package is fetched in the background from then on. The fetch is waited for a
-// little, because clients show a person the error of this question, and of Package nothing but the status. If Next has
-// a version that the kept document does not list, the next question for the versions asks Next.
+// Location returns the location of one version. For a stored package it returns only the Subdir, and Next receives no request.
+// Otherwise it asks Next, and starts the download of the package in the background. It waits briefly for the download, because
+// clients show users the error of this request, and only the status of the request for the package. If Next has a version that
+// the stored document does not list, the next request for the versions asks Next.
 //
-// Of a provider, Next is not asked, and the fetch is waited for until it begins to arrive.
+// For a provider, Location does not ask Next, and waits until the first bytes of the package arrive.
 //
-// Errors: those of Next; [modproxy.FetchFailed] after a fetch that failed, until it will be tried again;
-// [modproxy.RetryLater] when Next takes longer than three seconds or than ctx; [modproxy.NotKept] when offline and
-// not kept.
+// Errors: those of Next; [modproxy.FetchFailed] after a failed download, until the next attempt; [modproxy.RetryLater] if Next
+// takes longer than three seconds or than ctx; [modproxy.NotKept] if the package is not stored and the registry is offline.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	r.once.Do(r.start)
 	asked := time.Now()
@@ -36,9 +35,9 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	return loc, k.wrap("location", err)
 }
 
-// known returns where k is, as far as that is known without asking Next, or why Next is not asked.
+// known returns the location of k if it is known without a request to Next, or the reason why Next is not asked.
 func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, known bool, err error) {
-	p, err := r.record(ctx, k)
+	p, err := r.cached(ctx, k)
 	if errors.Is(err, fs.ErrNotExist) && r.Next == nil {
 		err = r.notKept(ctx, k)
 	}
@@ -54,23 +53,23 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 	if loc, known = r.located.Get(k); known {
 		return loc, true, nil
 	}
-	return loc, false, r.refused(k)
+	return loc, false, r.knownError(k)
 }
 
-// refused returns why Next is not asked where k is, or nil.
-func (r *Registry) refused(k key) error {
+// knownError returns the remembered error for which Next is not asked for the location of k, or nil.
+func (r *Registry) knownError(k key) error {
 	if err, ok := r.missing.Get(k); ok {
 		return err
 	}
-	if err, ok := r.versions.held.Get(keyOf(k.Address)); ok {
+	if err, ok := r.versions.retryAfter.Get(keyOf(k.Address)); ok {
 		return err
 	}
 	return nil
 }
 
-// fetchSoon starts the fetch of k, which is at loc, and waits for it a little. It returns where k is kept, or why it
-// could not be fetched, or loc meanwhile; or why it could not be the time before, if that was its content, which it most often
-// still is, or trouble that goes on.
+// fetchSoon starts the download of k from loc, and waits for it briefly. It returns the stored location, or the error of the
+// download, or loc if it is still running. If the previous download failed because of its content, which is most likely still
+// the same, or with an error that may be temporary, fetchSoon returns that error instead of loc.
 func (r *Registry) fetchSoon(
 	ctx context.Context, k key, loc modproxy.Location, asked time.Time,
 ) (modproxy.Location, error) {
@@ -78,84 +77,85 @@ func (r *Registry) fetchSoon(
 	if err != nil {
 		return modproxy.Location{}, err
 	}
-	defer call.wait(ctx)()
+	defer call.Hold(ctx)()
 	select {
-	case <-call.done:
-		if call.err != nil {
-			return modproxy.Location{}, call.err
+	case <-call.Done():
+		p, err := call.Result()
+		if err != nil {
+			return modproxy.Location{}, err
 		}
-		loc.Subdir, loc.Kept = call.value.Subdir, true
+		loc.Subdir, loc.Kept = p.Subdir, true
 		return loc, nil
-	case <-time.After(time.Until(asked.Add(tellWithin))):
+	case <-time.After(time.Until(asked.Add(locateWithin))):
 	case <-ctx.Done():
 	}
-	failed, _ := r.packages.failed.Get(k) // or the time before
+	failed, _ := r.packages.failed.Get(k) // the previous one, if this one is running
 	if failed != nil && (errors.Is(failed, modproxy.ErrInvalid) || errors.Is(failed, modproxy.ErrChanged) || temporary(failed)) {
 		return modproxy.Location{}, failed
 	}
 	return loc, nil
 }
 
-// beginSoon starts the fetch of k, a provider's package, and waits a little until it arrives or has failed: of the package
-// itself clients show a person nothing but the status.
+// beginSoon starts the download of k, a provider's package, and waits briefly until its first bytes arrive or it fails: for the
+// package itself, clients show users only the status.
 func (r *Registry) beginSoon(ctx context.Context, k key, asked time.Time) error {
 	call, err := r.fetches(k).begin(ctx, k)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-call.done:
-		return call.err
-	case <-call.told:
-	case <-time.After(time.Until(asked.Add(tellWithin))):
+	case <-call.Done():
+		_, err := call.Result()
+		return err
+	case <-call.Published():
+	case <-time.After(time.Until(asked.Add(locateWithin))):
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// locate asks Next where the package of k is, unless that is under way, and starts the fetch.
+// locate asks Next for the location of k, unless a request is running, and starts the download.
 func (r *Registry) locate(ctx context.Context, k key) (loc modproxy.Location, err error) {
-	asker := modproxy.AskerOf(ctx).Name
-	call, err := r.locations.join(ctx, r.asking, asker, k, func(ctx context.Context) (modproxy.Location, error) {
+	call, err := r.locations.Join(ctx, k, func(ctx context.Context) (modproxy.Location, error) {
 		if loc, known, err := r.known(ctx, k); known || err != nil {
 			return loc, err
 		}
-		ctx, cancel := r.asking.detach(ctx, askTimeout)
+		ctx, cancel := r.asking.Detach(ctx, requestTimeout)
 		defer cancel()
 		loc, err := r.askLocation(ctx, k)
 		if err == nil {
-			r.packages.begin(ctx, k) // Package starts it when this does not
+			r.packages.begin(ctx, k) // if the pool is full, Package starts it
 		}
 		return loc, err
 	})
 	if err != nil {
 		return loc, err
 	}
-	return call.within(ctx, patience)
+	return waitFor(ctx, call, clientWait)
 }
 
-// askLocation asks Next and remembers what it says until the fetch has ended.
+// askLocation asks Next, and remembers the answer until the download has ended.
 func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, error) {
-	if err := r.refused(k); err != nil {
+	if err := r.knownError(k); err != nil {
 		return modproxy.Location{}, err
 	}
 	located, missing := r.located.Begin(k), r.missing.Begin(k)
 	asked := time.Now()
 	loc, err := r.Next.Location(ctx, k.Ref)
 	if err != nil {
-		err = k.wrap("location", settle(late(ctx, err, askTimeout)))
+		err = k.wrap("location", settle(late(ctx, err, requestTimeout)))
 	}
 	r.observe(k.event(LocationAsked, time.Since(asked), err))
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)
-		if k.IsListed() { // else nobody lists it
-			r.versions.outdate(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
+		if k.IsListed() { // other versions are on no list
+			r.versions.expire(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 		}
 	case errors.Is(err, modproxy.ErrNotFound):
 		missing(err, r.Missing-time.Since(asked), 0)
 	default:
-		r.versions.held.Add(keyOf(k.Address), err, holdFor(err), 0)
+		r.versions.retryAfter.Add(keyOf(k.Address), err, holdFor(err), 0)
 	}
 	return loc, err
 }

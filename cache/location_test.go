@@ -107,7 +107,7 @@ func TestFetchThatFailsIsTold(t *testing.T) {
 	})
 }
 
-// The first who asks is told why a package cannot be had.
+// The first client receives the reason why a package is not available.
 func TestFetchThatFailsSoonIsToldAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -143,8 +143,8 @@ func TestFetchThatFailsSoonIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// While what was refused for its content is fetched again for longer than there is
-// time for the answer, the answer is why it was; what may have passed is no answer.
+// While a package that was refused for its content is downloaded again for longer than there is
+// time for the answer, the answer is that reason; a temporary error is not an answer.
 func TestRefusedPackageThatIsFetchedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []error{modproxy.ErrInvalid, modproxy.ErrUnavailable} {
@@ -216,7 +216,7 @@ func TestFetchRetryLater(t *testing.T) {
 	})
 }
 
-// What clients were told to load of a package is what they are told from then on.
+// The directory of a package that clients received stays the same.
 func TestSubdirChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -246,7 +246,7 @@ func TestSubdirChanges(t *testing.T) {
 	})
 }
 
-// Whoever removes a package wants it to be tried again.
+// After a package was removed, its download is tried again.
 func TestDiscardForgetsThatAFetchFailed(t *testing.T) {
 	for _, version := range []string{"", "1.0.0"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestDiscardForgetsThatAFetchFailed(t *testing.T) {
 			f.next.pack = &modproxy.Fixed{Err: errors.New("a device")}
 			f.location(t, "1.0.0")
 			f.next.change(func(n *next) { n.pack = nil })
-			f.Discard(t.Context(), vpc.At(version)) // there is none
+			f.Discard(t.Context(), vpc.At(version)) // nothing is stored
 			equal(t, "tried again", f.location(t, "1.0.0"), "https://files.example.com/1.0.0")
 		})
 	}

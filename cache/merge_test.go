@@ -74,7 +74,7 @@ func TestDroppedIsToldOnce(t *testing.T) {
 	})
 }
 
-// Versions of which nothing but the package is kept, as after the index was
+// Versions with nothing but a stored package, as after the index was
 // rebuilt, are listed with nothing but their version.
 func TestPackagesAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

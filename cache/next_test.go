@@ -145,7 +145,7 @@ func (n *next) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 // Commit is not known.
 func (n *next) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
-// PackageAt is asked for what the registry does not have any more: there are no commits.
+// PackageAt serves versions that the registry no longer has, without commits.
 func (n *next) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Stored packages are listed while the registry is unavailable, whatever is known of its list, and whatever it does in
-// the place of answering. Only its word that there is no such module counts.
+// Stored packages are listed while the registry is unavailable, with any stored list, and with anything that it does in
+// the place of answering. Only its answer that the module does not exist counts.
 func TestOutageWithoutADocument(t *testing.T) {
 	lose := map[string]func(t *testing.T, f *fixture){
 		"no document": func(t *testing.T, f *fixture) {

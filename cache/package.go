@@ -12,20 +12,20 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Package opens what one version contains. A package that is not kept, or damaged, is fetched, which goes on when ctx
-// ends; it must have the content that the ledger says. Its bytes are checked while they are read, see
-// [store.Store.Open]. A release of a provider is asked for again when Next lists more platforms for it than it has.
+// Package opens the content of one version. A package that is not stored, or is damaged, is downloaded. The download continues
+// when ctx ends, and must have the content in the ledger. The bytes are verified while they are read, see [store.Store.Open].
+// The release of a provider is requested again when Next lists more platforms than the release has.
 //
-// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] when the content is not what the
-// ledger says; [modproxy.NotKept] when offline and not kept.
+// Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] if the content differs from the ledger;
+// [modproxy.NotKept] if the package is not stored and the registry is offline.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	r.once.Do(r.start)
 	k := key{v}
 	var p *Kept
 	var err error = fs.ErrNotExist
 	fetches := r.fetches(k)
-	if !fetches.flights.has(k) { // what is kept while it is fetched was found damaged
-		if p, err = r.record(ctx, k); err == nil {
+	if !fetches.flights.IsRunning(k) { // a stored package that is being downloaded was found damaged
+		if p, err = r.cached(ctx, k); err == nil {
 			p = r.renewed(ctx, k, p)
 		}
 	}
@@ -38,22 +38,22 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 			}
 			r.records.Drop(k)
 		}
-		if !lost(err) || try == maxTries { // it may be evicted a moment after it was fetched
+		if !lost(err) || try == maxTries { // it may be evicted a moment after the download
 			return nil, k.wrap("package", settleIn(ctx, err))
 		}
 		call, errBegin := fetches.begin(ctx, k)
 		if errBegin != nil {
 			return nil, k.wrap("package", errBegin)
 		}
-		var told <-chan struct{}
+		var partial <-chan struct{}
 		if modproxy.MayArrive(ctx) {
-			told = call.told
+			partial = call.Published()
 		}
-		leave := call.wait(ctx)
+		leave := call.Hold(ctx)
 		select {
-		case <-call.done:
+		case <-call.Done():
 			leave()
-		case <-told:
+		case <-partial:
 			p, err := (&arrival{r.Store, call}).open(ctx, leave)
 			if err != nil {
 				return nil, k.wrap("package", settleIn(ctx, err))
@@ -61,19 +61,18 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 			return p, nil
 		case <-ctx.Done():
 			leave()
-			if last := call.met.Last(); last != nil {
+			if last := call.LastError(); last != nil {
 				modproxy.Troubled(ctx, last)
 			}
 			return nil, k.wrap("package", ctx.Err())
 		}
-		if call.err != nil {
-			return nil, call.err
+		if p, err = call.Result(); err != nil {
+			return nil, err
 		}
-		p, err = call.value, nil
 	}
 }
 
-// lost reports whether err says that a package is not kept, or not as it was.
+// lost reports whether err means that a package is not stored, or not in its original form.
 func lost(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrUnreadable)
 }
@@ -81,32 +80,33 @@ func lost(err error) bool {
 // packages is the source of packages.
 type packages struct{ *Registry }
 
-// sound implements fetchSource. What cannot be read is fetched again; offline it stays, as it may be readable again.
-func (r packages) sound(ctx context.Context, k key) (*Kept, error) {
-	p, err := r.lookup(ctx, k)
+// verified implements fetchSource. An unreadable package is downloaded again. Offline it stays, because it may become readable
+// again.
+func (r packages) verified(ctx context.Context, k key) (*Kept, error) {
+	p, err := r.load(ctx, k)
 	if err == nil {
 		err = r.Store.Check(ctx, p.Digest)
 	}
 	switch {
 	case r.Next != nil && lost(err):
 		return nil, fs.ErrNotExist
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged): // which is set aside now
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged): // a damaged blob is in quarantine now
 		return nil, r.notKept(ctx, k)
 	}
 	return p, err
 }
 
-// holds implements fetchSource. Content that was refused may have been accepted since.
-func (r packages) holds(ctx context.Context, k key, failed *modproxy.FetchFailed) bool {
+// failsAgain implements fetchSource. An operator may have accepted refused content since.
+func (r packages) failsAgain(ctx context.Context, k key, failed *modproxy.FetchFailed) bool {
 	if !errors.Is(failed, modproxy.ErrChanged) {
 		return true
 	}
 	rec, err := r.Ledger.Lookup(ctx, k.Ref)
-	return err != nil || rec.Time.Before(failed.Time.Truncate(time.Second)) // which is how exact the ledger is
+	return err != nil || rec.Time.Before(failed.Time.Truncate(time.Second)) // the precision of the ledger
 }
 
-// refused implements fetchSource.
-func (r packages) refused(ctx context.Context, k key) error {
+// denied implements fetchSource.
+func (r packages) denied(ctx context.Context, k key) error {
 	if r.Gate == nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
 	}
 	if errors.Is(err, modproxy.ErrNotFound) {
 		r.gone.Add(k, true, goneFor, 0)
-		r.versions.outdate(keyOf(k.Address), func(l *listing) bool {
+		r.versions.expire(keyOf(k.Address), func(l *listing) bool {
 			_, unlisted := l.unlisted[k.FullVersion()]
 			return !unlisted
 		})
@@ -133,7 +133,7 @@ func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
 // fetchOfModule is fetch for modules.
 func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
 	defer r.located.Drop(k)
-	loc, ok := r.located.Get(k) // what clients were told, or are told meanwhile
+	loc, ok := r.located.Get(k) // the location that clients received, or receive meanwhile
 	if !ok {
 		var err error
 		if loc, err = r.askLocation(ctx, k); err != nil {
@@ -145,15 +145,15 @@ func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
 		return nil, err
 	}
 	defer p.Close()
-	if _, told := loc.SplitGlob(); p.Subdir != told {
+	if _, subdir := loc.SplitGlob(); p.Subdir != subdir {
 		return nil, fmt.Errorf("%w: the module's directory in the package was %q before, and is %q now",
-			modproxy.ErrChanged, told, p.Subdir)
+			modproxy.ErrChanged, subdir, p.Subdir)
 	}
 	return r.keep(ctx, k, p)
 }
 
-// fetchOfProvider is fetch for providers, of which nobody has to know where they are. Those that ask meanwhile are given what
-// there is already.
+// fetchOfProvider is fetch for providers, whose packages need no location. Callers that wait receive the bytes that have
+// arrived.
 func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err error) {
 	end := r.holdRelease(ctx, k)
 	defer func() { end(err == nil) }()
@@ -166,21 +166,21 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err e
 		if err := r.Store.Room(ctx, p.Size, false); err != nil {
 			return nil, err
 		}
-		coming := keptAs(k, p)
-		coming.arrival = p.Arrival
-		r.fetches(k).flights.tell(k, coming)
+		partial := keptAs(k, p)
+		partial.arrival = p.Arrival
+		r.fetches(k).flights.Publish(k, partial)
 		if p.Facts, err = p.Arrival.Arrived(ctx); err != nil {
 			return nil, err
 		}
 	}
 	kept, err = r.keep(ctx, k, p)
-	if err == nil && k.IsListed() { // else nobody lists it
-		r.versions.outdate(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
+	if err == nil && k.IsListed() { // other versions are on no list
+		r.versions.expire(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 	}
 	return kept, err
 }
 
-// keptAs returns p as it is to be kept.
+// keptAs returns the record of p.
 func keptAs(k key, p *modproxy.Package) *Kept {
 	kept := &Kept{
 		Ref: k.Ref, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
@@ -192,7 +192,7 @@ func keptAs(k key, p *modproxy.Package) *Kept {
 	return kept
 }
 
-// keep keeps a package that was fetched. Of several processes that do so at once, the others find what one has kept.
+// keep stores a downloaded package. If another process stores it at the same time, keep returns that one.
 func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
 	kept := keptAs(k, p)
 	rec, err := kept.record()
@@ -215,7 +215,7 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, 
 		case !errors.Is(err, store.ErrConflict) || try == maxTries:
 			return nil, err
 		}
-		if other, err := r.lookup(ctx, k); err == nil {
+		if other, err := r.load(ctx, k); err == nil {
 			return other, nil
 		}
 		_, err = p.Seek(0, io.SeekStart)

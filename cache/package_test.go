@@ -67,7 +67,7 @@ func TestPackageIsWhatWasKept(t *testing.T) {
 	})
 }
 
-// The index never has a record whose blob is not there already, and nobody is
+// The index never has a record whose blob is not there already, and no client is
 // answered before it has.
 func TestBlobThenRecordThenAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

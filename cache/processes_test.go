@@ -46,7 +46,7 @@ func (w *watched) List(ctx context.Context, kind store.Kind, prefix string) iter
 	return w.Records.List(ctx, kind, prefix)
 }
 
-// watch is called in a bubble, of which nothing may be reading the records.
+// watch is called in a bubble, in which nothing may be reading the records.
 func (f *fixture) watch() *watched {
 	synctest.Wait()
 	w := &watched{Records: f.storage.Records()}
@@ -61,7 +61,7 @@ func (f *fixture) elsewhere(t *testing.T) *cache.Registry {
 	return other
 }
 
-// What another process has found is no longer absent here.
+// A module that another process has found no longer counts as missing here.
 func TestFoundElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -39,7 +39,7 @@ type providers struct {
 	dir    string // for what comes
 
 	mu       sync.Mutex
-	count    map[string]int // of what was asked for
+	count    map[string]int // requests, by their subject
 	document string
 	content  []byte
 	pieces   int           // that a zip archive comes in

@@ -61,7 +61,7 @@ func TestKeeperOfProviders(t *testing.T) {
 	})
 }
 
-// A ledger that is an older copy learns from what is kept what a provider consists of.
+// A ledger that is an older copy learns the content of a provider from stored packages.
 func TestLedgerBehindOfProvider(t *testing.T) {
 	f := newProviders(t, 100)
 	synctest.Test(t, func(t *testing.T) {
@@ -173,8 +173,8 @@ func blobFile(dir string, content []byte) string {
 	return filepath.Join(dir, "blobs", "v1", "sha256", digest[:2], digest)
 }
 
-// Whatever happens to the file of a large archive, and whenever it does: no client takes something else for it, and the next one
-// has what was kept.
+// After any damage to the file of a large archive, at any time, no client accepts other bytes, and the next client
+// receives the original bytes.
 func TestDamageToLarge(t *testing.T) {
 	const size = 1 << 20
 	for name, damage := range damages {
@@ -268,7 +268,7 @@ func TestReleaseIsRenewed(t *testing.T) {
 
 const renewPause = 5 * time.Minute
 
-// What is evicted first is a package, and its release after it: be it that the package was used later, or fetched.
+// What is evicted first is a package, and its release after it: whether the package was used or downloaded last.
 func TestReleaseOutlivesItsPackages(t *testing.T) {
 	for name, later := range map[string]func(t *testing.T, f *providerFixture){
 		"used": func(t *testing.T, f *providerFixture) {
@@ -311,7 +311,7 @@ func TestReleaseOutlivesItsPackages(t *testing.T) {
 	}
 }
 
-// Whatever is removed while a package comes, its release is kept when it is: this process holds it, and brings it back if another
+// After any removal during a download, the release of the package is stored with it: this process holds it, and brings it back if another
 // one has removed it.
 func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
 	for name, c := range map[string]struct {

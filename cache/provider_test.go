@@ -66,7 +66,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong with what comes: nobody has all of it, the next fetch is a new one, and nothing is left over.
+// After any failure of a download, no client has all of it, the next fetch is a new one, and nothing is left over.
 func TestFollowFails(t *testing.T) {
 	broken := fmt.Errorf("%w: broken", modproxy.ErrUnavailable)
 	for name, change := range map[string]func(*providers){
@@ -234,7 +234,7 @@ func TestZipsHaveTheirOwnTurns(t *testing.T) {
 	})
 }
 
-// The document has the form of provider registries wherever it comes from, and what is kept stays listed as it was.
+// The document has the form of provider registries from every source, and stored packages stay listed as they were.
 func TestVersionsOfProvider(t *testing.T) {
 	const upstream = "1.0.0[5.0][linux_amd64 darwin_arm64] 1.1.0[6.0][]"
 	f := newProviders(t, 100)

@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/cache"
 )
 
-// The first who asks after Fresh sees a version that was published meanwhile, if
+// The first client after Fresh sees a version that was published meanwhile, if
 // upstream answers within a second.
 func TestRefreshIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestRefreshIsWaitedFor(t *testing.T) {
 }
 
 // A question that goes on for longer is not waited for: neither by those who come
-// while it does, nor for a while by those who ask for other modules of the registry.
+// while it does, nor for a while by clients of other modules of the registry.
 func TestSlowRefreshIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -107,7 +107,7 @@ func TestUnlistedVersion(t *testing.T) {
 	})
 }
 
-// Also when the list is in nobody's memory, and when upstream does not list what it
+// Also when the list is not in memory, and when upstream does not list what it
 // has: then it is asked once more, and the version is listed because it is kept.
 func TestVersionThatIsNeverListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,14 +16,14 @@ import (
 // The kinds of records about the documents of providers that a [Catalog] keeps. Both can be lost.
 const (
 	TextKind    store.Kind = "provider-texts"   // their texts
-	NumbersKind store.Kind = "provider-numbers" // of which versions the documents with some numbers are
+	NumbersKind store.Kind = "provider-numbers" // the versions that the documents with some numbers belong to
 )
 
 const (
-	maxHotTexts   = 8 << 20 // bytes in memory
-	maxHotNumbers = 1 << 20
-	blockSize     = 4096 // numbers of documents in one record: a registry gives those of a version one after the other
-	maxBlock      = 1024 // records of one block
+	maxTextsMemory   = 8 << 20 // bytes in memory
+	maxNumbersMemory = 1 << 20
+	blockSize        = 4096 // numbers of documents in one record: a registry gives those of a version one after the other
+	maxBlock         = 1024 // records of one block
 )
 
 // Text returns the text of a document: see [Catalog] and [modproxy.Catalog].
@@ -40,7 +40,7 @@ type textKey struct {
 
 func (k textKey) ref() store.Ref { return store.Ref{Kind: TextKind, Key: k.key.ref().Key + "/" + k.id} }
 
-// numbers are those of the documents of one version that are in one block: runs, each with its first and last number.
+// numbers are the numbers of the documents of one version that are in one block, as runs with a first and a last number.
 type numbers struct {
 	Runs []run `json:"runs"`
 	modproxy.Answered
@@ -48,9 +48,9 @@ type numbers struct {
 
 type run [2]uint64
 
-func (n *numbers) marks() *modproxy.Answered { return &n.Answered }
+func (n *numbers) status() *modproxy.Answered { return &n.Answered }
 
-// numbersKey is the key of what is known of one block of numbers about one version.
+// numbersKey is the key of the numbers of one block for one version.
 type numbersKey struct {
 	key
 	block uint64
@@ -65,7 +65,7 @@ func blockPrefix(host string, block uint64) string {
 	return host + "/" + strconv.FormatUint(block, 10) + "/"
 }
 
-// number returns the number that the ID of a document is.
+// number returns the ID of a document as a number.
 func number(id string) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(id, 10, 63)
 	return n, err == nil && strconv.FormatUint(n, 10) == id
@@ -92,12 +92,12 @@ func blocksOf(docs []modproxy.Doc) map[uint64][]run {
 	return blocks
 }
 
-// remember keeps which documents a version has, so that they are found by their numbers alone.
+// remember stores which documents a version has, so that Numbered finds them by their numbers alone.
 func (c *Catalog) remember(ctx context.Context, v modproxy.Ref, d *modproxy.Details) {
 	for block, runs := range blocksOf(d.Docs) {
 		k := numbersKey{key{v}, block}
-		before, _ := c.numbers.read(ctx, k) // what cannot be read is put anew
-		if before != nil && slices.Equal(before.kept.value.Runs, runs) {
+		before, _ := c.numbers.read(ctx, k) // an unreadable one is written again
+		if before != nil && slices.Equal(before.value.value.Runs, runs) {
 			continue
 		}
 		var revision uint64
@@ -105,11 +105,12 @@ func (c *Catalog) remember(ctx context.Context, v modproxy.Ref, d *modproxy.Deta
 			revision = before.revision
 		}
 		value := &numbers{Runs: runs, Answered: modproxy.Answered{Time: time.Now()}}
-		c.numbers.keep(ctx, k, &said[numbers]{value, overhead + 16*int64(len(runs)), (*numbers).marks}, time.Now(), revision)
+		c.numbers.keep(ctx, k, &cachedAnswer[numbers]{value, overhead + 16*int64(len(runs)), (*numbers).status}, time.Now(), revision)
 	}
 }
 
-// Numbered returns the versions of providers of a registry that have a document with this ID, as far as their details are known.
+// Numbered returns the versions of providers of a registry that have a document with this ID, as far as their details are
+// stored.
 func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []modproxy.Ref, err error) {
 	c.once.Do(c.start)
 	n, ok := number(id)
@@ -135,7 +136,7 @@ func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []mod
 		}
 		k := numbersKey{key{modproxy.NewProvider(host, parts[0], parts[1]).At(parts[2])}, n / blockSize}
 		a, err := c.numbers.parse(k, rec)
-		if err == nil && slices.ContainsFunc(a.kept.value.Runs, func(r run) bool { return r[0] <= n && n <= r[1] }) {
+		if err == nil && slices.ContainsFunc(a.value.value.Runs, func(r run) bool { return r[0] <= n && n <= r[1] }) {
 			versions = append(versions, k.Ref)
 		}
 	}

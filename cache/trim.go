@@ -12,15 +12,15 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// trim keeps the documents to limit, when an eighth of that, or more, was put since the last time. put is the
-// bytes of one more document.
+// trim removes documents beyond limit, once an eighth of limit was written since the last time. put is the size in bytes of one
+// more document.
 func (d *documents[K, V]) trim(kind store.Kind, put int64) {
-	if d.limit <= 0 || d.grown.Add(put+overhead) < d.limit/8 {
+	if d.limit <= 0 || d.writtenSinceTrim.Add(put+overhead) < d.limit/8 {
 		return
 	}
-	d.grown.Store(0)
-	d.work.start("", func() { // if not now, then after the next eighth
-		switch bytes, err := d.trimNow(d.work.ending, kind); {
+	d.writtenSinceTrim.Store(0)
+	_ = d.work.Go("", func() { // if the pool is full, after the next eighth
+		switch bytes, err := d.trimNow(d.work.Context(), kind); {
 		case err != nil:
 			d.observe(Event{Kind: StoreFailed, Err: fmt.Errorf("removing documents: %w", err)})
 		case bytes > 0:
@@ -29,13 +29,13 @@ func (d *documents[K, V]) trim(kind store.Kind, put int64) {
 	})
 }
 
-// trimNow removes documents until those that stay have no more than limit bytes.
+// trimNow removes documents until the rest has at most limit bytes.
 func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed int64, err error) {
 	type kept struct {
 		store.Record
-		size  int64
-		used  int // 1: a package is kept beside it
-		asked time.Time
+		size      int64
+		used      int // 1: a package of the same version or module is stored
+		requested time.Time
 	}
 	var all []kept
 	var total int64
@@ -44,7 +44,7 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 			return 0, err
 		}
 		e := kept{Record: rec, size: int64(len(rec.Value)) + overhead}
-		e.asked, _, _ = splitAsked(rec.Value)
+		e.requested, _, _ = splitRequested(rec.Value)
 		e.Value = nil
 		of := rec.Key                                                  // of a version, or of a module
 		if parts := strings.SplitN(rec.Key, "/", 6); len(parts) == 6 { // of a document about a version
@@ -59,7 +59,7 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 		total += e.size
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(a.used, b.used), a.asked.Compare(b.asked)) })
+	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(a.used, b.used), a.requested.Compare(b.requested)) })
 	for _, e := range all {
 		if total <= d.limit {
 			break
@@ -68,7 +68,7 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 		case err == nil:
 			total -= e.size
 			removed += e.size
-		case !errors.Is(err, store.ErrConflict): // else it was put meanwhile
+		case !errors.Is(err, store.ErrConflict): // after a conflict, the document was written meanwhile and stays
 			return removed, err
 		}
 	}

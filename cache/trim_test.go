@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Whatever number of modules a registry has: the documents that are kept of them
+// For any number of modules of a registry, their stored documents
 // have a bound, and what there are packages of stays.
 func TestVersionsDocumentsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -224,7 +224,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Offline, a version is listed if its package can be had, with the words of the registry, whatever the age of these.
+// Offline, a version is listed if its package is available, with the entries of the registry of any age.
 func TestVersionsOffline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

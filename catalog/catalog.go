@@ -17,10 +17,10 @@ import (
 	"time"
 	"weak"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // Catalog describes modules as Next does. What Next does not answer it makes of what is kept. Its fields are set before
@@ -44,8 +44,8 @@ type Catalog struct {
 	siblings   memory.Cache[siblingsKey, siblings]
 	histories  memory.Cache[historyKey, *modproxy.History]
 	counts     memory.Cache[modproxy.Address, *modproxy.Downloads]
-	describing singleflight.Group
-	turns      chan struct{} // an element for each package that is being described
+	describing flight.Group[modproxy.Ref, *modproxy.Details]
+	turns      slots.Semaphore // for packages that are being described
 	index      index
 }
 
@@ -112,7 +112,8 @@ func (c *Catalog) start() {
 	c.once.Do(func() {
 		c.parts.Limit, c.completed.Limit, c.histories.Limit = maxParts, maxCompleted, maxHistories
 		c.counts.Limit, c.answers.Limit, c.siblings.Limit = maxCounts, maxAnswers, maxSiblings
-		c.turns = make(chan struct{}, maxDescribing)
+		c.describing.Timeout = describeIn
+		c.turns = slots.NewSemaphore(maxDescribing)
 	})
 }
 

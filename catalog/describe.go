@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	patience      = 3 * time.Second // how long a client waits for a package to be read; then it has to try again
+	readWithin    = 3 * time.Second // how long a client waits for a package to be read; then it has to try again
 	describeIn    = time.Minute     // how long one may take to be read
 	partsFor      = time.Hour       // how long it is remembered what one says; the reader keeps that, too
 	maxDescribing = 64              // packages that are read, or wait for it
@@ -40,18 +40,14 @@ func (c *Catalog) made(ctx context.Context, v modproxy.Ref, otherwise error) (*m
 	if d, ok := c.parts.Get(k); ok {
 		return d, nil
 	}
-	done := c.describing.DoChan(v.String(), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), describeIn)
-		defer cancel()
-		return c.describe(ctx, k)
-	})
+	call, err := c.describing.Join(ctx, v, func(ctx context.Context) (*modproxy.Details, error) { return c.describe(ctx, k) })
+	if err != nil {
+		return nil, err
+	}
 	select {
-	case call := <-done:
-		if d, ok := call.Val.(*modproxy.Details); ok && call.Err == nil {
-			return d, nil
-		}
-		return nil, call.Err
-	case <-time.After(patience):
+	case <-call.Done():
+		return call.Result()
+	case <-time.After(readWithin):
 		return nil, later("its package is being read")
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -59,18 +55,12 @@ func (c *Catalog) made(ctx context.Context, v modproxy.Ref, otherwise error) (*m
 }
 
 // describe reads a package.
-func (c *Catalog) describe(ctx context.Context, k partsKey) (_ *modproxy.Details, err error) {
-	defer func() {
-		if recovered := recover(); recovered != nil {
-			err = modproxy.Fault(recovered)
-		}
-	}()
-	select {
-	case c.turns <- struct{}{}:
-		defer func() { <-c.turns }()
-	default:
+func (c *Catalog) describe(ctx context.Context, k partsKey) (*modproxy.Details, error) {
+	give, ok := c.turns.Try()
+	if !ok {
 		return nil, later("many other packages are being read")
 	}
+	defer give()
 	p, err := c.Packages.OpenHeld(ctx, k.Ref)
 	if err != nil {
 		return nil, unavailable(ctx, err)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 )
 
 // maxOffset is how many kept modules a question may leave out: each is looked at.
@@ -241,7 +242,7 @@ type index struct {
 	entries []entry
 	at      time.Time // when they were read
 	again   time.Time // when they may be read again
-	reading chan struct{}
+	reading flight.Group[struct{}, struct{}]
 	err     error
 }
 
@@ -275,26 +276,45 @@ func (e *entry) selected(q modproxy.Query, words []string) bool {
 
 // get returns the modules, sorted by their addresses, as they were at a time. It waits for the first reading only.
 func (x *index) get(ctx context.Context, packages Packages) (entries []entry, at time.Time, err error) {
-	x.mu.Lock()
-	if x.reading == nil && !time.Now().Before(x.again) {
-		x.reading = make(chan struct{})
-		go x.read(context.WithoutCancel(ctx), packages)
-	}
-	reading, known := x.reading, !x.at.IsZero()
-	x.mu.Unlock()
-	if !known && reading != nil {
-		select {
-		case <-reading:
-		case <-time.After(patience):
-			return nil, at, later("the kept modules are being listed")
-		case <-ctx.Done():
-			return nil, at, ctx.Err()
+	if x.due() {
+		call, err := x.reading.Join(ctx, struct{}{}, func(ctx context.Context) (struct{}, error) {
+			if x.due() {
+				x.read(ctx, packages)
+			}
+			return struct{}{}, nil
+		})
+		if err != nil {
+			return nil, at, err
+		}
+		if _, at, _ := x.last(); at.IsZero() {
+			select {
+			case <-call.Done():
+				if _, err := call.Result(); err != nil {
+					return nil, at, err
+				}
+			case <-time.After(readWithin):
+				return nil, at, later("the kept modules are being listed")
+			case <-ctx.Done():
+				return nil, at, ctx.Err()
+			}
 		}
 	}
+	return x.last()
+}
+
+// due reports whether the modules may be read again.
+func (x *index) due() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !time.Now().Before(x.again)
+}
+
+// last returns what the last reading has found. The error counts only if none has found the modules.
+func (x *index) last() (entries []entry, at time.Time, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.at.IsZero() {
-		return nil, at, x.err
+		return nil, x.at, x.err
 	}
 	return x.entries, x.at, nil
 }
@@ -318,6 +338,4 @@ func (x *index) read(ctx context.Context, packages Packages) {
 		x.entries, x.at = entries, began
 	}
 	x.again = time.Now().Add(max(rereadAfter, rereadShare*time.Since(began)))
-	close(x.reading)
-	x.reading = nil
 }

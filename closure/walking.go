@@ -11,14 +11,15 @@ import (
 	"sync"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
 // walk is a walk under way.
 type walk struct {
 	*Walker
-	lists    memo[modproxy.Address, listed]
-	packages memo[modproxy.Ref, *modproxy.Package]
+	lists    flight.Memo[modproxy.Address, listed]
+	packages flight.Memo[modproxy.Ref, *modproxy.Package]
 
 	mu          sync.Mutex
 	tasks       []task
@@ -240,7 +241,7 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 
 // versions returns the versions of a module, which is asked for once.
 func (r *walk) versions(ctx context.Context, m modproxy.Address) (listed, error) {
-	return r.lists.get(m.Folded(), func() (listed, error) {
+	return r.lists.Do(m.Folded(), func() (listed, error) {
 		v, err := r.Registry.Versions(ctx, m)
 		return listed{m, v}, err
 	})
@@ -248,7 +249,7 @@ func (r *walk) versions(ctx context.Context, m modproxy.Address) (listed, error)
 
 // bring has the package of a version kept.
 func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
-	return r.packages.get(f.Module.Folded(), func() (*modproxy.Package, error) {
+	return r.packages.Do(f.Module.Folded(), func() (*modproxy.Package, error) {
 		p, err := r.Registry.Package(ctx, f.Module)
 		if err != nil {
 			return nil, err
@@ -257,23 +258,4 @@ func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
 		r.tell("", f)
 		return p, p.Close()
 	})
-}
-
-// memo has answers to questions, each of which is asked once.
-type memo[K comparable, V any] struct {
-	mu  sync.Mutex
-	all map[K]func() (V, error)
-}
-
-func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
-	m.mu.Lock()
-	if m.all == nil {
-		m.all = map[K]func() (V, error){}
-	}
-	if m.all[key] == nil {
-		m.all[key] = sync.OnceValues(ask)
-	}
-	answer := m.all[key]
-	m.mu.Unlock()
-	return answer()
 }

@@ -13,8 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/hedge"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 const (
@@ -37,7 +38,7 @@ type hosts struct {
 // host is the state of one host requested over https. Requests that would all open a connection to the host wait for the first
 // one's connection, because they can probably share it.
 type host struct {
-	turns  *fair.Turns // of the requests in progress
+	turns  *slots.Queue // of the requests in progress
 	hedged hedge.Budget
 	users  int // guarded by hosts.mu: requests in progress and waiting
 
@@ -60,7 +61,7 @@ func (hs *hosts) enter(ctx context.Context, t target) (h *host, leave func(), er
 		defer hs.mu.Unlock()
 		h.users--
 	}
-	turn, err := h.turns.Await(ctx, "")
+	turn, err := h.turns.Await(ctx, "", modproxy.BroughtForward(ctx))
 	if err != nil {
 		gone()
 		return nil, nil, err
@@ -76,7 +77,7 @@ func (hs *hosts) get(t target) *host {
 		if len(hs.of) >= maxHosts {
 			maps.DeleteFunc(hs.of, func(_ string, h *host) bool { return h.users == 0 })
 		}
-		h = &host{turns: fair.New(requestsPerHost, requestsPerHost, 0, requestsWaiting)}
+		h = &host{turns: slots.New(requestsPerHost, requestsPerHost, 0, requestsWaiting)}
 		hs.of[name] = h
 	}
 	return h

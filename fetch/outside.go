@@ -5,12 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/retry"
 )
 
 // Outgoing converts an error of package egress to an error of package modproxy. It returns nil, and errors that are
@@ -96,41 +96,7 @@ const (
 	maxPause = 10 * time.Second
 )
 
-// Retry calls try until it succeeds or returns again as false, at most [Tries] times. Between tries it pauses, at least
-// as long as the server's Retry-After. If the time does not suffice for the pause, it returns the last error. If that error may
-// be temporary, it is a [modproxy.Temporary] or a [modproxy.RetryLater].
+// Retry calls try until it succeeds or returns again as false, at most [Tries] times: see [retry.Budget.Do].
 func Retry(ctx context.Context, try func() (again bool, err error)) error {
-	for n := 1; ; n++ {
-		again, err := try()
-		if err == nil || !again {
-			return err
-		}
-		pause := firstPause << (n - 1)
-		pause = pause/2 + rand.N(pause/2+1)
-		later, isLater := errors.AsType[*modproxy.RetryLater](err)
-		if isLater {
-			pause = max(pause, time.Until(later.After))
-		} else {
-			err = &modproxy.Temporary{Err: err}
-		}
-		deadline, ends := ctx.Deadline()
-		if n == Tries || pause > maxPause || ends && time.Until(deadline) <= pause {
-			return err
-		}
-		modproxy.Troubled(ctx, err)
-		if !sleep(ctx, pause) {
-			return err
-		}
-	}
-}
-
-// sleep waits for d, and returns false if ctx ends before. Meanwhile other fetches use this fetch's turn.
-func sleep(ctx context.Context, d time.Duration) bool {
-	defer modproxy.MeterOf(ctx).Begin()()
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Budget{Tries: Tries, First: firstPause, MaxWait: maxPause}.Do(ctx, try)
 }

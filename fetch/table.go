@@ -17,8 +17,8 @@ type Table struct {
 	Scratch string            // the directory for packages in progress
 	Limits  pack.Limits       // of a package
 
-	alone  alone
-	silent silent
+	cooldowns cooldowns
+	silent    silent
 }
 
 const (
@@ -57,11 +57,11 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.alone.wait(ctx, s); err != nil {
+	if err := t.cooldowns.wait(ctx, s); err != nil {
 		return "", err
 	}
 	commit, err := g.Commit(ctx, s)
-	t.alone.note(err)
+	t.cooldowns.note(err)
 	return commit, err
 }
 
@@ -99,7 +99,7 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		if err != nil {
 			return Result{}, "", err
 		}
-		if err := t.alone.wait(ctx, s); err != nil {
+		if err := t.cooldowns.wait(ctx, s); err != nil {
 			return Result{}, "", err
 		}
 		leave, err := t.silent.enter(ctx, s)
@@ -108,7 +108,7 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		}
 		got, err = g.Fetch(ctx, s, tree)
 		leave()
-		t.alone.note(err)
+		t.cooldowns.note(err)
 		got.Pinned = got.Pinned && hops == 0 // a hop could lead elsewhere
 		if err != nil || got.Next == nil {
 			return got, root, err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // Values of headers of many answers. They are not changed.
@@ -144,7 +144,7 @@ var errDocuments = errors.New("many large documents are being made for other cli
 // Documents bounds the memory of large documents: slow clients hold those that are sent for as long as they take, and making one
 // takes several times its size. It is safe for concurrent use.
 type Documents struct {
-	making *fair.Turns // shared by clients
+	making *slots.Queue // shared by clients
 
 	mu   sync.Mutex
 	used int64
@@ -153,7 +153,7 @@ type Documents struct {
 
 // NewDocuments returns a Documents that holds none.
 func NewDocuments() *Documents {
-	return &Documents{making: fair.New(maxMaking, maxMaking, 0, maxWaiting), sent: map[*byte]int{}}
+	return &Documents{making: slots.New(maxMaking, maxMaking, 0, maxWaiting), sent: map[*byte]int{}}
 }
 
 // Hold must be called before document is sent, with the size of its compressed form, and release afterwards. A document that

@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // Limits bound the requests of clients. A zero field means no bound.
@@ -34,21 +34,23 @@ var (
 
 // An Admission holds requests to [Limits]. It is safe for concurrent use.
 type Admission struct {
-	turns    *fair.Turns   // of the requests that are answered, shared by clients
+	slots    *slots.Queue  // of the requests that are answered, shared by clients
 	pacing   chan struct{} // has an element for each request that waits for the rate of its client
 	rate     rate.Limit
-	limiters *lru.Cache[string, *rate.Limiter] // by client
+	limiters memory.Cache[string, *rate.Limiter] // by client
 }
 
 // NewAdmission returns an Admission that has admitted no request.
 func NewAdmission(l Limits) *Admission {
 	n := cmp.Or(l.Requests, math.MaxInt32)
-	limiters, _ := lru.New[string, *rate.Limiter](maxClients) // its error is about the size
-	return &Admission{fair.New(n, n, 0, n), make(chan struct{}, n), rate.Limit(l.Rate), limiters}
+	return &Admission{
+		slots: slots.New(n, n, 0, n), pacing: make(chan struct{}, n), rate: rate.Limit(l.Rate),
+		limiters: memory.Cache[string, *rate.Limiter]{Max: maxClients},
+	}
 }
 
-// Admit waits for a turn of the client of ctx, which has the principal and, in e, an address. [Admission.Leave] must follow unless
-// there is an error: a [modproxy.RetryLater] if the turn does not come within wait, or the error of ctx. The context that Admit
+// Admit waits for a slot of the client of ctx, which has the principal and, in e, an address. [Admission.Leave] must follow unless
+// there is an error: a [modproxy.RetryLater] if the slot does not come within wait, or the error of ctx. The context that Admit
 // returns has the client for other layers, with program, the User-Agent.
 func (a *Admission) Admit(
 	ctx context.Context, e *Event, program string, wait time.Duration,
@@ -68,14 +70,14 @@ func (a *Admission) Admit(
 	return modproxy.WithAsker(ctx, asker), client, nil
 }
 
-// Leave gives back the turn of client, as Admit has returned it.
-func (a *Admission) Leave(client string) { a.turns.Give(client) }
+// Leave returns the slot of client, as Admit has returned it.
+func (a *Admission) Leave(client string) { a.slots.Give(client) }
 
-// enter waits for a turn of client, or returns when to come back.
+// enter waits for a slot of client, or returns when to come back.
 func (a *Admission) enter(ctx context.Context, client string, wait time.Duration) error {
 	limiter := a.limiter(client)
 	paced := limiter == nil || limiter.Allow()
-	if paced && a.turns.Try(client) {
+	if paced && a.slots.Try(client) {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
@@ -84,7 +86,7 @@ func (a *Admission) enter(ctx context.Context, client string, wait time.Duration
 	if !paced {
 		err = a.pace(waiting, limiter)
 	}
-	if err == nil && a.turns.Take(waiting, client) != nil { // it refuses at the deadline, and when too many wait
+	if err == nil && a.slots.Take(waiting, client) != nil { // it refuses at the deadline, and when too many wait
 		err = Later(0, errBusy)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -116,11 +118,7 @@ func (a *Admission) limiter(client string) *rate.Limiter {
 	if known, ok := a.limiters.Get(client); ok {
 		return known
 	}
-	limiter := rate.NewLimiter(a.rate, int(a.rate))
-	if known, ok, _ := a.limiters.PeekOrAdd(client, limiter); ok {
-		return known
-	}
-	return limiter
+	return a.limiters.GetOrAdd(client, rate.NewLimiter(a.rate, int(a.rate)), memory.Forever, 0)
 }
 
 // clientOf returns the name of a client: the principal if known, else the address, of version 6 the network of 2⁶⁴.

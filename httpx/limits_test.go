@@ -42,7 +42,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(20 * time.Second)
-			a.turns.Give("")
+			a.slots.Give("")
 		}()
 		if err := a.enter(t.Context(), "", longWait); err != nil {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -52,7 +52,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 		if err := a.enter(gone, "", longWait); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a client that went: %v", err)
 		}
-		a.turns.Give("")
+		a.slots.Give("")
 		if err := a.enter(t.Context(), "", shortWait); err != nil {
 			t.Error(err)
 		}

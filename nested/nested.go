@@ -52,11 +52,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -97,14 +96,10 @@ type Registry struct {
 	base    string
 	plans   memory.Cache[modproxy.Ref, *plan]
 	invalid memory.Cache[modproxy.Ref, error] // why versions have no plan
-	flights singleflight.Group
-	turns   *fair.Turns // of the versions that are prepared, by publisher
+	flights flight.Group[modproxy.Ref, *plan]
+	turns   *slots.Queue // of the versions that are prepared, by publisher
 
-	ending context.Context
-	end    context.CancelFunc
-	mu     sync.Mutex // held while ended is read or set, and work begins
-	ended  bool
-	work   sync.WaitGroup
+	work *flight.Pool
 }
 
 // form changes whenever something else is made of the same packages.
@@ -133,40 +128,21 @@ func hash(parts ...string) string {
 func (r *Registry) start() {
 	r.base = Base(r.URL)
 	r.plans.Limit = maxPlans
-	r.turns = fair.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
-	r.ending, r.end = context.WithCancel(context.Background())
+	r.turns = slots.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
+	r.work = flight.NewPool(0)
+	r.flights.Pool, r.flights.Timeout = r.work, prepareFor
 }
 
 // Close ends what goes on in the background, and waits for its end. Nothing is prepared afterwards. Next is closed after it.
 // Its error is that something still goes on when ctx ends.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
-	r.mu.Lock()
-	r.ended = true
-	r.mu.Unlock()
-	r.end()
-	done := make(chan struct{})
-	go func() {
-		r.work.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("packages with nested sources are still being prepared: %w", context.Cause(ctx))
+	r.work.Stop()
+	r.work.End()
+	if err := r.work.Wait(ctx); err != nil {
+		return fmt.Errorf("packages with nested sources are still being prepared: %w", err)
 	}
-}
-
-// begin notes that something is prepared, until done is called.
-func (r *Registry) begin() (done func(), err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		return nil, fmt.Errorf("%w: modproxy is shutting down", modproxy.ErrUnavailable)
-	}
-	r.work.Add(1)
-	return r.work.Done, nil
+	return nil
 }
 
 // Versions returns the answer of Next.
@@ -191,9 +167,14 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 		return l, err
 	}
 	l.Kept = false
+	call, err := r.prepare(ctx, v)
+	if err != nil {
+		return l, err
+	}
 	select {
-	case done := <-r.prepare(ctx, v):
-		l.Kept, err = done.Err == nil, done.Err
+	case <-call.Done():
+		_, err = call.Result()
+		l.Kept = err == nil
 	case <-time.After(time.Until(asked.Add(tellWithin))):
 	case <-ctx.Done():
 	}
@@ -256,31 +237,21 @@ func (r *Registry) Bring(ctx context.Context, v modproxy.Ref) error {
 
 // await waits for prepare, or until ctx ends.
 func (r *Registry) await(ctx context.Context, v modproxy.Ref) (*plan, error) {
-	select {
-	case done := <-r.prepare(ctx, v):
-		p, _ := done.Val.(*plan) // nil with an error
-		return p, done.Err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	call, err := r.prepare(ctx, v)
+	if err != nil {
+		return nil, err
 	}
+	return call.Wait(ctx)
 }
 
 // prepare makes what clients are served of a version, once for all that ask at the same time, and goes on when they have
 // gone. The result is the [plan] of the version.
-func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) <-chan singleflight.Result {
+func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) (*flight.Call[*plan], error) {
 	r.once.Do(r.start)
-	return r.flights.DoChan(v.String(), func() (_ any, err error) {
-		done, err := r.begin()
-		if err != nil {
-			return nil, modproxy.Wrap("package", v, err)
-		}
-		defer done()
+	call, err := r.flights.Join(ctx, v, func(ctx context.Context) (_ *plan, err error) {
 		defer caught(v, &err)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), prepareFor)
-		defer cancel()
-		defer context.AfterFunc(r.ending, cancel)()
 		publisher := v.Host + "/" + v.Namespace
-		turn, err := r.turns.Await(ctx, publisher)
+		turn, err := r.turns.Await(ctx, publisher, modproxy.BroughtForward(ctx))
 		if err != nil {
 			why := fmt.Errorf("the nested sources of too many versions are being fetched: %w", err)
 			return nil, modproxy.Wrap("package", v, &modproxy.RetryLater{After: time.Now().Add(time.Second), Err: why})
@@ -288,6 +259,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) <-chan singlefli
 		defer turn.Give()
 		return r.prepared(ctx, v)
 	})
+	return call, modproxy.Wrap("package", v, err)
 }
 
 // prepared is prepare, for one.

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Upstream is a registry that knows commits.
@@ -22,19 +21,18 @@ type Upstream interface {
 type Sources struct {
 	next  Upstream
 	table *fetch.Table
-	known *lru.Cache[modproxy.Ref, fetch.Source]
+	known memory.Cache[modproxy.Ref, fetch.Source]
 }
 
 // NewSources returns a registry that answers like next about versions of registries.
 func NewSources(next Upstream, table *fetch.Table) *Sources {
-	known, _ := lru.New[modproxy.Ref, fetch.Source](maxSources) // fails for no size only
-	return &Sources{next, table, known}
+	return &Sources{next: next, table: table, known: memory.Cache[modproxy.Ref, fetch.Source]{Max: maxSources}}
 }
 
 // expect says what a version is that will be asked for.
 func (s *Sources) expect(v modproxy.Ref, source fetch.Source) {
 	if s != nil {
-		s.known.Add(v, source)
+		s.known.Add(v, source, memory.Forever, 0)
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"slices"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Decided contains the decisions in force for one version. Each may be nil.
@@ -22,7 +21,7 @@ type Decided struct {
 type decisions struct {
 	byAddress map[modproxy.Address]*moduleDecisions // by folded address
 	globs     *node[*moduleDecisions]               // the decisions about globs; nil without any
-	merged    *lru.Cache[modproxy.Address, *moduleDecisions]
+	merged    memory.Cache[modproxy.Address, *moduleDecisions]
 	made      int // number of all decisions, with the replaced ones
 }
 
@@ -63,7 +62,7 @@ func (all *decisions) with(more []modproxy.Decision) *decisions {
 		}
 	}
 	if grown.globs != nil {
-		grown.merged, _ = lru.New[modproxy.Address, *moduleDecisions](maxMerged) // fails only for a size of 0
+		grown.merged.Max = maxMerged
 	}
 	return grown
 }
@@ -263,7 +262,7 @@ func (all *decisions) merge(m modproxy.Address) *moduleDecisions {
 		add(about)
 	}
 	if merged != nil {
-		all.merged.Add(m, merged)
+		all.merged.Add(m, merged, memory.Forever, 0)
 	}
 	return merged
 }

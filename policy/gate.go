@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Ledger provides the decisions of operators, and the records of versions.
@@ -53,8 +52,8 @@ type Gate struct {
 type state struct {
 	rules      *Rules
 	decisions  *decisions
-	selections *lru.Cache[selectionKey, *Selection]
-	lists      *lru.Cache[listKey, list]
+	selections memory.Cache[selectionKey, *Selection]
+	lists      memory.Cache[listKey, list]
 }
 
 type selectionKey struct {
@@ -76,9 +75,10 @@ func (g *Gate) start() {
 }
 
 func newState(rules *Rules, all *decisions) *state {
-	selections, _ := lru.New[selectionKey, *Selection](maxSelections) // fails only for a size of 0
-	lists, _ := lru.New[listKey, list](maxLists)
-	return &state{rules, all, selections, lists}
+	return &state{
+		rules: rules, decisions: all,
+		selections: memory.Cache[selectionKey, *Selection]{Max: maxSelections}, lists: memory.Cache[listKey, list]{Max: maxLists},
+	}
 }
 
 // Use replaces the rules for all later verdicts.
@@ -188,7 +188,7 @@ func (s *state) selection(m modproxy.Address, groups []string) *Selection {
 		return known
 	}
 	made := s.rules.For(m, groups)
-	s.selections.Add(key, made)
+	s.selections.Add(key, made, memory.Forever, 0)
 	return made
 }
 

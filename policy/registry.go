@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Registry returns the answers of Next for everything that the gate allows. It does not request refused versions from
@@ -110,7 +111,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 			return nil, modproxy.Wrap("versions", m.At(""), err)
 		}
 		if len(v.Document) <= maxListing {
-			s.lists.Add(key, l)
+			s.lists.Add(key, l, memory.Forever, 0)
 		}
 	}
 	if l.newest != nil && !key.listDenied { // with listDenied, only Location denies

@@ -107,8 +107,8 @@ type Handler struct {
 	router    *mux.Router      // of all other paths
 	admission *httpx.Admission
 	documents *httpx.Documents
-	releases  *releases                                // of providers
-	rendered  memory.Cache[renderKey, *httpx.Document] // answers of Catalog
+	releases  memory.Cache[modproxy.Digest, *openRelease] // of providers, by their digests
+	rendered  memory.Cache[renderKey, *httpx.Document]    // answers of Catalog
 }
 
 // New returns a Handler.
@@ -118,13 +118,14 @@ func New(cfg Config) *Handler {
 		cfg.Metrics = NewMetrics()
 	}
 	h := &Handler{
-		cfg: cfg, admission: httpx.NewAdmission(cfg.Limits), documents: httpx.NewDocuments(), releases: newReleases(),
+		cfg: cfg, admission: httpx.NewAdmission(cfg.Limits), documents: httpx.NewDocuments(),
 		router: mux.NewRouter().SkipClean(true).UseEncodedPath(),
 	}
 	h.responder = &httpx.Responder{
 		Log: cfg.Log, Metrics: cfg.Metrics.requests, Contact: cfg.Contact,
 		ClientAddress: h.clientAddress, Check: h.checkName, Explain: h.explain,
 	}
+	h.releases.Max, h.releases.Limit = maxReleases, maxReleaseBytes
 	h.rendered.Limit = maxRendered
 	h.protocols = h.getOnly(h.serve)
 	h.router.Path(protocol.DiscoveryPath).HandlerFunc(h.getOnly(h.serveDiscovery))

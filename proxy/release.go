@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/release"
 )
 
@@ -45,8 +43,7 @@ func (h *Handler) release(ctx context.Context, v modproxy.Ref) (*openRelease, er
 	if line := (*release.BlankLine)(nil); errors.As(err, &line) {
 		o.blankLine = line
 	}
-	h.releases.add(o)
-	return o, nil
+	return h.releases.GetOrAdd(o.digest, o, memory.Forever, o.size()), nil
 }
 
 // size returns about how many bytes o has.
@@ -62,29 +59,6 @@ func (o *openRelease) size() int64 {
 		n += 256 + len(strings.Join(f.Hashes, ""))
 	}
 	return int64(n)
-}
-
-// releases has recently used releases by their digests. It is safe for concurrent use.
-type releases struct {
-	*lru.Cache[modproxy.Digest, *openRelease]
-	bytes atomic.Int64
-}
-
-func newReleases() *releases {
-	r := &releases{}
-	forget := func(_ modproxy.Digest, o *openRelease) { r.bytes.Add(-o.size()) }
-	r.Cache, _ = lru.NewWithEvict(maxReleases, forget) // its error is about the size
-	return r
-}
-
-// add adds o, and removes the least recently used releases beyond the bounds.
-func (r *releases) add(o *openRelease) {
-	if known, _ := r.ContainsOrAdd(o.digest, o); known {
-		return
-	}
-	for n := r.bytes.Add(o.size()); n > maxReleaseBytes && r.Len() > 0; n = r.bytes.Load() {
-		r.RemoveOldest()
-	}
 }
 
 // archive returns the release of v and its package for a platform.

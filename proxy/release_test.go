@@ -3,24 +3,37 @@ package proxy
 import (
 	"testing"
 
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/release"
 )
 
 // The bytes of the releases in memory have a bound, which counts them unpacked.
 func TestReleases(t *testing.T) {
-	r := newReleases()
+	h := New(Config{})
+	add := func(number byte, size int) {
+		o := &openRelease{Release: &release.Release{Sums: make([]byte, size)}}
+		o.digest[0] = number
+		h.releases.GetOrAdd(o.digest, o, memory.Forever, o.size())
+	}
+	known := func() (n int) {
+		o := &openRelease{}
+		for i := range 256 {
+			o.digest[0] = byte(i)
+			if _, ok := h.releases.Peek(o.digest); ok {
+				n++
+			}
+		}
+		return n
+	}
 	for i := range 100 {
-		o := &openRelease{Release: &release.Release{Sums: make([]byte, 1<<20)}}
-		o.digest[0] = byte(i)
-		r.add(o)
-		r.add(o)
+		add(byte(i), 1<<20)
+		add(byte(i), 1<<20)
 	}
-	if n := r.Len(); n != maxReleaseBytes>>20 || r.bytes.Load() != int64(n)<<20 {
-		t.Errorf("%d releases are remembered, which are said to have %d bytes", n, r.bytes.Load())
+	if n := known(); n != maxReleaseBytes>>20 {
+		t.Errorf("%d releases are in memory", n)
 	}
-	large := &openRelease{Release: &release.Release{Sums: make([]byte, maxReleaseBytes+1)}}
-	large.digest[0] = 200
-	if r.add(large); r.Len() != 0 || r.bytes.Load() != 0 {
-		t.Errorf("one that is too large: %d releases, %d bytes", r.Len(), r.bytes.Load())
+	add(200, maxReleaseBytes+1)
+	if _, ok := h.releases.Peek((&openRelease{digest: [32]byte{200}}).digest); ok {
+		t.Error("a release that is too large is in memory")
 	}
 }

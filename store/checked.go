@@ -70,7 +70,7 @@ func newCheckedReader(blob Blob, want modproxy.Digest, checks *checks, again boo
 		return c
 	}
 	c.trusted = checks.know(want, c.stamp)
-	if states := checks.states.get(want); states != nil {
+	if states := checks.states.Get(want); states != nil {
 		c.states, c.verified = states, true
 	}
 	return c
@@ -187,8 +187,8 @@ func (c *checkedReader) load(at int64) error {
 			return c.fail(fmt.Errorf("%w: the bytes have the digest %s", ErrDamaged, is))
 		}
 		// For a blob of one piece, states save nothing.
-		if size := int64(len(c.states)); !c.verified && at > 0 && c.checks.states.reserve(size) {
-			c.checks.states.add(c.want, c.states)
+		if size := int64(len(c.states)); !c.verified && at > 0 && c.checks.states.Reserve(size) {
+			c.checks.states.Add(c.want, c.states)
 		}
 		c.verified = true
 	case next == len(c.states):

@@ -40,10 +40,11 @@ type Collected struct {
 // Errors: that of the context, [StorageError].
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	s.init()
-	if err = s.room.turn.Acquire(ctx, 1); err != nil {
-		return out, err
+	give, err := s.room.turn.Take(ctx)
+	if err != nil {
+		return out, ctx.Err()
 	}
-	defer s.room.turn.Release(1)
+	defer give()
 	if gc.AsideAge > 0 {
 		purge := s.Aside.Purge
 		if gc.DryRun {

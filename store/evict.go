@@ -79,10 +79,11 @@ func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
 		return nil
 	}
 	m := s.room
-	if err := m.turn.Acquire(ctx, 1); err != nil {
-		return err
+	give, err := m.turn.Take(ctx)
+	if err != nil {
+		return ctx.Err()
 	}
-	defer m.turn.Release(1)
+	defer give()
 	if err := s.count(ctx); err != nil {
 		return err
 	}
@@ -112,10 +113,11 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s; cache.max_size is %s (operator: raise it)",
 			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	}
-	if err := m.turn.Acquire(ctx, 1); err != nil {
-		return 0, err
+	give, err := m.turn.Take(ctx)
+	if err != nil {
+		return 0, ctx.Err()
 	}
-	defer m.turn.Release(1)
+	defer give()
 	full := &modproxy.NoSpace{Err: fmt.Errorf(
 		"no room for a package of %s beside packages that are pinned, quarantined or being read (operator: cache.max_size is %s)",
 		modproxy.SizeText(size), modproxy.SizeText(m.limit))}
@@ -225,7 +227,7 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 	}
 	for _, d := range list {
 		if gone[d] = gone[d] || err == nil && how != Collect; gone[d] {
-			s.memory.remove(d)
+			s.memory.Drop(d)
 		}
 		s.room.endRemoval(d, gone[d], how == SetAside)
 	}

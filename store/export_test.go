@@ -18,9 +18,7 @@ func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 // Held returns the bytes of blobs in memory, and the bytes of those that could be dropped.
 func (s *Store) Held() (used, idle int64) {
 	s.init()
-	s.memory.mu.Lock()
-	defer s.memory.mu.Unlock()
-	return s.memory.used, s.memory.idle
+	return s.memory.Usage()
 }
 
 // Known returns the number of blobs with an entry in the account.

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/flight"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // Store stores records and blobs for the layers. Its fields are not changed after the first use. It is safe for
@@ -43,19 +43,17 @@ type Store struct {
 
 	once    sync.Once
 	room    *room
-	memory  *memory
+	memory  *memory.Bytes[modproxy.Digest]
 	checked *checks
-	loads   singleflight.Group // of blobs into memory
-	checks  singleflight.Group // of whole blobs
+	loads   flight.Group[modproxy.Digest, struct{}] // of blobs into memory
+	checks  flight.Group[modproxy.Digest, struct{}] // of whole blobs
 
-	ending     context.Context // of background work
-	end        context.CancelFunc
+	work       *flight.Pool // in the background
 	started    time.Time
 	unrecorded Amount // blobs without a record at the start; owned by the holder of room.turn
 
 	mu      sync.Mutex // guards the fields below
 	written time.Time  // when uses were last written to the storage
-	work    sync.WaitGroup
 }
 
 // Pins selects the records that keep their blobs from being evicted.

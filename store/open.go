@@ -30,14 +30,14 @@ import (
 func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (modproxy.Body, error) {
 	s.init()
 	s.writeUsesSoon()
-	if size <= s.memory.limit/8 {
-		r := s.memory.open(d)
+	if size <= s.memory.Limit()/8 {
+		r := s.memory.Open(d)
 		if r == nil {
 			err := s.share(ctx, &s.loads, d, func(ctx context.Context) error { return s.load(ctx, d, size) })
 			if err != nil {
 				return nil, err
 			}
-			r = s.memory.open(d) // nil: no room in memory, because of blobs that are being read
+			r = s.memory.Open(d) // nil: no room in memory, because of blobs that are being read
 		}
 		if r != nil && r.Size() != size {
 			r.Close()
@@ -60,13 +60,13 @@ func wrongSize(size, want int64) error {
 
 // load reads and checks a whole blob, and holds it in memory if there is room.
 func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
-	if s.memory.get(d) != nil || !s.memory.reserve(size) {
+	if s.memory.Get(d) != nil || !s.memory.Reserve(size) {
 		return nil
 	}
 	held := false
 	defer func() {
 		if !held {
-			s.memory.reserve(-size)
+			s.memory.Reserve(-size)
 		}
 	}()
 	r, err := s.open(ctx, d, size)
@@ -77,7 +77,7 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	data := make([]byte, size)
 	_, err = io.ReadFull(r, data)
 	if err = cmp.Or(err, r.check(ctx)); err == nil { // an empty blob was not read
-		s.memory.add(d, data)
+		s.memory.Add(d, data)
 		held = true
 	}
 	return err

@@ -8,16 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // room is the account of blobs and their bytes, from the reservation of their bytes until their removal. It chooses the
 // next blobs to evict. It only saves work: [Blobs] decides whether a blob can be removed.
 type room struct {
-	limit int64               // in bytes; zero: no limit
-	turn  *semaphore.Weighted // held while making room: one goroutine at a time decides which blobs are evicted
+	limit int64           // in bytes; zero: no limit
+	turn  slots.Semaphore // has one slot, held while making room: one goroutine at a time decides which blobs are evicted
 
 	mu       sync.Mutex // guards the fields below, and the entries
 	loaded   bool       // the account contains the blobs from earlier runs
@@ -50,7 +49,7 @@ type entry struct {
 
 func newRoom(limit int64) *room {
 	return &room{
-		limit: limit, turn: semaphore.NewWeighted(1),
+		limit: limit, turn: slots.NewSemaphore(1),
 		entries: map[modproxy.Digest]*entry{}, used: map[modproxy.Digest]time.Time{},
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/flight"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 const usesPause = 5 * time.Minute // between two writes of uses
@@ -18,9 +18,10 @@ const usesPause = 5 * time.Minute // between two writes of uses
 func (s *Store) init() {
 	s.once.Do(func() {
 		s.room = newRoom(s.MaxSize)
-		s.memory = newMemory(max(0, cmp.Or(s.Memory, 64<<20)))
-		s.checked = newChecks(s.memory.limit / 8)
-		s.ending, s.end = context.WithCancel(context.Background())
+		s.memory = memory.NewBytes[modproxy.Digest](max(0, cmp.Or(s.Memory, 64<<20)))
+		s.checked = newChecks(s.memory.Limit() / 8)
+		s.work = flight.NewPool(0)
+		s.loads.Pool, s.checks.Pool = s.work, s.work
 		s.started = time.Now()
 		s.written = s.started
 	})
@@ -79,64 +80,49 @@ func (s *Store) missing(ctx context.Context) (n int, err error) {
 // Close ends background work and writes uses to the storage. Open readers continue.
 func (s *Store) Close(ctx context.Context) error {
 	s.init()
-	s.mu.Lock()
-	s.end()
-	s.mu.Unlock()
-	ended := make(chan struct{})
-	go func() {
-		s.work.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return s.writeUses(ctx)
-	case <-ctx.Done():
+	s.work.Stop()
+	s.work.End()
+	if s.work.Wait(ctx) != nil {
 		return ctx.Err()
 	}
+	return s.writeUses(ctx)
 }
 
-// run does work that Close cancels and waits for.
-func (s *Store) run(work func(context.Context) error) (err error) {
-	s.mu.Lock()
-	if err := s.ending.Err(); err != nil {
-		s.mu.Unlock()
-		return err
-	}
-	s.work.Add(1)
-	s.mu.Unlock()
-	defer s.work.Done()
+// background starts work that only Close ends and waits for. Its error is observed.
+func (s *Store) background(work func(context.Context) error) {
+	_ = s.work.Go("", func() { // after Close, nothing is left to do
+		if err := recovered(func() error { return work(s.work.Context()) }); err != nil && s.work.Context().Err() == nil {
+			s.observe(Event{Kind: StorageFailed, Err: err})
+		}
+	})
+}
+
+// recovered returns the error of work, or its panic as an error.
+func recovered(work func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = modproxy.Fault(p)
 		}
 	}()
-	return work(s.ending)
-}
-
-// background starts work that only Close waits for. Its error is observed.
-func (s *Store) background(work func(context.Context) error) {
-	go func() {
-		if err := s.run(work); err != nil && s.ending.Err() == nil {
-			s.observe(Event{Kind: StorageFailed, Err: err})
-		}
-	}()
+	return work()
 }
 
 // share does work once for all concurrent callers with the same blob. The work continues when ctx ends, until the Store
 // is closed.
 func (s *Store) share(
-	ctx context.Context, group *singleflight.Group, d modproxy.Digest, work func(context.Context) error,
+	ctx context.Context, group *flight.Group[modproxy.Digest, struct{}], d modproxy.Digest, work func(context.Context) error,
 ) error {
-	select {
-	case r := <-group.DoChan(string(d[:]), func() (any, error) { return nil, s.run(work) }):
-		if errors.Is(r.Err, context.Canceled) {
-			return &StorageError{errors.New("the store is being closed")}
-		}
-		return r.Err
-	case <-ctx.Done():
-		return ctx.Err()
+	call, err := group.Join(ctx, d, func(context.Context) (struct{}, error) { return struct{}{}, work(s.work.Context()) })
+	if err != nil {
+		return errClosed
 	}
+	if _, err = call.Wait(ctx); ctx.Err() == nil && errors.Is(err, context.Canceled) {
+		return errClosed
+	}
+	return err
 }
+
+var errClosed = &StorageError{errors.New("the store is being closed")}
 
 // writeUsesSoon writes uses in the background if the last write is more than usesPause ago.
 func (s *Store) writeUsesSoon() {

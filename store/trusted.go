@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
-	known "github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 const (
@@ -33,14 +33,14 @@ const (
 // changes bytes without a program. Trusted bytes are returned without hashing, with a check of the stamp before and
 // after.
 type checks struct {
-	states *memory                             // of the hashes of blobs
-	stamps known.Cache[modproxy.Digest, Stamp] // of blobs that were read and hashed completely
-	above  int64                               // blobs larger than this are trusted; smaller ones are held in memory
+	states *memory.Bytes[modproxy.Digest]       // of the hashes of blobs
+	stamps memory.Cache[modproxy.Digest, Stamp] // of blobs that were read and hashed completely
+	above  int64                                // blobs larger than this are trusted; smaller ones are held in memory
 	settle time.Duration
 }
 
 func newChecks(above int64) *checks {
-	return &checks{states: newMemory(maxStates), above: above, settle: settleTime}
+	return &checks{states: memory.NewBytes[modproxy.Digest](maxStates), above: above, settle: settleTime}
 }
 
 func stampOf(b Blob) Stamp {

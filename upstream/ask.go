@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,70 +11,67 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/internal/hedge"
+	"github.com/modproxy/modproxy/internal/retry"
 )
 
-const (
-	// patience is the time after its beginning during which a question is sent and retried. A client asks twice and expects
-	// an answer within three seconds each time.
-	patience   = 5 * time.Second
-	againAfter = 200 * time.Millisecond // the shortest pause after a failure; each failure doubles it
-	againMost  = 600 * time.Millisecond // the longest pause
-)
+// answerWithin is the time after its beginning during which a question is sent and retried. A client asks twice and expects
+// an answer within three seconds each time.
+const answerWithin = 5 * time.Second
 
-// A try is one attempt to send a question.
-type try struct {
+// askBudget bounds the attempts to send a question.
+var askBudget = retry.Budget{Within: answerWithin, First: 200 * time.Millisecond, Most: 600 * time.Millisecond}
+
+// attempt is one send of a question.
+type attempt struct {
 	namespace string
-	began     time.Time     // the time when it passed the gate
+	began     time.Time     // the time when it passed the limiter
 	late      time.Duration // the time after began at which its answer counts as late
 	cancel    context.CancelCauseFunc
 	begun     atomic.Bool // its answer has begun to arrive
-	over      bool        // guarded by gate.mu
+	over      bool        // guarded by limiter.mu
 }
 
-type tryKey struct{}
+type attemptKey struct{}
 
-// begin records that the answer to the try in ctx has begun to arrive. An answer that has begun may take its time.
+// begin records that the answer to the attempt in ctx has begun to arrive. An answer that has begun may take its time.
 func begin(ctx context.Context) {
-	if t, ok := ctx.Value(tryKey{}).(*try); ok {
+	if t, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		t.begun.Store(true)
 	}
 }
 
-// notSent is the error of a try that the gate did not let pass.
+// notSent is the error of an attempt that the limiter did not let pass.
 type notSent struct{ error }
 
 func (n *notSent) Unwrap() error { return n.error }
 
-// ask sends a question about a namespace through the gate. While the registry is failing, the gate holds the question
+// ask sends a question about a namespace through the limiter. While the registry is failing, the limiter holds the question
 // back for a few seconds. ask retries a question that failed because the registry is unavailable, and hedges a question
-// whose answer is late. Every try passes the gate, which bounds the requests to the registry.
-func ask[T any](ctx context.Context, g *gate, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
+// whose answer is late. Every attempt passes the limiter, which bounds the requests to the registry.
+func ask[T any](ctx context.Context, l *limiter, namespace string, send func(context.Context) (T, error)) (answer T, err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer modproxy.MeterOf(ctx).Begin()() // other fetches use this fetch's turn while it waits
-	deadline, pause := time.Now().Add(patience), againAfter
+	defer modproxy.MeterOf(ctx).Begin()() // meanwhile other downloads use the slot of this download
+	backoff := askBudget.Start()
+	deadline := backoff.Deadline()
 	answer, err = hedge.Do(within, hedge.Request[T]{
 		Send: func(ctx context.Context, late func()) (T, error) {
-			return sendOnce(ctx, g, namespace, deadline, send, late)
+			return sendOnce(ctx, l, namespace, deadline, send, late)
 		},
-		May: func() bool { return g.hedges && !isPaced(ctx) && time.Now().Before(deadline) },
+		May: func() bool { return l.hedges && !isPaced(ctx) && time.Now().Before(deadline) },
 		Failed: func(err error) (wait time.Duration, final bool) {
 			if _, unsent := errors.AsType[*notSent](err); unsent {
 				return -1, false
 			}
-			later, isLater := errors.AsType[*modproxy.RetryLater](err)
+			_, isLater := errors.AsType[*modproxy.RetryLater](err)
 			if !isLater && !(isTrouble(err) && egress.MayPass(err)) {
 				return 0, true
 			}
 			modproxy.Troubled(ctx, err)
-			wait = pause/2 + rand.N(pause/2+1)
-			if isLater {
-				wait = max(wait, time.Until(later.After))
-			}
-			if !time.Now().Add(wait).Before(deadline) || g.lasting(namespace) {
+			wait, ok := backoff.Pause(err)
+			if !ok || l.lasting(namespace) {
 				return -1, false
 			}
-			pause = min(2*pause, againMost)
 			return wait, false
 		},
 	})
@@ -100,23 +96,23 @@ func isTrouble(err error) bool {
 	return why != nil && errors.Is(err, modproxy.ErrUnavailable)
 }
 
-// sendOnce sends the question as soon as the gate lets it pass. It calls late if the answer is late and the try
+// sendOnce sends the question as soon as the limiter lets it pass. It calls late if the answer is late and the attempt
 // continues.
 func sendOnce[T any](
-	ctx context.Context, g *gate, namespace string, deadline time.Time, send func(context.Context) (T, error), late func(),
+	ctx context.Context, l *limiter, namespace string, deadline time.Time, send func(context.Context) (T, error), late func(),
 ) (answer T, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &try{namespace: namespace, cancel: cancel}
-	leave, err := g.enter(ctx, t, deadline)
+	t := &attempt{namespace: namespace, cancel: cancel}
+	leave, err := l.enter(ctx, t, deadline)
 	if err != nil {
 		return answer, &notSent{err}
 	}
-	// A late try gives its turn to others.
+	// A late attempt gives its slot to others.
 	timer := time.AfterFunc(t.late, func() {
-		overdue := g.overdue(t)
+		isLate := l.markLate(t)
 		leave()
-		if overdue {
+		if isLate {
 			late()
 		}
 	})
@@ -127,28 +123,28 @@ func sendOnce[T any](
 		if p := recover(); p != nil {
 			err, outcome = modproxy.Fault(p), context.Canceled
 		}
-		g.done(t, outcome)
+		l.done(t, outcome)
 	}()
-	if answer, err = send(context.WithValue(ctx, tryKey{}, t)); context.Cause(ctx) == errLate {
+	if answer, err = send(context.WithValue(ctx, attemptKey{}, t)); context.Cause(ctx) == errLate {
 		err = errLate
 	}
 	return answer, err
 }
 
-// enter waits until t may be sent: until no outage holds it, it has a turn, and the rate allows it. It does not wait
+// enter waits until t may be sent: until no outage holds it, it has a slot, and the rate allows it. It does not wait
 // longer than deadline. If t may not be sent, the error is a [modproxy.RetryLater].
-func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave func(), err error) {
+func (l *limiter) enter(ctx context.Context, t *attempt, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	asker := modproxy.AskerOf(ctx).Name
 	for {
-		if err := g.wait(ctx, t, deadline); err != nil {
+		if err := l.wait(ctx, t, deadline); err != nil {
 			return nil, err
 		}
-		turn, err := g.turns.Await(waiting, asker)
+		slot, err := l.queue.Await(waiting, asker, modproxy.BroughtForward(ctx))
 		if err == nil {
-			leave := sync.OnceFunc(turn.Give)
-			if err = g.pace(waiting); err == nil && g.pass(t) {
+			leave := sync.OnceFunc(slot.Give)
+			if err = l.pace(waiting); err == nil && l.pass(t) {
 				return leave, nil
 			}
 			leave()
@@ -164,8 +160,8 @@ func (g *gate) enter(ctx context.Context, t *try, deadline time.Time) (leave fun
 }
 
 var (
-	errBusy      = errors.New("there are more questions for this registry than it is asked at a time")
-	errSlow      = errors.New("it did not answer in time")
-	errLate      = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, errSlow)
-	errLeftAlone = errors.New("it wants to be left alone for now")
+	errBusy           = errors.New("there are more questions for this registry than it is asked at a time")
+	errSlow           = errors.New("it did not answer in time")
+	errLate           = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, errSlow)
+	errPauseRequested = errors.New("it wants to be left alone for now")
 )

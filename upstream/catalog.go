@@ -32,7 +32,7 @@ var _ modproxy.Catalog = (*Client)(nil)
 func described[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, read func(r *reading, document []byte) (T, error),
 ) (none T, err error) {
-	leave, err := c.gate(serviceOf{s.host, s.protocol()}).beside(ctx)
+	leave, err := c.limiter(serviceOf{s.host, s.protocol()}).sideRequest(ctx)
 	if err != nil {
 		return none, err
 	}
@@ -65,7 +65,7 @@ func (s service) protocol() service {
 
 // Details implements [modproxy.Catalog]. If the host has a documentation API ([Host].Docs), Details asks that API.
 func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
-	known := c.spelled.Contains(v.Address.At(""))
+	_, known := c.spelled.Peek(v.Address.At(""))
 	d, err := c.details(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) && !known && !v.IsProvider() && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
 		d, err = c.details(ctx, v)
@@ -89,8 +89,7 @@ func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 			return r.docsDetails(document, v)
 		})
 	}
-	spelling, _ := c.spelled.Peek(v)
-	path := modulePath(v.Address, url.PathEscape(cmp.Or(spelling, v.Version)))
+	path := modulePath(v.Address, url.PathEscape(cmp.Or(c.knownSpelling(v), v.Version)))
 	return described(ctx, c, serviceOf{v.Host, moduleDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
 		return r.details(document, v)
 	})

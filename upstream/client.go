@@ -29,13 +29,11 @@ import (
 	"syscall"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/hashicorp/golang-lru/v2/expirable"
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/flight"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/release"
 )
 
@@ -78,13 +76,13 @@ const (
 // Client asks upstream registries. It is safe for concurrent use.
 type Client struct {
 	cfg       Config
-	found     *lru.Cache[string, discovered] // by host
-	finding   singleflight.Group
-	located   *expirable.LRU[modproxy.Ref, fetch.Source]
-	spelled   *expirable.LRU[modproxy.Ref, string]            // versions as registries write them; see spelling
-	described *expirable.LRU[modproxy.Ref, *release.Download] // by releases and their zip archives
-	gates     *lru.Cache[serviceOf, *gate]
-	paces     *lru.Cache[string, *pace] // by host
+	found     memory.Cache[string, discovered] // by host
+	finding   flight.Group[string, discovered] // by host
+	located   memory.Cache[modproxy.Ref, fetch.Source]
+	spelled   memory.Cache[modproxy.Ref, string]            // versions as registries write them; see spelling
+	described memory.Cache[modproxy.Ref, *release.Download] // by releases and their zip archives
+	limiters  memory.Cache[serviceOf, *limiter]
+	paces     memory.Cache[string, *pace] // by host
 }
 
 // New returns a Client. Its error names the invalid setting.
@@ -96,15 +94,10 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 	}
-	c := &Client{
-		cfg:     cfg,
-		located: expirable.NewLRU[modproxy.Ref, fetch.Source](maxRemembered, nil, locationLife),
-		spelled: expirable.NewLRU[modproxy.Ref, string](maxRemembered, nil, locationLife),
-	}
-	c.described = expirable.NewLRU[modproxy.Ref, *release.Download](maxDescribed, nil, locationLife)
-	c.found, _ = lru.New[string, discovered](maxRemembered)
-	c.gates, _ = lru.New[serviceOf, *gate](maxRemembered)
-	c.paces, _ = lru.New[string, *pace](maxRemembered)
+	c := &Client{cfg: cfg}
+	c.finding.Timeout = discoveryTimeout
+	c.found.Max, c.located.Max, c.spelled.Max = maxRemembered, maxRemembered, maxRemembered
+	c.limiters.Max, c.paces.Max, c.described.Max = maxRemembered, maxRemembered, maxDescribed
 	return c, nil
 }
 
@@ -116,8 +109,8 @@ func question[T any](
 	read func(res *http.Response, asked *url.URL, document []byte) (T, error),
 ) (T, error) {
 	namespace := path[:max(0, strings.IndexAny(path, "/?"))]
-	g := c.gate(s)
-	return ask(ctx, g, namespace, func(ctx context.Context) (answer T, err error) {
+	l := c.limiter(s)
+	return ask(ctx, l, namespace, func(ctx context.Context) (answer T, err error) {
 		base, err := c.base(ctx, s)
 		if err != nil {
 			return answer, err
@@ -135,7 +128,7 @@ func question[T any](
 		}
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: asked.String(), Header: header, Credentials: c.shown(s), Redirects: 5, Attempts: 2, MaxBytes: limit,
-			NoHedging: true, // ask hedges through the gate
+			NoHedging: true, // ask hedges through the limiter
 		})
 		if err != nil {
 			return answer, fetch.Outgoing(err)
@@ -145,7 +138,7 @@ func question[T any](
 		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
 			return answer, c.refusal(s, res)
 		}
-		document, leave, err := g.receive(ctx, res.Body)
+		document, leave, err := l.receive(ctx, res.Body)
 		defer leave()
 		if err != nil {
 			return answer, fetch.Outgoing(err)
@@ -157,22 +150,6 @@ func question[T any](
 // modulePath returns the path of a question about m, below the base URL of modules.v1.
 func modulePath(m modproxy.Address, rest string) string {
 	return m.Namespace + "/" + m.Name + "/" + m.System + "/" + rest
-}
-
-// shared calls ask once for all that want key at the same time. It does not end with the question that came first.
-func shared(
-	ctx context.Context, group *singleflight.Group, key string, timeout time.Duration, ask func(context.Context) (any, error),
-) <-chan singleflight.Result {
-	return group.DoChan(key, func() (answer any, err error) {
-		defer func() { // a panic would end the process
-			if p := recover(); p != nil {
-				err = modproxy.Fault(p)
-			}
-		}()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		return ask(ctx)
-	})
 }
 
 // credentials returns the registry's token, bound to the registry's own origins.

@@ -12,14 +12,15 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/modproxy/modproxy"
-	"github.com/modproxy/modproxy/fair"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 const (
 	datesRate   = 4    // requests for dates per second to one host, without requests that a client waits for
 	datesTurns  = 4    // requests for dates at a time
-	datesQueue  = 1024 // requests for dates that wait for a turn
+	datesQueue  = 1024 // requests for dates that wait for a slot
 	maxDateless = 5    // versions of one address, the newest first, that are tried before the address counts as one without dates
 )
 
@@ -85,7 +86,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 		}
 		return at, err
 	}
-	leave, err := c.gate(serviceOf{v.Host, providersV1}).beside(ctx)
+	leave, err := c.limiter(serviceOf{v.Host, providersV1}).sideRequest(ctx)
 	if err != nil {
 		return at, err
 	}
@@ -94,28 +95,24 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 	if err != nil {
 		return at, err
 	}
-	c.described.Add(v, d)
+	c.described.Add(v, d, locationLife, 0)
 	_, signer, err := c.verified(ctx, v.Address, d)
 	return signer.Time, err
 }
 
 // pace limits the requests for dates that no client waits for.
 type pace struct {
-	turns *fair.Turns // by client
+	queue *slots.Queue // by client
 	rate  *rate.Limiter
 }
 
 func newPace() *pace {
-	return &pace{fair.New(datesTurns, datesTurns, 0, datesQueue), rate.NewLimiter(datesRate, 2)}
+	return &pace{slots.New(datesTurns, datesTurns, 0, datesQueue), rate.NewLimiter(datesRate, 2)}
 }
 
 // pace returns the pace of m's registry.
 func (c *Client) pace(m modproxy.Address) *pace {
-	made := newPace()
-	if have, ok, _ := c.paces.PeekOrAdd(m.Host, made); ok {
-		return have
-	}
-	return made
+	return c.paces.GetOrAdd(m.Host, newPace(), memory.Forever, 0)
 }
 
 type pacedKey struct{}
@@ -144,8 +141,8 @@ func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err 
 		}
 	}()
 	client := modproxy.AskerOf(ctx).Name
-	leave = func() { p.turns.Give(client) }
-	if err = p.turns.Take(waiting, client); err == nil {
+	leave = func() { p.queue.Give(client) }
+	if err = p.queue.Take(waiting, client); err == nil {
 		requests := 1
 		if m.IsProvider() {
 			requests = 2

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/hedge"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 // service is a service of a registry, by its name in the discovery document.
@@ -77,14 +77,17 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	if err := known.err; err != nil && now.Sub(known.tried) < discoveryPause || known.fresh(s.service, now) {
 		return known.usable(s.service, now)
 	}
-	answer := c.look(ctx, s.host)
+	call, err := c.look(ctx, s.host)
+	if err != nil {
+		return nil, err
+	}
 	late := time.After(hedge.Late())
 	for {
 		select {
-		case r := <-answer:
-			found, _ := r.Val.(discovered)
-			if r.Err != nil {
-				return nil, r.Err
+		case <-call.Done():
+			found, err := call.Result()
+			if err != nil {
+				return nil, err
 			}
 			return found.usable(s.service, now)
 		case <-late:
@@ -97,11 +100,11 @@ func (c *Client) base(ctx context.Context, s serviceOf) (*url.URL, error) {
 	}
 }
 
-// look requests the discovery document of a host, once for all concurrent callers, and stores the result. The result is
-// a [discovered], which may be stale or have only an error.
-func (c *Client) look(ctx context.Context, host string) <-chan singleflight.Result {
+// look requests the discovery document of a host, once for all concurrent callers, and stores the result. The result may
+// be stale or have only an error.
+func (c *Client) look(ctx context.Context, host string) (*flight.Call[discovered], error) {
 	began := time.Now()
-	return shared(ctx, &c.finding, host, discoveryTimeout, func(ctx context.Context) (any, error) {
+	return c.finding.Join(ctx, host, func(ctx context.Context) (discovered, error) {
 		found, err := c.discover(ctx, host)
 		if err != nil {
 			found, _ = c.found.Get(host)
@@ -110,7 +113,7 @@ func (c *Client) look(ctx context.Context, host string) <-chan singleflight.Resu
 			}
 			found.err, found.tried = fmt.Errorf("service discovery: %w", err), time.Now()
 		}
-		c.found.Add(host, found)
+		c.found.Add(host, found, memory.Forever, 0)
 		return found, nil
 	})
 }
@@ -195,7 +198,7 @@ func (d discovered) url(s service) (*url.URL, error) {
 	case !ok && s == providersV1:
 		failed, err = modproxy.ErrNotFound, errors.New("the host does not offer providers.v1: it has no providers")
 	case !ok:
-		err = errors.New("the host does not offer modules.v1: it is no module registry")
+		err = errors.New("the host does not offer modules.v1: it is not a module registry")
 	case json.Unmarshal(raw, &value) != nil:
 		err = fmt.Errorf("%s: not a string", s)
 	default:

@@ -10,7 +10,7 @@ import (
 )
 
 // While a download waits for a server that does not answer, its meter reports the wait for each kind of request, so
-// that others can use its turn.
+// that others can use its slot.
 func TestFetchesReportThatTheyWait(t *testing.T) {
 	u := registrytest.New(t, fixture(`
 -- modules/acme/git/aws/1.0.0 --

@@ -38,16 +38,15 @@ func (c *Client) locate(ctx context.Context, v modproxy.Ref) (fetch.Source, erro
 	if err != nil {
 		return fetch.Source{}, err
 	}
-	c.located.Add(v, s)
+	c.located.Add(v, s, locationLife, 0)
 	return s, nil
 }
 
 // spelling returns the registry's own spelling of v's version, if it differs from the clients' spelling, and otherwise
 // an empty string. It requests the list of versions unless that was requested within [locationLife].
 func (c *Client) spelling(ctx context.Context, v modproxy.Ref) string {
-	if c.spelled.Contains(v.Address.At("")) {
-		spelling, _ := c.spelled.Peek(v)
-		return spelling
+	if _, known := c.spelled.Peek(v.Address.At("")); known {
+		return c.knownSpelling(v)
 	}
 	if versions, err := c.askVersions(ctx, v.Address); err == nil {
 		if listed, ok := versions.Find(v.FullVersion()); ok && listed.Spelling != v.FullVersion() {
@@ -57,13 +56,22 @@ func (c *Client) spelling(ctx context.Context, v modproxy.Ref) string {
 	return ""
 }
 
+// knownSpelling is spelling without a request.
+func (c *Client) knownSpelling(v modproxy.Ref) string {
+	spelling, known := c.spelled.Peek(v)
+	if !known {
+		return ""
+	}
+	return spelling
+}
+
 // noteSpellings records how m's registry spells versions. The entry for m itself, which marks that the list was
 // requested, is added first, so that it expires first.
 func (c *Client) noteSpellings(m modproxy.Address, versions *modproxy.Versions) {
-	c.spelled.Add(m.At(""), "")
+	c.spelled.Add(m.At(""), "", locationLife, 0)
 	for _, listed := range versions.List {
 		if canonical := listed.Version.String(); canonical != listed.Spelling {
-			c.spelled.Add(m.At(canonical), listed.Spelling)
+			c.spelled.Add(m.At(canonical), listed.Spelling, locationLife, 0)
 		}
 	}
 }

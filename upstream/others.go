@@ -38,11 +38,11 @@ func (c *Client) OtherServices(ctx context.Context, host string) map[string]stri
 	known, asked := c.found.Get(host)
 	old := now.Sub(known.at) >= discoveryLife && now.Sub(known.tried) >= discoveryPause
 	if old {
-		answer := c.look(ctx, host)
-		if !asked {
+		call, err := c.look(ctx, host)
+		if !asked && err == nil {
 			select {
-			case r := <-answer:
-				known, _ = r.Val.(discovered)
+			case <-call.Done():
+				known, _ = call.Result()
 			case <-time.After(othersWait):
 			case <-ctx.Done():
 			}
@@ -127,13 +127,13 @@ type document struct {
 // or plain text. The path is below one of the paths that OtherServices returns. The request has no credentials. If the host is
 // slower than a client waits, the error is a [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
-	timed, cancel := context.WithTimeout(ctx, patience)
+	timed, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	d, err := c.document(timed, host, path)
 	switch {
 	case err != nil && timed.Err() != nil && ctx.Err() == nil:
 		return "", nil, &modproxy.RetryLater{
-			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, patience),
+			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, answerWithin),
 		}
 	case err != nil:
 		return "", nil, err
@@ -143,13 +143,13 @@ func (c *Client) Document(ctx context.Context, host, path string) (mediaType str
 
 func (c *Client) document(ctx context.Context, host, path string) (d document, err error) {
 	s := serviceOf{host, others}
-	g := c.gate(s)
-	leave, err := g.beside(ctx)
+	l := c.limiter(s)
+	leave, err := l.sideRequest(ctx)
 	if err != nil {
 		return d, err
 	}
 	defer leave()
-	return ask(ctx, g, "", func(ctx context.Context) (d document, err error) {
+	return ask(ctx, l, "", func(ctx context.Context) (d document, err error) {
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: "https://" + host + path, Header: http.Header{"Accept": {"application/json, text/plain"}},
 			Redirects: 3, Attempts: 2, MaxBytes: maxOther,
@@ -165,7 +165,7 @@ func (c *Client) document(ctx context.Context, host, path string) (d document, e
 		if d.mediaType, _, err = mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || !isDocument(d.mediaType) {
 			return d, fmt.Errorf("%w: %s answered neither JSON nor plain text", modproxy.ErrInvalid, egress.Redact(res.Request.URL))
 		}
-		content, leave, err := g.receive(ctx, res.Body)
+		content, leave, err := l.receive(ctx, res.Body)
 		defer leave()
 		d.content = content
 		return d, fetch.Outgoing(err)

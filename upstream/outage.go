@@ -9,7 +9,7 @@ import (
 )
 
 // outage has the failures of a registry or one of its namespaces. After several failures in a row it is on: after each
-// pause one question, the trial, is sent, until a trial succeeds. The caller of its methods holds the gate's lock.
+// pause one question, the trial, is sent, until a trial succeeds. The caller of its methods holds the limiter's lock.
 type outage struct {
 	failures int       // in a row
 	counted  time.Time // the time of the last failure; questions that were sent earlier do not count again
@@ -18,7 +18,7 @@ type outage struct {
 	on      bool
 	since   time.Time     // the time when it began
 	next    time.Time     // the earliest time of the next trial
-	trial   *try          // the trial in progress
+	trial   *attempt      // the trial in progress
 	changed chan struct{} // closed when a trial or the outage ends
 }
 
@@ -30,7 +30,7 @@ const (
 
 // end clears all failures. It reports false, and changes nothing, while the registry's Retry-After has not passed.
 func (o *outage) end(now time.Time) bool {
-	if o.why == errLeftAlone && now.Before(o.next) {
+	if o.why == errPauseRequested && now.Before(o.next) {
 		return false
 	}
 	if o.changed != nil {
@@ -41,7 +41,7 @@ func (o *outage) end(now time.Time) bool {
 }
 
 // fail counts a failure of t. Failures of questions that were in progress at the same time count as one.
-func (o *outage) fail(t *try, why error, now time.Time) {
+func (o *outage) fail(t *attempt, why error, now time.Time) {
 	if o.on && o.trial != t || t.began.Before(o.counted) {
 		return
 	}
@@ -61,12 +61,12 @@ func (o *outage) pause(now time.Time) time.Duration {
 	return min(max(now.Sub(o.since)/4, outagePause), outageMaxPause)
 }
 
-// leaveAlone holds questions back until the time that the registry gave in Retry-After.
-func (o *outage) leaveAlone(until, now time.Time) {
+// pauseUntil holds questions back until the time that the registry gave in Retry-After.
+func (o *outage) pauseUntil(until, now time.Time) {
 	if o.on && o.trial == nil && until.Before(o.next) {
 		return
 	}
-	o.counted, o.why = now, errLeftAlone
+	o.counted, o.why = now, errPauseRequested
 	o.wait(now, until)
 }
 
@@ -94,7 +94,7 @@ func (o *outage) refusal(host string, now time.Time) error {
 		after = now.Add(outageMaxPause)
 	}
 	err := fmt.Errorf("%w: %s: %w", modproxy.ErrUnavailable, host, o.why)
-	if o.why != errLeftAlone {
+	if o.why != errPauseRequested {
 		err = fmt.Errorf("%w (%d times in a row); modproxy tries again every second or two", err, o.failures)
 	}
 	return &modproxy.RetryLater{After: after, Err: err}

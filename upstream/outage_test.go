@@ -59,7 +59,7 @@ func (s *simulated) answer(ctx context.Context) (int, error) {
 
 // install asks like a client: two attempts of ten seconds with a second between them. The proxy waits three seconds of
 // each attempt; its question continues.
-func install(t *testing.T, g *gate, s *simulated, namespace string) bool {
+func install(t *testing.T, g *limiter, s *simulated, namespace string) bool {
 	type result struct{ err error }
 	var going chan result
 	for range 2 {
@@ -87,7 +87,7 @@ func install(t *testing.T, g *gate, s *simulated, namespace string) bool {
 
 // crowd sends requests at even intervals until end. It returns the requests and the successes, by the second in which
 // the requests came.
-func crowd(t *testing.T, g *gate, s *simulated, perSecond int, end time.Duration) (asked, succeeded []int64) {
+func crowd(t *testing.T, g *limiter, s *simulated, perSecond int, end time.Duration) (asked, succeeded []int64) {
 	seconds := int(end / time.Second)
 	asked, succeeded = make([]int64, seconds), make([]int64, seconds)
 	s.start = time.Now()
@@ -124,7 +124,7 @@ func TestARegistryThatComesAndGoes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", name, perSecond), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &simulated{fail: fail, down: func(at time.Duration) bool { return at%(4*time.Second) >= 2*time.Second }}
-					asked, succeeded := crowd(t, newGate(0), s, perSecond, 3*time.Minute)
+					asked, succeeded := crowd(t, newLimiter(0), s, perSecond, 3*time.Minute)
 					share := float64(sum(succeeded)) / float64(sum(asked))
 					t.Logf("%.2f%% of %d requests succeeded; %d questions while it was down", 100*share, sum(asked), s.whileDown.Load())
 					if share < 0.99 {
@@ -147,7 +147,7 @@ func TestAnOutageEnds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%v", name, outage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &simulated{fail: fail, down: func(at time.Duration) bool { return at >= 10*time.Second && at < 10*time.Second+outage }}
-					asked, succeeded := crowd(t, newGate(0), s, 40, outage+30*time.Second)
+					asked, succeeded := crowd(t, newLimiter(0), s, 40, outage+30*time.Second)
 					back := int((10*time.Second + outage + 999*time.Millisecond) / time.Second)
 					for second := range asked {
 						if second >= 10-5 && second < back+5 {
@@ -171,7 +171,7 @@ func TestAnOutageEnds(t *testing.T) {
 // One missing answer does not affect other questions.
 func TestOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
+		g := newLimiter(0)
 		go ask(t.Context(), g, "acme", func(ctx context.Context) (int, error) { return 0, ways["hangs"](ctx) })
 		for i := range 600 {
 			time.Sleep(100 * time.Millisecond)
@@ -188,7 +188,7 @@ func TestOneThatHangs(t *testing.T) {
 // A question whose answer has begun is not repeated, however long the answer takes.
 func TestOneThatComesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
+		g := newLimiter(0)
 		sent := 0
 		_, err := ask(t.Context(), g, "acme", func(ctx context.Context) (int, error) {
 			sent++
@@ -206,8 +206,8 @@ func TestOneThatComesSlowly(t *testing.T) {
 // A question that panics ends in an error, and affects no other question.
 func TestAskSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
-		for range 10 * gateTurns {
+		g := newLimiter(0)
+		for range 10 * maxRequests {
 			_, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { panic("of one answer") })
 			if !errors.Is(err, modproxy.ErrUnavailable) {
 				t.Fatalf("a panic: %v", err)
@@ -222,7 +222,7 @@ func TestAskSurvivesAPanic(t *testing.T) {
 // A client with more questions than a registry accepts takes at most its share from other clients.
 func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
+		g := newLimiter(0)
 		flood, stop := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"}))
 		go func() {
 			for flood.Err() == nil {

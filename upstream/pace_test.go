@@ -115,7 +115,7 @@ func TestPacedOnce(t *testing.T) {
 				if test.forward {
 					modproxy.BringForward(ctx)
 				}
-				_, err := ask(ctx, newGate(0), "acme", func(ctx context.Context) (int, error) {
+				_, err := ask(ctx, newLimiter(0), "acme", func(ctx context.Context) (int, error) {
 					sends.Add(1)
 					select {
 					case <-time.After(2900 * time.Millisecond):

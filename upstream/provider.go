@@ -48,11 +48,11 @@ func (c *Client) providerPackage(ctx context.Context, v modproxy.Ref) (p *modpro
 		return nil, err
 	}
 	if isZip {
-		c.described.Remove(v)
+		c.described.Drop(v)
 		return c.zip(ctx, v.Base(), d)
 	}
 	if p, err = c.release(ctx, v, d); err == nil {
-		c.described.Add(v.ForPlatform(d.Archive.Platform), d) // often requested next
+		c.described.Add(v.ForPlatform(d.Archive.Platform), d, locationLife, 0) // often requested next
 	}
 	return p, err
 }

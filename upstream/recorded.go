@@ -43,7 +43,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 	switch {
 	case err != nil:
 	case s.Commit == "" && c.isAt(rec): // the caller has compared it
-		err = fmt.Errorf("%w: it is no longer where the registry says that it is", modproxy.ErrNotFound)
+		err = fmt.Errorf("%w: it moved away from where the registry says that it is", modproxy.ErrNotFound)
 	default:
 		err = c.cfg.Fetch.Check(ctx, s)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/internal/flight"
 )
 
 const (
@@ -48,7 +49,8 @@ type issuer struct {
 	got    time.Time         // when keys and login were fetched
 	tried  time.Time         // when the last attempt began
 	failed bool              // whether the last attempt failed
-	done   chan struct{}     // closed at the end of the running attempt; nil: no attempt is running
+
+	attempts flight.Group[struct{}, struct{}] // to fetch keys and login
 }
 
 // attempt is the verification of one token with an issuer's keys at a time.
@@ -111,16 +113,13 @@ func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose
 	if missing {
 		pause = retryKey
 	}
+	var call *flight.Call[struct{}]
 	if wanted {
-		i.start(now, pause)
+		call, err = i.start(now, pause)
 	}
-	if done := i.done; done != nil && wanted && (missing || expired()) {
+	if call != nil && (missing || expired()) {
 		i.mu.Unlock()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+		_, err = call.Wait(ctx)
 		i.mu.Lock()
 	}
 	if expired() {
@@ -129,26 +128,27 @@ func (i *issuer) get(ctx context.Context, now time.Time, missing bool) (_ []jose
 	return i.keys, i.failed, err
 }
 
-// start starts an attempt to fetch keys and login, unless one is running or the last began less than pause ago. The caller
-// holds i.mu.
-func (i *issuer) start(now time.Time, pause time.Duration) {
-	if i.done == nil && now.Sub(i.tried) >= pause {
-		i.tried, i.done = now, make(chan struct{})
-		go i.fetch(now)
+// start returns the running attempt to fetch keys and login. If no attempt is running, it starts one, unless the last began less
+// than pause ago; then it returns nil. The caller holds i.mu.
+func (i *issuer) start(now time.Time, pause time.Duration) (*flight.Call[struct{}], error) {
+	if call := i.attempts.Running()[struct{}{}]; call != nil || now.Sub(i.tried) < pause {
+		return call, nil
 	}
+	i.tried = now
+	// The context has no values of the request, because other requests may wait for the attempt.
+	return i.attempts.Join(context.Background(), struct{}{}, func(ctx context.Context) (struct{}, error) {
+		i.fetch(ctx, now)
+		return struct{}{}, nil
+	})
 }
 
-// fetch is one attempt. It outlives the request that started it, because other requests may wait for it.
-func (i *issuer) fetch(now time.Time) {
-	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
-	defer cancel()
+// fetch is one attempt.
+func (i *issuer) fetch(ctx context.Context, now time.Time) {
 	keys, login, err := i.ask(ctx)
 	i.mu.Lock()
 	if i.failed = keys == nil; !i.failed {
 		i.keys, i.login, i.got = keys, login, now
 	}
-	close(i.done)
-	i.done = nil
 	i.mu.Unlock()
 	if i.observe != nil {
 		i.observe(i.URL, err)

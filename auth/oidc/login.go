@@ -119,7 +119,7 @@ func (v *Verifier) Login(now time.Time) *auth.Login {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.login == nil || now.Sub(i.got) > maxAge {
-		i.start(now, retryStale)
+		_, _ = i.start(now, retryStale) // without a pool, it always starts
 	}
 	return i.login
 }

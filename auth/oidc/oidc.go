@@ -28,11 +28,11 @@ import (
 	"time"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/internal/memory"
 )
 
 const (
@@ -58,7 +58,7 @@ type Verifier struct {
 	login   *issuer // the issuer with a login; may be nil
 	rules   string
 	clock   auth.Clock
-	known   *lru.Cache[[sha256.Size]byte, good] // verified tokens, by their hash
+	known   memory.Cache[[sha256.Size]byte, good] // verified tokens, by their hash
 }
 
 // good is the result of a successful verification.
@@ -69,12 +69,12 @@ type good struct {
 
 // New returns a Verifier. It sends no requests; the first call of Verify or Login does. The error is [modproxy.ErrInvalid].
 func New(cfg Config) (*Verifier, error) {
-	known, _ := lru.New[[sha256.Size]byte, good](maxKnown) // fails only for size 0
 	rules, err := json.Marshal(cfg.Issuers)
 	if err != nil {
 		return nil, err
 	}
-	v := &Verifier{issuers: map[string]*issuer{}, rules: auth.IDOf(string(rules)), clock: auth.NewClock(), known: known}
+	v := &Verifier{issuers: map[string]*issuer{}, rules: auth.IDOf(string(rules)), clock: auth.NewClock()}
+	v.known.Max = maxKnown
 	for _, i := range cfg.Issuers {
 		if err := i.Check(); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth
 		}
 		return auth.Principal{}, refused
 	}
-	v.known.Add(hash, good{p, now})
+	v.known.Add(hash, good{p, now}, memory.Forever, 0) // now decides how long it counts
 	return p, nil
 }
 

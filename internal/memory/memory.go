@@ -5,23 +5,33 @@
 //	answer := lookUp(key)
 //	remember(answer, time.Minute, size)
 //
+// [Bytes] caches content that several readers read at the same time.
+//
 // Invariant: a value that was looked up before a change of its key is not stored after the change.
 package memory
 
 import (
+	"cmp"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// maxKnown is the maximum number of values in a [Cache].
-const maxKnown = 16 << 10
+const (
+	maxKnown = 16 << 10 // values in a [Cache] without Max
+
+	// Forever is the duration for a value that does not expire.
+	Forever time.Duration = math.MaxInt64
+)
 
 // Cache stores values, each for a limited time. The number of values is bounded, and their size if Limit is set. The
 // least recently used values are removed first. The zero value is an empty cache. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
-	Limit int64 // bytes; zero means no limit; must be set before the first use
+	// The limits must be set before the first use.
+	Limit int64 // bytes of all values; zero means no limit
+	Max   int   // number of values; zero means 16384
 
 	mu    sync.Mutex
 	known *simplelru.LRU[K, *remembered[V]]
@@ -31,15 +41,22 @@ type Cache[K comparable, V any] struct {
 // remembered is a value with its expiry time. The time comes from time.Now, so that changes of the wall clock do not
 // affect it.
 type remembered[V any] struct {
-	value V
-	until time.Time
-	bytes int64
+	value   V
+	until   time.Time
+	forever bool // until does not count
+	bytes   int64
 }
+
+func newRemembered[V any](v V, d time.Duration, bytes int64) *remembered[V] {
+	return &remembered[V]{v, time.Now().Add(d), d == Forever, bytes}
+}
+
+func (e *remembered[V]) isValid() bool { return e.forever || time.Now().Before(e.until) }
 
 func (c *Cache[K, V]) lock() {
 	c.mu.Lock()
 	if c.known == nil {
-		c.known, _ = simplelru.NewLRU(maxKnown, func(_ K, e *remembered[V]) { c.used -= e.bytes })
+		c.known, _ = simplelru.NewLRU(cmp.Or(c.Max, maxKnown), func(_ K, e *remembered[V]) { c.used -= e.bytes })
 	}
 }
 
@@ -51,7 +68,31 @@ func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	if !ok {
 		return v, false
 	}
-	return e.value, time.Now().Before(e.until)
+	return e.value, e.isValid()
+}
+
+// Peek is Get, but the value does not count as used.
+func (c *Cache[K, V]) Peek(k K) (v V, ok bool) {
+	c.lock()
+	defer c.mu.Unlock()
+	e, ok := c.known.Peek(k)
+	if !ok {
+		return v, false
+	}
+	return e.value, e.isValid()
+}
+
+// GetOrAdd returns the value for k if it has not expired. Otherwise it stores and returns v, as Add does.
+func (c *Cache[K, V]) GetOrAdd(k K, v V, d time.Duration, bytes int64) V {
+	c.lock()
+	defer c.mu.Unlock()
+	if e, ok := c.known.Get(k); ok && e.isValid() {
+		return e.value
+	}
+	if d > 0 {
+		c.put(k, newRemembered(v, d, bytes))
+	}
+	return v
 }
 
 // Add stores v, which has some bytes, for the duration d, if d is positive.
@@ -59,7 +100,7 @@ func (c *Cache[K, V]) Add(k K, v V, d time.Duration, bytes int64) {
 	if d > 0 {
 		c.lock()
 		defer c.mu.Unlock()
-		c.put(k, &remembered[V]{v, time.Now().Add(d), bytes})
+		c.put(k, newRemembered(v, d, bytes))
 	}
 }
 
@@ -77,7 +118,7 @@ func (c *Cache[K, V]) Begin(k K) (remember func(v V, d time.Duration, bytes int6
 		c.lock()
 		defer c.mu.Unlock()
 		if e, _ := c.known.Peek(k); e == mark && d > 0 {
-			c.put(k, &remembered[V]{v, time.Now().Add(d), bytes})
+			c.put(k, newRemembered(v, d, bytes))
 		}
 	}
 }

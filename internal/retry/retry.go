@@ -1,6 +1,10 @@
-// Package retry repeats a request that the other side wants to be sent again later.
+// Package retry repeats a request that failed and may succeed later, within a budget.
 //
-//	versions, err := retry.Later(ctx, time.Minute, func() (*modproxy.Versions, error) { return reg.Versions(ctx, m) })
+//	budget := retry.Budget{Tries: 5, First: 500 * time.Millisecond}
+//	err := budget.Do(ctx, func() (again bool, err error) { … })
+//
+// [Backoff] only computes the pauses, for callers with a loop of their own. [Later] repeats a request as often as the other side
+// asks for it.
 //
 // Invariant: a request is not repeated before the time in a [modproxy.RetryLater].
 package retry
@@ -8,25 +12,105 @@ package retry
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/modproxy/modproxy"
 )
 
-// minPause is the shortest pause between two requests of [Later].
-const minPause = 100 * time.Millisecond
+// Budget bounds the attempts of one request. A zero field means no bound.
+type Budget struct {
+	Tries   int           // at most so many attempts
+	Within  time.Duration // no attempt begins later than this after the first
+	First   time.Duration // the pause after the first failure; each failure doubles it
+	Most    time.Duration // the longest pause of the backoff
+	MaxWait time.Duration // the longest pause for the sake of a [modproxy.RetryLater]
+}
 
-// Later calls request until its error is not a [modproxy.RetryLater], or demands a pause that ends later than within after the
-// first call. It returns the last answer. If ctx ends, Later returns its error.
-func Later[T any](ctx context.Context, within time.Duration, request func() (T, error)) (answer T, err error) {
+// Backoff counts the failures of one request. It is not safe for concurrent use.
+type Backoff struct {
+	budget   Budget
+	deadline time.Time
+	failures int
+	pause    time.Duration
+}
+
+// Start begins the budget of one request.
+func (b Budget) Start() *Backoff {
+	return &Backoff{budget: b, deadline: time.Now().Add(b.Within), pause: b.First}
+}
+
+// Deadline returns the time after which no attempt begins. It counts only if the budget has one.
+func (b *Backoff) Deadline() time.Time { return b.deadline }
+
+// Pause returns the pause after a failure with err, a random time between half of the backoff and all of it. If err is a
+// [modproxy.RetryLater], the pause is at least as long as that demands. ok is false if the budget is used up.
+func (b *Backoff) Pause(err error) (pause time.Duration, ok bool) {
+	b.failures++
+	pause = b.pause/2 + rand.N(b.pause/2+1)
+	if later, isLater := errors.AsType[*modproxy.RetryLater](err); isLater {
+		pause = max(pause, time.Until(later.After))
+	}
+	switch {
+	case b.budget.Tries > 0 && b.failures >= b.budget.Tries,
+		b.budget.MaxWait > 0 && pause > b.budget.MaxWait,
+		b.budget.Within > 0 && !time.Now().Add(pause).Before(b.deadline):
+		return 0, false
+	}
+	if b.pause *= 2; b.budget.Most > 0 {
+		b.pause = min(b.pause, b.budget.Most)
+	}
+	return pause, true
+}
+
+// Do calls try until it succeeds or returns again as false, or the budget or the deadline of ctx leaves no time for the next
+// pause. It returns the last error. If that error may be temporary, it is a [modproxy.Temporary] or a [modproxy.RetryLater].
+// Between attempts, Do reports errors to the callers that wait (see [modproxy.Troubled]).
+func (b Budget) Do(ctx context.Context, try func() (again bool, err error)) error {
+	for backoff := b.Start(); ; {
+		again, err := try()
+		if err == nil || !again {
+			return err
+		}
+		pause, ok := backoff.Pause(err)
+		if _, isLater := errors.AsType[*modproxy.RetryLater](err); !isLater {
+			err = &modproxy.Temporary{Err: err}
+		}
+		if deadline, ends := ctx.Deadline(); !ok || ends && time.Until(deadline) <= pause {
+			return err
+		}
+		modproxy.Troubled(ctx, err)
+		if !sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// sleep waits for d, and returns false if ctx ends before. Meanwhile the download of ctx lends its slot to others.
+func sleep(ctx context.Context, d time.Duration) bool {
+	defer modproxy.MeterOf(ctx).Begin()()
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// minLater is the shortest pause between two requests of [Later].
+const minLater = 100 * time.Millisecond
+
+// Later calls ask until its error is not a [modproxy.RetryLater], or demands a pause that ends later than within after the first
+// call. It returns the last answer. If ctx ends, Later returns its error.
+func Later[T any](ctx context.Context, within time.Duration, ask func() (T, error)) (answer T, err error) {
 	for end := time.Now().Add(within); ; {
-		answer, err = request()
+		answer, err = ask()
 		later, isLater := errors.AsType[*modproxy.RetryLater](err)
 		if !isLater || later.After.After(end) {
 			return answer, err
 		}
 		select {
-		case <-time.After(max(time.Until(later.After), minPause)):
+		case <-time.After(max(time.Until(later.After), minLater)):
 		case <-ctx.Done():
 			return answer, ctx.Err()
 		}

@@ -93,7 +93,7 @@ func TestKeeperWithoutHistory(t *testing.T) {
 	})
 }
 
-// Of a blob and the ledger the records are made anew: of every version that has its
+// Records are made again from a blob and the ledger: for every version that has its
 // content, and of none that had it once.
 func TestKeeperRebuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestKeeperRebuildsAgain(t *testing.T) {
 	})
 }
 
-// A ledger that is an older copy learns from what is kept, and the pin is not forgotten.
+// A ledger that is an older copy learns from stored packages, and the pin is not forgotten.
 func TestLedgerBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -171,7 +171,7 @@ func TestLedgerBehind(t *testing.T) {
 	})
 }
 
-// A directory whose name begins with a dot is the one that is recorded, for what is kept and what is rebuilt.
+// A directory whose name begins with a dot is the one that is recorded, for stored and rebuilt packages.
 func TestHiddenDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -30,9 +30,9 @@ func answered(where, status string, code int) *fetch.Answered {
 	return &fetch.Answered{Where: where, Status: status, Code: code}
 }
 
-// asks asks one question about a namespace through g, and returns how often it was sent.
-func asks(g *gate, namespace string, outcome error) (sent int, err error) {
-	_, err = ask(context.Background(), g, namespace, func(context.Context) (int, error) {
+// asks asks one question about a namespace through l, and returns how often it was sent.
+func asks(l *limiter, namespace string, outcome error) (sent int, err error) {
+	_, err = ask(context.Background(), l, namespace, func(context.Context) (int, error) {
 		sent++
 		return 0, outcome
 	})
@@ -52,15 +52,15 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 		"unavailable: registry.example: it wants to be left alone for now":                                                        &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errGateway},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGate(0)
-			g.host = "registry.example"
+			l := newLimiter(0)
+			l.host = "registry.example"
 			for range 8 {
-				asks(g, "acme", outcome)
+				asks(l, "acme", outcome)
 			}
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			outages := g.outages("acme")
-			err := outages[len(outages)-1].refusal(g.host, time.Now())
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			outages := l.outages("acme")
+			err := outages[len(outages)-1].refusal(l.host, time.Now())
 			if regexp.MustCompile(`\(\d+ times`).ReplaceAllString(err.Error(), "(N times") != want {
 				t.Errorf("%v; want %s", err, want)
 			}
@@ -77,9 +77,9 @@ func TestGateCountsNothingButTrouble(t *testing.T) {
 	}
 	calm = append(calm, fmt.Errorf("%w: %w", modproxy.ErrUnavailable, modproxy.ErrInvalid)) // another document than requested
 	for _, outcome := range calm {
-		g := newGate(1_000_000)
+		l := newLimiter(1_000_000)
 		for i := range 100 {
-			if sent, err := asks(g, "acme", outcome); sent != 1 || err != outcome {
+			if sent, err := asks(l, "acme", outcome); sent != 1 || err != outcome {
 				t.Fatalf("%v, for the %dth time: sent %d times: %v", outcome, i, sent, err)
 			}
 		}
@@ -88,15 +88,15 @@ func TestGateCountsNothingButTrouble(t *testing.T) {
 
 func TestGateTellsNobodyWhatOthersAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
+		l := newLimiter(0)
 		for range 10 {
-			asks(g, "acme", errTrouble)
+			asks(l, "acme", errTrouble)
 		}
-		go asks(g, "acme", errTrouble)
+		go asks(l, "acme", errTrouble)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := g.wait(ctx, &try{namespace: "other"}, time.Now().Add(patience)); err == nil ||
+		if err := l.wait(ctx, &attempt{namespace: "other"}, time.Now().Add(answerWithin)); err == nil ||
 			strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "no route to host") {
 			t.Errorf("another is told: %v", err)
 		}
@@ -106,18 +106,18 @@ func TestGateTellsNobodyWhatOthersAskedFor(t *testing.T) {
 
 func TestGateKeepsToTheRegistrysWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
+		l := newLimiter(0)
 		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: answered("registry.example", "429", http.StatusTooManyRequests)}
-		if sent, err := asks(g, "acme", wish); sent != 1 || err != wish {
+		if sent, err := asks(l, "acme", wish); sent != 1 || err != wish {
 			t.Fatalf("sent %d times: %v", sent, err)
 		}
 		time.Sleep(54 * time.Second)
 		var later *modproxy.RetryLater
-		if sent, err := asks(g, "other", nil); sent != 0 || !errors.As(err, &later) || !later.After.Equal(wish.After) {
+		if sent, err := asks(l, "other", nil); sent != 0 || !errors.As(err, &later) || !later.After.Equal(wish.After) {
 			t.Errorf("before the time is over: sent %d times: %v", sent, err)
 		}
 		time.Sleep(2 * time.Second)
-		if sent, err := asks(g, "other", nil); sent != 1 || err != nil || time.Now().Before(wish.After) {
+		if sent, err := asks(l, "other", nil); sent != 1 || err != nil || time.Now().Before(wish.After) {
 			t.Errorf("shortly before it is over: sent %d times: %v", sent, err)
 		}
 	})
@@ -126,20 +126,20 @@ func TestGateKeepsToTheRegistrysWish(t *testing.T) {
 // Retry-After holds regardless of questions in progress. A failure after it does not stop questions forever.
 func TestGateComesBackAfterAWish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
-		go ask(t.Context(), g, "acme", func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
+		l := newLimiter(0)
+		go ask(t.Context(), l, "acme", func(context.Context) (int, error) { time.Sleep(time.Second); return 0, nil })
 		synctest.Wait()
 		wish := &modproxy.RetryLater{After: time.Now().Add(time.Minute), Err: answered("registry.example", "429", http.StatusTooManyRequests)}
-		asks(g, "acme", wish)
+		asks(l, "acme", wish)
 		time.Sleep(2 * time.Second)
-		if sent, _ := asks(g, "acme", nil); sent > 0 {
+		if sent, _ := asks(l, "acme", nil); sent > 0 {
 			t.Error("an answer that was under way ended the wish")
 		}
 		time.Sleep(time.Minute)
-		if sent, err := asks(g, "acme", errGateway); sent == 0 {
+		if sent, err := asks(l, "acme", errGateway); sent == 0 {
 			t.Errorf("the first after it is not sent: %v", err)
 		}
-		if sent, err := asks(g, "acme", nil); sent != 1 || err != nil {
+		if sent, err := asks(l, "acme", nil); sent != 1 || err != nil {
 			t.Errorf("after one that failed: sent %d times: %v", sent, err)
 		}
 	})
@@ -153,23 +153,23 @@ func TestGateTellsNamespacesApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGate(0)
+				l := newLimiter(0)
 				for range 10 {
-					go asks(g, "broken", outcome)
+					go asks(l, "broken", outcome)
 				}
 				for i := range 100 {
 					asked := time.Now()
-					if sent, err := asks(g, "acme", nil); sent != 1 || err != nil || time.Since(asked) > 0 {
+					if sent, err := asks(l, "acme", nil); sent != 1 || err != nil || time.Since(asked) > 0 {
 						t.Fatalf("question %d of another namespace: sent %d times after %v: %v", i, sent, time.Since(asked), err)
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
 				for _, namespace := range []string{"one", "another"} {
-					asks(g, namespace, outcome)
+					asks(l, namespace, outcome)
 				}
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				if !g.whole.on {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				if !l.whole.on {
 					t.Error("two namespaces fail and none succeeds, and the registry is asked as before")
 				}
 			})
@@ -183,7 +183,7 @@ func TestGateTellsServicesApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	modules, providers := c.gate(serviceOf{"a.example", modulesV1}), c.gate(serviceOf{"a.example", providersV1})
+	modules, providers := c.limiter(serviceOf{"a.example", modulesV1}), c.limiter(serviceOf{"a.example", providersV1})
 	wish := &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: answered("a.example", "429", http.StatusTooManyRequests)}
 	asks(providers, "acme", wish)
 	if sent, err := asks(providers, "acme", nil); sent > 0 || err == nil {
@@ -192,19 +192,19 @@ func TestGateTellsServicesApart(t *testing.T) {
 	if sent, err := asks(modules, "acme", nil); sent != 1 || err != nil {
 		t.Errorf("modules: sent %d times: %v", sent, err)
 	}
-	if providers.rate != modules.rate || providers.turns != modules.turns {
+	if providers.rate != modules.rate || providers.queue != modules.queue {
 		t.Error("the host is asked at more than its rate")
 	}
 }
 
 func TestGateBoundsRateAndTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(10)
+		l := newLimiter(10)
 		var mu sync.Mutex
 		passed, refused := 0, 0
 		for range 1000 { // ten seconds
 			go func() {
-				_, err := asks(g, "acme", nil)
+				_, err := asks(l, "acme", nil)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -224,10 +224,10 @@ func TestGateBoundsRateAndTurns(t *testing.T) {
 			t.Errorf("%d questions passed and %d were refused; want 10 a second for fifteen seconds, and 10 at once", passed, refused)
 		}
 
-		g = newGate(1000)
+		l = newLimiter(1000)
 		underWay, most := 0, 0
-		for range 10 * gateTurns {
-			go ask(t.Context(), g, "acme", func(context.Context) (int, error) {
+		for range 10 * maxRequests {
+			go ask(t.Context(), l, "acme", func(context.Context) (int, error) {
 				mu.Lock()
 				underWay++
 				most = max(most, underWay)
@@ -241,8 +241,8 @@ func TestGateBoundsRateAndTurns(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if most != gateShare {
-			t.Errorf("%d questions at a time; want %d", most, gateShare)
+		if most != clientShare {
+			t.Errorf("%d questions at a time; want %d", most, clientShare)
 		}
 	})
 }

@@ -12,14 +12,16 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// alone records which hosts answered with Retry-After, for all fetches.
-type alone struct{ wishes memory.Cache[string, wish] }
+// cooldowns records which hosts answered with Retry-After, for all fetches.
+type cooldowns struct {
+	byHost memory.Cache[string, cooldown]
+}
 
-// wish is the pause that a host asked for.
-type wish struct{ began, until time.Time }
+// cooldown is the pause that a host asked for.
+type cooldown struct{ began, until time.Time }
 
 // note records the Retry-After in err, the result of a fetch, for the host that answered.
-func (a *alone) note(err error) {
+func (c *cooldowns) note(err error) {
 	var later *modproxy.RetryLater
 	var answered *Answered
 	if !errors.As(err, &later) || !errors.As(err, &answered) || answered.Host == "" {
@@ -27,25 +29,25 @@ func (a *alone) note(err error) {
 	}
 	now := time.Now()
 	left := min(later.After.Sub(now), maxLater)
-	a.wishes.Add(answered.Host, wish{now, now.Add(left)}, 2*left, int64(len(answered.Host)))
+	c.byHost.Add(answered.Host, cooldown{now, now.Add(left)}, 2*left, int64(len(answered.Host)))
 }
 
 // wait waits until the host of s may be asked. Background fetches wait twice as long. If the wait would be too long,
 // the error is a [modproxy.RetryLater].
-func (a *alone) wait(ctx context.Context, s Source) error {
+func (c *cooldowns) wait(ctx context.Context, s Source) error {
 	host := hostOf(s)
 	if host == "" {
 		return nil
 	}
-	defer modproxy.MeterOf(ctx).Begin()() // other fetches use this fetch's turn while it waits
+	defer modproxy.MeterOf(ctx).Begin()() // meanwhile other downloads use the slot of this download
 	for {
-		wish, held := a.wishes.Get(host)
+		asked, held := c.byHost.Get(host)
 		if !held {
 			return nil
 		}
-		until, forward := wish.until, (<-chan struct{})(nil)
+		until, forward := asked.until, (<-chan struct{})(nil)
 		if modproxy.IsBackground(ctx) {
-			until, forward = until.Add(until.Sub(wish.began)), modproxy.BroughtForward(ctx)
+			until, forward = until.Add(until.Sub(asked.began)), modproxy.BroughtForward(ctx)
 		}
 		pause := time.Until(until)
 		if pause <= 0 {

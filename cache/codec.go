@@ -13,9 +13,9 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Keeper knows what the records of [PackageKind] mean. It is safe for concurrent use.
+// Keeper reads and makes records of [PackageKind] for the store. It is safe for concurrent use.
 type Keeper struct {
-	// Ledger says what counts. Nil: nothing is known.
+	// Ledger has the valid records. nil means that none are known.
 	Ledger interface {
 		Ledger
 		// Had reports whether a version was ever recorded with a sum.
@@ -23,17 +23,18 @@ type Keeper struct {
 		// All yields every record, in the order in which they were added.
 		All(ctx context.Context) iter.Seq2[modproxy.Record, error]
 	}
-	// Sum names the content of a package by its bytes, but for those of providers for one platform, whose bytes are their content.
+	// Sum returns the sum of a package from its bytes. It is not called for packages of providers for one platform, whose bytes
+	// are their content.
 	Sum func(io.Reader) (modproxy.Sum, error)
 }
 
 var _ store.Keeper = (*Keeper)(nil)
 
-// Verify implements [store.Keeper]. A package that the ledger once had is superseded.
+// Verify implements [store.Keeper]. A package whose sum the ledger once had is superseded.
 func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 	p, err := parseKept(r, nil)
 	if err == nil && k.Ledger != nil {
-		err = agrees(ctx, k.Ledger, p)
+		err = matchesLedger(ctx, k.Ledger, p)
 	}
 	switch {
 	case err == nil:
@@ -68,9 +69,9 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest
 	return err
 }
 
-// Rebuild implements [store.Keeper]. A package is of every version that the ledger has with its sum.
+// Rebuild implements [store.Keeper]. A package belongs to every version that the ledger has with its sum.
 func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
-	last := map[modproxy.Ref]modproxy.Record{} // which is the one that counts
+	last := map[modproxy.Ref]modproxy.Record{} // the last record is the valid one
 	if k.Ledger != nil {
 		for rec, err := range k.Ledger.All(ctx) {
 			if err != nil {
@@ -89,7 +90,7 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 	}
 	return func(_ context.Context, d modproxy.Digest, size int64, blob io.Reader) (list []store.Record, err error) {
 		records := zips[modproxy.NewSum(d)]
-		if sum, err := k.Sum(blob); err == nil { // else it is no package, or of another kind
+		if sum, err := k.Sum(blob); err == nil { // an error means that it is not such a package
 			records = slices.Concat(records, packages[sum])
 		}
 		for _, v := range records {
@@ -109,7 +110,7 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 	}, nil
 }
 
-// subdirOf returns the directory of rec as a [modproxy.Package] has it.
+// subdirOf returns the directory of rec in the form of [modproxy.Package].
 func subdirOf(rec modproxy.Record) string {
 	if rec.Subdir == "." {
 		return ""
@@ -117,16 +118,16 @@ func subdirOf(rec modproxy.Record) string {
 	return rec.Subdir
 }
 
-// agrees decides by the ledger whether p counts, and takes over what the ledger knows besides. The error is
-// [modproxy.ErrChanged] when it does not count, [fs.ErrNotExist] when no record of this spelling of the address counts, else that of
-// the ledger.
-func agrees(ctx context.Context, l Ledger, p *Kept) error {
+// matchesLedger reports whether p is valid, and sets the fields of p that come from the ledger. The error is
+// [modproxy.ErrChanged] if p is not valid, [fs.ErrNotExist] if this spelling of the address has no valid record, else an error
+// of the ledger.
+func matchesLedger(ctx context.Context, l Ledger, p *Kept) error {
 	counts, err := l.Lookup(ctx, p.Ref)
 	switch {
 	case err != nil:
 		return err
 	case counts.Sum != p.Sum:
-		return fmt.Errorf("%w: kept as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
+		return fmt.Errorf("%w: cached as %s, recorded as %s", modproxy.ErrChanged, p.Sum, counts.Sum)
 	case counts.Ref != p.Ref:
 		return fmt.Errorf("%w: recorded as %s", fs.ErrNotExist, counts.Ref)
 	}
@@ -136,11 +137,11 @@ func agrees(ctx context.Context, l Ledger, p *Kept) error {
 			return err
 		}
 		if want, ok := of.Zips.Of(platform); err == nil && (!ok || modproxy.NewSum(want) != p.Sum) {
-			return fmt.Errorf("%w: kept as %s, which is not what its release says", modproxy.ErrChanged, p.Sum)
+			return fmt.Errorf("%w: cached as %s, which differs from its release", modproxy.ErrChanged, p.Sum)
 		}
 	}
 	p.Source, p.Facts = counts.Source, counts.Facts
-	if counts.Subdir != "" { // else it is not recorded
+	if counts.Subdir != "" { // an empty one was not recorded
 		p.Subdir = subdirOf(counts)
 	}
 	return nil

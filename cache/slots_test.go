@@ -70,7 +70,7 @@ func TestSlowPackagesGiveUpTheirTurn(t *testing.T) {
 				failed <- err
 			})
 		}
-		time.Sleep(5 * time.Minute) // nobody waits, so they may take their time
+		time.Sleep(5 * time.Minute) // no other download waits
 		if len(failed) > 0 {
 			t.Fatalf("nobody waited: %v", <-failed)
 		}
@@ -193,7 +193,7 @@ func (g *forbids) CheckFetch(_ context.Context, v modproxy.Ref) error {
 	return nil
 }
 
-// What is refused while it waits for a turn is not asked for, and that is forgotten once it is allowed again.
+// A package that is denied while it waits for a slot is not requested. It is requested once it is allowed again.
 func TestRefusedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, gate := newFixture(t), &forbids{}

@@ -10,13 +10,13 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// answersAfter sends n questions through g at once. Each is answered after a duration; answersAfter waits for all
+// answersAfter sends n questions through l at once. Each is answered after a duration; answersAfter waits for all
 // answers.
-func answersAfter(ctx context.Context, t *testing.T, g *gate, n int, after time.Duration) {
+func answersAfter(ctx context.Context, t *testing.T, l *limiter, n int, after time.Duration) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			_, err := ask(ctx, g, "acme", func(context.Context) (int, error) {
+			_, err := ask(ctx, l, "acme", func(context.Context) (int, error) {
 				time.Sleep(after)
 				return 0, nil
 			})
@@ -28,7 +28,7 @@ func answersAfter(ctx context.Context, t *testing.T, g *gate, n int, after time.
 	all.Wait()
 }
 
-// Background questions do not delay client questions: those have turns, and as many questions per second.
+// Background questions do not delay client questions: those have slots, and as many questions per second.
 func TestGateAsksForClientsFirst(t *testing.T) {
 	const takes = 100 * time.Millisecond
 	for _, tt := range []struct {
@@ -39,14 +39,14 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 		{func(ctx context.Context) context.Context { return ctx }, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGate(0)
+			l := newLimiter(0)
 			ctx := tt.ctx(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}))
 			var run sync.WaitGroup
-			run.Go(func() { answersAfter(ctx, t, g, 160, takes) }) // 100 at once, the others as the rate allows
+			run.Go(func() { answersAfter(ctx, t, l, 160, takes) }) // 100 at once, the others as the rate allows
 			synctest.Wait()
 			for i := range 10 {
 				began := time.Now()
-				answersAfter(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}), t, g, 1, takes)
+				answersAfter(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}), t, l, 1, takes)
 				if waited := time.Since(began) - takes; waited > 0 != tt.wait && i == 0 || waited > 0 && !tt.wait {
 					t.Errorf("in the background is %v: a client waited %v", !tt.wait, waited)
 				}
@@ -60,20 +60,20 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 // question.
 func TestGateKeepsTheRateForClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(8)
+		l := newLimiter(8)
 		wanted := modproxy.InBackground(t.Context())
-		answersAfter(modproxy.InBackground(t.Context()), t, g, 6, 0) // leaves two at once for clients
+		answersAfter(modproxy.InBackground(t.Context()), t, l, 6, 0) // leaves two at once for clients
 		began := time.Now()
 		var run sync.WaitGroup
-		run.Go(func() { answersAfter(modproxy.InBackground(t.Context()), t, g, 1, 0) })
+		run.Go(func() { answersAfter(modproxy.InBackground(t.Context()), t, l, 1, 0) })
 		run.Go(func() {
-			answersAfter(wanted, t, g, 1, 0)
+			answersAfter(wanted, t, l, 1, 0)
 			equalTime(t, "what a client came to want", began, 10*time.Millisecond)
 		})
 		time.Sleep(10 * time.Millisecond)
 		modproxy.BringForward(wanted)
 		synctest.Wait()
-		answersAfter(t.Context(), t, g, 1, 0)
+		answersAfter(t.Context(), t, l, 1, 0)
 		equalTime(t, "a client's question", began, 10*time.Millisecond)
 		run.Wait()
 		if time.Since(began) < 100*time.Millisecond {
@@ -93,15 +93,15 @@ func equalTime(t *testing.T, what string, began time.Time, want time.Duration) {
 // questions.
 func TestGateSharesTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(0)
+		l := newLimiter(0)
 		flood := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"})
 		var run sync.WaitGroup
-		run.Go(func() { answersAfter(flood, t, g, 400, time.Millisecond) }) // 100 at once, the others as the rate allows
+		run.Go(func() { answersAfter(flood, t, l, 400, time.Millisecond) }) // 100 at once, the others as the rate allows
 		time.Sleep(time.Second)
 		other := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "other"})
 		for range 20 {
 			began := time.Now()
-			answersAfter(other, t, g, 1, time.Millisecond)
+			answersAfter(other, t, l, 1, time.Millisecond)
 			if waited := time.Since(began); waited > 30*time.Millisecond { // for two questions: the next one of the flood, and its own
 				t.Errorf("the other client waited %v", waited)
 			}

@@ -1,4 +1,4 @@
-package fair_test
+package slots_test
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/modproxy/modproxy/fair"
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// An owner that wants all turns leaves the others what they need, up to their share.
+// An owner that wants all slots leaves the others what they need, up to their share.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := fair.New(16, 16, 0, 1000)
+		queue := slots.New(16, 16, 0, 1000)
 		length := 15 * time.Second
 		if rig.Long() {
 			length = time.Minute
@@ -30,9 +31,9 @@ func TestShares(t *testing.T) {
 		work := func(name string, id uint64) {
 			// Turns of unequal length: if all ended in the same instant, the scheduler would decide who takes the next ones.
 			random := rand.New(rand.NewPCG(1, id))
-			for turns.Take(ctx, name) == nil {
+			for queue.Take(ctx, name) == nil {
 				time.Sleep(9*time.Millisecond + time.Duration(random.Int64N(int64(2*time.Millisecond))))
-				turns.Give(name)
+				queue.Give(name)
 				mu.Lock()
 				served[name]++
 				mu.Unlock()
@@ -56,10 +57,10 @@ func TestShares(t *testing.T) {
 	})
 }
 
-// The share limits the turns of one owner. The spare turns go to owners without a turn.
+// The share limits the slots of one owner. The spare slots go to owners without a slot.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := fair.New(8, 6, 1, 1000)
+		queue := slots.New(8, 6, 1, 1000)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		got := map[string]int{}
@@ -67,7 +68,7 @@ func TestBounds(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			for range 20 {
 				go func() {
-					if turns.Take(ctx, name) == nil {
+					if queue.Take(ctx, name) == nil {
 						mu.Lock()
 						got[name]++
 						mu.Unlock()
@@ -79,10 +80,10 @@ func TestBounds(t *testing.T) {
 		if want := "map[a:6 b:1 c:1]"; fmt.Sprint(got) != want {
 			t.Errorf("%v; want %s", got, want)
 		}
-		turns.Give("a")
+		queue.Give("a")
 		synctest.Wait()
 		if got["d"] != 1 {
-			t.Errorf("a turn that is given goes to %v; want d, which has none", got)
+			t.Errorf("a slot that is given goes to %v; want d, which has none", got)
 		}
 	})
 }
@@ -90,100 +91,100 @@ func TestBounds(t *testing.T) {
 // If the queue is full, the owner with the most waiting requests loses one.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := fair.New(1, 1, 0, 10)
-		if err := turns.Take(t.Context(), "a"); err != nil {
+		queue := slots.New(1, 1, 0, 10)
+		if err := queue.Take(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		away := make(chan error, 100)
 		for range 10 {
-			go func() { away <- turns.Take(t.Context(), "a") }()
+			go func() { away <- queue.Take(t.Context(), "a") }()
 		}
 		synctest.Wait()
-		if err := turns.Take(t.Context(), "a"); !errors.Is(err, fair.ErrCrowded) {
+		if err := queue.Take(t.Context(), "a"); !errors.Is(err, slots.ErrCrowded) {
 			t.Errorf("one more: %v", err)
 		}
 		if len(away) > 0 {
 			t.Errorf("one that waited: %v", <-away)
 		}
 		other := make(chan error, 1)
-		go func() { other <- turns.Take(t.Context(), "b") }()
-		if err := <-away; !errors.Is(err, fair.ErrCrowded) {
+		go func() { other <- queue.Take(t.Context(), "b") }()
+		if err := <-away; !errors.Is(err, slots.ErrCrowded) {
 			t.Errorf("one of those of whom most wait: %v", err)
 		}
-		turns.Give("a")
+		queue.Give("a")
 		if err := <-other; err != nil {
 			t.Errorf("another: %v", err)
 		}
-		turns.Give("b")
+		queue.Give("b")
 		for range 9 {
 			if err := <-away; err != nil {
 				t.Error(err)
 			}
-			turns.Give("a")
+			queue.Give("a")
 		}
 		gone, cancel := context.WithCancelCause(t.Context())
-		if err := turns.Take(t.Context(), "a"); err != nil {
+		if err := queue.Take(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
 		why := errors.New("gone")
 		cancel(why)
-		if err := turns.Take(gone, "a"); err != why || turns.Waiting(true) != 0 {
-			t.Errorf("one that went: %v; %d wait", err, turns.Waiting(true))
+		if err := queue.Take(gone, "a"); err != why || queue.Waiting(true) != 0 {
+			t.Errorf("one that went: %v; %d wait", err, queue.Waiting(true))
 		}
 	})
 }
 
-// Others may use a paused turn. Its owner gets it back at once.
+// Others may use a paused slot. Its owner gets it back at once.
 func TestPausedTurns(t *testing.T) {
-	turns := fair.New(1, 1, 0, 10)
-	first, err := turns.Await(t.Context(), "one")
+	queue := slots.New(1, 1, 0, 10)
+	first, err := queue.Await(t.Context(), "one", modproxy.BroughtForward(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if turns.Try("two") {
-		t.Fatal("there was a second turn")
+	if queue.Try("two") {
+		t.Fatal("there was a second slot")
 	}
 	first.Pause()
 	first.Pause()
-	second, err := turns.Await(t.Context(), "two")
+	second, err := queue.Await(t.Context(), "two", modproxy.BroughtForward(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.Resume()
 	first.Resume()
-	if turns.Try("three") {
-		t.Fatal("there was a third turn")
+	if queue.Try("three") {
+		t.Fatal("there was a third slot")
 	}
 	first.Give()
-	if turns.Try("three") {
-		t.Fatal("the second turn was given twice")
+	if queue.Try("three") {
+		t.Fatal("the second slot was given twice")
 	}
 	second.Pause()
 	second.Give()
-	if !turns.Try("three") {
-		t.Fatal("no turn is left")
+	if !queue.Try("three") {
+		t.Fatal("no slot is left")
 	}
-	if turns.Try("four") {
-		t.Fatal("there are more turns than before")
+	if queue.Try("four") {
+		t.Fatal("there are more queue than before")
 	}
 }
 
-// The number of an owner's paused turns is limited.
+// The number of an owner's paused slots is limited.
 func TestPausedTurnsAreBounded(t *testing.T) {
-	turns := fair.New(2, 2, 0, 10)
+	queue := slots.New(2, 2, 0, 10)
 	n := 0
 	for ; n < 1000; n++ {
-		if !turns.Try("one") {
+		if !queue.Try("one") {
 			break
 		}
-		turns.Give("one")
-		turn, err := turns.Await(t.Context(), "one")
+		queue.Give("one")
+		slot, err := queue.Await(t.Context(), "one", modproxy.BroughtForward(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn.Pause()
+		slot.Pause()
 	}
 	if n < 10 || n > 20 {
-		t.Errorf("%d turns were paused or taken; want some for each, and not any number", n)
+		t.Errorf("%d queue were paused or taken; want some for each, and not any number", n)
 	}
 }

@@ -1,0 +1,118 @@
+package cache
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy"
+)
+
+// cachedAnswer is an answer of a catalog in memory.
+type cachedAnswer[T any] struct {
+	value  *T
+	bytes  int64 // bytes in memory, about
+	status func(*T) *modproxy.Answered
+}
+
+func (s *cachedAnswer[T]) size() int64 { return s.bytes }
+
+func (s *cachedAnswer[T]) marked(stale bool) *cachedAnswer[T] {
+	value := *s.value
+	status := s.status(&value)
+	status.Hit, status.Stale = true, stale
+	return &cachedAnswer[T]{&value, s.bytes, s.status}
+}
+
+// catalogSource is the source of the answers of a catalog.
+type catalogSource[K question, T any] struct {
+	kind    Kind // of the event for a request to Next
+	observe func(Event)
+	next    func(context.Context, K) (*T, error)
+	about   func(K, *T) // sets the address, which is not stored
+	status  func(*T) *modproxy.Answered
+}
+
+// ask implements source.
+func (a catalogSource[K, T]) ask(ctx context.Context, k K, _ *cachedAnswer[T]) (*cachedAnswer[T], error) {
+	asked := time.Now()
+	value, err := a.next(ctx, k)
+	a.observe(k.event(a.kind, time.Since(asked), err))
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(value)
+	return &cachedAnswer[T]{value, size(text), a.status}, err
+}
+
+// size returns about how many bytes a value has in memory that has this JSON text. Its strings do not share the text.
+func size(text []byte) int64 { return overhead + 2*int64(len(text)) }
+
+// learn implements source.
+func (catalogSource[K, T]) learn(K, *cachedAnswer[T]) {}
+
+// storedAnswer is the stored form of an answer; it is compressed with gzip.
+type storedAnswer[T any] struct {
+	Time  time.Time `json:"time"` // the time of the answer
+	Value *T        `json:"value"`
+}
+
+// encode implements source.
+func (a catalogSource[K, T]) encode(s *cachedAnswer[T]) ([]byte, error) {
+	text, err := json.Marshal(storedAnswer[T]{a.status(s.value).Time, s.value})
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	z.Write(text)
+	z.Close()
+	return out.Bytes(), nil
+}
+
+// decode implements source.
+func (a catalogSource[K, T]) decode(k K, text []byte) (*cachedAnswer[T], error) {
+	plain, err := inflate(text)
+	if err != nil {
+		return nil, err
+	}
+	var kept storedAnswer[T]
+	if err := json.Unmarshal(plain, &kept); err != nil {
+		return nil, err
+	}
+	if kept.Value == nil {
+		return nil, fmt.Errorf("%w: a stored answer without a value", modproxy.ErrInvalid)
+	}
+	a.about(k, kept.Value)
+	a.status(kept.Value).Time = kept.Time
+	return &cachedAnswer[T]{kept.Value, size(plain), a.status}, nil
+}
+
+// inflaters are reused, because one has 40 KB.
+var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
+// inflate returns the text of a stored document, which is compressed with gzip.
+func inflate(document []byte) ([]byte, error) {
+	z := inflaters.Get().(*gzip.Reader)
+	defer inflaters.Put(z)
+	if err := z.Reset(bytes.NewReader(document)); err != nil {
+		return nil, err
+	}
+	var plain bytes.Buffer
+	if n := len(document); n > 4 { // the last bytes are the size of the text; gzip compresses to a thousandth at most
+		plain.Grow(int(min(int64(binary.LittleEndian.Uint32(document[n-4:])), int64(n)*1032, maxDocument)) + bytes.MinRead)
+	}
+	switch _, err := plain.ReadFrom(io.LimitReader(z, maxDocument+1)); {
+	case err != nil:
+		return nil, err
+	case plain.Len() > maxDocument: // the cache stores no such document: another program has changed the store
+		return nil, fmt.Errorf("%w: a stored document of more than %d bytes", modproxy.ErrInvalid, maxDocument)
+	}
+	return plain.Bytes(), nil
+}
