@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// The bytes that are told are those of the expression, in every form that clients take for a literal.
+// The range of a source covers exactly its expression, in every form that clients accept as a literal.
 func TestSources(t *testing.T) {
 	files := map[string]string{
 		"main.tf": "\ufeffmodule \"a\" {\n  source = \"git::https://a\" # ä\n}\n" +
@@ -85,7 +85,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A file that is not read is an error: clients may read it.
+// A file that is too large is an error, because clients may read it.
 func TestSourcesTooLarge(t *testing.T) {
 	var r tfconfig.Reader
 	_, err := r.Read(t.Context(), packed(t, file("m/big.tf", strings.Repeat("#\n", tfconfig.MaxFile))), tfconfig.Options{Sources: true})
