@@ -19,7 +19,7 @@ type dirKey struct {
 	client tfconfig.Client
 	module modproxy.Ref // folded
 	dir    string
-	all    bool // with its submodules
+	all    bool // including its submodules
 }
 
 // instances are the different calls of one directory. The directory is read again only if other arguments can change the result.
@@ -112,16 +112,16 @@ func (r *walk) visitDirectory(ctx context.Context, t task, f Found, p *modproxy.
 	return w.node, nil
 }
 
-// passedOn returns the variables that change something in what the directory at calls, as far as that is known.
+// passedOn returns the variables that change sources or versions in the modules that the directory at calls, as far as they are known.
 func (r *walk) passedOn(at dirKey) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.passed[at])
 }
 
-// passOn adds to r.passed the variables of the caller that the arguments of t for variables are made of. It does so for the first
-// caller of the caller, too, and so on. It reports whether the call has to wait for the next round, because such an argument was not
-// evaluated in this one.
+// passOn adds to r.passed the variables of the caller on which the arguments of t for variables depend. It does the same for the first
+// caller of the caller, and so on. It reports whether the call has to wait for the next round, because an argument was not evaluated in
+// this round.
 func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 	for name, arg := range t.call.Args {
 		later = later || arg.Skipped && variables[name] && !r.last
@@ -156,11 +156,11 @@ func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 	return later
 }
 
-// tellCycles tells which modules call themselves, with others between.
+// tellCycles reports modules that call themselves, directly or through others.
 func (r *walk) tellCycles() {
 	depths := map[tfconfig.Client]map[*node]int{tfconfig.Terraform: {}, tfconfig.OpenTofu: {}}
 	for _, root := range r.roots {
-		depth := depths[root.client] // in stack, from 1; negative when it was left
+		depth := depths[root.client] // position in stack, from 1; negative after the visit
 		var stack []*node
 		var visit func(n *node, chain []Step)
 		visit = func(n *node, chain []Step) {
@@ -185,7 +185,7 @@ func (r *walk) tellCycles() {
 	}
 }
 
-// circle is the error of modules of which each calls the next, and the last the first.
+// circle is the error of modules that call each other in a circle, in the order of the calls.
 func circle(nodes []*node) error {
 	if len(nodes) == 1 {
 		return fmt.Errorf("%s calls itself", nodes[0].module)

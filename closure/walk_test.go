@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// acme is a registry that the proxy goes to by two names; nothing else goes through it.
+// acme routes one registry, which has two names, through the proxy, and nothing else.
 type acme struct{}
 
 func (acme) Upstream(m modproxy.Address) (modproxy.Address, error) {
@@ -31,7 +31,7 @@ func (acme) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	return m, fmt.Errorf("%s is not among upstreams", m.Host)
 }
 
-// fixture is a registry with the modules acme/NAME/aws, and a directory of which main is the root module.
+// fixture returns a registry with the modules acme/NAME/aws, and a directory whose root module is main.
 func fixture(t *testing.T, text string) (w *closure.Walker, asked *registrytest.Memory, dir string) {
 	t.Helper()
 	var files []txtar.File
@@ -65,7 +65,7 @@ func writeFiles(t *testing.T, files []txtar.File) string {
 	return dir
 }
 
-// walk returns what the walk from a directory finds, for both clients, in sorted lines.
+// walk returns the results of a walk from a directory, for both clients, as sorted lines.
 func walk(t *testing.T, w *closure.Walker, dir string) string {
 	t.Helper()
 	var starts []closure.Start
@@ -174,7 +174,7 @@ tofu trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub
 	}
 }
 
-// Modules that call each other for ever come to an end, and are told.
+// A walk over modules that call each other in a cycle ends, and reports the cycle.
 func TestWalkCycle(t *testing.T) {
 	w, _, dir := fixture(t, `
 -- main/main.tf --
@@ -217,12 +217,12 @@ module "d" {
 	}
 }
 
-// A chain of modules that does not end within the bound is told once for each client.
+// A chain of modules longer than the bound is reported once for each client.
 func TestWalkDeep(t *testing.T) {
 	text := "-- main/main.tf --\n" + `module "m" { source = "registry.acme.example/acme/m0/aws" }` + "\n"
 	depth := 10
 	if rig.Long() {
-		depth = 100 // as without Depth
+		depth = 100 // the default of Depth
 	}
 	for i := range depth + 20 {
 		text += fmt.Sprintf("-- acme/m%d@1.0.0/main.tf --\nmodule \"m\" { source = \"registry.acme.example/acme/m%d/aws\" }\n", i, i+1)
@@ -240,7 +240,7 @@ func TestWalkDeep(t *testing.T) {
 	}
 }
 
-// More calls than are followed are one line of a package; of a directory, an error.
+// If a package has more calls than the bound, the walk reports that once. For a directory it is an error.
 func TestWalkWide(t *testing.T) {
 	var wide, called strings.Builder
 	for i := range 5_001 {
@@ -274,7 +274,7 @@ tofu trouble wide 1.0.0 < main.tf:1: registry.acme.example/acme/wide/aws 1.0.0: 
 	}
 }
 
-// What cannot be had is told, once for all calls where that is the reason, and the rest goes on.
+// An unavailable module is reported, once for all calls if they fail for the same reason, and the walk continues.
 func TestWalkTrouble(t *testing.T) {
 	w, asked, dir := fixture(t, `
 -- main/main.tf --
