@@ -77,7 +77,7 @@ func (r *walk) visitDirectory(ctx context.Context, t task, f Found, p *modproxy.
 		}
 	}
 	if len(here.all) == maxInstances {
-		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxInstances)
+		return nil, fmt.Errorf("it is called with more than %d sets of arguments", maxInstances)
 	}
 	tree := tfconfig.PackageTree(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
 	c, err := r.Reader.Read(ctx, tree, tfconfig.Options{
@@ -150,7 +150,7 @@ func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 	r.mu.Unlock()
 	if grown && r.last {
 		r.tell("", Found{Kind: Trouble, Client: t.client, Chain: t.from.chain, Module: t.from.module, Subdir: t.from.at.dir, Err: fmt.Errorf(
-			"%s: its variables are passed on through more packages than %d rounds follow; modules that depend on them may be missing",
+			"%s: its variables pass through more packages than %d rounds can follow; modules that depend on them may be missing",
 			t.from.module, maxRounds)})
 	}
 	return later
@@ -190,7 +190,7 @@ func circle(nodes []*node) error {
 	if len(nodes) == 1 {
 		return fmt.Errorf("%s calls itself", nodes[0].module)
 	}
-	text := nodes[0].module.String() + " calls itself, by "
+	text := nodes[0].module.String() + " calls itself, through "
 	for i, n := range nodes[1:min(len(nodes), 5)] {
 		if i > 0 {
 			text += ", "

@@ -121,7 +121,7 @@ func TestWalkManyWays(t *testing.T) {
 			t.Errorf("%s\ndoes not contain 16 times %s", got, want)
 		}
 		for i := 5; i <= chain; i++ {
-			want := fmt.Sprintf("registry.acme.example/acme/m%d/aws 1.0.0: it is called with other arguments in more than 16 ways", i)
+			want := fmt.Sprintf("registry.acme.example/acme/m%d/aws 1.0.0: it is called with more than 16 sets of arguments", i)
 			if strings.Count(got, want) != 2 {
 				t.Errorf("%s\ndoes not contain %s", got, want)
 			}
@@ -134,7 +134,7 @@ func TestWalkManyWays(t *testing.T) {
 func TestWalkManyRounds(t *testing.T) {
 	for chain, want := range map[int]string{
 		12: "",
-		20: "registry.acme.example/acme/m4/aws 1.0.0: its variables are passed on through more packages than 16 rounds follow; " +
+		20: "registry.acme.example/acme/m4/aws 1.0.0: its variables pass through more packages than 16 rounds can follow; " +
 			"modules that depend on them may be missing",
 	} {
 		var main, packages strings.Builder

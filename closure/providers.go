@@ -54,9 +54,9 @@ func ChooseProvider(list []modproxy.Listed, terms ...string) (string, error) {
 	case newest == versions.Unspecified:
 		return "", errors.New("it has no versions")
 	case len(all) == 0:
-		return "", fmt.Errorf("it has pre-releases only, up to %s, which are chosen only if the version says so", newest)
+		return "", fmt.Errorf("it has only pre-releases, up to %s: a version constraint must name a pre-release to choose it", newest)
 	}
-	return "", fmt.Errorf("no version is chosen by %q; the newest is %s", joined(terms), newest)
+	return "", fmt.Errorf("no version matches %q; the newest is %s", joined(terms), newest)
 }
 
 // joined returns constraints as one constraint, without duplicates.

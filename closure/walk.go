@@ -126,7 +126,7 @@ const (
 // The error is that of ctx, or [modproxy.ErrInvalid] if there are too many starts.
 func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) error {
 	if len(starts) > maxStarts {
-		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
+		return invalid("%d calls to start from; the limit is %d", len(starts), maxStarts)
 	}
 	run := &walk{Walker: w, each: each, passed: map[dirKey]map[string]bool{}, told: map[string]bool{}}
 	type name struct {

@@ -156,18 +156,18 @@ module "hostless" { source = "acme/base/aws" }
 ready base 1.0.0
 ready net 1.1.0
 terraform bypass < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:2: registry.terraform.io is not among upstreams
-terraform bypass < main.tf:9 < ../modules/x/main.tf:5: its source is no module of a registry
+terraform bypass < main.tf:9 < ../modules/x/main.tf:5: its source is not a module of a registry
 terraform chosen base 1.0.0 < main.tf:1 < net/aws 1.1.0: main.tf:1
 terraform chosen net 1.1.0 < main.tf:1
 terraform chosen net 1.1.0 modules/sub < main.tf:9 < ../modules/x/main.tf:1
-terraform trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside of the package, where clients do not look
+terraform trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside the package, where clients do not look
 tofu bypass < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:2: registry.opentofu.org is not among upstreams
-tofu bypass < main.tf:9 < ../modules/x/main.tf:5: its source is no module of a registry
+tofu bypass < main.tf:9 < ../modules/x/main.tf:5: its source is not a module of a registry
 tofu bypass < main.tf:9 < ../modules/x/x.tofu:2: its version refers to var.v, which has no value
 tofu chosen base 1.0.0 < main.tf:1 < net/aws 1.1.0: main.tf:1
 tofu chosen net 1.1.0 < main.tf:1
 tofu chosen net 1.1.0 modules/sub < main.tf:9 < ../modules/x/main.tf:1
-tofu trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside of the package, where clients do not look
+tofu trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside the package, where clients do not look
 `)
 	if n := asked.Calls("versions"); n != 2 {
 		t.Errorf("versions were asked for %d times", n)
@@ -204,8 +204,8 @@ module "d" {
 	for range rounds {
 		got := walk(t, w, dir)
 		for _, want := range []string{
-			"a/aws 1.0.0 calls itself, by registry.acme.example/acme/b/aws 1.0.0, registry.acme.example/acme/c/aws 1.0.0",
-			"tofu trouble d 1.0.0 < main.tf:3 < ", "d/aws 1.0.0: it is called with other arguments in more than 16 ways",
+			"a/aws 1.0.0 calls itself, through registry.acme.example/acme/b/aws 1.0.0, registry.acme.example/acme/c/aws 1.0.0",
+			"tofu trouble d 1.0.0 < main.tf:3 < ", "d/aws 1.0.0: it is called with more than 16 sets of arguments",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s\ndoes not contain %s", got, want)
@@ -316,13 +316,13 @@ module "b" { source = "./b" }
 		}
 	}
 	equal(t, strings.Join(lines, "\n"), `
-tofu trouble < main.tf:16 < broken/aws 1.0.0: main.tf:3: module "b": there is no configuration in "b"
+tofu trouble < main.tf:16 < broken/aws 1.0.0: main.tf:3: module "b": no configuration in "b"
 tofu trouble a < main.tf:10: registry.acme.example/acme/a/aws: invalid: version constraint "latest": want terms such as >= 1.2.0 or ~> 1.4, separated by commas
-tofu trouble a < main.tf:6: registry.acme.example/acme/a/aws: no version is chosen by "> 7"; the newest is 1.0.0
-tofu trouble a 1.0.0 gone < main.tf:15: registry.acme.example/acme/a/aws 1.0.0: invalid: there is no configuration in gone
+tofu trouble a < main.tf:6: registry.acme.example/acme/a/aws: no version matches "> 7"; the newest is 1.0.0
+tofu trouble a 1.0.0 gone < main.tf:15: registry.acme.example/acme/a/aws 1.0.0: invalid: no configuration in gone
 tofu trouble broken 1.0.0 < main.tf:16 < broken/aws 1.0.0: main.tf:1: Invalid single-argument block definition
 tofu trouble lost 1.0.0 < main.tf:17: unavailable: lost
 tofu trouble none < main.tf:1: versions registry.acme.example/acme/none/aws: not found
-tofu trouble pre < main.tf:14: registry.acme.example/acme/pre/aws: it has pre-releases only, up to 1.0.0-rc1, which are chosen only if the version says so
+tofu trouble pre < main.tf:14: registry.acme.example/acme/pre/aws: it has only pre-releases, up to 1.0.0-rc1: a version constraint must name a pre-release to choose it
 `)
 }

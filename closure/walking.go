@@ -167,17 +167,17 @@ func (r *walk) visit(ctx context.Context, t task) {
 		tell(Bypass, errors.New(t.call.Dynamic))
 		return
 	case local && (target == ".." || strings.HasPrefix(target, "../")):
-		tell(Trouble, fmt.Errorf("module %.80q: its source %.200q is outside of the package, where clients do not look", t.call.Name, t.call.Source))
+		tell(Trouble, fmt.Errorf("module %.80q: its source %.200q is outside the package, where clients do not look", t.call.Name, t.call.Source))
 		return
 	case local:
-		tell(Trouble, fmt.Errorf("module %.80q: there is no configuration in %.200q", t.call.Name, target))
+		tell(Trouble, fmt.Errorf("module %.80q: no configuration in %.200q", t.call.Name, target))
 		return
 	case !registry:
 		if v, dir, ok := r.nested(t); ok {
 			at, f.Module, f.Subdir = "", v, dir
 			r.install(ctx, t, f, tell)
 		} else {
-			tell(Bypass, errors.New("its source is no module of a registry"))
+			tell(Bypass, errors.New("its source is not a module of a registry"))
 		}
 		return
 	}

@@ -103,7 +103,7 @@ func work(r io.Reader, w io.Writer) error {
 	}
 	text, err := json.Marshal(answer)
 	if err == nil && len(text) > most {
-		answer = reply{Edition: edition, Error: invalid("more than %d MiB to say", most>>20).Error()}
+		answer = reply{Edition: edition, Error: invalid("the result is larger than %d MiB", most>>20).Error()}
 		text, err = json.Marshal(answer)
 	}
 	if err == nil {

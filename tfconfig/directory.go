@@ -131,7 +131,7 @@ func loop(root, target string, call Call) (string, bool) {
 // canOpen returns the reason why a called directory cannot be read, or nil.
 func canOpen(root, dir string) error {
 	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no directory %.200q", dir)
+		return fmt.Errorf("no directory %.200q", dir)
 	}
 	if err := sendFiles(root, dir, isModule, func(string, int64, io.Reader) error { return nil }); err != nil {
 		return fmt.Errorf("%.200q: %w", dir, err)

@@ -92,13 +92,13 @@ acme/other/aws < main.tf:9 < ../modules/net/main.tofu:2 < ../modules/net/inner/m
 acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
 problem ../modules/loop/main.tofu:1: module "self" calls itself
-problem main.tf:13: module "none": there is no directory "none"
+problem main.tf:13: module "none": no directory "none"
 problem main.tf:15: module "pipe": "../pipe": `,
 		tfconfig.Terraform: `
 acme/terraform/aws < main.tf:1 < ../modules/net/main.tf:1
 acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
-problem main.tf:13: module "none": there is no directory "none"
+problem main.tf:13: module "none": no directory "none"
 problem main.tf:15: module "pipe": "../pipe": `,
 	} {
 		c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: client})

@@ -50,7 +50,7 @@ func (s *scope) eval(e hcl.Expression) value {
 	refs := e.Variables()
 	if s.literals {
 		if len(refs) > 0 {
-			out.unknown = "refers to " + refText(refs[0]) + ", and has to be a literal"
+			out.unknown = "refers to " + refText(refs[0]) + ", but must be a literal"
 			return out
 		}
 		v, diags := e.Value(nil)
@@ -235,7 +235,7 @@ func (s *scope) variableValue(name string) (v value) {
 	if v.unknown == "" && given {
 		var err error
 		if v.Value, err = shaped(v.Value); err != nil {
-			v.unknown = "is given what is not of its type"
+			v.unknown = "is given a value of another type"
 		}
 	}
 	switch {
@@ -261,7 +261,7 @@ func parseText(text string, literal bool) (v cty.Value, why string) {
 		v, diags = expr.Value(nil)
 	}
 	if diags.HasErrors() {
-		return cty.NilVal, "is given what is not of its type"
+		return cty.NilVal, "is given a value of another type"
 	}
 	v, why, _ = known(v, nil)
 	return v, why
@@ -274,7 +274,7 @@ func toString(v cty.Value) (cty.Value, string) {
 	}
 	s, err := convert.Convert(v, cty.String)
 	if err != nil {
-		return cty.NilVal, "is no string"
+		return cty.NilVal, "is not a string"
 	}
 	return s, ""
 }
@@ -288,7 +288,7 @@ func (v value) arg() (a Arg) {
 	text, err := ctyjson.SimpleJSONValue{Value: v.Value}.MarshalJSON()
 	switch {
 	case err != nil:
-		a.Dynamic = "has no form in JSON"
+		a.Dynamic = "cannot be written as JSON"
 	case len(text) > maxText:
 		a.Dynamic = fmt.Sprintf("has more than %d bytes", maxText)
 	default:
@@ -302,7 +302,7 @@ func parseArg(name string, a Arg) value {
 	v := value{unknown: a.Dynamic, inputs: map[string]bool{name: true}}
 	var in ctyjson.SimpleJSONValue
 	if v.unknown == "" && in.UnmarshalJSON(a.Value) != nil {
-		v.unknown = "is given what is no JSON"
+		v.unknown = "is given a value that is not JSON"
 	}
 	v.Value = in.Value
 	return v

@@ -181,7 +181,7 @@ var lookupFunc = function.New(&function.Spec{
 		case t.IsMapType():
 			return t.ElementType(), nil
 		case !t.IsObjectType():
-			return cty.NilType, errors.New("it is no map")
+			return cty.NilType, errors.New("it is not a map")
 		case !args[1].IsKnown():
 			return cty.DynamicPseudoType, nil
 		case t.HasAttribute(args[1].AsString()):
@@ -222,7 +222,7 @@ var oneFunc = function.New(&function.Spec{
 		case t.IsTupleType() && t.Length() == 1:
 			return t.TupleElementType(0), nil
 		}
-		return cty.NilType, errors.New("it is no list of at most one element")
+		return cty.NilType, errors.New("it is not a list of at most one element")
 	},
 	Impl: func(args []cty.Value, to cty.Type) (cty.Value, error) {
 		switch args[0].LengthInt() {

@@ -97,9 +97,9 @@ func TestHostile(t *testing.T) {
 		"files":       {many(4001, ""), `"f04000.tf": more than the 4000 configuration files`},
 		"bytes":       {many(70, full(500<<10)), "more than the 32 MiB of configuration files"},
 		"memory":      {[]tar.Header{file("main.tf", bomb.String())}, "MiB of memory"},
-		"link":        {[]tar.Header{{Name: "main.tf", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"main.tf" is no regular file`},
-		"hard link":   {[]tar.Header{file("x", ""), {Name: "main.tf", Typeflag: tar.TypeLink, Linkname: "x"}}, `"main.tf" is no regular file`},
-		"nothing":     {[]tar.Header{file("README.md", "")}, "there is no configuration in ."},
+		"link":        {[]tar.Header{{Name: "main.tf", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"main.tf" is not a regular file`},
+		"hard link":   {[]tar.Header{file("x", ""), {Name: "main.tf", Typeflag: tar.TypeLink, Linkname: "x"}}, `"main.tf" is not a regular file`},
+		"nothing":     {[]tar.Header{file("README.md", "")}, "no configuration in ."},
 	}
 	if !rig.Long() { // brackets, templates, blocks and JSON represent all nested forms
 		for _, name := range []string{"parentheses", "objects", "not", "minus", "conditions", "functions", "JSON object"} {

@@ -171,14 +171,14 @@ func (m *module) call(b *hcl.Block, override bool) {
 	at := slices.IndexFunc(m.calls, func(other *call) bool { return other.name == c.name })
 	switch {
 	case at < 0 && override:
-		m.problem(c.Pos, "overrides module %.80q, which is not there", c.name)
+		m.problem(c.Pos, "overrides module %.80q, which does not exist", c.name)
 	case at < 0:
 		m.calls = append(m.calls, c)
 	case override:
 		maps.Copy(m.calls[at].args, c.args)
 		c = m.calls[at]
 	default:
-		m.problem(c.Pos, "module %.80q is there twice", c.name)
+		m.problem(c.Pos, "module %.80q is declared twice", c.name)
 		m.calls = append(m.calls, c)
 	}
 	c.address(content)
@@ -201,7 +201,7 @@ func (m *module) variable(b *hcl.Block, override bool) {
 	case have != nil && override:
 		maps.Copy(have, content.Attributes)
 	case have != nil:
-		m.problem(posOf(b.DefRange), "variable %.80q is there twice", name)
+		m.problem(posOf(b.DefRange), "variable %.80q is declared twice", name)
 	default:
 		m.variables[name] = content.Attributes
 	}

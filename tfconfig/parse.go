@@ -65,7 +65,7 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 			return nil, err
 		}
 	} else if !o.Submodules {
-		return nil, invalid("there is no configuration in %s", o.Dir)
+		return nil, invalid("no configuration in %s", o.Dir)
 	}
 	if o.Submodules {
 		if err := p.submodules(); err != nil {
@@ -199,9 +199,9 @@ func (p *parser) address(s *scope, c *call) (source, version, dynamic string, va
 	case why != "":
 		return source, "", "its version " + why, from.variable
 	case !registry && (version != "" || s.client == Terraform):
-		return source, version, "it has a version, and its source is no module of a registry", from.variable
+		return source, version, "it has a version, but its source is not a module of a registry", from.variable
 	case version == "" && !which.IsNull():
-		return source, "", "its version is empty, and has to be a constraint or left out", from.variable
+		return source, "", "its version is empty: want a constraint, or no version", from.variable
 	}
 	return source, strings.TrimSpace(version), "", from.variable
 }
@@ -211,7 +211,7 @@ func (p *parser) address(s *scope, c *call) (source, version, dynamic string, va
 func (s *scope) forbidden(e hcl.Expression, also ...string) string {
 	for _, ref := range e.Variables() {
 		if root := ref.RootName(); s.client == Terraform && root != "var" && root != "local" && !slices.Contains(also, root) {
-			return "refers to " + refText(ref) + ", and may refer to constant variables and locals only"
+			return "refers to " + refText(ref) + ", but may refer only to constant variables and locals"
 		}
 	}
 	return ""

@@ -48,7 +48,7 @@ func ParseProviderSource(source, host string) (m modproxy.Address, err error) {
 		parts = append([]string{hostname.Display(host)}, parts...)
 	}
 	if len(parts) != 3 {
-		return m, invalid("%.200q is no provider: want registry.example.com/namespace/type", source)
+		return m, invalid("%.200q is not a provider address: want registry.example.com/namespace/type", source)
 	}
 	if host, err = hostname.Parse(parts[0]); err != nil {
 		return m, err

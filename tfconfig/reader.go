@@ -80,7 +80,7 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 			for _, of := range arg.Inputs {
 				_, isGiven := given[of]
 				if _, counts := o.Vars[of]; isGiven && !counts {
-					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Inputs: arg.Inputs, Skipped: true}
+					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not evaluated here", of), Inputs: arg.Inputs, Skipped: true}
 				}
 			}
 		}
@@ -130,7 +130,7 @@ func (r *Reader) turn(ctx context.Context, describe bool) (done func(), err erro
 	}
 }
 
-var errSilent = fmt.Errorf("%w: the process that reads the configuration says nothing", modproxy.ErrUnavailable)
+var errSilent = fmt.Errorf("%w: the process that reads the configuration returned nothing", modproxy.ErrUnavailable)
 
 // ask sends a request for a tree to a child and returns its reply.
 func ask(ctx context.Context, t Tree, q request) (*reply, error) {
@@ -160,7 +160,7 @@ func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: the process that reads the configuration: %w", modproxy.ErrUnavailable, err)
 	case answer.Edition != edition:
-		return nil, fmt.Errorf("%w: the program is another version by now: restart this one", modproxy.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the program on disk is another version: restart modproxy", modproxy.ErrUnavailable)
 	case answer.Error != "":
 		return nil, &unreadable{answer.Error}
 	}
@@ -177,7 +177,7 @@ func (e *unreadable) Unwrap() error { return modproxy.ErrInvalid }
 // run runs a child with the input that send writes. It returns the output of the child and its processor time.
 func run(ctx context.Context, send func(io.Writer) error) (printed []byte, cpu time.Duration, err error) {
 	if isChild() {
-		return nil, 0, errors.New("a child has no children")
+		return nil, 0, errors.New("a child cannot start another one")
 	}
 	name := program
 	if name == "" {
@@ -208,7 +208,7 @@ func run(ctx context.Context, send func(io.Writer) error) (printed []byte, cpu t
 	case err != nil:
 		return nil, 0, death(cmd.ProcessState, stderr.String(), err)
 	case stdout.Len() > maxReply:
-		return nil, 0, fmt.Errorf("%w: the process that reads configurations prints too much", modproxy.ErrUnavailable)
+		return nil, 0, fmt.Errorf("%w: the process that reads configurations printed too much", modproxy.ErrUnavailable)
 	}
 	return stdout.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
@@ -224,7 +224,7 @@ func death(state *os.ProcessState, stderr string, err error) error {
 	case state != nil && state.UserTime()+state.SystemTime() >= (maxCPU-1)*time.Second:
 		return &unreadable{invalid("reading its configuration takes more than %d seconds", maxCPU).Error()}
 	}
-	return fmt.Errorf("%w: the process that reads configurations has died: %w: %.200q", modproxy.ErrUnavailable, err, line)
+	return fmt.Errorf("%w: the process that reads configurations died: %w: %.200q", modproxy.ErrUnavailable, err, line)
 }
 
 // input is the standard input of a child.

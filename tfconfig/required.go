@@ -53,7 +53,7 @@ func (m *module) require(b *hcl.Block) {
 		r := &Requirement{Pos: posOf(a.NameRange), Name: name, Version: literal(a)} // a string is a version constraint
 		pairs, diags := hcl.ExprMap(a.Expr)
 		if diags.HasErrors() && r.Version == "" {
-			m.problem(r.Pos, "provider %.80q is required in a way that is not understood", name)
+			m.problem(r.Pos, "provider %.80q has a requirement that cannot be parsed", name)
 		}
 		for _, pair := range pairs {
 			key, _ := pair.Key.Value(nil)
@@ -62,7 +62,7 @@ func (m *module) require(b *hcl.Block) {
 			switch key, _ := text(key); {
 			case key != "source" && key != "version":
 			case diags.HasErrors() || why != "":
-				m.problem(r.Pos, "the %s of provider %.80q is no literal string", key, name)
+				m.problem(r.Pos, "the %s of provider %.80q is not a literal string", key, name)
 			case key == "source":
 				r.Source = s
 			default:

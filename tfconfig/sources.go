@@ -104,7 +104,7 @@ func (c *constants) eval(name string, e hcl.Expression) (source, why string) {
 			one, why = text(v.Value)
 		}
 		if readers++; why == "" && readers > 1 && one != source {
-			why = "is another one for the other client"
+			why = "differs between Terraform and OpenTofu"
 		}
 		if why != "" {
 			return "", why

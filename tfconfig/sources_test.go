@@ -65,7 +65,7 @@ func TestSources(t *testing.T) {
 		`made/main.tf:13 "local.late"  refers to local.late, which refers to null_resource.x, which is not known before a plan`,
 		`made/main.tf:14 "\"https://${local.of}\""  depends on a variable`,
 		`made/main.tf:15 "\"${path.module}/x\""  refers to path.module, which is not known before a plan`,
-		`made/one.tf:1 "local.one"  is another one for the other client`,
+		`made/one.tf:1 "local.one"  differs between Terraform and OpenTofu`,
 		`main.tf:2 "\"git::https://a\"" git::https://a`,
 		`main.tf:4 "((\"https://\\u0062\"))" https://b`,
 		`main.tf:6 "<<-EOT\n  https://c\n  EOT" https://c`,

@@ -39,7 +39,7 @@ func PackageTree(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
 			case err != nil:
 				return invalid("package: %w", err)
 			case h.Typeflag != tar.TypeReg:
-				return invalid("package: %q is no regular file", h.Name)
+				return invalid("package: %q is not a regular file", h.Name)
 			}
 			if err := f(h.Name, h.Size, files); err != nil {
 				return err

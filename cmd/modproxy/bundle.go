@@ -124,7 +124,7 @@ func fitsBundle(file string) error {
 		return hint.With(fmt.Errorf("%s is there, and --since may need it", file), "name another file, or remove it")
 	}
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
-		return misuse{fmt.Errorf("there is no directory %s: the last argument is the FILE that is written", filepath.Dir(file))}
+		return misuse{fmt.Errorf("no directory %s: the last argument is the FILE that is written", filepath.Dir(file))}
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func publish(ctx context.Context, name, mark string, mode fs.FileMode, write fun
 		err = disk.Rename(temp, name)
 	}
 	if _, missing := os.Stat(dir); err != nil && errors.Is(missing, fs.ErrNotExist) {
-		return fmt.Errorf("there is no directory %s", dir)
+		return fmt.Errorf("no directory %s", dir)
 	}
 	return err
 }
