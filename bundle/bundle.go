@@ -209,8 +209,8 @@ func wrong(format string, args ...any) error {
 type Untrusted struct{ Signer string }
 
 func (e *Untrusted) Error() string {
-	return "the bundle is signed by the key " + e.Signer + ", which is not trusted here: compare that with what \"modproxy ledger key\" " +
-		"prints where it was made; bundle.keys, and --key, name the whole key"
+	return "the bundle is signed by the key " + e.Signer + ", which is not trusted here: compare it with the output of \"modproxy ledger key\" " +
+		"on the exporting side, and add the whole key to bundle.keys or --key"
 }
 
 func (e *Untrusted) Unwrap() error { return modproxy.ErrDenied }
@@ -227,20 +227,20 @@ func openManifest(text []byte, trust note.Verifiers) (h Head, err error) {
 	sig := n.Sigs[0]
 	raw, err := base64.StdEncoding.Strict().DecodeString(sig.Base64)
 	if again := n.Text + "\n— " + sig.Name + " " + base64.StdEncoding.EncodeToString(raw) + "\n"; err != nil || again != string(text) {
-		return h, wrong("the manifest has something beside its text and one signature")
+		return h, wrong("the manifest has more than its text and one signature")
 	}
 	rest, ok := strings.CutPrefix(n.Text, header)
 	if !ok && strings.HasPrefix(n.Text, ledger.BundlePrefix) {
-		return h, wrong("a newer modproxy has written the bundle")
+		return h, wrong("the bundle was written by a newer modproxy: upgrade this one")
 	} else if !ok {
-		return h, wrong("the manifest is not one of a bundle")
+		return h, wrong("the signed text is not the manifest of a bundle")
 	}
 	h.ID, h.Signer = sha256.Sum256([]byte(n.Text)), fmt.Sprintf("%s+%08x", sig.Name, sig.Hash)
 	if err := decode([]byte(rest), &h.Manifest); err != nil {
 		return h, fmt.Errorf("the manifest: %w", err)
 	}
 	if h.Manifest.Index.Size < 0 || h.Manifest.Index.Size > maxIndex || h.Tree < 1 {
-		return h, wrong("the manifest says what no bundle has")
+		return h, wrong("the manifest has impossible values")
 	}
 	return h, nil
 }
@@ -254,7 +254,7 @@ func (h *Head) check() error {
 		case err != nil:
 			return fmt.Errorf("the index: %w", err)
 		case p.Package.Size <= 0 || p.Package.Size > maxEntry || p.Facts.Size <= 0 || p.Facts.Size > maxFacts || len(p.Versions) == 0 || sum < 0:
-			return wrong("the index: package %d is none", i+1)
+			return wrong("the index: package %d is invalid", i+1)
 		}
 		for _, v := range p.Versions {
 			if seen[v] {
@@ -265,7 +265,7 @@ func (h *Head) check() error {
 	}
 	for _, b := range h.Index.Before {
 		if b.Bundle < 1 || b.Bundle > len(h.Before) {
-			return wrong("the index: %s came in bundle %d, and there were %d", b.Version, b.Bundle, len(h.Before))
+			return wrong("the index: %s is listed from bundle %d, but the chain has %d", b.Version, b.Bundle, len(h.Before))
 		}
 	}
 	for _, text := range h.Index.Decisions {
@@ -285,13 +285,13 @@ func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
 		return rec, err
 	}
 	if rec.Ref != v.Ref {
-		return rec, wrong("the record of %s is one of %s", v, rec.Ref)
+		return rec, wrong("the record of %s is that of %s", v, rec.Ref)
 	}
 	if f.Subdir != "" && !fs.ValidPath(f.Subdir) {
-		return rec, wrong("the directory of %s", v)
+		return rec, wrong("the directory of %s is invalid", v)
 	}
 	if err := tlog.CheckRecord(f.Proof, h.Tree, h.Hash, f.Number, tlog.RecordHash([]byte(f.Record))); err != nil {
-		return rec, wrong("the record of %s is not proved to be in the ledger: %w", v, err)
+		return rec, wrong("the record of %s has no valid proof of its place in the ledger: %w", v, err)
 	}
 	return rec, nil
 }

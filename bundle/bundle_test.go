@@ -275,7 +275,7 @@ func TestCountOfFailed(t *testing.T) {
 	full.room.Store(2)
 	x.Cache = full
 	_, err := states(x, t.Context(), a.export(nil))
-	if len(b.kept()) != 2 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 2 of 3 versions are kept by now") {
+	if len(b.kept()) != 2 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 2 of 3 versions are stored") {
 		t.Errorf("%d are kept: %v", len(b.kept()), err)
 	}
 	b.wantTake(a, a.export(nil), "kept kept added")

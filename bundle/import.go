@@ -123,7 +123,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 				kept++
 			}
 		}
-		return nil, nil, fmt.Errorf("%w; %d of %d versions are kept by now, and the next import goes on from there", err, kept, b.Count())
+		return nil, nil, fmt.Errorf("%w; %d of %d versions are stored, and the next import continues from there", err, kept, b.Count())
 	}
 	items = append(items, packages...)
 	for m, entries := range i.listed {
@@ -140,7 +140,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 			return nil, nil, err
 		}
 		if newer == "" {
-			why := fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])
+			why := fmt.Sprintf("it was in bundle %d (%s) and is not stored any more: import that bundle again", v.Bundle, b.Before[v.Bundle-1])
 			items = append(items, ItemOf(v.Version.Ref, Absent, why))
 		}
 	}
@@ -173,7 +173,7 @@ func (x *imports) admit(ctx context.Context) error {
 	}
 	switch {
 	case last.Sequence == h.Sequence():
-		return deny("another bundle %d (%s) of its chain was imported on %s: to have what only this one brings, export --since that one",
+		return deny("another bundle %d (%s) of its chain was imported on %s: to get the content that only this bundle has, export --since that one",
 			last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
 	case last.Sequence > h.Sequence():
 		return deny("it is older than bundle %d (%s) of its chain, which was imported on %s", last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
@@ -183,12 +183,12 @@ func (x *imports) admit(ctx context.Context) error {
 		return deny("bundle %d (%s) is missing: import that first", last.Sequence+1, h.Before[last.Sequence])
 	case last.Sequence > 0:
 		if err := tlog.CheckTree(h.Proof, h.Tree, h.Hash, last.Tree.N, last.Tree.Hash); err != nil {
-			return deny("the ledger that it is of has forked or was replaced since bundle %d: %w", last.Sequence, err)
+			return deny("its ledger has forked or was replaced since bundle %d: %w", last.Sequence, err)
 		}
 	case newest.Tree.N == h.Tree && newest.Tree.Hash != h.Hash:
-		return deny("the ledger that it is of has forked or was replaced since bundle %d (%s) of another chain", newest.Sequence, newest.ID)
+		return deny("its ledger has forked or was replaced since bundle %d (%s) of another chain", newest.Sequence, newest.ID)
 	case newest.Tree.N > h.Tree && !x.NewChain:
-		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s, or has less of it: --new-chain takes it all the same",
+		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s, or its tree is smaller: use --new-chain to import it anyway",
 			newest.Sequence, newest.ID, newest.Time.UTC().Format(time.DateOnly))
 	}
 	return nil

@@ -77,12 +77,12 @@ func (b *Reader) Next() (*Entry, error) {
 		return nil, err
 	}
 	if err = decode(text, &e.Facts); err == nil && len(e.Facts.Versions) != len(e.Versions) {
-		err = wrong("they are about %d versions, and the index has %d", len(e.Facts.Versions), len(e.Versions))
+		err = wrong("they are about %d versions; the index has %d", len(e.Facts.Versions), len(e.Versions))
 	}
 	for i := 0; i < len(e.Versions) && err == nil; i++ {
 		var rec modproxy.Record
 		if rec, err = b.parse(e.Versions[i], e.Facts.Versions[i]); err == nil && rec.Sum != e.Sum {
-			err = wrong("the record of %s says %s, and the index %s", e.Versions[i], rec.Sum, e.Sum)
+			err = wrong("the record of %s has the sum %s; the index has %s", e.Versions[i], rec.Sum, e.Sum)
 		}
 		e.Records = append(e.Records, rec)
 	}
@@ -137,7 +137,7 @@ func (p *body) Read(b []byte) (n int, err error) {
 	}
 	p.err = io.EOF
 	if modproxy.Digest(p.hash.Sum(nil)) != p.content.Digest {
-		p.err = wrong("%s is not what it was, which ends at byte %d", p.name, p.src.at)
+		p.err = wrong("%s, which ends at byte %d, was changed", p.name, p.src.at)
 	} else if err := p.src.fill(p.name, p.content.Size); err != nil {
 		p.err = err
 	}

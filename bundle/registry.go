@@ -117,7 +117,7 @@ func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
 			continue
 		}
 		h.check = func() error {
-			return fmt.Errorf("%w: it is %s, and %s is %s", modproxy.ErrChanged, h.record.Sum, counts.Ref, counts.Sum)
+			return fmt.Errorf("%w: its sum is %s; that of %s is %s", modproxy.ErrChanged, h.record.Sum, counts.Ref, counts.Sum)
 		}
 	}
 }

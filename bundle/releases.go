@@ -37,7 +37,7 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 	case err != nil:
 		return err
 	case facts != rec.Facts:
-		return wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
+		return wrong("it is a release with %s; its record has %s", facts.Zips, rec.Zips)
 	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Address)):
 		return release.Unallowed()
 	case rs.OtherNames == nil || !rs.OtherNames.Covers(rec.Address):
@@ -88,7 +88,7 @@ func (x *imports) findRelease(release modproxy.Ref) (sum modproxy.Sum, why strin
 	}
 	for _, b := range x.Index.Before {
 		if is(b.Version) {
-			return b.Sum, fmt.Sprintf("its release came in bundle %d (%s) and is not recorded: import that again, and then this one", b.Bundle, x.Head.Before[b.Bundle-1])
+			return b.Sum, fmt.Sprintf("its release was in bundle %d (%s) and is not recorded: import that bundle again, then this one", b.Bundle, x.Head.Before[b.Bundle-1])
 		}
 	}
 	return "", fmt.Sprintf("its release is not in the bundle: export %s@%s, and import that", release.Address, release.Version)

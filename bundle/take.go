@@ -254,7 +254,7 @@ func (x *imports) verify(t *taking) error {
 		sum, err = pack.Verify(content(), x.Limits)
 	}
 	if err == nil && sum != t.Sum {
-		err = wrong("its package has the content %s, and its record says %s", sum, t.Sum)
+		err = wrong("its package has the sum %s; its record has %s", sum, t.Sum)
 	}
 	for i, v := range t.Versions {
 		if t.unfit[i] = err; err == nil && v.IsProvider() && !t.isZip() {

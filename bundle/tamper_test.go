@@ -175,7 +175,7 @@ func TestAnotherKey(t *testing.T) {
 	tw.WriteHeader(&tar.Header{Name: "manifest", Size: int64(len(signed)), Mode: 0o644, Format: tar.FormatUSTAR})
 	tw.Write(signed)
 	tw.Close()
-	if _, err := b.take(a, forged.Bytes()); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "not one of a bundle") {
+	if _, err := b.take(a, forged.Bytes()); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "not the manifest of a bundle") {
 		t.Errorf("the head of a tree: %v", err)
 	}
 	// A bundle of another ledger cannot be continued.

@@ -60,7 +60,7 @@ func (s *source) read(b []byte, what string) error {
 // cut returns err, or, at an unexpected end, an error that says so.
 func (s *source) cut(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return wrong("the bundle is cut off after %d bytes, in %s: copy it again, or make it again", s.at, what)
+		return wrong("the bundle is cut off after %d bytes, in %s: copy it again, or export it again", s.at, what)
 	}
 	return err
 }
@@ -70,7 +70,7 @@ func (s *source) expect(want []byte, what string) error {
 	is := make([]byte, len(want))
 	err := s.read(is, what)
 	if err == nil && !bytes.Equal(is, want) {
-		err = wrong("before byte %d, %s is another", s.at, what)
+		err = wrong("before byte %d, %s was changed", s.at, what)
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (s *source) header(name string, size int64) error {
 
 // fill reads the padding of a file.
 func (s *source) fill(name string, size int64) error {
-	return s.expect(make([]byte, padding(size)), "what fills the last block of "+name)
+	return s.expect(make([]byte, padding(size)), "the padding of "+name)
 }
 
 // file reads a small file.
@@ -99,7 +99,7 @@ func (s *source) file(name string, c Content) ([]byte, error) {
 		return nil, err
 	}
 	if contentOf(text) != c {
-		return nil, wrong("%s is not what it was, which ends at byte %d", name, s.at)
+		return nil, wrong("%s, which ends at byte %d, was changed", name, s.at)
 	}
 	return text, s.fill(name, c.Size)
 }
@@ -142,7 +142,7 @@ func (s *source) end() error {
 	}
 	switch n, err := io.ReadFull(s.r, make([]byte, 1)); {
 	case n > 0:
-		return wrong("something follows the end of the bundle, at byte %d", s.at)
+		return wrong("data follows the end of the bundle, at byte %d", s.at)
 	case !errors.Is(err, io.EOF):
 		return err
 	}
@@ -164,7 +164,7 @@ type Writer struct {
 func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	text, err := encode(index)
 	if err == nil && len(text) > maxIndex {
-		err = wrong("an index of %d bytes, more than the %d that a bundle may have: export less at once", len(text), maxIndex)
+		err = wrong("an index of %d bytes; the limit is %d: export fewer versions at once", len(text), maxIndex)
 	}
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	manifest = append([]byte(header), manifest...)
 	signed, err := log.SignBundle(manifest)
 	if err == nil && len(signed) > maxManifest {
-		err = wrong("a chain of %d bundles is too long: begin another", len(m.Before))
+		err = wrong("a chain of %d bundles is too long: begin a new chain", len(m.Before))
 	}
 	if err != nil {
 		return nil, err

@@ -180,7 +180,7 @@ func (w *world) refuse(far *side) {
 }
 
 var (
-	importAgain  = regexp.MustCompile(`bundle ([0-9]+) \(([0-9a-f]+)\) and is not (?:kept any more|recorded): import that again`)
+	importAgain  = regexp.MustCompile(`bundle ([0-9]+) \(([0-9a-f]+)\) and is not (?:stored any more|recorded): import that bundle again`)
 	exportFirst  = regexp.MustCompile(`export (\S+)@(\S+), and import that`)
 	acceptAdvice = `"modproxy ledger drift" shows it, and the command that accepts it`
 )
@@ -209,7 +209,7 @@ func (w *world) take(far *side, b []byte) (refused []bundle.Item) {
 	w.near.t.Helper()
 	x := far.importer(w.near)
 	_, items, err := x.Import(w.near.t.Context(), bytes.NewReader(b))
-	if err != nil && strings.Contains(err.Error(), "--new-chain takes it all the same") {
+	if err != nil && strings.Contains(err.Error(), "use --new-chain to import it anyway") {
 		w.seen["--new-chain"]++
 		x.NewChain = true
 		_, items, err = x.Import(w.near.t.Context(), bytes.NewReader(b))
@@ -226,8 +226,8 @@ func (w *world) follow(far *side, i bundle.Item) {
 	switch {
 	case again != nil:
 		w.seen["import that again"]++
-		if strings.Contains(i.Reason, "and then this one") {
-			w.seen["and then this one"]++
+		if strings.Contains(i.Reason, "then this one") {
+			w.seen["then this one"]++
 		}
 		n, err := strconv.Atoi(again[1])
 		must(t, err)
@@ -337,7 +337,7 @@ func TestAnyOrder(t *testing.T) {
 		})
 	}
 	for _, situation := range []string{
-		"a killed import", "an import that refuses", "a bundle without a release", "import that again", "and then this one", "export, and import that", "ledger accept", "--new-chain",
+		"a killed import", "an import that refuses", "a bundle without a release", "import that again", "then this one", "export, and import that", "ledger accept", "--new-chain",
 	} {
 		if seen[situation] == 0 {
 			t.Errorf("%s: never; seen: %v", situation, slices.Sorted(maps.Keys(seen)))

@@ -201,7 +201,7 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 		return nil, unavailable(ctx, err)
 	}
 	if q.Offset > maxOffset {
-		return nil, &modproxy.Lasting{Err: fmt.Errorf("offset %d: of the modules that are kept the first %d are listed", q.Offset, maxOffset)}
+		return nil, &modproxy.Lasting{Err: fmt.Errorf("offset %d: only the first %d cached modules are listed", q.Offset, maxOffset)}
 	}
 	page := &modproxy.Page{Answered: modproxy.Answered{Time: at, Hit: true}}
 	if q.Verified { // cached modules are never verified
@@ -286,7 +286,7 @@ func (x *index) get(ctx context.Context, packages Packages) (entries []entry, at
 		select {
 		case <-reading:
 		case <-time.After(patience):
-			return nil, at, later("the kept modules are being listed")
+			return nil, at, later("the cached modules are being listed")
 		case <-ctx.Done():
 			return nil, at, ctx.Err()
 		}
@@ -305,7 +305,7 @@ func (x *index) read(ctx context.Context, packages Packages) {
 	var err error
 	for m, errOf := range packages.Modules(ctx) {
 		if err = errOf; err == nil && len(entries) == maxEntries {
-			err = fmt.Errorf("more than %d modules are kept, and they are not listed", maxEntries)
+			err = fmt.Errorf("more than %d modules are cached: they are not listed", maxEntries)
 		}
 		if err != nil {
 			break

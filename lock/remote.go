@@ -54,7 +54,7 @@ func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, er
 	}
 	v, err := note.NewVerifier(key)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %.80q is no verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
+		return nil, fmt.Errorf("%w: %.80q is not a verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
 	}
 	o.name = v.Name()
 	o.base += "/" + url.PathEscape(o.name)
@@ -72,7 +72,7 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Rec
 	if _, err := l.client.Lookup(key.Path, key.Version); err != nil {
 		// The error has only the text of ReadRemote's error.
 		if proof, _ := l.ops.proof.Load().(string); proof != "" || errors.Is(err, sumdb.ErrSecurity) {
-			return r, fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
+			return r, fmt.Errorf("the ledger of the proxy was changed, or its proof is wrong: %.2000s", proof)
 		}
 		if failed := l.ops.failed.Load(); failed != nil {
 			err = *failed

@@ -45,7 +45,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	if err := r.Ledger.Add(ctx, rec); err != nil && !errors.Is(err, modproxy.ErrChanged) {
 		return modproxy.Wrap("package", p.of, unknown(err))
 	} else if err != nil {
-		return modproxy.Wrap("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
+		return modproxy.Wrap("package", p.of, fmt.Errorf("its rewritten form: %w", err))
 	}
 	return modproxy.Wrap("package", p.of, r.Next.Keep(ctx, n.served, made))
 }
@@ -107,7 +107,7 @@ func copyTo(tree *pack.Builder, from io.Reader, calls []call) error {
 		}
 	}
 	if len(calls) > 0 {
-		return fmt.Errorf("%w: there is no file %q in it", modproxy.ErrInvalid, calls[0].File)
+		return fmt.Errorf("%w: it has no file %q", modproxy.ErrInvalid, calls[0].File)
 	}
 	_, err = io.Copy(io.Discard, from) // reading to the end verifies the package
 	return err
@@ -166,10 +166,10 @@ func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Packag
 	})
 	c, err := p.readSources(ctx, r.Reader, tree)
 	if err != nil { // a rewritten file may exceed the size limit
-		err = fmt.Errorf("with addresses of this proxy in the place of its sources: %w", err)
+		err = fmt.Errorf("after its sources were rewritten: %w", err)
 	}
 	if err == nil && len(c.Sources) != len(n.sources) {
-		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten",
+		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, but %d after they were rewritten",
 			modproxy.ErrUnavailable, len(n.sources), len(c.Sources))
 	}
 	calls := n.calls
@@ -179,7 +179,7 @@ func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Packag
 			want.Source, calls = calls[0].text[1:len(calls[0].text)-1], calls[1:]
 		}
 		if is := c.Sources[i]; is.File != want.File || is.Source != want.Source || is.Dynamic != want.Dynamic {
-			err = fmt.Errorf("%w: a bug in modproxy: %s has another source when it was rewritten", modproxy.ErrUnavailable, is.Place())
+			err = fmt.Errorf("%w: a bug in modproxy: the source at %s changed when another one was rewritten", modproxy.ErrUnavailable, is.Place())
 		}
 	}
 	if err == nil {

@@ -277,7 +277,7 @@ module "a" { source = "git::https://a//examples/x" }
 	if inA["examples/y/main.tf"] != w.all["https://a"]["examples/y/main.tf"] {
 		t.Errorf("%q", inA)
 	}
-	want := []string{"broken/main.tf:1: ", "main.tf:1: its source is fetched by \"s3\"", "main.tf:2: its source refers to var.x", "main.tf:5: its source is a path of the machine"}
+	want := []string{"broken/main.tf:1: ", "main.tf:1: its source needs the getter \"s3\"", "main.tf:2: its source refers to var.x", "main.tf:5: its source is a path on the client's machine"}
 	if len(w.left) != len(want) {
 		t.Fatalf("left: %q", w.left)
 	}

@@ -295,11 +295,11 @@ func (r *Registry) location(s tfconfig.Source) (l modproxy.Location, why string)
 	l, err := modproxy.ParseLocation(s.Source, &url.URL{})
 	switch {
 	case path.IsAbs(s.Source):
-		return modproxy.Location{}, "its source is a path of the machine that installs it"
+		return modproxy.Location{}, "its source is a path on the client's machine"
 	case err != nil:
-		return modproxy.Location{}, "its source is none that is fetched: " + err.Error()
+		return modproxy.Location{}, "its source cannot be fetched: " + err.Error()
 	case !slices.Contains(getters, l.Getter):
-		return modproxy.Location{}, fmt.Sprintf("its source is fetched by %.40q, and stays", l.Getter)
+		return modproxy.Location{}, fmt.Sprintf("its source needs the getter %.40q and is not rewritten", l.Getter)
 	}
 	return l, ""
 }

@@ -45,7 +45,7 @@ func (s *Sources) of(v modproxy.Ref) (source fetch.Source, made bool, err error)
 	}
 	source, known := s.known.Get(v)
 	if !known {
-		err = fmt.Errorf("%w: it is made, and no registry has it", modproxy.ErrNotFound)
+		err = fmt.Errorf("%w: it is a variant, which no registry has", modproxy.ErrNotFound)
 	}
 	return source, true, err
 }
