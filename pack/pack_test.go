@@ -206,7 +206,7 @@ func TestRefused(t *testing.T) {
 		{"long link", "", tree{"l a " + strings.Repeat("x", 4097)}, "a target of 4097 bytes"},
 		{"link to itself", "", tree{"l a a"}, `"a": is a link that leads back to itself`},
 		{"links to each other", "", tree{"l a b", "l b c/../a", "f c/x 1"}, "leads back to itself"},
-		{"more links than Linux follows", "", chain, "over more than 40 other links"},
+		{"more links than Linux follows", "", chain, "through more than 40 other links"},
 		{"hard link to itself", "", tree{"h a a"}, "leads back to itself"},
 		{"root that matches nothing", "x*", tree{"f a/x 1"}, `the root "x*" matches no directory`},
 		{"root that is a file", "*", tree{"f a 1"}, "matches no directory"},
@@ -231,7 +231,7 @@ func TestRefusedAgain(t *testing.T) {
 	for i := range 40 {
 		long = append(long, fmt.Sprintf("l l%02d l%02d", i+1, i))
 	}
-	for why, in := range map[string]tree{"leads back to itself": {"l a b", "l b a"}, "over more than 40": long} {
+	for why, in := range map[string]tree{"leads back to itself": {"l a b", "l b a"}, "through more than 40": long} {
 		b, err := build(t, pack.Limits{}, in)
 		if err != nil {
 			t.Fatal(err)
