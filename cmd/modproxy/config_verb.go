@@ -50,7 +50,7 @@ func (env *environment) printConfig() error {
 	return env.end(nil, "")
 }
 
-// describedKey is a key of the configuration, for programs.
+// describedKey is a key of the configuration in JSON output.
 type describedKey struct {
 	Key string `json:"key"`
 	config.Described
@@ -70,13 +70,13 @@ and print everything that is wrong with it. Nothing is connected to.`,
 	}, "*"), `"problem", "hints"`, "")
 }
 
-// problem is a mistake in the configuration, for programs.
+// problem is a mistake in the configuration in JSON output.
 type problem struct {
 	Text  string   `json:"problem"`
 	Hints []string `json:"hints,omitempty"`
 }
 
-// checkConfig prints everything that is wrong with the configuration.
+// checkConfig prints all mistakes in the configuration.
 func (env *environment) checkConfig(ctx context.Context) error {
 	c, wrong := config.Check(env.configFile(), env.variables, env.keyFlags())
 	more, remarks := app.Problems(c)
@@ -106,7 +106,7 @@ func (env *environment) printProblems(wrong config.Error) error {
 	return wrong
 }
 
-// tools are the clients that --tool can name, and protocols how --providers says that they get providers.
+// tools are the values of --tool, and protocols those of --providers.
 var (
 	tools     = []string{"terraform", "tofu"}
 	protocols = []string{"registry", "mirror"}

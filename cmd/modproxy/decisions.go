@@ -37,17 +37,17 @@ The last decision counts: "modproxy reject" ends an approval.
 	return withDecisionJSON(cmd)
 }
 
-// withDecisionJSON gives --json to a verb that prints a decision.
+// withDecisionJSON adds --json to a verb that prints a decision.
 func withDecisionJSON(cmd *cobra.Command) *cobra.Command {
 	return withJSON(cmd, `"module", "action", "versions", "reason", "until", "by", "time", "known", "remarks", …`, "")
 }
 
-// addForce adds the flag for decisions about what is not known to exist.
+// addForce adds the flag for decisions about modules that are not known to exist.
 func addForce(cmd *cobra.Command, in *admin.Decide) {
 	cmd.Flags().BoolVar(&in.Force, "force", false, "decide also about what neither the ledger, the store nor a registry has")
 }
 
-// parseDate reads a day, which is its beginning in UTC, or a time.
+// parseDate reads a time, or a day, which means its beginning in UTC.
 func parseDate(s string) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -152,7 +152,7 @@ of.
 	return withDecisionJSON(cmd)
 }
 
-// decide makes a decision about the versions that args name.
+// decide makes a decision about the versions in args.
 func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []string) error {
 	m, err := env.address(args[0])
 	if err != nil {
@@ -178,7 +178,7 @@ func (env *environment) decide(cmd *cobra.Command, in admin.Decide, args []strin
 	return env.print(out, decidedText(out))
 }
 
-// decidedText says in a line what was decided.
+// decidedText describes a decision in one line.
 func decidedText(d admin.Decided) string {
 	state := map[modproxy.Action]string{
 		modproxy.Approve: "approved", modproxy.Reject: "rejected", modproxy.Block: "blocked", modproxy.Unblock: "no longer blocked",
@@ -228,7 +228,7 @@ An approval that ends within 14 days says so.
 	return withJSON(cmd, `"module", "action", "versions", "in_force", …`, "")
 }
 
-// listDecisions prints the decisions about a module, or about all: those in force, or all.
+// listDecisions prints the decisions about a module, or about all modules: those in force, or with all also the ended ones.
 func (env *environment) listDecisions(ctx context.Context, about admin.Name, all bool) error {
 	var list []admin.Decision
 	_, err := ask(ctx, env, admin.DecisionsList, about, func(d admin.Decision) error {
@@ -250,7 +250,7 @@ func (env *environment) listDecisions(ctx context.Context, about admin.Name, all
 	return env.end(nil, decisionsText(list))
 }
 
-// decisionsText is a table.
+// decisionsText formats decisions as a table.
 func decisionsText(list []admin.Decision) string {
 	if len(list) == 0 {
 		return ""

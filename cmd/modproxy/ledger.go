@@ -61,7 +61,7 @@ one is marked as superseded, and an accepted one has its reason.
 	}), `"module", "version", "platform", "sum", "time", "source", "counts", …`, "")
 }
 
-// recordText is a record in one line.
+// recordText formats a record as one line.
 func recordText(r admin.Record) string {
 	s := fmt.Sprintf("%s %s %s %s", r.Shown(), sumText(r.Name, r.Sum), r.Time.UTC().Format(time.RFC3339), sourceText(r.Source))
 	for _, hash := range r.Hashes.All() {
@@ -82,7 +82,7 @@ func recordText(r admin.Record) string {
 	return printable(s) + "\n"
 }
 
-// sumText is the sum of a package; that of a provider for one platform as lock files have it.
+// sumText formats the sum of a package. For a provider's package it has the form of lock files.
 func sumText(n admin.Name, sum modproxy.Sum) string {
 	if hash, err := sum.Hash(); err == nil && n.Platform != "" {
 		return fmt.Sprintf("zh:%x", hash)
@@ -130,7 +130,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 	return withJSON(cmd, `"module", "version", "recorded", "offered", "open", …`, "")
 }
 
-// printDrift prints observations that are open, or all. An open one is an error.
+// printDrift prints open observations, or all of them. It returns an error if one is open.
 func (env *environment) printDrift(ctx context.Context, q admin.Query, all bool) error {
 	open, show := map[admin.Name]bool{}, printer(env, driftText)
 	_, err := ask(ctx, env, admin.LedgerDrift, q, func(d admin.Drift) error {
@@ -150,14 +150,14 @@ func (env *environment) printDrift(ctx context.Context, q admin.Query, all bool)
 	return err
 }
 
-// driftText is an observation in a few lines, with the command that accepts it.
+// driftText describes an observation in a few lines, with the command that accepts it.
 func driftText(d admin.Drift) string {
 	offered, flag := string(d.Offered), ""
 	if d.Subdir != "" {
 		offered, flag = offered+" directory "+d.Subdir, " --subdir "+clean.ShellQuote(d.Subdir)
 	}
 	recorded, version := string(d.Recorded), clean.ShellQuote(d.Version)+" --sum "+clean.ShellQuote(string(d.Offered))+flag
-	if d.Zips == "" && d.Keys != "" { // of keys
+	if d.Zips == "" && d.Keys != "" { // only the keys differ
 		recorded, offered, version = "signed by "+signersText(d.Was.Keys), "signed by "+signersText(d.Keys), "--key "+clean.ShellQuote(d.Keys.All()[0])
 	}
 	if d.As != "" {
@@ -177,7 +177,7 @@ func driftText(d admin.Drift) string {
 		d.Shown(), recorded, offered, d.Time.UTC().Format(time.RFC3339), strings.TrimSuffix(sourceText(d.Source), " -"), releaseText(d), what)
 }
 
-// releaseText is what is other in a release, one thing in a line.
+// releaseText describes the changes of a release, one in a line.
 func releaseText(d admin.Drift) string {
 	var b strings.Builder
 	was, _ := d.Was.Zips.All()

@@ -63,7 +63,7 @@ the key for every provider of the namespace whose keys are recorded.
 
 The first record stays in the ledger, and so does this one.`
 
-// acceptable returns what args name: a version, a provider, or for a key also the providers of a namespace.
+// acceptable returns the subject of args: a version, a provider, or, with a key, also the providers of a namespace.
 func (env *environment) acceptable(key string, args []string) (admin.Name, error) {
 	namespace, ok := strings.CutSuffix(args[0], "/*")
 	if ok && key != "" {

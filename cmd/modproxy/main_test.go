@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// result is what a run of modproxy left behind.
+// result is the result of a run of modproxy.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -27,8 +27,8 @@ func TestRun(t *testing.T) {
 		args      []string
 		variables []string
 		code      int
-		stdout    string // is in it
-		stderr    string // is all of it
+		stdout    string // part of the output
+		stderr    string // the whole output
 	}{
 		"help":                {args: []string{"help"}, stdout: "client-config"},
 		"help of a verb":      {args: []string{"config", "check", "--help"}, stdout: "Nothing is connected to"},
@@ -101,7 +101,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// closed is a standard output that nobody reads any more.
+// closed is a standard output without a reader.
 type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, errors.New("write: broken pipe") }

@@ -130,7 +130,7 @@ func parsePositive(s string) (int, error) {
 	return n, nil
 }
 
-// toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
+// toMirror reads the selection on the command line. wrong lists problems in parts of configurations; the rest is selected.
 func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in admin.Mirror, wrong problems, err error) {
 	in = admin.Mirror{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
 	if env.config != nil {
@@ -183,7 +183,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 	return in, wrong, err
 }
 
-// readLocks reads what lock files list.
+// readLocks returns the entries of lock files.
 func readLocks(names []string) (all []admin.Locked, err error) {
 	for _, name := range names {
 		locked, err := app.ReadLock(name)
@@ -195,7 +195,7 @@ func readLocks(names []string) (all []admin.Locked, err error) {
 	return all, nil
 }
 
-// isDirectory reports whether an argument is a directory, and not the address of a module.
+// isDirectory reports whether an argument is a directory instead of a module address.
 func (env *environment) isDirectory(arg string) (bool, error) {
 	info, err := os.Stat(arg)
 	switch {
@@ -214,7 +214,7 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 	return true, nil
 }
 
-// readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
+// readList reads a file with one ADDRESS[@CONSTRAINT] in each line.
 func (env *environment) readList(name string) (all []closure.Start, err error) {
 	f, err := env.openInput(name)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/modproxy/modproxy/static"
 )
 
-// mirror prints what becomes of what is wanted. failed is what went wrong before.
+// mirror mirrors the selection and prints the progress and the results. failed are earlier problems.
 func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFlags, failed problems) (err error) {
 	q := admin.MirrorFetch
 	if f.check {
 		q = admin.MirrorCheck
-	} else if err := env.makeData(); err != nil { // a connected side may begin with a mirror
+	} else if err := env.makeData(); err != nil { // a connected side may start with a mirror
 		return err
 	}
 	var site *siteWriter
@@ -49,7 +49,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 			progress.show(mirrorText(*line.Progress))
 			return nil
 		case line.Package != nil:
-			line.Package.Data = false // nothing follows for the reader of this output
+			line.Package.Data = false // readers of this output get no content
 		case line.Problem != nil, f.strict && line.Bypass != nil:
 			failed = append(failed, errors.New(printable(cmp.Or(line.Problem, line.Bypass).String())))
 		}
@@ -84,7 +84,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	return err
 }
 
-// mirrorLineText is a package that is kept now, or in a check what is not kept.
+// mirrorLineText describes a stored package, or, in a check, a missing one.
 func mirrorLineText(line admin.MirrorLine, check bool) string {
 	switch {
 	case check && line.Problem != nil && line.Problem.Lacks != "":
@@ -99,7 +99,7 @@ func mirrorLineText(line admin.MirrorLine, check bool) string {
 	return name + ": kept\n"
 }
 
-// mirrorText is how far a mirror has come, in one line.
+// mirrorText describes the progress of a mirror in one line.
 func mirrorText(m admin.Mirrored) string {
 	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
 		count(m.Asked, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
@@ -116,7 +116,7 @@ func mirrorText(m admin.Mirrored) string {
 	return s
 }
 
-// doneText is what a mirror, or a check, has come to.
+// doneText describes the result of a mirror or a check.
 func doneText(m admin.Mirrored, f mirrorFlags) string {
 	if !f.check {
 		return mirrorText(m)

@@ -61,8 +61,8 @@ want one, too.
 
 ` + moduleUsage
 
-// listMissing prints the requests for a module, or for all, that could not be answered. With asList it prints
-// them as "mirror -f" reads them.
+// listMissing prints the unanswered requests for a module, or for all modules. With asList it prints them in the form that "mirror -f"
+// reads.
 func (env *environment) listMissing(ctx context.Context, about admin.Name, asList bool) error {
 	text := missingText
 	if asList {
@@ -82,7 +82,7 @@ func (env *environment) listMissing(ctx context.Context, about admin.Name, asLis
 	return err
 }
 
-// clearMissing forgets the requests for a module, or for all. At a terminal it asks before.
+// clearMissing removes the recorded requests for a module, or for all modules. At a terminal it asks for confirmation.
 func (env *environment) clearMissing(ctx context.Context, about admin.Name, r removal) error {
 	if r.dryRun || r.asks(env) {
 		n, to := 0, env.stderr
@@ -108,7 +108,7 @@ func (env *environment) clearMissing(ctx context.Context, about admin.Name, r re
 	return err
 }
 
-// missingText is what is missing in a few lines, with the command that gets it.
+// missingText describes a request in a few lines, with the command that fetches the module.
 func missingText(m admin.Missing) string {
 	what, get := m.Module, "modproxy mirror "+wanted(m)
 	if m.Platform != "" {
@@ -124,7 +124,7 @@ func missingText(m admin.Missing) string {
 	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.Asked), get)
 }
 
-// missingLine is what is missing as "modproxy mirror -f" reads it.
+// missingLine formats a request as "modproxy mirror -f" reads it.
 func missingLine(m admin.Missing) string {
 	line := wanted(m) + "\n"
 	if len(m.Listed) > 0 {
@@ -133,7 +133,7 @@ func missingLine(m admin.Missing) string {
 	return line
 }
 
-// wanted is what is missing as a line of what "modproxy mirror -f" reads.
+// wanted formats the module and version of a request as "modproxy mirror -f" reads them.
 func wanted(m admin.Missing) string {
 	if m.Version == "" {
 		return m.Module

@@ -51,7 +51,7 @@ review: it is kept and recorded in the ledger, and still not served.
 
 ` + moduleUsage
 
-// listPending prints the versions of a module, or of all, that wait for approval, and fetches them before if fetch is true.
+// listPending prints the versions of a module, or of all modules, that wait for approval. If fetch is true, it fetches them first.
 func (env *environment) listPending(ctx context.Context, about admin.Name, fetch bool) error {
 	q := admin.PendingList
 	if fetch {
@@ -80,7 +80,7 @@ func (env *environment) listPending(ctx context.Context, about admin.Name, fetch
 	return err
 }
 
-// pendingText is a version that waits in a few lines, with the command that approves it.
+// pendingText describes a waiting version in a few lines, with the command that approves it.
 func pendingText(p admin.Pending) string {
 	brings := `not fetched yet ("modproxy pending --fetch" fetches it)`
 	switch {
@@ -97,7 +97,7 @@ func pendingText(p admin.Pending) string {
 		p.Shown(), askedText(p.Asked), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
 }
 
-// askedText says how often something was asked for, since when, and by whom.
+// askedText describes the number of requests, the time of the first, and the clients.
 func askedText(a admin.Asked) string {
 	text := fmt.Sprintf("%s since %s", count(a.Count, "time"), a.First.UTC().Format(time.RFC3339))
 	if len(a.Askers) > 0 {
@@ -106,7 +106,7 @@ func askedText(a admin.Asked) string {
 	return printable(text)
 }
 
-// bringsText is what a package brings besides its own files, one thing in a line.
+// bringsText lists the dependencies of a package, one in a line.
 func bringsText(p admin.Pending) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -149,7 +149,7 @@ func bringsText(p admin.Pending) string {
 	for _, r := range p.Brings.Providers {
 		same[provider(r)]++
 	}
-	for _, r := range p.Brings.Providers { // that of a package with many submodules is required in each of them
+	for _, r := range p.Brings.Providers { // each submodule of the package may require the same provider
 		if n := same[provider(r)]; n > 0 {
 			more := ""
 			if n > 1 {

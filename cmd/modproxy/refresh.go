@@ -41,7 +41,7 @@ fetched from its recorded source.
 	return withJSON(cmd, `"module", "versions", "new", "gone", "kept", "error"`, "")
 }
 
-// refresh asks the registries of modules, or of all modules, for versions, and prints what has changed.
+// refresh requests the versions of modules, or of all modules, from their registries and prints the changes.
 func (env *environment) refresh(ctx context.Context, all bool, modules []string) error {
 	in := admin.Refresh{All: all}
 	for _, arg := range modules {
@@ -71,7 +71,7 @@ func (env *environment) refresh(ctx context.Context, all bool, modules []string)
 	return err
 }
 
-// refreshedText says in one line what a registry answered.
+// refreshedText describes the answer of a registry in one line.
 func refreshedText(m admin.Refreshed) string {
 	var parts []string
 	if len(m.New) > 0 {

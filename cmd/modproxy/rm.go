@@ -39,7 +39,7 @@ it would remove, and asks. Elsewhere, --all needs --yes.`,
 	return withJSON(cmd, `"module", "version", "platform", "size_bytes", "sum", "there", …`, "")
 }
 
-// remove removes the packages that in and args select. At a terminal it asks before.
+// remove removes the packages that in and args select. At a terminal it asks for confirmation.
 func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, args []string) error {
 	v, err := env.chosen(args...)
 	if err != nil {
@@ -66,7 +66,7 @@ func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, 
 	return env.end(nil, "")
 }
 
-// confirmRemove prints what a removal would remove, and asks whether to go on. Without a stored package it asks nothing.
+// confirmRemove prints what a removal would remove and asks for confirmation, unless no package is stored.
 func (env *environment) confirmRemove(ctx context.Context, in admin.Remove) error {
 	in.DryRun = true
 	n := 0
@@ -83,7 +83,7 @@ func (env *environment) confirmRemove(ctx context.Context, in admin.Remove) erro
 	return env.confirm(ctx, fmt.Sprintf("Remove %s?", count(n, "package")))
 }
 
-// removedText is what became of a package, in one line.
+// removedText describes the result for a package in one line.
 func removedText(p admin.Removed, dryRun bool) string {
 	what := "removed " + modproxy.SizeText(p.Size)
 	switch {

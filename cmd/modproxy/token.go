@@ -27,7 +27,7 @@ proxy that serves from it notices changes within five seconds.`,
 		newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
 }
 
-// tokens opens the tokens in the data directory, which must exist. All else that is configured may be wrong.
+// tokens opens the tokens in the data directory, which must exist. Other mistakes in the configuration do not matter.
 func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {
@@ -91,7 +91,7 @@ followed.
 
 The data directory must exist: "modproxy serve" makes it.`
 
-// parseExpiry reads how long a token is valid.
+// parseExpiry reads how long a token is valid: a duration, or "never", which returns the zero time.
 func parseExpiry(s string) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
@@ -103,7 +103,7 @@ func parseExpiry(s string) (time.Time, error) {
 	return time.Now().Add(d).Truncate(time.Second), nil
 }
 
-// createToken makes a token in the data directory, which must exist: in another one, no proxy would know the token.
+// createToken creates a token in the data directory, which must exist, because a running proxy would not use a new directory.
 func (env *environment) createToken(ctx context.Context, spec auth.Token) error {
 	c, err := env.settings()
 	if err != nil {
@@ -141,7 +141,7 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	return err
 }
 
-// createdToken is a new token with its text, which is printed once.
+// createdToken is a new token with its text, which is printed only once.
 type createdToken struct {
 	Text string `json:"token"`
 	auth.Token
@@ -203,7 +203,7 @@ func newKeyRotateCommand(env *environment) *cobra.Command {
 	}, "data"), `"file"`, "")
 }
 
-// keyHint says what to do when no new key could be made.
+// keyHint returns a remedy for an error while a key is created.
 func keyHint(err error, dir string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
