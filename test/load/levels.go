@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A level is one kind of load, and what must hold under it.
+// A level is one kind of load, with its bounds.
 type level struct {
 	name, load string
-	bound      string // what bounds it
+	bound      string // the limiting resource
 	run        func(*world, context.Context, *row) error
 }
 
@@ -29,7 +29,7 @@ var levels = []level{
 	{"L9", "failing sources: 200 clients for 3 min install modules by archive and by git, and providers, one of ten not cached, from sources 80 ms away; of the requests to the sources 10 % are answered 502, 10 % are reset and 10 % are never answered", "requests without an answer, which are sent again after about 1.5 s", (*world).failing},
 }
 
-// each calls do for all of the targets, by so many clients at once, until one fails. It returns how long that took.
+// each calls do for all targets, with clients in parallel, until one fails. It returns the duration.
 func (p *proxy) each(ctx context.Context, clients int, targets []*target, do func(*conn, *target) error) (time.Duration, error) {
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -55,7 +55,7 @@ func (p *proxy) each(ctx context.Context, clients int, targets []*target, do fun
 	return time.Since(started), context.Cause(ctx)
 }
 
-// mix asks for versions, where a package is, and for it, as clients do together.
+// mix requests versions, locations and packages in the proportions of clients.
 func mix(targets []*target) func(*rand.Rand) (*target, kind) {
 	return func(r *rand.Rand) (*target, kind) {
 		t := targets[r.IntN(len(targets))]
@@ -69,12 +69,12 @@ func mix(targets []*target) func(*rand.Rand) (*target, kind) {
 	}
 }
 
-// only asks one question.
+// only sends one kind of request.
 func only(targets []*target, k kind) func(*rand.Rand) (*target, kind) {
 	return func(r *rand.Rand) (*target, kind) { return targets[r.IntN(len(targets))], k }
 }
 
-// usual are the modules of most levels: 50 of four versions, of which the disk is asked for some.
+// usual are the modules of most levels: 50 modules of four versions. Some packages are read from the disk.
 func (w *world) usual(p *proxy) []*target { return p.targets("m", w.many(50, 8), 64<<10, 4) }
 
 // usualLoad is the load of L1.
