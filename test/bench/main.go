@@ -109,7 +109,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	tool := flags.String("tool", "terraform", "clients, with commas between: terraform, tofu, or paths")
 	flags.IntVar(&s.runs, "n", 5, "installations of each kind")
 	flags.DurationVar(&s.duration, "duration", 8*time.Second, "how long wrk asks in one turn")
-	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server, of which the median counts")
+	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server; the median counts")
 	flags.IntVar(&s.connections, "connections", 64, "connections of wrk")
 	flags.DurationVar(&s.timeout, "timeout", 90*time.Minute, "when to give up altogether")
 	flags.StringVar(&s.scratch, "scratch", defaultScratch(), "where the client works; a tmpfs, for the disk is not what is measured")

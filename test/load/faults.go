@@ -50,10 +50,10 @@ func inTrouble(t trouble) func(*soak, context.Context) error {
 		if !t.cut && (!s.quick || t.status == http.StatusInternalServerError) { // whether a module exists is unknown now
 			r := s.question(ctx, "/"+registryHost+"/v1/modules/"+moduleName("lost", int(began.UnixNano()), 1, 1)+"/versions")
 			if r.status < http.StatusBadGateway || r.status > http.StatusGatewayTimeout {
-				return fmt.Errorf("a module that nobody has had: %v", &r)
+				return fmt.Errorf("a module that is not stored: %v", &r)
 			}
 			if r.took > 9*time.Second {
-				return fmt.Errorf("a module that nobody has had: %v after %v", &r, r.took)
+				return fmt.Errorf("a module that is not stored: %v after %v", &r, r.took)
 			}
 		}
 		pause(ctx, s.hold-time.Since(began))

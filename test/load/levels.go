@@ -20,11 +20,11 @@ type level struct {
 var levels = []level{
 	{"L1", "steady: 60 % versions, 25 % download, 15 % packages of 64 KiB; 256 connections, 2,000/s, 10 min", "CPU of one request", (*world).steady},
 	{"L2", "wide: the same on 1,200 connections at 1,500/s for 2 min, with 3,000 idle ones", "memory of one connection", (*world).wide},
-	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 questions for versions a second", "copies to sockets", (*world).bulk},
-	{"L4", "cold storm: 200 clients install 50 modules of 1 MiB that nobody has had, each in an order of its own; the registry is 300 ms away and answers 10 questions at a time", "the registry: 150 questions of 300 ms, 10 at a time; then sending 10 GiB", (*world).storm},
+	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 requests for versions a second", "copies to sockets", (*world).bulk},
+	{"L4", "cold storm: 200 clients install 50 new modules of 1 MiB, each in an order of its own; the registry is 300 ms away and answers 10 requests at a time", "the registry: 150 requests of 300 ms, 10 at a time; then sending 10 GiB", (*world).storm},
 	{"L5", "overload: three times the peak for 1 min, on 2,048 connections, in 512 MiB of memory", "CPU of one request, and of one refusal", (*world).overload},
 	{"L6", "catalogue: 10,000 modules of 10 versions, under the load of L1 for 1 min", "pages of the index that are not in memory; one file for each package", (*world).catalogue},
-	{"L7", "ingest: 16 clients install modules of 100 KiB that nobody has had, for 1 min; then it is killed", "flushes to the disk: of the package, the ledger and the index", (*world).ingest},
+	{"L7", "ingest: 16 clients install new modules of 100 KiB, for 1 min; then it is killed", "flushes to the disk: of the package, the ledger and the index", (*world).ingest},
 	{"L8", "soak: the mix of L1 at 500/s on 64 connections and a new module each second, with a fault every five minutes", "what is leaked", (*world).soakFor},
 	{"L9", "failing sources: 200 clients for 3 min install modules by archive and by git, and providers, one of ten not cached, from sources 80 ms away; of the requests to the sources 10 % are answered 502, 10 % are reset and 10 % are never answered", "requests without an answer, which are sent again after about 1.5 s", (*world).failing},
 }
