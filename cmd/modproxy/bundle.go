@@ -56,23 +56,23 @@ func newExportCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "platform", "state", "reason"`, `"id", "sequence", "versions", "packages", …`)
 }
 
-const exportHelp = `Write a bundle: packages that are kept, with their records in the ledger and
-what is needed to serve them, signed with the key of the ledger. "modproxy
-import" takes it where there is no network, and "modproxy serve --bundle"
-serves it. "-" is standard output. What the policy refuses a client in no
-group, or in those that --as names, is not exported, and is named. No registry
-is asked.
+const exportHelp = `Write a bundle: cached packages, with their records in the ledger and
+everything needed to serve them, signed with the key of the ledger. "modproxy
+import" imports it on a network without access to the registries, and "modproxy
+serve --bundle" serves it. "-" means standard output. Versions that the policy
+denies to a client without groups, or in the groups of --as, are named and not
+exported. No registry is requested.
 
-Without ADDRESS, --closure and --lock, everything that is kept is exported.
+Without ADDRESS, --closure and --lock, all cached packages are exported.
 ADDRESS is a module address; without its hostname, one of the first upstream.
 CONSTRAINT selects versions as in a module call. --lock selects what a
 modproxy.lock lists. --closure selects what the configuration in DIR installs,
-and what ADDRESS does, as "modproxy mirror --check" finds it. What of that is
-not kept is named.
+and what ADDRESS does, as "modproxy mirror --check" finds it. Missing packages
+are named.
 
-With --since, only what BUNDLE and those before it do not have is exported;
-whoever imports the new one needs those first. Of BUNDLE only the beginning is
-read, the manifest and the index.
+With --since, only content that BUNDLE and the bundles before it do not have is
+exported. They must be imported before the new one. Only the beginning of
+BUNDLE is read, the manifest and the index.
 
 --list prints what is in a bundle. It checks all of it, by bundle.keys, --key
 or the key of the ledger here, and changes nothing.

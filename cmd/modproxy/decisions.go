@@ -65,8 +65,8 @@ func newRejectCommand(env *environment) *cobra.Command {
 		Long: `Refuse a version that waits for approval, or was approved, or all that a
 constraint covers. TEXT is what users are told.
 
-The last decision counts: "modproxy approve" ends a rejection. What must stay
-refused whatever is approved is a case for "modproxy block".
+The last decision counts: "modproxy approve" ends a rejection. To deny versions
+even if they are approved, use "modproxy block".
 
 ` + addressUsage,
 		Example: `  modproxy reject acme/vpc/aws 1.2.0 --reason 'opens port 22: use 1.3.0'`,
@@ -82,10 +82,10 @@ func newBlockCommand(env *environment) *cobra.Command {
 	in := admin.Decide{Action: modproxy.Block}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "block MODULE [VERSION|CONSTRAINT] --reason TEXT",
-		Short: "Refuse versions of a module, whatever else allows them",
+		Short: "Refuse versions of a module, even if other rules allow them",
 		Long: `Refuse a version of a module, all that a constraint such as '< 1.4.0' covers,
 or all versions. It counts at once: packages that are being sent are cut off,
-and package paths that were signed before lead to nothing. What is kept stays,
+and package paths that were signed before are invalid. Cached packages stay,
 as evidence.
 
 TEXT is what users are told. "modproxy unblock" ends a block.
@@ -224,7 +224,7 @@ An approval that ends within 14 days says so.
 			return env.listDecisions(cmd.Context(), about, all)
 		},
 	})
-	cmd.Flags().BoolVar(&all, "all", false, "also list decisions that are no longer in force")
+	cmd.Flags().BoolVar(&all, "all", false, "also list decisions that have ended")
 	return withJSON(cmd, `"module", "action", "versions", "in_force", …`, "")
 }
 

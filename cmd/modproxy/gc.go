@@ -49,7 +49,7 @@ evidence. --quarantine removes those that have been there for the given time.`,
 		},
 	})
 	addFlag(cmd, &size, "max-size", "total `size` of the packages to keep, such as 50GiB (cache.max_size)", parseSize)
-	addFlag(cmd, &in.AsideAge, "quarantine", "also remove what was set aside this `long` ago, such as 30d", parseDuration)
+	addFlag(cmd, &in.AsideAge, "quarantine", "also remove packages quarantined this `long` ago, such as 30d", parseDuration)
 	r.addTo(cmd)
 	return withJSON(cmd, `"module", "version", "digest", "size_bytes"`, `"orphans", "evicted", "quarantine", "kept_bytes", …`)
 }

@@ -20,7 +20,7 @@ func newLedgerCommand(env *environment) *cobra.Command {
 	return newGroup("ledger", "Show and manage the record of what each version contained",
 		`The ledger records what every version contained when it was first fetched.
 Other content is refused, and kept as an observation ("drift"). The ledger is
-append-only: "accept" adds a record that counts from then on.
+append-only: "accept" adds a record, which then counts.
 
 All verbs but "init" work whether or not modproxy serves from the same data
 directory, and with --server on a proxy elsewhere.`,
@@ -91,7 +91,7 @@ func sumText(n admin.Name, sum modproxy.Sum) string {
 }
 
 func signersText(keys modproxy.Keys) string {
-	return cmp.Or(strings.Join(keys.All(), " or "), "nobody")
+	return cmp.Or(strings.Join(keys.All(), " or "), "no key")
 }
 
 func sourceText(s modproxy.Source) string {
@@ -125,7 +125,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			return env.printDrift(cmd.Context(), q, all)
 		},
 	})
-	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
+	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are closed")
 	addFlag(cmd, &since, "since", "only what was offered within this `long`, such as 24h or 7d", parseDuration)
 	return withJSON(cmd, `"module", "version", "recorded", "offered", "open", …`, "")
 }

@@ -255,7 +255,7 @@ func readLock(dir, name string) ([]lock.Entry, error) {
 
 func noLedger(remedies ...string) error {
 	remedies = append([]string{"--url names a proxy, --data a data directory"}, remedies...)
-	return misuse{hint.With(errors.New("there is no ledger to compare the file with"), remedies...)}
+	return misuse{hint.With(errors.New("no ledger to compare the file with"), remedies...)}
 }
 
 // checkLedger compares entries and providers with the ledger that f selects. asked describes the ledger; it is empty if no ledger is

@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 		"verb with a flag":    {args: []string{"serv", "--data", "x"}, code: 2, stderr: "modproxy: unknown verb \"serv\"\nhint: did you mean serve?\n"},
 		"two edits in a flag": {args: []string{"ls", "--deta2", "x"}, code: 2, stderr: "modproxy: modproxy ls has no flag --deta2\nhint: did you mean --data?\n"},
 		"flag of a letter":    {args: []string{"ls", "-x"}, code: 2, stderr: "modproxy: modproxy ls has no flag -x\nhint: \"modproxy ls --help\" lists the flags\n"},
-		"rm of all":           {args: []string{"rm", "acme/vpc/aws", "--all"}, code: 2, stderr: "modproxy: --all removes the packages of all versions of registry.terraform.io/acme/vpc/aws, and there is no terminal to ask at\nhint: --yes removes them, --dry-run prints them\n"},
+		"rm of all":           {args: []string{"rm", "acme/vpc/aws", "--all"}, code: 2, stderr: "modproxy: --all removes the packages of all versions of registry.terraform.io/acme/vpc/aws, and no terminal can confirm that\nhint: --yes removes them, --dry-run prints them\n"},
 		"no such verb":        {args: []string{"config", "frobnicate"}, code: 2, stderr: "modproxy: unknown verb \"frobnicate\"\nhint: \"modproxy config --help\" lists the verbs\n"},
 		"unknown flag":        {args: []string{"version", "--jsn"}, code: 2, stderr: "modproxy: modproxy version has no flag --jsn\nhint: did you mean --json?\n"},
 		"flag without value":  {args: []string{"config", "--listen"}, code: 2, stderr: "modproxy: --listen wants a value\n"},

@@ -144,7 +144,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 	case f.unpacked && f.toDir == "":
 		err = errors.New("--unpacked goes with --to-dir")
 	case f.check && (f.toDir != "" || !f.choice.Since.IsZero()):
-		err = errors.New("--check asks nobody and fetches nothing: it goes without --since and --to-dir")
+		err = errors.New("--check requests no registry and fetches nothing: it cannot be combined with --since and --to-dir")
 	}
 	if err != nil {
 		return in, nil, misuse{err}
@@ -161,7 +161,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		}
 		start, err := env.wanted(arg)
 		if err != nil {
-			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
+			return in, nil, misuse{hint.With(err, "no directory has that name, either")}
 		}
 		in.Starts = append(in.Starts, f.Named(start)...)
 	}

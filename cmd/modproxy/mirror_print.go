@@ -63,7 +63,7 @@ func (env *environment) mirror(ctx context.Context, in admin.Mirror, f mirrorFla
 	progress.clear()
 	switch {
 	case ctx.Err() != nil:
-		return hint.With(errors.New("ended by a signal before it was done"), "what was fetched is kept: the same again goes on where this was")
+		return hint.With(errors.New("ended by a signal before it was done"), "fetched packages are cached: run the same command again to continue")
 	case err != nil:
 		return err
 	}

@@ -17,7 +17,7 @@ func newMissingCommand(env *environment) *cobra.Command {
 	var r removal
 	cmd := env.withServer(&cobra.Command{
 		Use:   "missing [MODULE]",
-		Short: "List what clients requested in vain while modproxy is offline",
+		Short: "List requests that modproxy could not answer while offline",
 		Long:  missingHelp,
 		Example: `  modproxy missing --list > LIST
   modproxy missing acme/vpc/aws --json
@@ -44,8 +44,9 @@ func newMissingCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "platform", "count", "askers", …`, "")
 }
 
-const missingHelp = `List what clients asked for in vain: who, since when and how often. What has
-been kept since is not listed. --list prints it for the connected side:
+const missingHelp = `List requests that could not be answered: the clients, the first time and the
+count. Packages that are cached by now are not listed. --list prints the list
+for the connected side:
 
   modproxy missing --list > LIST        here
   modproxy mirror -f LIST               there
@@ -53,11 +54,11 @@ been kept since is not listed. --list prints it for the connected side:
 Read the list before: every client that may ask for a module can put it there.
 On a terminal, --clear prints what it would forget, and asks.
 
-A client does not say which versions its constraint allows. Where it was told
-which ones are kept and took none within three seconds, the version that it
-wants is not known: the list has the module alone, which stands for its newest
-version. What only looks which versions there are, as Renovate does, seems to
-want one, too.
+A client does not send its version constraint. If it got the list of cached
+versions and requested none of them within three seconds, the version that it
+needs is unknown: the list has the module alone, which means its newest
+version. Programs that only read lists of versions, such as Renovate, cause
+such entries, too.
 
 ` + moduleUsage
 

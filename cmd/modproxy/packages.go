@@ -42,7 +42,7 @@ the source the package above leaves out, and which of its names are the same on
 some file systems. Lines that begin with "blocked:" and "deprecated:" say what
 operators have decided about the version above.
 
-MODULE-PATTERN is the address of a module or provider in which * stands for any
+MODULE-PATTERN is the address of a module or provider in which * matches any
 part of a segment, such as 'acme/*/aws' or 'hashicorp/*'. Without a hostname it
 matches any registry.`
 

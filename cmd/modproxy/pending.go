@@ -37,17 +37,17 @@ func newPendingCommand(env *environment) *cobra.Command {
 }
 
 const pendingHelp = `List the versions that wait for "modproxy approve" because a rule of the policy
-wants it: who asked for them, since when and how often, and what they would
-bring. What was approved or rejected is not listed.
+requires it: the clients that requested them, the first time, the count, and
+their dependencies. Approved and rejected versions are not listed.
 
-A client that asks which versions a module has is taken to ask for the newest
-of those that wait.
+A request for the list of versions of a module counts as a request for the
+newest version that waits.
 
-What a version would bring is known once it was fetched: the modules that it
-calls and the providers that it requires, with file and line. A source that is
-no module of a registry is said to go past modproxy: clients fetch it
-themselves, whatever the policy says. --fetch fetches all that is listed, for
-review: it is kept and recorded in the ledger, and still not served.
+The dependencies of a version are known after it was fetched: the modules that
+it calls and the providers that it requires, with file and line. A source that
+is not a module of a registry bypasses modproxy: clients fetch it themselves,
+and the policy does not apply. --fetch fetches all listed versions for review:
+they are cached and recorded in the ledger, but not served.
 
 ` + moduleUsage
 

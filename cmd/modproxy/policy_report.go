@@ -56,9 +56,9 @@ default.
 With DIR it is about what a configuration there installs: the modules that it
 calls, and those that they call, each of the version that Terraform and
 OpenTofu would choose if the rules were in force. It tells which versions they
-would not get, what they would get instead, and which calls go past modproxy.
-What is not kept is fetched for that. DIR is read by this command, and its
-modules by the proxy.
+would not get, what they would get instead, and which calls bypass modproxy.
+Missing packages are fetched for that. This command reads DIR, and the proxy
+reads its modules.
 
 --suggest prints rules instead, as a file for policy.files: they allow the
 modules and providers that were served, each by its name, on the conditions of

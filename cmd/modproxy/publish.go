@@ -77,7 +77,7 @@ func writeInto(ctx context.Context, name string, write func(io.Writer) error) er
 		case <-time.After(pipePoll):
 			f, err = os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		case <-ctx.Done():
-			return fmt.Errorf("%s: nobody reads it: %w", name, context.Cause(ctx))
+			return fmt.Errorf("%s: no program reads it: %w", name, context.Cause(ctx))
 		}
 	}
 	if err != nil {

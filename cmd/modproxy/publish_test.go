@@ -91,7 +91,7 @@ func TestPublishIntoPipeEnds(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	end(ended)
 	never := func(io.Writer) error { t.Error("it was written"); return nil }
-	if err := publishFile(ctx, pipe, 0o644, never); !errors.Is(err, ended) || !strings.Contains(err.Error(), "nobody reads it") {
+	if err := publishFile(ctx, pipe, 0o644, never); !errors.Is(err, ended) || !strings.Contains(err.Error(), "no program reads it") {
 		t.Errorf("without a reader: %v", err)
 	}
 

@@ -26,7 +26,7 @@ fetched from its recorded source.
 
 ` + moduleUsage + `
 
---all stands for every module and provider of which a package is or was kept.`,
+--all selects every module and provider that has or had a cached package.`,
 		Example: `  modproxy refresh acme/vpc/aws hashicorp/aws
   modproxy refresh --all`,
 		Args: cobra.ArbitraryArgs,
@@ -37,7 +37,7 @@ fetched from its recorded source.
 			return env.refresh(cmd.Context(), all, args)
 		},
 	}, "offline")
-	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
+	cmd.Flags().BoolVar(&all, "all", false, "every module that has or had a cached package")
 	return withJSON(cmd, `"module", "versions", "new", "gone", "kept", "error"`, "")
 }
 

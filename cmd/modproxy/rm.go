@@ -53,7 +53,7 @@ func (env *environment) remove(ctx context.Context, in admin.Remove, r removal, 
 	case r.asks(env):
 		err = env.confirmRemove(ctx, in)
 	case in.All && !r.yes && !r.dryRun:
-		err = misuse{hint.With(fmt.Errorf("--all removes the packages of all versions of %s, and there is no terminal to ask at", v.Address),
+		err = misuse{hint.With(fmt.Errorf("--all removes the packages of all versions of %s, and no terminal can confirm that", v.Address),
 			"--yes removes them, --dry-run prints them")}
 	}
 	if err != nil {

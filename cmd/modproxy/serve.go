@@ -39,8 +39,8 @@ of the configuration have changed, and ends nothing.
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.
 
---bundle serves what is in a file that "modproxy export" has written, and
-nothing else. It needs no data directory, and asks nobody.`,
+--bundle serves the content of a file that "modproxy export" has written, and
+nothing else. It needs no data directory, and requests no registry.`,
 		Example: `  modproxy serve
   modproxy serve --config /etc/modproxy.yaml --data /var/lib/modproxy
   modproxy serve --bundle all.bundle --key "$(cat ledger.key)"`,
@@ -124,7 +124,7 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", a.URL(), c.Data)
 	if a.ReadOnly() != nil {
-		b.WriteString("The data directory is read-only: what is kept is served, and nothing more is kept.\n\n")
+		b.WriteString("The data directory is read-only: cached packages are served, and no new ones are stored.\n\n")
 	}
 	b.WriteString(app.ClientConfig(a.BaseURL(), "", false, c, nil)) // the login of clients is not known yet
 	if c.PublicURL == "" && listensEverywhere(c.Listen) {
@@ -134,7 +134,7 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 		b.WriteString("\nClients send their tokens to this proxy unencrypted: set tls.cert_file and\ntls.key_file, or public_url to the https URL that clients use.\n")
 	}
 	if a.NobodyHasToken() {
-		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), clean.ShellQuote(c.Data))
+		fmt.Fprintf(&b, "\nClients need a token, but none exists: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), clean.ShellQuote(c.Data))
 	}
 	return env.printf("%s", b.String())
 }

@@ -162,7 +162,7 @@ it within five seconds.`,
 				return err
 			}
 			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
-				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), admin.DataHint)
+				return hint.With(fmt.Errorf("%s has no tokens", c.Data), admin.DataHint)
 			}
 			revoked, err := tokens.Revoke(cmd.Context(), args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {
@@ -183,7 +183,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 func newKeyRotateCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:     "rotate",
-		Short:   "Sign package paths with a new key from now on",
+		Short:   "Replace the key that signs package paths",
 		Long:    `Paths signed before stay valid until they expire, or until the second rotation.`,
 		Example: "  modproxy key rotate --data /var/lib/modproxy",
 		Args:    arguments(0, 0),

@@ -69,7 +69,7 @@ func (env *environment) verify(ctx context.Context, in admin.Verify) error {
 			hints = append(hints, "put the backup of the directory \"ledger\" back; --repair does not mend the ledger")
 		}
 		if index > 0 {
-			hints = append(hints, `stop modproxy and run "modproxy rebuild", which makes the index anew; --repair does not mend it`)
+			hints = append(hints, `stop modproxy and run "modproxy rebuild", which rebuilds the index; --repair does not mend it`)
 		}
 		if wrong > 0 {
 			hints = append(hints, `modproxy records what the ledger lacks when it serves it, and fetches again what the ledger contradicts; if the ledger is an older copy, put a newer one of the directory "ledger" back`)
@@ -116,7 +116,7 @@ func verifyText(v store.Verified) string {
 	}
 	s += fmt.Sprintf("; damage: %d", v.Damage)
 	if v.Repaired > 0 {
-		s += fmt.Sprintf(", of which repaired: %d", v.Repaired)
+		s += fmt.Sprintf(" (repaired: %d)", v.Repaired)
 	}
 	return s
 }
