@@ -183,7 +183,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 func newKeyRotateCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:     "rotate",
-		Short:   "Replace the key that signs package paths",
+		Short:   "Sign new package paths with a new key",
 		Long:    `Paths signed before stay valid until they expire, or until the second rotation.`,
 		Example: "  modproxy key rotate --data /var/lib/modproxy",
 		Args:    arguments(0, 0),
