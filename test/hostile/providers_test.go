@@ -115,8 +115,8 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 		"keys=":                       `key`,
 		"keys=null":                   `key`,
 		"keys=broken":                 `key`,
-		"keys=other,another":          `no key that the registry lists`,
-		"key=other\nkeys=publisher":   `no key that the registry lists`,
+		"keys=other,another":          `not made by a key that the registry lists`,
+		"key=other\nkeys=publisher":   `not made by a key that the registry lists`,
 	} {
 		p.run(strings.ReplaceAll(knobs, "\n", ","), func(t *testing.T) {
 			p.refuseProvider(t, stranger(t, published(t, map[string]string{"1.0.0": knobs})), "1.0.0", why)
