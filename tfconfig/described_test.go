@@ -71,7 +71,7 @@ func TestDescribeHostile(t *testing.T) {
 		"JSON":       {[]tar.Header{file("main.tf.json", strings.Repeat("[", levels))}, "nested too deeply"},
 		"float64":    {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999 }")}, "the configuration in . cannot be described"},
 		"number":     {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999999999 }")}, "the configuration in . cannot be described"},
-		"READMEs":    {readmes, "more than 8 MiB to say"},
+		"READMEs":    {readmes, "larger than 8 MiB"},
 		"no regular": {[]tar.Header{{Name: "README.md", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"README.md" is not a regular file`},
 	} {
 		t.Run(name, func(t *testing.T) {
