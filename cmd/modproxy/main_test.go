@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 		"unknown tool":        {args: []string{"client-config", "--tool", "tfu"}, code: 2, stderr: "modproxy: unknown tool \"tfu\"\nhint: did you mean tofu?\n"},
 		"URL with a password": {args: []string{"client-config", "--url", "http://u:p@h"}, code: 2, stderr: "modproxy: --url: must not have a username or password in it\n"},
 		"no registry":         {args: []string{"conformance", "--module", "acme/network/aws"}, code: 2, stderr: "modproxy: --url and --module are missing\nhint: modproxy conformance --url https://registry.example.com --module acme/network/aws\n"},
-		"no such module":      {args: []string{"conformance", "--url", "http://h", "--module", "acme"}, code: 2, stderr: "modproxy: --module: invalid: \"acme\" is no module address: want registry.example.com/namespace/name/system\n"},
+		"no such module":      {args: []string{"conformance", "--url", "http://h", "--module", "acme"}, code: 2, stderr: "modproxy: --module: invalid: \"acme\" is not a module address: want registry.example.com/namespace/name/system\n"},
 		"unknown port": {
 			args: []string{"client-config", "--listen", "127.0.0.1:0"}, code: 2,
 			stderr: "modproxy: the port is not known: listen takes any free one\nhint: say --url\n",
