@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 func TestDecideRefuses(t *testing.T) {
 	s := deciding(t)
 	for want, in := range map[string]admin.DecisionRequest{
-		"no address":                       {Module: "acme/vpc", Action: modproxy.Block},
+		"not an address":                   {Module: "acme/vpc", Action: modproxy.Block},
 		`version constraint "latest"`:      {Module: vpc.String(), Action: modproxy.Block, Versions: "latest"},
 		`decision "allow"`:                 {Module: vpc.String(), Action: "allow"},
 		"reason: want one line":            {Module: vpc.String(), Action: modproxy.Block, Reason: "two\nlines"},

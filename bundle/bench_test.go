@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What it costs to export packages, and to import them, for each byte.
+// BenchmarkExportImport measures the cost of an export and an import for each byte.
 func BenchmarkExportImport(b *testing.B) {
 	a := newSide(b)
 	chunk := make([]byte, 1<<20)

@@ -1,44 +1,49 @@
-// Package bundle puts a part of a registry into a file, which crosses a gap between networks, and takes it out again.
+// Package bundle exports a part of a registry into a signed file, and imports it on another network.
 //
-// Invariant: what is taken out is what the ledger of the other side has, as somebody signed who is trusted here, and it
-// never takes the place of what is recorded here. No byte of a bundle can change without that being an error.
+// # Use
+//
+// An [Exporter] writes bundles. An [Importer] reads them into a ledger and a cache. [Open] serves a bundle as a registry without an
+// import.
+//
+// # What always holds
+//
+// Imported content has the digest in the other side's ledger, under a signature of a key that is trusted here. It never replaces
+// content that is recorded here. A change of any byte of a bundle is an error.
 //
 // # The form
 //
-// A bundle is a tar archive (USTAR) of regular files, written and read from its start to its end. One selection of one
-// ledger always makes the same bytes. Its files are:
+// A bundle is a tar archive (USTAR) of regular files, written and read from start to end. One selection of one ledger always gives the
+// same bytes. Its files are:
 //
 //	manifest        a note (golang.org/x/mod/sumdb/note) with one signature, of the key of a ledger; at most 1 MiB.
 //	                Its text is the line "modproxy bundle 1" and a line of JSON, a [Manifest].
-//	index           a line of JSON, an [Index]: what follows, and what came before; at most 64 MiB
+//	index           a line of JSON, an [Index]: the packages, and the content of earlier bundles; at most 64 MiB
 //	000001.json     a line of JSON, [Facts] about the versions that have the first package of the index; at most 16 MiB
 //	000001.tar.gz   that package, in the form of package pack; or 000001.zip, the package of a provider for one platform
 //	000002.json     and so on
 //
-// The manifest has the size and the SHA-256 of the index, and the index those of all that follows. So the header of each
-// file is known before it is read: mode 0644, everything else zero or empty. What fills a block is zero, and behind the two
-// zero blocks at the end nothing follows. Names are never taken from the file. A reader that meets another byte stops.
+// The manifest has the size and the SHA-256 of the index, and the index those of all other files. So the header of each file is known
+// before it is read: mode 0644, and zero or empty values otherwise. The padding of blocks is zero. Nothing follows the two zero blocks at
+// the end. Names are never taken from the file. A reader stops at the first other byte.
 //
 // # The chain
 //
-// The id of a bundle is the SHA-256 of its manifest's text. A bundle made since another is the next one of its chain: its
-// manifest has the ids of all before it, its index what these carried, and it brings what they did not. Whoever imports
-// one has imported the one before, and the ledger has it written down. The tree of the other ledger only grows along a chain,
-// which the manifest proves.
+// The id of a bundle is the SHA-256 of its manifest's text. A bundle made since another bundle continues its chain: the manifest has the
+// ids of all earlier bundles, the index lists their content, and the files are the new content. Each bundle can be imported only after the
+// one before it, which the importing ledger records. Along a chain, the tree of the exporting ledger only grows. The manifest proves that.
 //
-// # What is trusted
+// # Trust
 //
-// The manifest's signer is one that the operator named. That the record of each version is in the tree of the other ledger is
-// proved by its proof of inclusion; that its package has the recorded content is computed from its bytes, and that a release of a
-// provider has the recorded archives and keys is read in it. Times are those
-// of the other side: how old versions are is a question of when that has seen them.
+// The operator names the trusted signers of manifests. A proof of inclusion shows that the record of each version is in the tree of the
+// exporting ledger. The content of a package is verified by its bytes, and a release of a provider must contain the recorded archives and
+// keys. Times are those of the exporting side: the age of a version counts since it was first seen there.
 //
-// The outcome of an import does not depend on the order of the packages. Releases of providers come first in what is written now: a
-// package for a platform waits in a file until all releases of its provider were read.
+// The result of an import does not depend on the order of the packages. Exports put releases of providers first; a package for a platform
+// is held in a file until all releases of its provider were read.
 //
-// An import adds to the ledger what that does not know, and nothing else. What is recorded here as something else is refused,
-// as it is from any registry. Decisions are taken over that refuse or deprecate, unless more is asked for, and never
-// in place of one that was made here and refuses.
+// An import adds missing records to the ledger and changes nothing else. A version with other content than recorded here is refused, as
+// from a registry. Imports take over decisions that deny or deprecate, and others only if the operator asks for it. They never replace a
+// decision that was made here and denies.
 package bundle
 
 import (
@@ -63,12 +68,12 @@ import (
 
 const (
 	header      = ledger.BundlePrefix + "1\n"
-	maxManifest = 1 << 20 // bytes, as are those below
+	maxManifest = 1 << 20 // in bytes, as the bounds below
 	maxIndex    = 64 << 20
 	maxFacts    = 16 << 20
 )
 
-// Content is the size of a file, and what is in it.
+// Content is the size and the digest of a file.
 type Content struct {
 	Size   int64           `json:"size"`
 	Digest modproxy.Digest `json:"sha256"`
@@ -76,28 +81,28 @@ type Content struct {
 
 func contentOf(text []byte) Content { return Content{int64(len(text)), sha256.Sum256(text)} }
 
-// Manifest is what is signed.
+// Manifest is the signed part of a bundle.
 type Manifest struct {
-	Before []modproxy.Digest `json:"before,omitempty"` // the ids of the bundles of the chain, the first one first
-	Tree   int64             `json:"tree"`             // how many entries of the ledger the tree has
+	Before []modproxy.Digest `json:"before,omitempty"` // ids of the earlier bundles of the chain, the first one first
+	Tree   int64             `json:"tree"`             // number of entries in the tree of the ledger
 	Hash   tlog.Hash         `json:"hash"`             // of that tree
-	Proof  tlog.TreeProof    `json:"proof,omitempty"`  // that the tree of the bundle before is the beginning of it
+	Proof  tlog.TreeProof    `json:"proof,omitempty"`  // that the tree of the bundle before is its beginning
 	Index  Content           `json:"index"`
 }
 
-// Index says what is in a bundle.
+// Index lists the content of a bundle.
 type Index struct {
-	Before    []Before  `json:"before,omitempty"`    // what the chain has carried, in the order of the versions
-	Decisions []string  `json:"decisions,omitempty"` // about modules in the index, as in a ledger, in their order
+	Before    []Before  `json:"before,omitempty"`    // the content of earlier bundles of the chain, ordered by version
+	Decisions []string  `json:"decisions,omitempty"` // about modules in the index, in the text form of a ledger, in their order
 	Packages  []Package `json:"packages"`
 }
 
-// Before is a version that an earlier bundle of the chain has carried.
+// Before is a version in an earlier bundle of the chain.
 type Before struct {
 	Version Version      `json:"version"`
 	Sum     modproxy.Sum `json:"sum"`
-	Bundle  int          `json:"bundle"`         // which, counted from 1
-	Gone    bool         `json:"gone,omitempty"` // it is not selected any more
+	Bundle  int          `json:"bundle"`         // number of the bundle, from 1
+	Gone    bool         `json:"gone,omitempty"` // not selected any more
 }
 
 // Package is a package and the versions that have it.
@@ -108,29 +113,29 @@ type Package struct {
 	Versions []Version    `json:"versions"`
 }
 
-// isZip reports whether p is the package of providers for one platform.
+// isZip reports whether p is the package of a provider for one platform.
 func (p Package) isZip() bool {
 	return !slices.ContainsFunc(p.Versions, func(v Version) bool { return !v.IsArchive() })
 }
 
-// Facts are what is known about the versions of a package, in the order of the index.
+// Facts describe the versions of a package, in the order of the index.
 type Facts struct {
 	Notes    string `json:"notes,omitempty"` // as in [modproxy.Package]
 	Versions []Fact `json:"versions"`
 }
 
-// Fact is what is known about a version.
+// Fact describes one version.
 type Fact struct {
-	Number    int64            `json:"number"`             // of the entry in the ledger
-	Record    string           `json:"record"`             // its text
-	Proof     tlog.RecordProof `json:"proof"`              // that it is in the tree
+	Number    int64            `json:"number"`             // number of the entry in the ledger
+	Record    string           `json:"record"`             // text of the entry
+	Proof     tlog.RecordProof `json:"proof"`              // that the entry is in the tree
 	Subdir    string           `json:"subdir,omitempty"`   // as in [modproxy.Package]
-	Listed    json.RawMessage  `json:"listed"`             // the entry in the registry's document
-	Seen      time.Time        `json:"seen,omitzero"`      // when it was first listed, as far as that is known
-	Published time.Time        `json:"published,omitzero"` // the date that its registry gives
+	Listed    json.RawMessage  `json:"listed"`             // its entry in the registry's document
+	Seen      time.Time        `json:"seen,omitzero"`      // first-seen time, if known
+	Published time.Time        `json:"published,omitzero"` // date of publication according to the registry
 }
 
-// Version is a version in JSON: a module address, a blank and the version.
+// Version is a version whose JSON form is the module address, a blank and the version.
 type Version struct{ modproxy.Ref }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -149,13 +154,13 @@ func (v *Version) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// A Head is what a bundle begins with: its manifest and its index.
+// A Head is the beginning of a bundle: the manifest and the index.
 type Head struct {
 	ID     modproxy.Digest
-	Signer string // the name and the number of the key
+	Signer string // name and number of the key
 	Manifest
 	Index     *Index
-	Decisions []modproxy.Decision // of Index
+	Decisions []modproxy.Decision // parsed from Index
 }
 
 // Chain returns the id of the chain: that of its first bundle.
@@ -163,13 +168,13 @@ func (h *Head) Chain() modproxy.Digest {
 	return append(h.Before[:len(h.Before):len(h.Before)], h.ID)[0]
 }
 
-// Sequence returns which bundle of its chain it is, counted from 1.
+// Sequence returns the position of the bundle in its chain, from 1.
 func (h *Head) Sequence() int64 { return int64(len(h.Before)) + 1 }
 
-// Root returns the tree that the manifest is about.
+// Root returns the tree of the manifest.
 func (h *Head) Root() tlog.Tree { return tlog.Tree{N: h.Tree, Hash: h.Hash} }
 
-// Count returns how many versions the bundle brings.
+// Count returns the number of versions in the bundle, without those of earlier bundles.
 func (h *Head) Count() (n int) {
 	for _, p := range h.Index.Packages {
 		n += len(p.Versions)
@@ -195,22 +200,22 @@ func decode(text []byte, v any) error {
 	return nil
 }
 
-// wrong returns the error for what is no bundle, or a changed one.
+// wrong returns the error for a file that is not a bundle, or was changed.
 func wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 }
 
-// Untrusted is the error for a bundle that is not signed by a key that is trusted: [modproxy.ErrDenied].
+// Untrusted is the error for a bundle whose signer is not trusted: [modproxy.ErrDenied].
 type Untrusted struct{ Signer string }
 
 func (e *Untrusted) Error() string {
-	return "the bundle is signed by the key " + e.Signer + ", which is not trusted here: compare that with what \"modproxy ledger key\" " +
-		"prints where it was made; bundle.keys, and --key, name the whole key"
+	return "the bundle is signed by the key " + e.Signer + ", which is not trusted here: compare it with the output of \"modproxy ledger key\" " +
+		"on the exporting side, and add the whole key to bundle.keys or --key"
 }
 
 func (e *Untrusted) Unwrap() error { return modproxy.ErrDenied }
 
-// openManifest reads a manifest that one of trust signed.
+// openManifest reads a manifest signed by a key of trust.
 func openManifest(text []byte, trust note.Verifiers) (h Head, err error) {
 	n, err := note.Open(text, trust)
 	if unverified, ok := errors.AsType[*note.UnverifiedNoteError](err); ok && strings.HasPrefix(unverified.Note.Text, ledger.BundlePrefix) {
@@ -222,25 +227,25 @@ func openManifest(text []byte, trust note.Verifiers) (h Head, err error) {
 	sig := n.Sigs[0]
 	raw, err := base64.StdEncoding.Strict().DecodeString(sig.Base64)
 	if again := n.Text + "\n— " + sig.Name + " " + base64.StdEncoding.EncodeToString(raw) + "\n"; err != nil || again != string(text) {
-		return h, wrong("the manifest has something beside its text and one signature")
+		return h, wrong("the manifest has more than its text and one signature")
 	}
 	rest, ok := strings.CutPrefix(n.Text, header)
 	if !ok && strings.HasPrefix(n.Text, ledger.BundlePrefix) {
-		return h, wrong("a newer modproxy has written the bundle")
+		return h, wrong("the bundle was written by a newer modproxy: upgrade this one")
 	} else if !ok {
-		return h, wrong("the manifest is not one of a bundle")
+		return h, wrong("the signed text is not the manifest of a bundle")
 	}
 	h.ID, h.Signer = sha256.Sum256([]byte(n.Text)), fmt.Sprintf("%s+%08x", sig.Name, sig.Hash)
 	if err := decode([]byte(rest), &h.Manifest); err != nil {
 		return h, fmt.Errorf("the manifest: %w", err)
 	}
 	if h.Manifest.Index.Size < 0 || h.Manifest.Index.Size > maxIndex || h.Tree < 1 {
-		return h, wrong("the manifest says what no bundle has")
+		return h, wrong("the manifest has impossible values")
 	}
 	return h, nil
 }
 
-// check returns an error unless the index says what a bundle can have, and reads its decisions.
+// check checks the consistency of the index and parses its decisions.
 func (h *Head) check() error {
 	seen, sum := map[Version]bool{}, int64(0)
 	for i, p := range h.Index.Packages {
@@ -249,7 +254,7 @@ func (h *Head) check() error {
 		case err != nil:
 			return fmt.Errorf("the index: %w", err)
 		case p.Package.Size <= 0 || p.Package.Size > maxEntry || p.Facts.Size <= 0 || p.Facts.Size > maxFacts || len(p.Versions) == 0 || sum < 0:
-			return wrong("the index: package %d is none", i+1)
+			return wrong("the index: package %d is invalid", i+1)
 		}
 		for _, v := range p.Versions {
 			if seen[v] {
@@ -260,7 +265,7 @@ func (h *Head) check() error {
 	}
 	for _, b := range h.Index.Before {
 		if b.Bundle < 1 || b.Bundle > len(h.Before) {
-			return wrong("the index: %s came in bundle %d, and there were %d", b.Version, b.Bundle, len(h.Before))
+			return wrong("the index: %s is listed from bundle %d, but the chain has %d", b.Version, b.Bundle, len(h.Before))
 		}
 	}
 	for _, text := range h.Index.Decisions {
@@ -273,20 +278,20 @@ func (h *Head) check() error {
 	return nil
 }
 
-// parse reads what a fact says, of a version in the tree of h.
+// parse reads the record in a fact about a version, and verifies its proof against the tree of h.
 func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
 	rec, err := ledger.ParseRecord([]byte(f.Record))
 	if err != nil {
 		return rec, err
 	}
 	if rec.Ref != v.Ref {
-		return rec, wrong("the record of %s is one of %s", v, rec.Ref)
+		return rec, wrong("the record of %s is that of %s", v, rec.Ref)
 	}
 	if f.Subdir != "" && !fs.ValidPath(f.Subdir) {
-		return rec, wrong("the directory of %s", v)
+		return rec, wrong("the directory of %s is invalid", v)
 	}
 	if err := tlog.CheckRecord(f.Proof, h.Tree, h.Hash, f.Number, tlog.RecordHash([]byte(f.Record))); err != nil {
-		return rec, wrong("the record of %s is not proved to be in the ledger: %w", v, err)
+		return rec, wrong("the record of %s has no valid proof of its place in the ledger: %w", v, err)
 	}
 	return rec, nil
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// What is exported on one side is what the other has, under records and times of the first, and nothing comes twice.
+// An import brings the exported content with the records and times of the exporting side. A repeated import changes nothing.
 func TestImport(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	a.keep(network.At("1.0.0"), "one")
 	a.keep(network.At("1.1.0+b1"), "two")
-	a.keep(subnet.At("0.1.0"), "one") // the same bytes
+	a.keep(subnet.At("0.1.0"), "one") // the same bytes as another module
 	a.decide(network, modproxy.Deprecate, "< 1.1.0", 1)
 	first := a.export(nil)
 	b.wantTake(a, first, "decided added added added")
@@ -59,7 +59,7 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// The same selection of the same ledger makes the same bytes, also when the ledger has grown meanwhile.
+// The same selection of the same ledger gives the same bytes, also after the ledger has grown.
 func TestDeterministic(t *testing.T) {
 	a := newSide(t)
 	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0"} {
@@ -77,7 +77,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// A chain is imported in its order. Each bundle has what is new, and says what came before.
+// A chain is imported in its order. Each bundle has the new content and lists the content of earlier ones.
 func TestChain(t *testing.T) {
 	a, b, late := newSide(t), newSide(t), newSide(t)
 	a.keep(network.At("1.0.0"), "one")
@@ -107,7 +107,7 @@ func TestChain(t *testing.T) {
 	missing(late, two, "1", a.head(one).ID.String())
 	b.wantTake(a, two, "added added")
 	b.wantTake(a, three, "added")
-	b.wantTake(a, two, "kept kept") // which is known, and brings back what is gone
+	b.wantTake(a, two, "kept kept") // a known bundle restores missing packages
 	b.wantTake(a, three, "kept")
 	if !slices.Equal(b.kept(), a.kept()) {
 		t.Errorf("kept: %v", b.kept())
@@ -119,7 +119,7 @@ func TestChain(t *testing.T) {
 	b.wantTake(a, two, "added kept")
 }
 
-// A chain may begin anew, and not with what is older than what was imported.
+// A new chain may begin, but not with a bundle older than an imported one.
 func TestNewChain(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	a.keep(network.At("1.0.0"), "one")
@@ -138,7 +138,8 @@ func TestNewChain(t *testing.T) {
 	b.wantTake(a, a.export(nil), "kept kept added")
 }
 
-// What is recorded here as something else is refused, and the rest is taken. What is accepted here comes with the next import.
+// A version that is recorded here with other content is refused, and the other versions are imported. Content that is accepted here comes
+// with the next import.
 func TestRecordedOtherwise(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	b.keep(network.At("1.0.0"), "ours")
@@ -163,12 +164,12 @@ func TestRecordedOtherwise(t *testing.T) {
 		t.Errorf("%d observations", drifts)
 	}
 	a.keep(network.At("3.0.0"), "three")
-	b.wantTake(a, a.export(a.head(one)), "added absent") // the chain goes on
+	b.wantTake(a, a.export(a.head(one)), "added absent") // the chain continues
 	theirs.Reason = "we have looked"
 	must(t, b.log.Accept(t.Context(), theirs))
 	b.wantTake(a, one, "added kept")
 
-	// What the other side has accepted is a first sight here, and no acceptance where it is something else.
+	// Content that the exporting side accepted is imported as a first record. It does not replace other recorded content.
 	a.accept(network.At("2.0.0"), "what they accepted")
 	again := newSide(t)
 	again.wantTake(a, a.export(nil), "added added added")
@@ -177,7 +178,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	}
 	b.wantTake(a, a.export(nil), "kept refused kept")
 
-	// Nothing is written when there is nothing to export.
+	// If there is nothing to export, nothing is written.
 	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, Sights: a.sights}
 	var none bytes.Buffer
 	err = write(t, x, &none, []modproxy.Ref{network.At("9.0.0")}, nil)
@@ -186,7 +187,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	}
 }
 
-// Decisions of the other side refuse here, too, end nothing that refuses here, and come once.
+// Decisions of the exporting side deny here, too. They do not end denials that were decided here, and are taken over once.
 func TestDecisions(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	a.keep(network.At("1.0.0"), "one")
@@ -194,7 +195,7 @@ func TestDecisions(t *testing.T) {
 	b.decide(network, modproxy.Reject, "1.0.0", 1)
 	b.decide(subnet, modproxy.Block, "< 2.0.0", 2)
 	a.decide(network, modproxy.Approve, "1.0.0", 3)
-	a.decide(subnet, modproxy.Block, "< 2", 4) // takes the place of nothing that was made here
+	a.decide(subnet, modproxy.Block, "< 2", 4) // does not replace a decision that was made here
 	a.decide(subnet, modproxy.Unblock, "< 2", 5)
 	a.decide(subnet, modproxy.Block, "0.9.0", 6)
 	one := a.export(nil, a.kept()...)
@@ -216,14 +217,14 @@ func TestDecisions(t *testing.T) {
 			t.Errorf("%s: %+v, %v", v, d, err)
 		}
 	}
-	// What came from there is ended from there, if all decisions are taken over.
+	// With AllDecisions, the exporting side ends its own decisions.
 	a.decide(subnet, modproxy.Unblock, "0.9.0", 7)
 	two := a.export(a.head(one))
 	b.wantTake(a, two, "")
 	if got, err := states(x, t.Context(), two); err != nil || got != "decided" {
 		t.Errorf("all decisions of the second: %q, %v", got, err)
 	}
-	// An unblock here stays, whatever is imported again.
+	// A later import does not change an unblock that was decided here.
 	b.decide(subnet, modproxy.Block, "0.9.0", 8)
 	b.decide(subnet, modproxy.Unblock, "0.9.0", 9)
 	if got, err := states(b.importer(a), t.Context(), one); err != nil || got != "kept kept" {
@@ -231,7 +232,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// A bundle for which there is no room is refused before anything is taken, and nothing is evicted for it.
+// If a bundle needs more room than the store has, the import is refused before it stores or evicts anything.
 func TestNoRoom(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	b.keep(subnet.At("1.0.0"), "here")
@@ -239,7 +240,7 @@ func TestNoRoom(t *testing.T) {
 	a.keep(network.At("2.0.0"), "two")
 	kept, _ := b.store.Usage()
 	small := newSide(t)
-	small.store.MaxSize = kept*2 + kept/2 // all of the bundle, but not beside what is here
+	small.store.MaxSize = kept*2 + kept/2 // room for the whole bundle, but not beside the stored packages
 	small.keep(subnet.At("1.0.0"), "here")
 	before := small.state()
 	if got, err := small.take(a, a.export(nil)); !errors.As(err, new(*modproxy.NoSpace)) || got != "" {
@@ -250,7 +251,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// fullCache has room for so many packages.
+// fullCache has room for a number of packages.
 type fullCache struct {
 	bundle.Cache
 	room atomic.Int64
@@ -263,7 +264,7 @@ func (c *fullCache) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Packag
 	return c.Cache.Keep(ctx, v, p)
 }
 
-// An import that fails on the way says how many versions are kept by then.
+// The error of an import that fails midway has the number of stored versions.
 func TestCountOfFailed(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0"} {
@@ -274,13 +275,13 @@ func TestCountOfFailed(t *testing.T) {
 	full.room.Store(2)
 	x.Cache = full
 	_, err := states(x, t.Context(), a.export(nil))
-	if len(b.kept()) != 2 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 2 of 3 versions are kept by now") {
+	if len(b.kept()) != 2 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 2 of 3 versions are stored") {
 		t.Errorf("%d are kept: %v", len(b.kept()), err)
 	}
 	b.wantTake(a, a.export(nil), "kept kept added")
 }
 
-// How old a version is for a minimum age is what the other side has seen, or its registry has said there.
+// The age of a version for a minimum age counts from the first-seen time or the publication date of the exporting side.
 func TestAge(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	now := time.Now().UTC()
@@ -319,7 +320,7 @@ func TestAge(t *testing.T) {
 			}
 		}
 	}
-	// A later sight does not take the place of an earlier one.
+	// A later first-seen time does not replace an earlier one.
 	later := map[string]modproxy.VersionSight{"1.0.0": {Seen: now, Published: now}}
 	must(t, b.sights.Take(t.Context(), network, later))
 	if s, err := b.sights.Sight(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
@@ -333,7 +334,7 @@ func pattern(t *testing.T, s string) (p policy.Pattern) {
 	return p
 }
 
-// A bundle in a file answers what a registry does.
+// A bundle in a file answers as a registry does.
 func TestRegistry(t *testing.T) {
 	a := newSide(t)
 	a.keep(network.At("1.0.0"), "one")
@@ -365,7 +366,7 @@ func TestRegistry(t *testing.T) {
 	if _, err := r.Versions(t.Context(), subnet); !errors.Is(err, modproxy.ErrNotFound) {
 		t.Errorf("versions of what is not in it: %v", err)
 	}
-	file[len(file)-1024-500]++ // of the last package, which was not asked for yet
+	file[len(file)-1024-500]++ // a byte of the last package, which was not requested yet
 	if p, err := r.Package(t.Context(), network.At("1.1.0")); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("the file has changed: %v, %v", p, err)
 	}

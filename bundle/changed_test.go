@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 )
 
-// Who copies another bundle over the one that is served has its bytes served by nobody, also of packages that were checked.
+// If another bundle is copied over the one that is served, none of its bytes are served, even for packages that were verified before.
 func TestRegistryFileChanges(t *testing.T) {
 	a := newSide(t)
 	a.keep(network.At("1.0.0"), "one")

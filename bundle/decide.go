@@ -11,10 +11,10 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// By is what the name of who decided begins with if the decision came in a bundle.
+// By is the beginning of the name of the person who decided, if the decision came in a bundle.
 const By = "bundle: "
 
-// decide takes over decisions, before the packages that they are about.
+// decide takes over decisions. It runs before the packages that they are about are imported.
 func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 	made, _, err := x.Ledger.Decisions(ctx, 0)
 	if err != nil {
@@ -61,7 +61,7 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 	return items, x.Gate.Follow(ctx)
 }
 
-// decidedHere is the ledger with the decisions that came in no bundle.
+// decidedHere is the ledger without the decisions of bundles.
 type decidedHere struct {
 	*ledger.Log
 	list []modproxy.Decision
@@ -72,8 +72,8 @@ func (l *decidedHere) Decisions(_ context.Context, from int64) ([]modproxy.Decis
 	return l.list[from:], int64(len(l.list)), nil
 }
 
-// wanted reports whether a decision of the other side is taken over. None ends or overrules what refuses by a decision made here,
-// which are ours, for any module that both are about.
+// wanted reports whether to take over a decision of the exporting side. ours has the decisions that were made here. A decision is not
+// taken over if it would end or overrule a denial among these, for any module that both are about.
 func (x *imports) wanted(ctx context.Context, ours *policy.Gate, d modproxy.Decision) (bool, error) {
 	here, err := ours.Place(ctx, d)
 	if err != nil {
@@ -91,6 +91,6 @@ func (x *imports) wanted(ctx context.Context, ours *policy.Gate, d modproxy.Deci
 	case d.Action == modproxy.Approve:
 		return !slices.ContainsFunc(here.Same, refuses) && !slices.ContainsFunc(here.Others, refuses), nil
 	}
-	all, err := x.Gate.Place(ctx, d) // it ends what came from the other side, and nothing else
+	all, err := x.Gate.Place(ctx, d) // it may only end decisions of the exporting side
 	return (all.Was != nil || len(all.Same) > 0) && here.Was == nil && len(here.Same) == 0, err
 }

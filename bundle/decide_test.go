@@ -8,8 +8,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// What was decided here ends by what is decided here. The other side adds what refuses and deprecates, and what it allows
-// only where that is asked for, and nothing refuses here.
+// Decisions made here are ended only here. Decisions of the exporting side are taken over if they deny or deprecate, and, if they allow,
+// only with AllDecisions and if no decision here denies.
 func TestDecisionsOfBothSides(t *testing.T) {
 	type decision struct {
 		action           modproxy.Action
@@ -17,7 +17,7 @@ func TestDecisionsOfBothSides(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		here, there  decision
-		unasked, all bool // whether it is taken over
+		unasked, all bool // whether it is taken over without and with AllDecisions
 	}{
 		"blocked":                     {there: decision{modproxy.Block, "1.0.0", "bad"}, unasked: true, all: true},
 		"rejected":                    {there: decision{modproxy.Reject, "1.0.0", "bad"}, unasked: true, all: true},
@@ -33,7 +33,7 @@ func TestDecisionsOfBothSides(t *testing.T) {
 	} {
 		for _, all := range []bool{false, true} {
 			here, there := newSide(t), newSide(t)
-			there.keep(network.At("2.0.0"), "two") // which no decision is about
+			there.keep(network.At("2.0.0"), "two") // no decision is about this version
 			for i, made := range []decision{test.here, test.there} {
 				if made.action == "" {
 					continue
@@ -54,7 +54,7 @@ func TestDecisionsOfBothSides(t *testing.T) {
 	}
 }
 
-// What refuses here stays in force, whether it was decided about a module or a glob, and whatever the other side decides about either.
+// A denial decided here stays in force, for a module or a glob, and the exporting side cannot overrule it.
 func TestImportOverrulesNothing(t *testing.T) {
 	one, glob, wide, other := network, network, network, network
 	glob.Host, wide.Host, wide.Name, other.Host = "*", "*", "*", "other.example.com"

@@ -14,48 +14,48 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// An Exporter makes bundles of what a registry has.
+// An Exporter makes bundles of the content of a registry.
 type Exporter struct {
-	// Registry is asked for lists and packages. What it refuses, or does not have, is not exported.
+	// Registry returns lists and packages. Versions that it denies or does not have are not exported.
 	Registry modproxy.Registry
 	Ledger   *ledger.Log
 	Sights   Sights
-	// Since is the bundle before, which was made of the same ledger. Nil: a chain begins.
+	// Since is the previous bundle, made of the same ledger. Nil: the bundle begins a chain.
 	Since *Head
 }
 
-// Sights knows when versions were first listed.
+// Sights returns first-seen times of versions.
 type Sights interface {
 	Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
 }
 
-// Export is a bundle in the making.
+// Export is a bundle that is ready to be written.
 type Export struct {
 	*Exporter
 	out      *Writer
 	manifest Manifest
 	index    Index
 	facts    []*Facts
-	texts    [][]byte                                // of facts
-	groups   map[content]int                         // in facts, by the package
-	before   map[Version]*Before                     // what the chain has carried
-	lists    map[modproxy.Address]*modproxy.Versions // of the module that is being collected
-	has      map[modproxy.Ref]bool                   // what is in the bundle, or was in one before
+	texts    [][]byte                                // encoded facts
+	groups   map[content]int                         // index into facts, by package
+	before   map[Version]*Before                     // content of earlier bundles
+	lists    map[modproxy.Address]*modproxy.Versions // of the module whose versions are being collected
+	has      map[modproxy.Ref]bool                   // versions in this bundle or an earlier one
 }
 
-// content is what versions share that are one package of a bundle. The same bytes are one content as a module, and another as the
-// package of a provider for a platform.
+// content identifies a package of a bundle, which several versions may share. A module's package and a provider's archive with the same
+// bytes are two contents.
 type content struct {
 	modproxy.Digest
 	modproxy.Sum
 }
 
-// Begin collects a bundle of the versions selected, which are in order, and of those decisions that are about their modules.
-// Releases of providers come first: an import holds back the packages for platforms until it has read the releases. each is told of
-// all versions in that order: why one is not in the bundle, or nil.
+// Begin collects a bundle of the selected versions, which must be in order, and of the decisions about their modules. Releases of
+// providers come first, because an import holds back the packages for platforms until it has read the releases. Begin calls each for
+// every version in that order, with nil or the reason why the version is not in the bundle.
 //
-// Errors: [modproxy.ErrNotFound] when there is nothing to export; [modproxy.ErrChanged] when Since is not of this ledger;
-// those of the registry and the ledger.
+// Errors: [modproxy.ErrNotFound] if there is nothing to export; [modproxy.ErrChanged] if Since is not of this ledger; those of the
+// registry and the ledger.
 func (x *Exporter) Begin(
 	ctx context.Context, selected []modproxy.Ref, decisions []modproxy.Decision, each func(v modproxy.Ref, why error),
 ) (*Export, error) {
@@ -101,7 +101,7 @@ func (x *Exporter) Begin(
 	return e, err
 }
 
-// concerns reports whether a decision is about some of the modules, which are folded.
+// concerns reports whether a decision is about one of the modules, which are folded.
 func concerns(d modproxy.Decision, modules map[modproxy.Address]bool) bool {
 	if !d.IsGlob() {
 		return modules[d.Address.Folded()]
@@ -114,7 +114,7 @@ func concerns(d modproxy.Decision, modules map[modproxy.Address]bool) bool {
 	return false
 }
 
-// releasesFirst orders releases of providers before everything else.
+// releasesFirst orders releases of providers before all other versions.
 func releasesFirst(a, b modproxy.Ref) int {
 	rank := func(v modproxy.Ref) int {
 		if v.IsProvider() && !v.IsArchive() {
@@ -125,7 +125,7 @@ func releasesFirst(a, b modproxy.Ref) int {
 	return cmp.Compare(rank(a), rank(b))
 }
 
-// since takes over what the chain has carried.
+// since adds the content of the earlier bundles of the chain.
 func (e *Export) since() error {
 	h := e.Since
 	if h == nil {
@@ -141,14 +141,14 @@ func (e *Export) since() error {
 			carried = append(carried, Before{Version: v, Sum: p.Sum, Bundle: int(h.Sequence())})
 		}
 	}
-	for _, b := range carried { // of a version that came twice the last one counts
+	for _, b := range carried { // the last bundle with a version counts
 		b.Gone = true
 		e.before[b.Version] = &b
 	}
 	return nil
 }
 
-// add puts a version into the bundle, or returns why not.
+// add adds a version to the bundle, or returns the reason why it cannot.
 func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 	if v.IsArchive() && !e.has[v.Base()] {
 		return fmt.Errorf("%w: its release is not exported", modproxy.ErrNotFound)
@@ -162,7 +162,7 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 		b.Gone = false
 		return nil
 	}
-	delete(e.before, Version{v}) // it was something else
+	delete(e.before, Version{v}) // an earlier bundle had other content
 	number, text, err := e.Ledger.Number(v)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 	is := content{p.Digest, p.Sum}
 	i, ok := e.groups[is]
 	if !ok {
-		// One that is damaged is not announced.
+		// A damaged package must not be listed in the index.
 		if _, err := io.Copy(io.Discard, p); err != nil {
 			return fmt.Errorf("%w: its package cannot be read: %w", modproxy.ErrNotFound, err)
 		}
@@ -203,8 +203,8 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 	return nil
 }
 
-// prove completes the manifest, the index and the facts. The tree is the smallest one that has all that is needed: one that
-// has grown meanwhile makes no other bundle.
+// prove completes the manifest, the index and the facts. The tree is the smallest one with all needed entries, so that a ledger that has
+// grown since gives the same bundle.
 func (e *Export) prove() error {
 	n := e.manifest.Tree
 	root, err := e.Ledger.Root(n)
@@ -241,10 +241,10 @@ func (e *Export) prove() error {
 	return nil
 }
 
-// Size returns how many bytes Write writes.
+// Size returns the number of bytes that Write writes.
 func (e *Export) Size() int64 { return e.out.size }
 
-// Write writes the bundle. Packages are opened again: what is refused or lost by now is an error.
+// Write writes the bundle. It opens the packages again. A package that was denied or lost since Begin is an error.
 func (e *Export) Write(ctx context.Context, w io.Writer) (*Head, error) {
 	if err := e.out.Begin(w); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ var (
 	long    = time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
-// A side is what a proxy on one side of the gap has.
+// A side is the state of a proxy on one side of the gap.
 type side struct {
 	t      testing.TB
 	dir    string
@@ -80,7 +80,7 @@ func (s *side) packed(content string) *modproxy.Package {
 	}
 }
 
-// keep records a version with one file of that content, and keeps its package.
+// keep records a version with one file of that content, and stores its package.
 func (s *side) keep(v modproxy.Ref, content string) {
 	s.t.Helper()
 	p := s.packed(content)
@@ -88,7 +88,7 @@ func (s *side) keep(v modproxy.Ref, content string) {
 	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
-// accept has a version be something else from now on, and keeps that.
+// accept records other content for a version and stores the package.
 func (s *side) accept(v modproxy.Ref, content string) {
 	s.t.Helper()
 	p := s.packed(content)
@@ -107,14 +107,14 @@ type nopCloser struct{ *bytes.Reader }
 
 func (nopCloser) Close() error { return nil }
 
-// decide makes a decision, at a time of its own.
+// decide makes a decision at a distinct time.
 func (s *side) decide(m modproxy.Address, action modproxy.Action, versions string, minute int) {
 	s.t.Helper()
 	d := modproxy.Decision{Address: m, Action: action, Versions: versions, By: "operator", Time: long.Add(time.Duration(minute) * time.Minute), Reason: "because"}
 	must(s.t, errors.Join(s.log.Decide(s.t.Context(), d), s.gate.Follow(s.t.Context())))
 }
 
-// kept returns what is kept, in order.
+// kept returns the stored versions, in order.
 func (s *side) kept() (list []modproxy.Ref) {
 	s.t.Helper()
 	for l, err := range s.cache.List(s.t.Context(), modproxy.Address{}) {
@@ -125,7 +125,7 @@ func (s *side) kept() (list []modproxy.Ref) {
 	return list
 }
 
-// export exports versions, or all that is kept.
+// export exports the given versions, or all stored ones.
 func (s *side) export(since *bundle.Head, versions ...modproxy.Ref) []byte {
 	s.t.Helper()
 	if versions == nil {
@@ -139,7 +139,7 @@ func (s *side) export(since *bundle.Head, versions ...modproxy.Ref) []byte {
 	return b.Bytes()
 }
 
-// write writes a bundle, which must have the size that was told before.
+// write writes a bundle and checks its size against Size.
 func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.Ref, decisions []modproxy.Decision) error {
 	t.Helper()
 	told := 0
@@ -158,7 +158,7 @@ func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.Ref
 	return err
 }
 
-// importer takes what the ledgers of others have signed.
+// importer returns an importer that trusts the ledgers of others.
 func (s *side) importer(others ...*side) *bundle.Importer {
 	s.t.Helper()
 	return &bundle.Importer{
@@ -182,7 +182,7 @@ func (s *side) trust(others ...*side) note.Verifiers {
 	return v
 }
 
-// take imports a bundle of another side, and returns what became of what, a word each.
+// take imports a bundle of another side and returns the states of the items, a word each.
 func (s *side) take(from *side, b []byte) (string, error) {
 	s.t.Helper()
 	return states(s.importer(from), s.t.Context(), b)
@@ -197,7 +197,7 @@ func states(x *bundle.Importer, ctx context.Context, b []byte) (string, error) {
 	return strings.Join(words, " "), err
 }
 
-// wantTake imports a bundle, which must go well.
+// wantTake imports a bundle without an error and checks the states.
 func (s *side) wantTake(from *side, b []byte, want string) {
 	s.t.Helper()
 	if got, err := s.take(from, b); err != nil || got != want {
@@ -213,7 +213,7 @@ func (s *side) head(b []byte) *bundle.Head {
 	return r.Head
 }
 
-// state says all that a side has: records of the ledger, and packages with their content.
+// state returns everything that a side has: the records of the ledger, and the packages with their content.
 func (s *side) state() string {
 	s.t.Helper()
 	var b strings.Builder

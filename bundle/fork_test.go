@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Two bundles that continue the same one: of the second nobody should think that it has nothing new.
+// Of two bundles that continue the same one, the second is not taken for a repetition of the first.
 func TestImportTwoOfOneNumber(t *testing.T) {
 	near, far := newSide(t), newSide(t)
 	near.keep(network.At("1.0.0"), "one")

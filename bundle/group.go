@@ -9,19 +9,19 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// A group is what an import decides on together, in the order in which the ledger of the other side has recorded it, because the first
-// that is recorded here decides on the others: the releases of a provider, of which the first one says who may sign, and a version in
-// several spellings, of which the first one says what the others contain.
+// A group is a set of versions that an import decides together, in the order of the exporting ledger, because the first version that is
+// recorded here decides about the others. A group has the releases of one provider, where the first one determines the signing keys, or
+// the spellings of one version, where the first one determines the content.
 type group struct {
-	unread int           // versions that were not read; only the reader of the bundle uses it
-	done   chan struct{} // closed when all was decided
+	unread int           // number of versions that were not read yet; only the goroutine that reads the bundle uses it
+	done   chan struct{} // closed when all versions are decided
 
 	mu      sync.Mutex
-	missing int // versions that did not join
+	missing int // number of versions that have not joined yet
 	members []member
 }
 
-// A member is a version of an entry.
+// A member is one version of an entry.
 type member struct {
 	*taking
 	i int
@@ -30,7 +30,7 @@ type member struct {
 func (m member) version() modproxy.Ref { return m.Versions[m.i].Ref }
 func (m member) number() int64         { return m.Facts.Versions[m.i].Number }
 
-// groupKey names the group that v belongs to, or that it waits for.
+// groupKey returns the key of the group that v belongs to or waits for.
 func groupKey(v modproxy.Ref) modproxy.Ref {
 	if v.IsProvider() {
 		return v.Address.At("")
@@ -40,7 +40,7 @@ func groupKey(v modproxy.Ref) modproxy.Ref {
 
 // groups returns the groups of an index.
 func groups(index *Index) map[modproxy.Ref]*group {
-	mixed := map[modproxy.Ref]bool{} // versions with a spelling that is not in lower case
+	mixed := map[modproxy.Ref]bool{} // versions with a spelling that is not lower case
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
 			if f := v.Ref.Folded(); f != v.Ref {
@@ -67,13 +67,13 @@ func groups(index *Index) map[modproxy.Ref]*group {
 	return all
 }
 
-// groupOf returns the group that decides on a version, or nil, and whether the version is one of it. If not, it waits for the group.
+// groupOf returns the group that decides about a version, or nil. decides is false if the version is not a member and waits for the group.
 func (x *imports) groupOf(m member) (g *group, decides bool) {
 	v := m.version()
 	return x.groups[groupKey(v)], !v.IsArchive()
 }
 
-// arrive notes that t was read, and returns of each version whether all of its group was. The reader of the bundle calls it.
+// arrive notes that t was read. It returns for each version whether its whole group was read. The goroutine that reads the bundle calls it.
 func (x *imports) arrive(t *taking) []bool {
 	for i := range t.Versions {
 		if g, decides := x.groupOf(member{t, i}); g != nil && decides {
@@ -88,7 +88,7 @@ func (x *imports) arrive(t *taking) []bool {
 	return read
 }
 
-// join adds a version to its group. With the last one all of them are decided.
+// join adds a version to its group. The last version to join decides all of them.
 func (x *imports) join(ctx context.Context, g *group, m member) error {
 	g.mu.Lock()
 	g.members = append(g.members, m)

@@ -19,56 +19,56 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// An Importer takes what bundles have.
+// An Importer imports bundles.
 type Importer struct {
 	Trust    note.Verifiers
 	Ledger   *ledger.Log
 	Releases Releases
 	Cache    Cache
 	Sights   interface {
-		// Take records when versions were first listed, as others have seen it.
+		// Take records the first-seen times of the exporting side.
 		Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error
 	}
 	Gate interface {
-		// Follow reads the decisions that were made since.
+		// Follow reads the decisions that were made since the last call.
 		Follow(ctx context.Context) error
 		// Place returns the decisions in force that d meets.
 		Place(ctx context.Context, d modproxy.Decision) (policy.Place, error)
 	}
-	Scratch      string      // the directory for a package while it is verified
-	Limits       pack.Limits // of a package
-	NewChain     bool        // a bundle that begins a chain may be older than what the same ledger has sent before
-	AllDecisions bool        // approvals, and what ends a block or a deprecation, are taken over, too
+	Scratch      string      // the directory for packages while they are verified
+	Limits       pack.Limits // of each package
+	NewChain     bool        // accept a bundle that begins a chain, although it may be older than an imported bundle of the same ledger
+	AllDecisions bool        // also take over approvals, and decisions that end a block or a deprecation
 }
 
-// Cache keeps packages.
+// Cache stores packages.
 type Cache interface {
-	// Room returns an error if there is no room for so many bytes more.
+	// Room returns an error if the store lacks room for so many more bytes.
 	Room(ctx context.Context, bytes int64) error
-	// Holds reports whether the package of a version is kept, is whole and has that content.
+	// Holds reports whether the package of a version is stored, undamaged and has this sum.
 	Holds(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool
-	// Keep keeps a package, whose version the ledger has as that. It does not close it.
+	// Keep stores a package whose version has a record in the ledger. It does not close the package.
 	Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error
-	// Learn keeps entries of a registry's document.
+	// Learn stores entries of a registry's document.
 	Learn(ctx context.Context, m modproxy.Address, entries []modproxy.Listed) error
 }
 
-// State is what became of something in a bundle.
+// State is the result for a version or a decision of a bundle.
 type State string
 
 const (
-	Added   State = "added"   // Reason, if any, is why clients do not get it all the same
-	Kept    State = "kept"    // it was here already; Reason as above
-	Refused State = "refused" // Reason
-	Absent  State = "absent"  // an earlier bundle has carried it, and it is not here; Reason
-	Decided State = "decided" // Reason is a decision that was taken over
+	Added   State = "added"   // Reason, if any, is why clients cannot use it
+	Kept    State = "kept"    // stored here before; Reason as above
+	Refused State = "refused" // Reason is why
+	Absent  State = "absent"  // an earlier bundle had it, and it is not stored here; Reason is the remedy
+	Decided State = "decided" // Reason is the decision, which was taken over
 )
 
-// An Item is what became of a version, or of a decision.
+// An Item is the result for a version or a decision.
 type Item struct {
 	Module   string `json:"module"`
-	Version  string `json:"version,omitempty"`  // empty for a decision, which is in Reason
-	Platform string `json:"platform,omitempty"` // of the package of a provider for one
+	Version  string `json:"version,omitempty"`  // empty for a decision
+	Platform string `json:"platform,omitempty"` // of the package of a provider for one platform
 	State    State  `json:"state"`
 	Reason   string `json:"reason,omitempty"`
 }
@@ -79,23 +79,23 @@ func ItemOf(v modproxy.Ref, state State, reason string) Item {
 	return Item{v.Address.String(), version, platform, state, reason}
 }
 
-// imports is an import under way.
+// imports is the state of one import.
 type imports struct {
 	*Importer
 	*Head
 	groups map[modproxy.Ref]*group
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	listed map[modproxy.Address][]modproxy.Listed
 	seen   map[modproxy.Address]map[string]modproxy.VersionSight
 }
 
-// Import takes what a bundle has, and returns what became of it. A package is published when it was verified, whole or not at
-// all; what was published when Import fails stays, and is not taken again the next time. At the end the ledger has that the
-// bundle was imported, also if some of it was refused.
+// Import imports a bundle and returns the results. Each package is verified before it is published as a whole. If Import fails,
+// published packages stay, and the next import skips them. At the end the ledger records that the bundle was imported, even if some
+// versions were refused.
 //
-// Errors: those of [NewReader] and [Reader.Next]; [modproxy.ErrDenied] for a bundle that is older than what was imported, is
-// not of the ledger that its chain is of, or whose bundle before was not imported; those of the storage.
+// Errors: those of [NewReader] and [Reader.Next]; [modproxy.ErrDenied] if the bundle is older than an imported one, is not of the
+// ledger of its chain, or the bundle before it was not imported; those of the storage.
 func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, error) {
 	b, err := NewReader(r, x.Trust)
 	if err != nil {
@@ -123,7 +123,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 				kept++
 			}
 		}
-		return nil, nil, fmt.Errorf("%w; %d of %d versions are kept by now, and the next import goes on from there", err, kept, b.Count())
+		return nil, nil, fmt.Errorf("%w; %d of %d versions are stored, and the next import continues from there", err, kept, b.Count())
 	}
 	items = append(items, packages...)
 	for m, entries := range i.listed {
@@ -140,7 +140,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 			return nil, nil, err
 		}
 		if newer == "" {
-			why := fmt.Sprintf("it came in bundle %d (%s) and is not kept any more: import that again", v.Bundle, b.Before[v.Bundle-1])
+			why := fmt.Sprintf("it was in bundle %d (%s) and is not stored any more: import that bundle again", v.Bundle, b.Before[v.Bundle-1])
 			items = append(items, ItemOf(v.Version.Ref, Absent, why))
 		}
 	}
@@ -149,17 +149,17 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	})
 }
 
-// admit returns why the bundle may not be imported now, or nil.
+// admit returns the reason why the bundle may not be imported now, or nil.
 func (x *imports) admit(ctx context.Context) error {
 	h := x.Head
-	var last ledger.Bundle   // of the chain
-	var newest ledger.Bundle // of the other ledger
+	var last ledger.Bundle   // of this chain
+	var newest ledger.Bundle // of the exporting ledger
 	for b, err := range x.Ledger.Bundles(ctx) {
 		switch {
 		case err != nil:
 			return err
 		case b.ID == h.ID:
-			return nil // what is not here any more comes again
+			return nil // a repeated import restores lost packages
 		}
 		if b.Chain == h.Chain() && b.Sequence > last.Sequence {
 			last = b
@@ -173,7 +173,7 @@ func (x *imports) admit(ctx context.Context) error {
 	}
 	switch {
 	case last.Sequence == h.Sequence():
-		return deny("another bundle %d (%s) of its chain was imported on %s: to have what only this one brings, export --since that one",
+		return deny("another bundle %d (%s) of its chain was imported on %s: to get the content that only this bundle has, export --since that one",
 			last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
 	case last.Sequence > h.Sequence():
 		return deny("it is older than bundle %d (%s) of its chain, which was imported on %s", last.Sequence, last.ID, last.Time.UTC().Format(time.DateOnly))
@@ -183,18 +183,18 @@ func (x *imports) admit(ctx context.Context) error {
 		return deny("bundle %d (%s) is missing: import that first", last.Sequence+1, h.Before[last.Sequence])
 	case last.Sequence > 0:
 		if err := tlog.CheckTree(h.Proof, h.Tree, h.Hash, last.Tree.N, last.Tree.Hash); err != nil {
-			return deny("the ledger that it is of has forked or was replaced since bundle %d: %w", last.Sequence, err)
+			return deny("its ledger has forked or was replaced since bundle %d: %w", last.Sequence, err)
 		}
 	case newest.Tree.N == h.Tree && newest.Tree.Hash != h.Hash:
-		return deny("the ledger that it is of has forked or was replaced since bundle %d (%s) of another chain", newest.Sequence, newest.ID)
+		return deny("its ledger has forked or was replaced since bundle %d (%s) of another chain", newest.Sequence, newest.ID)
 	case newest.Tree.N > h.Tree && !x.NewChain:
-		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s, or has less of it: --new-chain takes it all the same",
+		return deny("it is older than bundle %d (%s), which is of the same ledger and was imported on %s, or its tree is smaller: use --new-chain to import it anyway",
 			newest.Sequence, newest.ID, newest.Time.UTC().Format(time.DateOnly))
 	}
 	return nil
 }
 
-// room returns an error unless there is room for what is new in the bundle.
+// room returns an error unless there is room for the new packages of the bundle.
 func (x *imports) room(ctx context.Context) error {
 	var size int64
 	for _, p := range x.Index.Packages {
@@ -205,7 +205,7 @@ func (x *imports) room(ctx context.Context) error {
 	return x.Cache.Room(ctx, size)
 }
 
-// learn notes when a version was seen, and its entry in the registry's document.
+// learn collects the first-seen time of a version and its entry in the registry's document.
 func (x *imports) learn(e *Entry, i int) {
 	v := e.Versions[i]
 	x.mu.Lock()
@@ -217,13 +217,13 @@ func (x *imports) learn(e *Entry, i int) {
 	x.seen[v.Address][v.FullVersion()] = e.sight(i)
 }
 
-// list adds the entry of a version in the registry's document to listed. What was made of one has none.
+// list adds the entry of a version in the registry's document to listed. Variants have no entry.
 func (e *Entry) list(i int, listed map[modproxy.Address][]modproxy.Listed) {
 	v := e.Versions[i]
 	if !v.IsListed() {
 		return
 	}
-	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings do not fail
+	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings always marshal
 	for _, entry := range [][]byte{e.Facts.Versions[i].Listed, bare} {
 		document := fmt.Appendf(nil, `{"versions":[%s]}`, entry)
 		if !v.IsProvider() {

@@ -15,8 +15,8 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// keepRelease records a release that nobody has signed with a zip archive for each platform, and stores all of them. A release
-// that is recorded already is renewed.
+// keepRelease records an unsigned release with a zip archive for each platform, and stores all of them. A release that is recorded already
+// is renewed.
 func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 	s.t.Helper()
 	r := &release.Release{Unsigned: true}
@@ -45,7 +45,7 @@ func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 	}
 }
 
-// keepShared stores a version of a provider in two registries, which share the package for Linux. One has another package beside.
+// keepShared stores a version of a provider in two registries that share the package for Linux. One registry has a second package.
 func (s *side) keepShared(version, beside string) {
 	s.t.Helper()
 	linux, darwin := modproxy.Platform{OS: "linux", Arch: "amd64"}, modproxy.Platform{OS: "darwin", Arch: "arm64"}
@@ -70,8 +70,8 @@ func shuffled(t testing.TB, a *side, b []byte, shuffle func(n int, swap func(i, 
 	})
 }
 
-// Registries that share the package of a provider, as registry.terraform.io and registry.opentofu.org do, and versions of one
-// that do: each has it, wherever the releases are in the bundle.
+// Registries that share the package of a provider, as registry.terraform.io and registry.opentofu.org do, and versions that share one, all
+// get it, at any position of the releases in the bundle.
 func TestSharedPackage(t *testing.T) {
 	a := newSide(t)
 	for version, beside := range map[string]string{"1.0.0": "PK 1.0.0", "1.1.0": "PK 1.1.0"} {
@@ -95,7 +95,7 @@ func TestSharedPackage(t *testing.T) {
 	newSide(t).wantTake(a, zipFirst, want)
 }
 
-// releases come before the packages for their platforms, so that an import need not hold these back.
+// Exports put releases before the packages for their platforms, so that an import does not hold these back.
 func TestReleasesFirst(t *testing.T) {
 	a := newSide(t)
 	a.keepShared("1.0.0", "PK beside")
@@ -109,7 +109,7 @@ func TestReleasesFirst(t *testing.T) {
 	}
 }
 
-// The package of a provider for a platform may have the bytes of a module's package, and is another content all the same.
+// A provider's package for a platform with the bytes of a module's package is a separate content.
 func TestBytesOfBothKinds(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	p := a.packed("module")

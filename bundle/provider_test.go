@@ -22,7 +22,7 @@ import (
 
 var toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
 
-// keepProvider records a release that nobody has signed, and its package for one platform, and keeps both.
+// keepProvider records an unsigned release and its package for one platform, and stores both.
 func (s *side) keepProvider(v modproxy.Ref) {
 	s.t.Helper()
 	platform := modproxy.Platform{OS: "linux", Arch: "amd64"}
@@ -49,12 +49,12 @@ func (s *side) keepAs(v modproxy.Ref, p *modproxy.Package, facts modproxy.Facts)
 	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
-// signedBy says that one key signs all releases.
+// signedBy configures one key as the signer of all releases.
 type signedBy modproxy.Keys
 
 func (k signedBy) Signers(modproxy.Address) (modproxy.Keys, bool) { return modproxy.Keys(k), true }
 
-// A release that is not signed by a key that may do that is refused, with its packages, and the rest is taken.
+// A release without the signature of an allowed key is refused with its packages, and the other versions are imported.
 func TestSigners(t *testing.T) {
 	const key modproxy.Keys = "0123456789ABCDEF0123456789ABCDEF01234567"
 	a := newSide(t)
@@ -77,7 +77,7 @@ func TestSigners(t *testing.T) {
 	}
 }
 
-// A release that nobody has signed is refused with its packages, unless its provider may have such releases.
+// An unsigned release is refused with its packages, unless its provider may have unsigned releases.
 func TestUnsigned(t *testing.T) {
 	a, b := newSide(t), newSide(t)
 	a.keepProvider(toy.At("1.0.0"))
@@ -97,7 +97,7 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// twoKeys returns a side with two releases of a provider and a package of each, and the keys, of which each has signed one.
+// twoKeys returns a side with two releases of a provider, each with a package and its own key, and the keys.
 func twoKeys(t *testing.T) (a *side, keys []modproxy.Keys) {
 	t.Helper()
 	u := registrytest.New(t, txtar.Parse([]byte("-- providers/acme/toy/1.0.0 --\nplatforms=linux_amd64\n-- providers/acme/toy/1.1.0 --\nplatforms=linux_amd64\nkey=another\nkeys=another\n")))
@@ -122,8 +122,8 @@ func twoKeys(t *testing.T) (a *side, keys []modproxy.Keys) {
 	return a, keys
 }
 
-// Where nothing is known of who signs a provider, the release says it that the other side has recorded first. The message about the
-// others names the command that has the next import take them.
+// If the signing keys of a provider are unknown, the first release in the exporting ledger determines them. The message about the other
+// releases names the command after which the next import accepts them.
 func TestFirstKey(t *testing.T) {
 	a, keys := twoKeys(t)
 	whole := a.export(nil)
@@ -145,7 +145,7 @@ func TestFirstKey(t *testing.T) {
 	}
 }
 
-// A release that another key has signed than those that may is refused with its packages, also where unsigned ones are allowed.
+// A release signed by a key that is not allowed is refused with its packages, even if unsigned releases are allowed.
 func TestWrongKey(t *testing.T) {
 	a, keys := twoKeys(t)
 	b := a.export(nil)
@@ -156,7 +156,7 @@ func TestWrongKey(t *testing.T) {
 			t.Errorf("by key %d alone: %q, %v; want %q", i, got, err, want)
 		}
 	}
-	// What is recorded of who signs counts where nothing is configured.
+	// Recorded signing keys count if no keys are configured.
 	recorded := newSide(t)
 	rec := keys[1].Record(a.kept()[0].Address)
 	rec.Time = long
@@ -164,7 +164,7 @@ func TestWrongKey(t *testing.T) {
 	recorded.wantTake(a, b, "refused refused added added")
 }
 
-// A bundle that is served as it is gives no release, and no package of it, that an import of it would refuse.
+// A served bundle does not serve a release, or a package of one, that an import would refuse.
 func TestOpenProvider(t *testing.T) {
 	a := newSide(t)
 	v, linux := toy.At("1.0.0"), modproxy.Platform{OS: "linux", Arch: "amd64"}

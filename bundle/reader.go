@@ -12,19 +12,18 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// A Reader reads a bundle from its start to its end. Nothing that it returns is used before it was checked, but for the bytes
-// of a package, whose reader has an error at its end if they are not what they were. Errors are [modproxy.ErrInvalid]
-// for what is not as it was written, and those of what is read.
+// A Reader reads a bundle from start to end. Everything that it returns has been verified, except the bytes of a package: their reader
+// returns an error at the end if they are wrong. Errors are [modproxy.ErrInvalid] for a bundle that was changed, and those of the
+// underlying reader.
 type Reader struct {
 	*Head
 
 	src  source
-	next int   // package
-	body *body // of the last one
+	next int   // index of the next package
+	body *body // of the last package
 }
 
-// NewReader reads the manifest, which one of trust has signed, and the index. The error is [Untrusted] when
-// another key has signed it.
+// NewReader reads the index and the manifest, which must be signed by a key of trust. The error is [Untrusted] if another key signed it.
 func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 	b := &Reader{src: source{r: r}}
 	text, err := b.src.first(manifestName, maxManifest)
@@ -50,13 +49,13 @@ func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 type Entry struct {
 	Package
 	Facts   Facts
-	Records []modproxy.Record // what the ledger has of Versions, each proved
+	Records []modproxy.Record // records of Versions in the exporting ledger, each proved
 	io.Reader
 
-	at int64 // of the package in the bundle
+	at int64 // offset of the package in the bundle
 }
 
-// Next returns the next package, whose reader is good until Next is called again. At the end the error is [io.EOF].
+// Next returns the next package. Its reader is valid until the next call of Next. At the end the error is [io.EOF].
 func (b *Reader) Next() (*Entry, error) {
 	if b.body != nil {
 		if _, err := io.Copy(io.Discard, b.body); err != nil {
@@ -78,12 +77,12 @@ func (b *Reader) Next() (*Entry, error) {
 		return nil, err
 	}
 	if err = decode(text, &e.Facts); err == nil && len(e.Facts.Versions) != len(e.Versions) {
-		err = wrong("they are about %d versions, and the index has %d", len(e.Facts.Versions), len(e.Versions))
+		err = wrong("they are about %d versions; the index has %d", len(e.Facts.Versions), len(e.Versions))
 	}
 	for i := 0; i < len(e.Versions) && err == nil; i++ {
 		var rec modproxy.Record
 		if rec, err = b.parse(e.Versions[i], e.Facts.Versions[i]); err == nil && rec.Sum != e.Sum {
-			err = wrong("the record of %s says %s, and the index %s", e.Versions[i], rec.Sum, e.Sum)
+			err = wrong("the record of %s has the sum %s; the index has %s", e.Versions[i], rec.Sum, e.Sum)
 		}
 		e.Records = append(e.Records, rec)
 	}
@@ -100,7 +99,7 @@ func (b *Reader) Next() (*Entry, error) {
 	return e, nil
 }
 
-// skip passes over the package that was returned last, whose bytes are not read: r seeks.
+// skip seeks past the package that was returned last, without reading it. r is the underlying reader.
 func (b *Reader) skip(r io.Seeker) error {
 	p := b.body
 	b.body = nil
@@ -121,7 +120,7 @@ type body struct {
 	err     error
 }
 
-// Read returns [io.EOF] after all bytes, if they are those that the index says.
+// Read returns [io.EOF] after the last byte, if the bytes match the index.
 func (p *body) Read(b []byte) (n int, err error) {
 	if p.err != nil {
 		return 0, p.err
@@ -138,7 +137,7 @@ func (p *body) Read(b []byte) (n int, err error) {
 	}
 	p.err = io.EOF
 	if modproxy.Digest(p.hash.Sum(nil)) != p.content.Digest {
-		p.err = wrong("%s is not what it was, which ends at byte %d", p.name, p.src.at)
+		p.err = wrong("%s, which ends at byte %d, was changed", p.name, p.src.at)
 	} else if err := p.src.fill(p.name, p.content.Size); err != nil {
 		p.err = err
 	}

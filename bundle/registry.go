@@ -21,8 +21,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// A Registry answers from a bundle in a file, with what that brings. What earlier ones of its chain have brought it does not
-// have. It is safe for concurrent use.
+// A Registry answers from a bundle in a file. It does not have the content of earlier bundles of the chain. It is safe for concurrent
+// use.
 type Registry struct {
 	*Head
 
@@ -41,9 +41,9 @@ type held struct {
 	check  func() error         // verifies the package once, and that an import would accept its release
 }
 
-// Open reads all of a bundle but its packages, of which each is checked before it is first served, and again as it is read.
-// Releases of providers are served that an import would take with rs where nothing is recorded, with the packages that they have.
-// Errors are those of [NewReader].
+// Open reads a bundle except its packages. Each package is verified before it is first served, and again while it is read. The registry
+// serves the releases of providers that an import with rs into an empty ledger would take, and their packages. Errors are those of
+// [NewReader].
 func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Registry, error) {
 	in := io.NewSectionReader(file, 0, size)
 	b, err := NewReader(in, trust)
@@ -55,7 +55,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 		sights: map[modproxy.Address]modproxy.Sight{},
 	}
 	listed, checker := map[modproxy.Address][]modproxy.Listed{}, store.NewChecker()
-	numbers := map[modproxy.Ref]int64{} // in the ledger of the other side
+	numbers := map[modproxy.Ref]int64{} // in the exporting ledger
 	for {
 		e, err := b.Next()
 		if errors.Is(err, io.EOF) {
@@ -103,7 +103,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 	return r, nil
 }
 
-// refuseContradictions refuses versions whose record contradicts an earlier one of another spelling, as an import would.
+// refuseContradictions refuses versions whose record contradicts the earlier record of another spelling, as an import would.
 func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
 	first := map[modproxy.Ref]modproxy.Ref{}
 	for v, number := range numbers {
@@ -117,7 +117,7 @@ func (r *Registry) refuseContradictions(numbers map[modproxy.Ref]int64) {
 			continue
 		}
 		h.check = func() error {
-			return fmt.Errorf("%w: it is %s, and %s is %s", modproxy.ErrChanged, h.record.Sum, counts.Ref, counts.Sum)
+			return fmt.Errorf("%w: its sum is %s; that of %s is %s", modproxy.ErrChanged, h.record.Sum, counts.Ref, counts.Sum)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (r *Registry) add(e *Entry, i int, open func() modproxy.Body, check func() 
 	v := e.Versions[i].Ref
 	r.held[v] = &held{e.pack(i), e.Records[i], open, check}
 	if !v.IsListed() {
-		return // it is as old as what it was made of
+		return // its first-seen time is that of the version itself
 	}
 	m := v.Address.Folded()
 	sight, ok := r.sights[m]
@@ -137,7 +137,7 @@ func (r *Registry) add(e *Entry, i int, open func() modproxy.Body, check func() 
 	r.sights[m] = sight
 }
 
-// Hosts returns the registries whose modules the bundle brings, in order.
+// Hosts returns the hosts of the registries in the bundle, sorted.
 func (r *Registry) Hosts() []string {
 	hosts := map[string]bool{}
 	for v := range r.held {
@@ -146,7 +146,7 @@ func (r *Registry) Hosts() []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// Modules yields the modules that the bundle brings, sorted by their addresses.
+// Modules yields the modules in the bundle, sorted by address.
 func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Address, error] {
 	return func(yield func(modproxy.Address, error) bool) {
 		all := slices.SortedFunc(maps.Keys(r.lists), func(a, b modproxy.Address) int { return strings.Compare(a.String(), b.String()) })
@@ -158,7 +158,7 @@ func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Address, error] {
 	}
 }
 
-// Versions lists what the bundle brings of m. The error is [modproxy.ErrNotFound] when that is nothing.
+// Versions lists the versions of m in the bundle. If the bundle has no version of m, the error is [modproxy.ErrNotFound].
 func (r *Registry) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if list := r.lists[m]; list != nil {
 		return list, nil
@@ -166,7 +166,7 @@ func (r *Registry) Versions(_ context.Context, m modproxy.Address) (*modproxy.Ve
 	return nil, absent("versions", m.At(""))
 }
 
-// Location returns the directory of the module in the package, and no URL.
+// Location returns the directory of the module in the package, without a URL.
 func (r *Registry) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	h, err := r.find("location", v)
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *Registry) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package
 	return &p, nil
 }
 
-// checkZip returns an error if v is the package of a provider for one platform, and its release is not taken or has another there.
+// checkZip returns an error if v is the package of a provider for one platform and its release is refused or names another package.
 func (r *Registry) checkZip(v modproxy.Ref, h *held) error {
 	platform, isZip := v.Platform()
 	if !isZip {
@@ -208,7 +208,7 @@ func (r *Registry) checkZip(v modproxy.Ref, h *held) error {
 	return ledger.CheckArchive(release.record, platform, modproxy.NewSum(h.pkg.Digest))
 }
 
-// part is the part of a file that is a package.
+// part is the section of a file with a package.
 type part struct{ *io.SectionReader }
 
 func (part) Close() error { return nil }
@@ -224,7 +224,7 @@ func absent(op string, v modproxy.Ref) error {
 	return modproxy.Wrap(op, v, fmt.Errorf("%w: it is not in the bundle", modproxy.ErrNotFound))
 }
 
-// Lookup returns the record of a version. The error is [fs.ErrNotExist] when the bundle does not bring it.
+// Lookup returns the record of a version. The error is [fs.ErrNotExist] if the bundle does not have the version.
 func (r *Registry) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if h := r.held[v]; h != nil {
 		return h.record, nil
@@ -232,21 +232,21 @@ func (r *Registry) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, e
 	return modproxy.Record{}, fmt.Errorf("%s: %w", v, fs.ErrNotExist)
 }
 
-// Decisions returns the decisions in the bundle from a position on, and the position behind them.
+// Decisions returns the decisions in the bundle from a position on, and the position after the last.
 func (r *Registry) Decisions(_ context.Context, from int64) ([]modproxy.Decision, int64, error) {
 	n := int64(len(r.Head.Decisions))
 	return r.Head.Decisions[min(from, n):], n, nil
 }
 
-// Sight returns when the other side has seen the versions of a module.
+// Sight returns when the exporting side has first seen the versions of a module.
 func (r *Registry) Sight(_ context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	return r.sights[m.Folded()], nil
 }
 
-// See does nothing: what the bundle lists was seen.
+// See does nothing, because the first-seen times of a bundle are fixed.
 func (r *Registry) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
-// pack returns the package of a version as its registry gives it, without its bytes.
+// pack returns the package of a version without its bytes.
 func (e *Entry) pack(i int) modproxy.Package {
 	rec := e.Records[i]
 	p := modproxy.Package{
@@ -259,7 +259,7 @@ func (e *Entry) pack(i int) modproxy.Package {
 	return p
 }
 
-// sight returns when a version was listed: when it was recorded at the latest.
+// sight returns the first-seen time of a version, which is at most the time of its record.
 func (e *Entry) sight(i int) modproxy.VersionSight {
 	seen := modproxy.VersionSight{Seen: e.Facts.Versions[i].Seen, Published: e.Facts.Versions[i].Published}
 	if rec := e.Records[i]; seen.Seen.IsZero() || rec.Time.Before(seen.Seen) {

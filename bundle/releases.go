@@ -13,20 +13,20 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// Releases says which releases of providers are taken.
+// Releases decides which releases of providers are accepted.
 type Releases struct {
-	Signers  ledger.Signers // who may sign those of some providers, as in a [ledger.Registry]
-	Unsigned Scope          // whose need no signature where their registry lists no key; nil has none
-	// OtherNames are whose signed files need not be named after version and platform; nil has none.
+	Signers  ledger.Signers // keys that may sign releases of some providers, as in a [ledger.Registry]
+	Unsigned Scope          // providers whose releases need no signature if their registry lists no key; nil: none
+	// OtherNames are providers whose signed files need not be named after version and platform; nil: none.
 	OtherNames Scope
 }
 
-// Scope is some providers.
+// Scope is a set of providers.
 type Scope interface {
 	Covers(m modproxy.Address) bool
 }
 
-// check returns an error unless a release of a provider is what its record says, and is signed or need not be.
+// check returns an error unless the release of a provider matches its record and has a signature, or needs none.
 func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 	r, err := release.Open(content)
 	if err != nil {
@@ -37,7 +37,7 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 	case err != nil:
 		return err
 	case facts != rec.Facts:
-		return wrong("it is a release with %s, and its record says %s", facts.Zips, rec.Zips)
+		return wrong("it is a release with %s; its record has %s", facts.Zips, rec.Zips)
 	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Address)):
 		return release.Unallowed()
 	case rs.OtherNames == nil || !rs.OtherNames.Covers(rec.Address):
@@ -46,8 +46,8 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 	return nil
 }
 
-// checkRelease returns an error if a record is about a package for one platform and the recorded release does not have it, or no
-// release is recorded. The error names what brings the release.
+// checkRelease returns an error if a record is about a package for one platform, and the recorded release does not have that package or is
+// missing. The error names the bundle that brings the release.
 func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
 	platform, isZip := rec.Platform()
 	if !isZip {
@@ -60,7 +60,7 @@ func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
 		return wrong("%s", why)
 	}
 	if err != nil {
-		return nil // the comparison with the ledger returns it
+		return nil // the comparison with the ledger returns the error
 	}
 	changed := ledger.CheckArchive(recorded, platform, rec.Sum)
 	if changed == nil {
@@ -71,14 +71,14 @@ func (x *imports) checkRelease(ctx context.Context, rec modproxy.Record) error {
 		switch newer, err := x.superseded(ctx, modproxy.Record{Ref: of, Sum: sum}); {
 		case err != nil:
 			return err
-		case newer != "", sum == recorded.Sum: // to import it does not help
+		case newer != "", sum == recorded.Sum: // importing it does not help
 			return changed
 		}
 	}
 	return fmt.Errorf("%w: %s", changed, why)
 }
 
-// findRelease returns the content of a release as the chain has it, if it has it, and why that is not recorded.
+// findRelease returns the sum of a release in the chain, if the chain has it, and the reason why it is not recorded here.
 func (x *imports) findRelease(release modproxy.Ref) (sum modproxy.Sum, why string) {
 	is := func(v Version) bool { return v.Ref == release }
 	for _, p := range x.Index.Packages {
@@ -88,7 +88,7 @@ func (x *imports) findRelease(release modproxy.Ref) (sum modproxy.Sum, why strin
 	}
 	for _, b := range x.Index.Before {
 		if is(b.Version) {
-			return b.Sum, fmt.Sprintf("its release came in bundle %d (%s) and is not recorded: import that again, and then this one", b.Bundle, x.Head.Before[b.Bundle-1])
+			return b.Sum, fmt.Sprintf("its release was in bundle %d (%s) and is not recorded: import that bundle again, then this one", b.Bundle, x.Head.Before[b.Bundle-1])
 		}
 	}
 	return "", fmt.Sprintf("its release is not in the bundle: export %s@%s, and import that", release.Address, release.Version)

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// A manifest has one signature, in one spelling: who adds what nobody checks makes other bytes of the same bundle.
+// A manifest has one signature in one form. Further signatures, which are not verified, would give other bytes of the same bundle.
 func TestOneSignature(t *testing.T) {
 	a, whole := twoPackages(t)
 	is := files(t, whole)
@@ -47,10 +47,10 @@ func TestOneSignature(t *testing.T) {
 	}
 }
 
-// A package that is damaged is not announced, and the others are exported.
+// A damaged package is not listed in the index, and the others are exported.
 func TestExportDamaged(t *testing.T) {
 	a, b := newSide(t), newSide(t)
-	a.store.Memory = -1 // else it is read from there
+	a.store.Memory = -1 // so that packages are read from disk
 	a.keep(network.At("1.0.0"), "one")
 	name := a.packed("one").Digest.String()
 	at := filepath.Join(a.dir, "blobs", "v1", "sha256", name[:2], name)

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// A bundle is a registry, and what it is of need not be a cache.
+// A bundle passes the tests of a registry. The exported registry need not be a cache.
 func TestSuite(t *testing.T) {
 	const host = "registry.example.com"
 	registrytest.TestRegistry(t, host, func(t testing.TB) modproxy.Registry {

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	atOnce       = 8        // packages are verified and stored at the same time, so that they share flushes of the disk
-	largeAtOnce  = 2        // large packages of them, which are copied to Scratch before
+	atOnce       = 8        // packages verified and stored at the same time, so that they share flushes of the disk
+	largeAtOnce  = 2        // of these, large packages, which are first copied to Scratch
 	largePackage = 64 << 20 // bytes
 )
 
@@ -32,16 +32,16 @@ const (
 type taking struct {
 	*Entry
 	spool string  // the file with its package; empty if every version of it is stored
-	unfit []error // why the version cannot be taken
-	items []Item  // what became of each version; without a State until that is known
+	unfit []error // the reason why each version cannot be imported
+	items []Item  // result of each version; without a State until it is known
 
 	mu   sync.Mutex
-	left int // versions that are not decided
+	left int // number of undecided versions
 }
 
-// packages imports the packages of a bundle, and returns what became of each version, in the order of the versions. Versions that
-// depend on others, see [group], are decided when these have been read, wherever they are in the bundle. The items are right also if
-// the import fails.
+// packages imports the packages of a bundle and returns the result of each version, in the order of the versions. A version that depends
+// on others (see [group]) is decided after these were read, at any position in the bundle. The items are also valid if the import
+// fails.
 func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err error) {
 	var all []*taking
 	defer func() { items = collect(all) }()
@@ -79,7 +79,7 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 		}
 	}
 	if errWork := work.Wait(); errWork != nil && (err == nil || errors.Is(err, context.Canceled)) {
-		err = errWork // which has ended the reading
+		err = errWork // errWork has ended the reading
 	}
 	if err == nil {
 		err = x.takeHeld(ctx, held.list)
@@ -87,7 +87,7 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 	return items, err
 }
 
-// collect returns what became of versions, and removes the files that are left.
+// collect returns the results of all versions and removes remaining files.
 func collect(all []*taking) (items []Item) {
 	var decided []member
 	for _, t := range all {
@@ -105,7 +105,7 @@ func collect(all []*taking) (items []Item) {
 	return items
 }
 
-// heldBack lists versions that are decided at the end: packages of providers that come before a release of their provider.
+// heldBack lists versions that are decided at the end: packages of providers that precede a release of their provider.
 type heldBack struct {
 	mu   sync.Mutex
 	list []member
@@ -140,7 +140,7 @@ func (x *imports) spool(ctx context.Context, t *taking) error {
 	return errors.Join(noSpace(err), f.Close())
 }
 
-// noSpace returns err as a [modproxy.NoSpace] if there is no room for a file.
+// noSpace returns err as a [modproxy.NoSpace] if the disk is full.
 func noSpace(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return &modproxy.NoSpace{Err: err, Inodes: durable.NoInodes(err)}
@@ -151,13 +151,13 @@ func noSpace(err error) error {
 // drop removes the file with the package.
 func (t *taking) drop() {
 	if t.spool != "" {
-		_ = os.Remove(t.spool) // the next start removes what is left
+		_ = os.Remove(t.spool) // the next start removes remaining files
 		t.spool = ""
 	}
 }
 
-// take decides on the versions of t, or leaves that to who reads what they depend on. readable says of each version whether all that it
-// depends on was read before.
+// take decides about the versions of t, or leaves that to the versions they depend on. readable reports for each version whether all
+// versions it depends on were read before.
 func (x *imports) take(ctx context.Context, t *taking, readable []bool, held *heldBack) error {
 	if err := x.verify(t); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (x *imports) take(ctx context.Context, t *taking, readable []bool, held *he
 	return nil
 }
 
-// decideOn takes a version, or refuses it.
+// decideOn imports or refuses a version.
 func (x *imports) decideOn(ctx context.Context, m member) error {
 	t, v := m.taking, m.version()
 	item := ItemOf(v, Kept, "")
@@ -221,9 +221,8 @@ func (x *imports) decideOn(ctx context.Context, m member) error {
 	return nil
 }
 
-// superseded returns since when the ledger has other content in the place of what offered says, or nothing: a bundle that is imported
-// again, or begins another chain, may be older than what was accepted. A release of a provider may have fewer packages than the
-// recorded one.
+// superseded returns a message if the ledger has a newer record than offered; otherwise the empty string. A bundle that is imported again,
+// or begins another chain, may be older than accepted content. A release of a provider may have fewer packages than the recorded one.
 func (x *imports) superseded(ctx context.Context, offered modproxy.Record) (string, error) {
 	rec, err := x.Ledger.Lookup(ctx, offered.Ref)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && rec.Sum == offered.Sum {
@@ -239,7 +238,7 @@ func (x *imports) superseded(ctx context.Context, offered modproxy.Record) (stri
 	return strings.TrimSuffix("the ledger has a newer record of "+rec.Time.UTC().Format(time.RFC3339)+": "+rec.Reason, ": "), nil
 }
 
-// verify finds out which versions of t cannot have its package. The error is that it cannot be read.
+// verify finds the versions of t that cannot have its package. The error means that the package cannot be read.
 func (x *imports) verify(t *taking) error {
 	if t.spool == "" {
 		return nil
@@ -250,12 +249,12 @@ func (x *imports) verify(t *taking) error {
 	}
 	defer f.Close()
 	content := func() io.Reader { return io.NewSectionReader(f, 0, t.Package.Package.Size) }
-	sum := modproxy.NewSum(t.Package.Package.Digest) // which was read
+	sum := modproxy.NewSum(t.Package.Package.Digest) // the reader verified the digest
 	if !t.isZip() {
 		sum, err = pack.Verify(content(), x.Limits)
 	}
 	if err == nil && sum != t.Sum {
-		err = wrong("its package has the content %s, and its record says %s", sum, t.Sum)
+		err = wrong("its package has the sum %s; its record has %s", sum, t.Sum)
 	}
 	for i, v := range t.Versions {
 		if t.unfit[i] = err; err == nil && v.IsProvider() && !t.isZip() {
@@ -268,7 +267,7 @@ func (x *imports) verify(t *taking) error {
 	return nil
 }
 
-// publish records a version, and stores its package.
+// publish records a version and stores its package.
 func (x *imports) publish(ctx context.Context, m member) error {
 	t, v := m.taking, m.version()
 	rec, p := t.Records[m.i], t.pack(m.i)

@@ -36,7 +36,7 @@ func read(b []byte, trust note.Verifiers) error {
 	return err
 }
 
-// No byte of a bundle can be another one, and none can be missing.
+// A change or loss of any byte of a bundle is an error.
 func TestEveryByte(t *testing.T) {
 	a, whole := twoPackages(t)
 	trust := a.trust(a)
@@ -52,12 +52,12 @@ func TestEveryByte(t *testing.T) {
 		if strings.ContainsAny(err.Error(), "\n\x00") || len(err.Error()) > 500 {
 			t.Fatalf("%s at byte %d: not a line: %q", what, at, err)
 		}
-		// Where all is in memory, a file is read in another way, up to the packages themselves.
+		// Open reads the whole file except the packages.
 		if _, err := bundle.Open(bytes.NewReader(b), int64(len(b)), trust, bundle.Releases{Unsigned: all{}}); err == nil && what != "flipped" {
 			t.Fatalf("%s at byte %d: it is opened", what, at)
 		}
 	}
-	step := 13 // shares no factor with the sizes of blocks and bytes
+	step := 13 // coprime to the sizes of blocks
 	if rig.Long() {
 		step = 1
 	}
@@ -73,7 +73,7 @@ func TestEveryByte(t *testing.T) {
 	refused("more", len(whole), append(bytes.Clone(whole), make([]byte, 512)...))
 }
 
-// An import of what was changed anywhere takes nothing but what is as it was, and the whole bundle completes it.
+// An import of a changed bundle imports only unchanged content, and an import of the whole bundle completes it.
 func TestImportChanged(t *testing.T) {
 	a, whole := twoPackages(t)
 	want := newSide(t)
@@ -88,7 +88,7 @@ func TestImportChanged(t *testing.T) {
 		for range b.log.Bundles(t.Context()) {
 			t.Fatalf("byte %d: the ledger has it", at)
 		}
-		b.state() // which reads what there is
+		b.state() // fails on content that is not intact
 		if _, err := b.take(a, whole[:at]); err == nil || !strings.Contains(err.Error(), "cut off") && at >= 512 {
 			t.Fatalf("cut at byte %d: %v", at, err)
 		}
@@ -99,7 +99,7 @@ func TestImportChanged(t *testing.T) {
 	}
 }
 
-// files splits a bundle into its files, with their headers and what fills them.
+// files splits a bundle into its files, with headers and padding.
 func files(t *testing.T, b []byte) (list [][]byte) {
 	r := bytes.NewReader(b)
 	tr := tar.NewReader(r)
@@ -150,7 +150,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A bundle counts by the key that has signed it.
+// A bundle counts under the key that signed it.
 func TestAnotherKey(t *testing.T) {
 	a, whole := twoPackages(t)
 	b, other := newSide(t), newSide(t)
@@ -166,7 +166,7 @@ func TestAnotherKey(t *testing.T) {
 	if b.state() != before {
 		t.Error("something was taken")
 	}
-	// The head of a tree, which the same key has signed, is no manifest.
+	// A signed tree head of the same key is not a manifest.
 	var head bytes.Buffer
 	must(t, a.log.Export(&head))
 	signed, _, _ := bytes.Cut(head.Bytes()[bytes.IndexByte(head.Bytes(), '\n')+1:], []byte("modproxy ledger"))
@@ -175,10 +175,10 @@ func TestAnotherKey(t *testing.T) {
 	tw.WriteHeader(&tar.Header{Name: "manifest", Size: int64(len(signed)), Mode: 0o644, Format: tar.FormatUSTAR})
 	tw.Write(signed)
 	tw.Close()
-	if _, err := b.take(a, forged.Bytes()); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "not one of a bundle") {
+	if _, err := b.take(a, forged.Bytes()); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "not the manifest of a bundle") {
 		t.Errorf("the head of a tree: %v", err)
 	}
-	// A bundle of another ledger is none to continue.
+	// A bundle of another ledger cannot be continued.
 	other.keep(network.At("1.0.0"), "one")
 	x := bundle.Exporter{Registry: other.cache, Ledger: other.log, Sights: other.sights, Since: a.head(whole)}
 	if err := write(t, x, io.Discard, other.kept(), nil); !errors.Is(err, modproxy.ErrChanged) {
@@ -186,7 +186,7 @@ func TestAnotherKey(t *testing.T) {
 	}
 }
 
-// lie is what a bundle says, and may be changed.
+// lie is the content of a bundle, which a test changes.
 type lie struct {
 	bundle.Manifest
 	index    *bundle.Index
@@ -194,7 +194,7 @@ type lie struct {
 	packages [][]byte
 }
 
-// forge signs a bundle again after a change.
+// forge changes a bundle and signs it again.
 func forge(t testing.TB, a *side, b []byte, change func(*lie)) []byte {
 	t.Helper()
 	r, err := bundle.NewReader(bytes.NewReader(b), a.trust(a))
@@ -219,7 +219,7 @@ func forge(t testing.TB, a *side, b []byte, change func(*lie)) []byte {
 	return out
 }
 
-// sign makes a bundle of what it is to say. The error is that it cannot say that.
+// sign makes a bundle of the given parts. It returns an error if they do not form one.
 func sign(t testing.TB, a *side, m bundle.Manifest, index *bundle.Index, facts, packages [][]byte) ([]byte, error) {
 	content := func(text []byte) bundle.Content {
 		return bundle.Content{Size: int64(len(text)), Digest: sha256.Sum256(text)}
@@ -240,7 +240,7 @@ func sign(t testing.TB, a *side, m bundle.Manifest, index *bundle.Index, facts, 
 	return out.Bytes(), nil
 }
 
-// A signature does not make what a bundle says true.
+// A signature does not make a false statement in a bundle true.
 func TestLies(t *testing.T) {
 	a, whole := twoPackages(t)
 	a.keep(network.At("3.0.0"), "three")
@@ -274,14 +274,14 @@ func TestLies(t *testing.T) {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 		if kept := b.kept(); len(kept) > 0 && what != "another tree" {
-			for _, v := range kept { // what came before the lie is true
+			for _, v := range kept { // the content before the lie is imported
 				if v != network.At("1.0.0") {
 					t.Errorf("%s: %v is kept", what, kept)
 				}
 			}
 		}
 	}
-	// A package that is another than its record says is refused by itself.
+	// A package that differs from its record is refused, and the others are imported.
 	for what, change := range map[string]func(*lie){
 		"another package": func(l *lie) { l.packages[0] = l.packages[1] },
 		"no package":      func(l *lie) { l.packages[0] = []byte("nothing") },
@@ -293,7 +293,7 @@ func TestLies(t *testing.T) {
 			t.Errorf("%s: it is recorded", what)
 		}
 	}
-	// The tree of the other side only grows.
+	// The tree of the exporting side only grows.
 	b := newSide(t)
 	b.wantTake(a, whole, "decided added added")
 	next := a.export(a.head(whole))
@@ -310,7 +310,7 @@ func TestLies(t *testing.T) {
 	b.wantTake(a, next, "added")
 }
 
-// What a bundle has that its key has signed ends no reader, and what is read is what was written.
+// FuzzReader checks that a change without a signature is rejected, and that a signed bundle of any content is read or rejected.
 func FuzzReader(f *testing.F) {
 	a, whole := twoPackages(f)
 	trust := a.trust(a)

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	block    = 512       // of a tar archive, in bytes
-	maxEntry = 8<<30 - 1 // which is what a USTAR header can say
+	block    = 512       // size of a tar block in bytes
+	maxEntry = 8<<30 - 1 // limit of a USTAR header
 	ending   = 2 * block
 
-	// MaxHead bounds what [ReadHead] returns, in bytes.
+	// MaxHead is the limit of the result of [ReadHead], in bytes.
 	MaxHead = maxManifest + maxIndex + 4*block
 
 	manifestName = "manifest"
@@ -36,41 +36,41 @@ func (p Package) name(n int) string {
 	return fmt.Sprintf("%06d.tar.gz", n)
 }
 
-// entry returns the one header that a file of that name and size has.
+// entry returns the only valid header of a file with this name and size.
 func entry(name string, size int64) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR}
 }
 
-// padding returns how many bytes fill the last block of a file.
+// padding returns the number of bytes that fill the last block of a file.
 func padding(size int64) int64 { return -size & (block - 1) }
 
-// source reads files of a tar archive whose names and sizes are known. It never reads more than it has to.
+// source reads the files of a tar archive whose names and sizes are known. It never reads ahead.
 type source struct {
 	r  io.Reader
-	at int64 // of the next byte
+	at int64 // offset of the next byte
 }
 
-// read reads all of b. what names that.
+// read fills b. what names the content for messages.
 func (s *source) read(b []byte, what string) error {
 	n, err := io.ReadFull(s.r, b)
 	s.at += int64(n)
 	return s.cut(err, what)
 }
 
-// cut returns err, or if it says that there is no more, what that means.
+// cut returns err, or, at an unexpected end, an error that says so.
 func (s *source) cut(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return wrong("the bundle is cut off after %d bytes, in %s: copy it again, or make it again", s.at, what)
+		return wrong("the bundle is cut off after %d bytes, in %s: copy it again, or export it again", s.at, what)
 	}
 	return err
 }
 
-// expect reads what can be nothing else.
+// expect reads bytes that must equal want.
 func (s *source) expect(want []byte, what string) error {
 	is := make([]byte, len(want))
 	err := s.read(is, what)
 	if err == nil && !bytes.Equal(is, want) {
-		err = wrong("before byte %d, %s is another", s.at, what)
+		err = wrong("before byte %d, %s was changed", s.at, what)
 	}
 	return err
 }
@@ -84,9 +84,9 @@ func (s *source) header(name string, size int64) error {
 	return s.expect(want.Bytes(), "the header of "+name)
 }
 
-// fill reads what fills the last block of a file.
+// fill reads the padding of a file.
 func (s *source) fill(name string, size int64) error {
-	return s.expect(make([]byte, padding(size)), "what fills the last block of "+name)
+	return s.expect(make([]byte, padding(size)), "the padding of "+name)
 }
 
 // file reads a small file.
@@ -99,12 +99,12 @@ func (s *source) file(name string, c Content) ([]byte, error) {
 		return nil, err
 	}
 	if contentOf(text) != c {
-		return nil, wrong("%s is not what it was, which ends at byte %d", name, s.at)
+		return nil, wrong("%s, which ends at byte %d, was changed", name, s.at)
 	}
 	return text, s.fill(name, c.Size)
 }
 
-// first reads a file whose size is not known, at the beginning. Its content is not known, either.
+// first reads a file of unknown size and content at the beginning of the archive.
 func (s *source) first(name string, most int64) ([]byte, error) {
 	var is [block]byte
 	err := s.read(is[:], "the header of "+name)
@@ -123,7 +123,7 @@ func (s *source) first(name string, most int64) ([]byte, error) {
 	return text, s.fill(name, size)
 }
 
-// ReadHead returns what a bundle begins with, as it is in it: the manifest and the index. What they say is not checked yet.
+// ReadHead returns the bytes of the manifest and the index at the beginning of a bundle. It does not verify them.
 func ReadHead(r io.Reader) ([]byte, error) {
 	var head bytes.Buffer
 	s := source{r: io.TeeReader(r, &head)}
@@ -135,14 +135,14 @@ func ReadHead(r io.Reader) ([]byte, error) {
 	return head.Bytes(), nil
 }
 
-// end reads what is behind the last file.
+// end reads the end of the archive.
 func (s *source) end() error {
 	if err := s.expect(make([]byte, ending), "the end of the bundle"); err != nil {
 		return err
 	}
 	switch n, err := io.ReadFull(s.r, make([]byte, 1)); {
 	case n > 0:
-		return wrong("something follows the end of the bundle, at byte %d", s.at)
+		return wrong("data follows the end of the bundle, at byte %d", s.at)
 	case !errors.Is(err, io.EOF):
 		return err
 	}
@@ -155,16 +155,16 @@ type Writer struct {
 
 	tar   *tar.Writer
 	head  []byte // the manifest and the index
-	size  int64  // of all
+	size  int64  // of the whole bundle
 	index *Index
-	next  int // package
+	next  int // index of the next package
 }
 
-// NewWriter prepares a bundle with an index, which the key of a ledger signs. m is the manifest but for what it says of the index.
+// NewWriter prepares a bundle with an index, signed with the key of a ledger. It adds the size and digest of the index to m.
 func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	text, err := encode(index)
 	if err == nil && len(text) > maxIndex {
-		err = wrong("an index of %d bytes, more than the %d that a bundle may have: export less at once", len(text), maxIndex)
+		err = wrong("an index of %d bytes; the limit is %d: export fewer versions at once", len(text), maxIndex)
 	}
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	manifest = append([]byte(header), manifest...)
 	signed, err := log.SignBundle(manifest)
 	if err == nil && len(signed) > maxManifest {
-		err = wrong("a chain of %d bundles is too long: begin another", len(m.Before))
+		err = wrong("a chain of %d bundles is too long: begin a new chain", len(m.Before))
 	}
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	return b, err
 }
 
-// Begin writes what a bundle begins with.
+// Begin writes the beginning of a bundle.
 func (b *Writer) Begin(w io.Writer) error {
 	b.tar = tar.NewWriter(w)
 	_, err := w.Write(b.head)
@@ -211,7 +211,7 @@ func (b *Writer) Add(facts []byte, content io.Reader) error {
 	return b.write(p.name(b.next), p.Package.Size, content)
 }
 
-// write writes a file, whose content must have that size.
+// write writes a file. The content must have the given size.
 func (b *Writer) write(name string, size int64, content io.Reader) error {
 	if err := b.tar.WriteHeader(entry(name, size)); err != nil {
 		return err
@@ -222,5 +222,5 @@ func (b *Writer) write(name string, size int64, content io.Reader) error {
 	return b.tar.Flush()
 }
 
-// Close ends the bundle, to which every package of the index was added.
+// Close ends the bundle. All packages of the index must have been added.
 func (b *Writer) Close() error { return b.tar.Close() }

@@ -20,15 +20,15 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A world is what a connected side has by chance: modules and providers of two or three registries, of which many share packages.
+// A world is the random state of a connected side: modules and providers of two or three registries, with many shared packages.
 type world struct {
 	*rand.Rand
 	near       *side
 	registries int
-	contents   map[modproxy.Ref]string // of modules, by their address in lower case
+	contents   map[modproxy.Ref]string // of modules, by address in lower case
 	releases   map[modproxy.Ref]map[modproxy.Platform]string
 	chain      [][]byte
-	seen       map[string]int // situations
+	seen       map[string]int // covered situations
 }
 
 var worldPlatforms = []modproxy.Platform{{OS: "darwin", Arch: "arm64"}, {OS: "linux", Arch: "amd64"}, {OS: "linux", Arch: "arm64"}}
@@ -54,7 +54,7 @@ func (w *world) grow() {
 
 func (w *world) content() string { return fmt.Sprint("PK ", w.IntN(4)) }
 
-// growModule stores a version of a module in a new spelling, or has other content of it accepted.
+// growModule stores a version of a module in a new spelling, or accepts other content for it.
 func (w *world) growModule(v modproxy.Ref) {
 	address := v.Folded()
 	content, known := w.contents[address]
@@ -72,7 +72,7 @@ func (w *world) growModule(v modproxy.Ref) {
 	}
 }
 
-// growRelease stores a release of a provider, or more packages of one.
+// growRelease stores a release of a provider, or more packages of a stored one.
 func (w *world) growRelease(v modproxy.Ref) {
 	zips := w.releases[v]
 	if zips == nil {
@@ -89,8 +89,8 @@ func (w *world) growRelease(v modproxy.Ref) {
 	}
 }
 
-// export continues the chain with all that is stored, or some of it. Earlier versions of modproxy have exported in other orders, and
-// packages without their release.
+// export continues the chain with all stored versions or some of them. As in exports of earlier versions of modproxy, the order varies,
+// and a release may be missing.
 func (w *world) export() {
 	t := w.near.t
 	t.Helper()
@@ -112,7 +112,7 @@ func (w *world) export() {
 	w.chain = append(w.chain, b)
 }
 
-// withoutRelease returns a bundle without one of the releases whose packages it has.
+// withoutRelease returns a bundle without one of the releases of its packages.
 func (w *world) withoutRelease(b []byte) []byte {
 	return forge(w.near.t, w.near, b, func(l *lie) {
 		for i, p := range l.index.Packages {
@@ -126,11 +126,11 @@ func (w *world) withoutRelease(b []byte) []byte {
 	})
 }
 
-// dyingCache ends an import after so many packages.
+// dyingCache ends an import after a number of packages.
 type dyingCache struct {
 	bundle.Cache
 	left  atomic.Int64
-	after bool // the package is stored, and what comes after it is not done
+	after bool // fail after the package is stored, instead of before
 	die   func()
 }
 
@@ -168,7 +168,7 @@ func (w *world) interrupt(far *side) {
 	}
 }
 
-// refuse imports the last bundle but for releases that nobody has signed, and what needs them.
+// refuse imports the last bundle without unsigned releases and the packages that need them.
 func (w *world) refuse(far *side) {
 	x := far.importer(w.near)
 	x.NewChain, x.Releases.Unsigned = true, nil
@@ -180,12 +180,12 @@ func (w *world) refuse(far *side) {
 }
 
 var (
-	importAgain  = regexp.MustCompile(`bundle ([0-9]+) \(([0-9a-f]+)\) and is not (?:kept any more|recorded): import that again`)
+	importAgain  = regexp.MustCompile(`bundle ([0-9]+) \(([0-9a-f]+)\) and is not (?:stored any more|recorded): import that bundle again`)
 	exportFirst  = regexp.MustCompile(`export (\S+)@(\S+), and import that`)
 	acceptAdvice = `"modproxy ledger drift" shows it, and the command that accepts it`
 )
 
-// complete imports the last bundle and follows the advice of each message, until an import gives none.
+// complete imports the last bundle and follows the advice of each message, until an import gives no advice.
 func (w *world) complete(far *side) {
 	t := w.near.t
 	t.Helper()
@@ -204,12 +204,12 @@ func (w *world) complete(far *side) {
 	}
 }
 
-// take imports a bundle, and returns what it has not brought.
+// take imports a bundle and returns the refused items.
 func (w *world) take(far *side, b []byte) (refused []bundle.Item) {
 	w.near.t.Helper()
 	x := far.importer(w.near)
 	_, items, err := x.Import(w.near.t.Context(), bytes.NewReader(b))
-	if err != nil && strings.Contains(err.Error(), "--new-chain takes it all the same") {
+	if err != nil && strings.Contains(err.Error(), "use --new-chain to import it anyway") {
 		w.seen["--new-chain"]++
 		x.NewChain = true
 		_, items, err = x.Import(w.near.t.Context(), bytes.NewReader(b))
@@ -218,7 +218,7 @@ func (w *world) take(far *side, b []byte) (refused []bundle.Item) {
 	return slices.DeleteFunc(items, func(i bundle.Item) bool { return i.State != bundle.Refused && i.State != bundle.Absent })
 }
 
-// follow does what a message about a version advises, but for importing the same bundle again.
+// follow follows the advice of a message about a version, except advice to import the same bundle again.
 func (w *world) follow(far *side, i bundle.Item) {
 	t := w.near.t
 	t.Helper()
@@ -226,8 +226,8 @@ func (w *world) follow(far *side, i bundle.Item) {
 	switch {
 	case again != nil:
 		w.seen["import that again"]++
-		if strings.Contains(i.Reason, "and then this one") {
-			w.seen["and then this one"]++
+		if strings.Contains(i.Reason, "then this one") {
+			w.seen["then this one"]++
 		}
 		n, err := strconv.Atoi(again[1])
 		must(t, err)
@@ -260,7 +260,7 @@ func (w *world) follow(far *side, i bundle.Item) {
 	}
 }
 
-// want lists what bundles have brought that the last one or the chain's selection still has.
+// want lists the versions in bundles that the last bundle, or the selection of the chain, still has.
 func (w *world) want() (list []string) {
 	selected := map[string]bool{}
 	head := w.near.head(w.chain[len(w.chain)-1])
@@ -278,7 +278,7 @@ func (w *world) want() (list []string) {
 	})
 }
 
-// has lists what counts and can be read on a side.
+// has lists the versions of a side that count and can be read.
 func (s *side) has() (list []string) {
 	s.t.Helper()
 	for l, err := range s.cache.List(s.t.Context(), modproxy.Address{}) {
@@ -291,10 +291,10 @@ func (s *side) has() (list []string) {
 	return list
 }
 
-// The outcome of imports does not depend on the order of what is in bundles, nor on where imports were interrupted, and what
-// messages advise leads to all that the other side has selected.
+// The result of imports does not depend on the order of the content in bundles, or on where imports were interrupted. The advice of
+// messages leads to everything that the exporting side selected.
 func TestAnyOrder(t *testing.T) {
-	seeds := []uint64{0, 3, 5, 6, 10} // which meet all situations below
+	seeds := []uint64{0, 3, 5, 6, 10} // cover all situations below
 	if rig.Long() {
 		seeds = seeds[:0]
 		for seed := range uint64(100) {
@@ -325,9 +325,9 @@ func TestAnyOrder(t *testing.T) {
 						t.Fatalf("after bundle %d, without %s:\n%s", len(w.chain), want, strings.Join(have, "\n"))
 					}
 				}
-				for _, v := range far.kept() { // what is lost is named by the next import, with what brings it back
+				for _, v := range far.kept() { // the next import names lost packages and their remedy
 					if w.IntN(6) == 0 {
-						if _, err := far.cache.Discard(t.Context(), v); !errors.Is(err, fs.ErrNotExist) { // it went with its release
+						if _, err := far.cache.Discard(t.Context(), v); !errors.Is(err, fs.ErrNotExist) { // it was removed with its release
 							must(t, err)
 						}
 					}
@@ -337,7 +337,7 @@ func TestAnyOrder(t *testing.T) {
 		})
 	}
 	for _, situation := range []string{
-		"a killed import", "an import that refuses", "a bundle without a release", "import that again", "and then this one", "export, and import that", "ledger accept", "--new-chain",
+		"a killed import", "an import that refuses", "a bundle without a release", "import that again", "then this one", "export, and import that", "ledger accept", "--new-chain",
 	} {
 		if seen[situation] == 0 {
 			t.Errorf("%s: never; seen: %v", situation, slices.Sorted(maps.Keys(seen)))

@@ -28,7 +28,7 @@ func waitFor[V any](ctx context.Context, call *flight.Call[V], limit time.Durati
 	case <-call.Done():
 		return call.Result()
 	case <-time.After(limit):
-		why = errors.New("upstream has not answered within " + limit.String() + "; the question goes on")
+		why = errors.New("upstream has not answered within " + limit.String() + "; the request continues")
 		if err := call.LastError(); err != nil {
 			why = fmt.Errorf("%w; it last failed with: %w", why, err)
 		}

@@ -1,8 +1,10 @@
-// Package catalog answers what tools ask of a registry beside the registry protocols: which modules there are, and what each
-// version of a module or a provider is. What no registry answers it makes of the packages that are kept.
+// Package catalog lists modules and describes versions of modules and providers, for tools that read registries.
 //
-// Invariant: nothing is fetched to describe it. A version is described only if the client of the context may use it, and
-// what is absent and what it may not use look the same.
+// A [Catalog] answers as its Next does, which asks the registry. If the registry does not answer, the Catalog makes the answer from the
+// cached packages and the records of this proxy.
+//
+// Invariant: a description never causes a download. A version is described only if the client of the context may use it. A version that
+// does not exist and a version that the client may not use get the same answer.
 package catalog
 
 import (
@@ -23,22 +25,22 @@ import (
 	"github.com/modproxy/modproxy/internal/slots"
 )
 
-// Catalog describes modules as Next does. What Next does not answer it makes of what is kept. Its fields are set before
-// the first question. It is safe for concurrent use.
+// Catalog describes modules as Next does. If Next does not answer, it describes them by cached packages. Set its fields before the first
+// request. It is safe for concurrent use.
 type Catalog struct {
-	Next     modproxy.Catalog // nil: nobody is asked
-	Registry Lister           // lists what the client of the context may use
-	Known    Lister           // lists the same of what is known, and asks nobody
+	Next     modproxy.Catalog // nil: no registry is asked
+	Registry Lister           // lists the versions that the client of the context may use
+	Known    Lister           // like Registry, but lists known versions only and asks no registry
 	Packages Packages
 	Ledger   Ledger
 	Sights   Sights
-	Counts   Counts // nil: nothing is counted here
+	Counts   Counts // nil: downloads are not counted here
 	Rules    Rules
 	Reader   Reader
 
 	once       sync.Once
 	answers    memory.Cache[question, answer]
-	silent     memory.Cache[modproxy.Ref, struct{}] // of which Next has just said nothing
+	silent     memory.Cache[modproxy.Ref, struct{}] // versions that Next has just failed to describe
 	parts      memory.Cache[partsKey, *modproxy.Details]
 	completed  memory.Cache[completedKey, *modproxy.Details]
 	siblings   memory.Cache[siblingsKey, siblings]
@@ -56,55 +58,55 @@ type Lister interface {
 	Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 }
 
-// Packages are those that are kept. Nothing is fetched.
+// Packages are the cached packages. Its methods download nothing.
 type Packages interface {
-	// Held returns a package without its bytes. Its error is [fs.ErrNotExist] when it is not kept.
+	// Held returns a package without its bytes. The error is [fs.ErrNotExist] if the package is not cached.
 	Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
-	// OpenHeld opens what Held returns. The caller closes it.
+	// OpenHeld opens the package that Held returns. The caller closes it.
 	OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
-	// Modules yields the modules of which one is kept, each once, sorted by their addresses.
+	// Modules yields the modules that have a cached package, each once, sorted by address.
 	Modules(ctx context.Context) iter.Seq2[modproxy.Address, error]
 }
 
-// Ledger knows where versions came from. Its error is [fs.ErrNotExist] for a version without a record.
+// Ledger returns the records of versions. The error is [fs.ErrNotExist] for a version without a record.
 type Ledger interface {
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
-// Sights knows since when versions are listed, and asks nobody.
+// Sights returns the recorded first-seen times of versions, and asks no registry.
 type Sights interface {
 	Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
 }
 
-// Rules are those of the operators.
+// Rules are the decisions and rules of the operators.
 type Rules interface {
-	// CheckListed returns an error if the client of ctx may not use a version of a module of which sight is what is known.
-	// Without a version, it does if every one is refused. It asks no registry. Its error is [modproxy.ErrDenied] for what is refused.
+	// CheckListed returns an error if the client of ctx may not use a version, given the first-seen times of its module. Without a
+	// version, it returns an error if every version is denied. It asks no registry. The error is [modproxy.ErrDenied] for a denial.
 	CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.Sight) error
 	// CheckNamespace returns an error if the client of ctx may use no module of a namespace. Errors are those of CheckListed.
 	CheckNamespace(ctx context.Context, host, namespace string) error
-	// Deprecation returns what operators say of a version that should not be used any more, or nil.
+	// Deprecation returns the operators' deprecation of a version, or nil.
 	Deprecation(ctx context.Context, v modproxy.Ref) (*modproxy.Deprecation, error)
 }
 
-// Reader reads packages.
+// Reader reads descriptions from packages.
 type Reader interface {
-	// Describe sets what p, which is open at its start, says of the module in its directory Subdir. Errors: [modproxy.ErrInvalid]
-	// if it cannot be read, [modproxy.ErrUnavailable].
+	// Describe sets the description of the module in the directory p.Subdir; p is open at its start. Errors: [modproxy.ErrInvalid] if
+	// the package cannot be read, [modproxy.ErrUnavailable].
 	Describe(ctx context.Context, p *modproxy.Package, d *modproxy.Details) error
 }
 
 const (
-	soon        = time.Second      // how long Next is waited for if there is something else to say
-	silentFor   = 3 * time.Second  // how long a question that Next did not answer is not asked again
-	completeFor = 10 * time.Second // how long what was recorded counts without being looked up
+	soon        = time.Second      // wait for Next if there is another answer
+	silentFor   = 3 * time.Second  // a request that Next did not answer is not repeated
+	completeFor = 10 * time.Second // an answer completed from the records is not completed again
 
-	answerFor  = time.Second // as long as decisions count without being looked for
-	answerSize = 1 << 10     // bytes, about
+	answerFor  = time.Second // as long as decisions are cached
+	answerSize = 1 << 10     // approximate bytes
 	maxAnswers = 4 << 20
 
-	maxParts     = 12 << 20 // bytes of descriptions in memory, of which one has 8 MiB at most
-	maxCompleted = 12 << 20 // of those with what was recorded, which may share the most of them
+	maxParts     = 12 << 20 // bytes of descriptions in memory; one has at most 8 MiB
+	maxCompleted = 12 << 20 // bytes of completed descriptions, which may share most of them
 	maxHistories = 8 << 20
 )
 
@@ -117,9 +119,9 @@ func (c *Catalog) start() {
 	})
 }
 
-// Details describes a version that is listed, as Next does, or by its kept package.
+// Details describes a listed version as Next does, or by its cached package.
 //
-// Errors: those of Registry; those of Next when the package is not kept; [modproxy.RetryLater] while it is being read.
+// Errors: those of Registry; those of Next if the package is not cached; [modproxy.RetryLater] while the package is being read.
 func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	c.start()
 	list, err := c.Registry.Versions(ctx, v.Address)
@@ -144,13 +146,13 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Detail
 	return c.complete(ctx, d, q, list)
 }
 
-// question is one for a version, of a client for which the rules of groups hold.
+// question is a request for the description of a version by a client with some groups.
 type question struct {
 	modproxy.Ref
 	groups groups
 }
 
-// groups are the groups of a client, as a key.
+// groups are the groups of a client, as a map key.
 type groups struct{ first, others string }
 
 func groupsOf(ctx context.Context) (g groups) {
@@ -164,13 +166,13 @@ func groupsOf(ctx context.Context) (g groups) {
 	return g
 }
 
-// answer is what was answered from memory a moment ago.
+// answer is a recent answer in memory.
 type answer struct {
-	weak.Pointer[modproxy.Details] // which is remembered longer
+	weak.Pointer[modproxy.Details] // the description, which another cache keeps longer
 	deprecation                    modproxy.Deprecation
 }
 
-// answered returns what was just answered to q, or nil, also when other versions are listed now, or operators say something else.
+// answered returns the recent answer to q, or nil if the listed versions or the deprecation have changed.
 func (c *Catalog) answered(ctx context.Context, q question, list *modproxy.Versions) *modproxy.Details {
 	a, ok := c.answers.Get(q)
 	if !ok {
@@ -187,8 +189,8 @@ func (c *Catalog) answered(ctx context.Context, q question, list *modproxy.Versi
 	return known
 }
 
-// described describes a version as Next does, or if that does not answer soon, by its kept package. Without one, Next is
-// waited for.
+// described describes a version as Next does. If Next does not answer soon, it describes the version by its cached package. Without a
+// package, it waits for Next.
 func (c *Catalog) described(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	if c.Next == nil {
 		return c.made(ctx, v, &modproxy.NotKept{Ref: v})
@@ -215,7 +217,7 @@ func (c *Catalog) described(ctx context.Context, v modproxy.Ref) (*modproxy.Deta
 	return d, errMade
 }
 
-// lists reports whether a canonical version is in list.
+// lists reports whether list contains a canonical version.
 func lists(list *modproxy.Versions, version string) bool {
 	v, err := modproxy.ParseVersion(version)
 	if err != nil {
@@ -229,8 +231,8 @@ func lists(list *modproxy.Versions, version string) bool {
 	return false
 }
 
-// completedKey is a description with what operators say of the version, and the siblings and versions that a client may know
-// of.
+// completedKey identifies a completed description: the description, the operators' deprecation, and the siblings and versions that a
+// client may see.
 type completedKey struct {
 	of          *modproxy.Details
 	deprecation modproxy.Deprecation
@@ -238,7 +240,7 @@ type completedKey struct {
 	listed      string
 }
 
-// complete returns d, which answers q, with what its registry does not know, or does not say.
+// complete adds to d, the answer to q, the facts that its registry does not give.
 func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question, list *modproxy.Versions) (*modproxy.Details, error) {
 	v := q.Ref
 	deprecation, err := c.Rules.Deprecation(ctx, v)
@@ -261,7 +263,7 @@ func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question,
 			return nil, modproxy.Wrap("details", v, err)
 		}
 		if known == nil || !known.Published.Equal(full.Published) || known.Source != full.Source || known.Downloads != full.Downloads {
-			known = &full // else what was made of it is remembered
+			known = &full // otherwise the result is remembered under the original
 		}
 		c.completed.Add(k, known, completeFor, known.Size())
 	}
@@ -271,7 +273,7 @@ func (c *Catalog) complete(ctx context.Context, d *modproxy.Details, q question,
 	return known, nil
 }
 
-// addRecorded sets what was recorded of d and is not in it.
+// addRecorded sets the missing fields of d from the records.
 func (c *Catalog) addRecorded(ctx context.Context, d *modproxy.Details, list *modproxy.Versions) error {
 	if d.Source == "" || d.Published.IsZero() {
 		published, source, err := c.seen(ctx, d.Ref, list)
@@ -288,14 +290,13 @@ func (c *Catalog) addRecorded(ctx context.Context, d *modproxy.Details, list *mo
 	return err
 }
 
-// seen returns since when a version is listed, and where its repository is, as far as that was recorded. The time is never
-// zero.
+// seen returns the first-seen time of a version, and the URL of its repository if it is recorded. The time is never zero.
 func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versions) (at time.Time, source string, err error) {
 	rec, err := c.Ledger.Lookup(ctx, v)
 	if err != nil && !notExist(err) {
 		return at, "", err
 	}
-	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // whose releases are elsewhere than its repository
+	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // a provider's releases are not in its repository
 		source = rec.Source.URL
 	}
 	sight, err := c.Sights.Recorded(ctx, v.Address)
@@ -305,8 +306,8 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versi
 	return listedSince(sight, v.Version, rec.Time, list.Time), source, nil
 }
 
-// listedSince returns since when a version is listed: what its registry says, when it was seen, or when its module was met.
-// Else one of others counts.
+// listedSince returns the time since when a version is listed: the time from the registry, the first-seen time, or the first-seen time of
+// the module. If all are missing, it returns the first of others that is not zero.
 func listedSince(sight modproxy.Sight, version string, others ...time.Time) time.Time {
 	at := sight.Since(version)
 	if _, seen := sight.Of(version); seen && at.IsZero() {

@@ -25,26 +25,26 @@ var (
 	met     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
-// site is all that a Catalog knows, and a registry that says something, each in the way that a test wants.
+// site is the environment of a Catalog, including a registry. Each test sets its fields.
 type site struct {
 	versions map[modproxy.Address][]string
 	refused  map[modproxy.Ref]bool
 	held     map[modproxy.Ref]bool
 	sources  map[modproxy.Ref]string
 
-	late      time.Duration // of what the registry says
-	err       error         // instead of what it says
+	late      time.Duration // delay of the registry
+	err       error         // returned instead of the registry's answer
 	said      *modproxy.Details
-	each      func(modproxy.Ref) (*modproxy.Details, error) // in the place of said
-	undated   error                                         // of a registry that has no history
+	each      func(modproxy.Ref) (*modproxy.Details, error) // replaces said
+	undated   error                                         // of a registry without a history
 	page      *modproxy.Page
-	bad       error         // of reading a package
-	reading   time.Duration // how long that takes
+	bad       error         // from reading a package
+	reading   time.Duration // duration of reading a package
 	readme    string        // of every package; empty: "kept"
 	mu        sync.Mutex
 	sights    []modproxy.Sight // by which versions were judged
 	described int              // packages
-	listed    int              // how often the kept modules were
+	listed    int              // number of lists of cached modules
 }
 
 func newCatalog(s *site) *catalog.Catalog {
@@ -63,7 +63,7 @@ func (s lister) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versi
 	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[` + strings.Join(entries, ",") + `]}]}`))
 }
 
-// says waits as the cache does: the request continues when the client has stopped waiting.
+// says waits as the cache does: a request continues after its client has gone.
 func (s *site) says(ctx context.Context) error {
 	select {
 	case <-time.After(s.late):
@@ -181,7 +181,7 @@ func (s *site) with(versions ...string) *site {
 	return s
 }
 
-// sameAs reports whether d is what was said, of the versions that are listed.
+// sameAs reports whether d equals said, restricted to the listed versions.
 func sameAs(d, said *modproxy.Details) bool {
 	listed := *said
 	listed.Listed = d.Listed
@@ -197,7 +197,7 @@ func TestDetailsFirstOfTheRegistry(t *testing.T) {
 		t.Error(d, err)
 	}
 	if again, err := c.Details(t.Context(), network.At("1.0.0")); err != nil || again != d {
-		t.Error(again, err) // what is made of it is remembered by its address
+		t.Error(again, err) // results are remembered by the address of d
 	}
 	for _, absent := range []string{"2.0.0", "1.0.0+x"} {
 		if _, err := c.Details(t.Context(), network.At(absent)); !errors.Is(err, modproxy.ErrNotFound) {
@@ -243,7 +243,7 @@ func TestDetailsOfWhatIsKept(t *testing.T) {
 	}
 }
 
-// What was just answered is not made again, unless other versions are listed, or operators say something else.
+// A recent answer is reused unless the list of versions or the decisions of operators change.
 func TestDetailsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := &modproxy.Details{Summary: modproxy.Summary{Ref: network.At("1.1.0")}, Answered: modproxy.Answered{Hit: true}}
@@ -292,7 +292,7 @@ func TestDetailsOfWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A client waits a second for a registry when there is a package, and as long as the registry is waited for when there is none.
+// A client waits a second for a registry if the package is cached, and as long as the cache waits if it is not.
 func TestDetailsOfALateRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := &modproxy.Details{Summary: modproxy.Summary{Source: "https://example.com", Published: met}}
@@ -309,7 +309,7 @@ func TestDetailsOfALateRegistry(t *testing.T) {
 	})
 }
 
-// A package is read once for all that wait, who are told to come back when it takes long; then it is there.
+// A package is read once for all clients. If reading takes long, they must retry, and then get the result.
 func TestDetailsAreReadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := (&site{err: modproxy.ErrNotFound, reading: 5 * time.Second}).with("1.0.0")
@@ -331,7 +331,7 @@ func TestDetailsAreReadOnce(t *testing.T) {
 	})
 }
 
-// Where a registry describes versions, but not their history, both say the same of a version.
+// If a registry describes versions but has no history, histories and descriptions agree about a version.
 func TestHistoryOfDescriptions(t *testing.T) { synctest.Test(t, testHistoryOfDescriptions) }
 
 func testHistoryOfDescriptions(t *testing.T) {

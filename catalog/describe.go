@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	readWithin    = 3 * time.Second // how long a client waits for a package to be read; then it has to try again
-	describeIn    = time.Minute     // how long one may take to be read
-	partsFor      = time.Hour       // how long it is remembered what one says; the reader keeps that, too
-	maxDescribing = 64              // packages that are read, or wait for it
+	readWithin    = 3 * time.Second // a client waits for a package to be read; afterwards it must retry
+	describeIn    = time.Minute     // limit for reading one package
+	partsFor      = time.Hour       // lifetime in memory; the reader stores the result, too
+	maxDescribing = 64              // packages that are being read or wait for it
 )
 
-// partsKey names what a package says of itself.
+// partsKey identifies a description made from a package.
 type partsKey struct {
 	modproxy.Ref
 	digest modproxy.Digest
@@ -27,7 +27,7 @@ type partsKey struct {
 
 func notExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// made describes a version by its kept package. otherwise is the error if that is not kept.
+// made describes a version by its cached package. It returns otherwise if the package is not cached.
 func (c *Catalog) made(ctx context.Context, v modproxy.Ref, otherwise error) (*modproxy.Details, error) {
 	p, err := c.Packages.Held(ctx, v)
 	switch {
@@ -54,7 +54,7 @@ func (c *Catalog) made(ctx context.Context, v modproxy.Ref, otherwise error) (*m
 	}
 }
 
-// describe reads a package.
+// describe reads the description from a package.
 func (c *Catalog) describe(ctx context.Context, k partsKey) (*modproxy.Details, error) {
 	give, ok := c.turns.Try()
 	if !ok {
@@ -72,7 +72,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (*modproxy.Details, 
 		Answered: modproxy.Answered{Time: time.Now(), Hit: true},
 	}
 	err = c.Reader.Describe(ctx, p, d)
-	if errors.Is(err, modproxy.ErrInvalid) { // what is known besides is told all the same
+	if errors.Is(err, modproxy.ErrInvalid) { // an unreadable package does not hide the other facts
 		d.Root.Readme, err = clean.Prose(fmt.Sprintf("modproxy cannot read this module: %v", err)), nil
 	}
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (*modproxy.Details, 
 	return d, nil
 }
 
-// unavailable returns err as an error of a [modproxy.Catalog].
+// unavailable returns err as one of the errors of a [modproxy.Catalog].
 func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, modproxy.ErrUnavailable) {
 		return err

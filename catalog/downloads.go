@@ -7,18 +7,18 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Counts are how often clients downloaded modules here.
+// Counts counts how often clients downloaded modules here.
 type Counts interface {
-	// Downloads returns what was counted of a module that may never have been downloaded.
+	// Downloads returns the counts of a module, which may be zero.
 	Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error)
 }
 
 const (
-	countFor  = time.Minute // how long a count is good enough to describe a module: another one makes documents anew
-	maxCounts = 4 << 20     // bytes of them in memory
+	countFor  = time.Minute // lifetime of a count in descriptions; a new count makes a new document
+	maxCounts = 4 << 20     // bytes of counts in memory
 )
 
-// Downloads counts the downloads of a module as Next does, or if that counts none, those that were counted here.
+// Downloads returns the counts of Next, or if these are zero, the counts of this proxy.
 //
 // Errors: those of Registry, and of Counts.
 func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
@@ -39,7 +39,7 @@ func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.
 	return d, modproxy.Wrap("downloads", m.At(""), err)
 }
 
-// total returns said, how often a registry says that a module was downloaded, or if that is never, the total of counted.
+// total returns said, the total from a registry, or if that is zero, the total of counted.
 func (c *Catalog) total(ctx context.Context, m modproxy.Address, said int64) (int64, error) {
 	if said > 0 {
 		return said, nil
@@ -51,7 +51,7 @@ func (c *Catalog) total(ctx context.Context, m modproxy.Address, said int64) (in
 	return d.Total, nil
 }
 
-// counted returns what was counted of a module a minute ago at most.
+// counted returns the counts of a module on this proxy, at most a minute old.
 func (c *Catalog) counted(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
 	if c.Counts == nil {
 		return &modproxy.Downloads{}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// counts is how often every module was downloaded here.
+// counts are the downloads of every module on this proxy.
 type counts struct {
 	n     int64
 	asked int
@@ -22,8 +22,8 @@ func (c *counts) Downloads(context.Context, modproxy.Address) (*modproxy.Downloa
 	return &modproxy.Downloads{Week: c.n, Total: c.n, Versions: map[string]int64{"1.0.0": c.n}, Answered: modproxy.Answered{Time: time.Now()}}, c.err
 }
 
-// What a registry does not count was counted here: at once for who asks for the count, within a minute in descriptions, which are
-// made again when it has changed only.
+// Downloads that a registry does not count are counted here. The count itself is current; descriptions have a count at most a minute old,
+// and are made again only if it has changed.
 func TestDownloadsCountedHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := (&site{err: modproxy.ErrNotFound}).with("1.0.0", "1.1.0")

@@ -10,15 +10,15 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// historyKey is the history of a registry, or nil, and the versions that a client may use.
+// historyKey identifies a completed history: the history of a registry, or nil, and the versions that a client may use.
 type historyKey struct {
 	of       *modproxy.History
 	module   modproxy.Address
 	versions string // the entity tag
 }
 
-// History tells when versions were published as Next does, of those that are listed. What Next does not say is when they
-// were first listed, and how often they were downloaded here.
+// History returns the publication dates of the listed versions as Next does. Missing dates are the first-seen times, and missing counts
+// the downloads here.
 //
 // Errors: those of Registry, and of the records.
 func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
@@ -51,17 +51,17 @@ func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.Hi
 	}
 	size := h.Size()
 	if said != nil {
-		size += said.Size() // which the key holds
+		size += said.Size() // the key keeps it in memory
 	}
 	c.histories.Add(k, h, completeFor, size)
 	return h, nil
 }
 
-// maxOneByOne is how many versions are described one by one for a history.
+// maxOneByOne is the number of versions that oneByOne describes.
 const maxOneByOne = 16
 
-// oneByOne returns the history that Next's descriptions of the newest versions in list make, as far as they come soon; nil if it does
-// not describe the latest. So both kinds of documents say the same of a version.
+// oneByOne makes a history from Next's descriptions of the newest versions in list, as far as they arrive soon. It returns nil if Next
+// does not describe the latest version. Histories and descriptions then agree about a version.
 func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Address, list *modproxy.Versions) *modproxy.History {
 	latest, ok := list.Latest()
 	if c.Next == nil || !ok {
@@ -98,11 +98,11 @@ func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Address, list *modpro
 			return nil
 		})
 	}
-	_ = group.Wait() // no function has an error
+	_ = group.Wait() // the functions return no error
 	return h
 }
 
-// history returns what is said of the versions in list.
+// history completes said for the versions in list. said may be nil.
 func (c *Catalog) history(
 	ctx context.Context, m modproxy.Address, list *modproxy.Versions, said *modproxy.History,
 ) (*modproxy.History, error) {

@@ -15,19 +15,19 @@ import (
 	"github.com/modproxy/modproxy/internal/flight"
 )
 
-// maxOffset is how many kept modules a question may leave out: each is looked at.
+// maxOffset is the largest offset in a list of cached modules. Each skipped module costs a check.
 const maxOffset = 10_000
 
-// List lists the modules that Next lists and the client of the context may use, or if Next does not answer, those of which
-// a package is kept.
+// List lists the modules that Next lists and that the client of the context may use. If Next does not answer, it lists the modules with
+// a cached package.
 //
-// Errors: those of the records; those of Next when it is in trouble and no kept module is selected.
+// Errors: those of the records; those of Next if it is unavailable and no cached module is selected.
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	c.start()
 	if c.Next == nil {
 		return c.kept(ctx, q)
 	}
-	if q.Namespace != "" { // whose name the registry need not learn if nothing in it may be used
+	if q.Namespace != "" { // if nothing in the namespace may be used, its name is not sent to the registry
 		switch err := c.Rules.CheckNamespace(ctx, q.Host, q.Namespace); {
 		case errors.Is(err, modproxy.ErrDenied):
 			return &modproxy.Page{Answered: modproxy.Answered{Time: time.Now(), Hit: true}}, nil
@@ -52,12 +52,12 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 
 const (
 	atOnce   = 8 // modules of a page
-	maxAsked = 4 // modules of a page about which a registry is asked, because what the page says of them is refused
+	maxAsked = 4 // modules of a page for which the registry is asked, because the version on the page is denied
 )
 
-// usable returns what of a page the client of the context may use. What versions a module has is what is known here, whatever
-// the page says; of another module it is what the page says. If the client may not use that version, the registry is asked for
-// another one, for the first few modules if first, which says that nothing is before the page, and the rest is left out.
+// usable returns the modules of a page that the client of the context may use. For modules with known versions, these take precedence over
+// the version on the page. If the client may not use the version on the page, usable asks the registry for another one, but only on the
+// first page and for the first few modules. It leaves out the others.
 func (c *Catalog) usable(ctx context.Context, page *modproxy.Page, first bool) (*modproxy.Page, error) {
 	some := *page
 	may, refused := make([]*modproxy.Summary, len(page.Modules)), make([]bool, len(page.Modules))
@@ -103,11 +103,11 @@ func (c *Catalog) usable(ctx context.Context, page *modproxy.Page, first bool) (
 	return &some, nil
 }
 
-// errUnknown tells that no version of a module is known that a client may use, though there may be one.
+// errUnknown means that no known version of a module may be used, although an unknown one may be.
 var errUnknown = errors.New("no version is known that may be used")
 
-// known returns s, as a registry listed it at a time, with the latest version that is known here. It asks nobody. It returns nil
-// for what may not be used, and errUnknown if only the version of s may not.
+// known returns s, which a registry listed at a time, with the latest known version. It asks no registry. It returns nil for a module
+// that may not be used, and errUnknown if only the version of s may not be used.
 func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (*modproxy.Summary, error) {
 	is, err := c.latestOf(ctx, c.Known, s)
 	switch {
@@ -133,7 +133,7 @@ func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (
 	return &s, err
 }
 
-// latestOf returns s with the latest version that of lists. Errors: errUnknown if it lists none; [modproxy.ErrDenied].
+// latestOf returns s with the latest version that of lists. Errors: errUnknown if of lists no version; [modproxy.ErrDenied].
 func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (*modproxy.Summary, error) {
 	list, v, err := latest(ctx, of, s.Address)
 	switch {
@@ -150,7 +150,7 @@ func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (
 	return &s, c.fill(ctx, &s, list)
 }
 
-// listedAs returns sight with the version of s, if that was not seen, as it will be when it is.
+// listedAs returns sight with the version of s added, if it is missing, as if it was listed now.
 func listedAs(sight modproxy.Sight, s modproxy.Summary) modproxy.Sight {
 	if _, seen := sight.Of(s.Version); seen {
 		return sight
@@ -165,7 +165,7 @@ func listedAs(sight modproxy.Sight, s modproxy.Summary) modproxy.Sight {
 	return sight
 }
 
-// latest returns the latest version that a registry lists, and the list.
+// latest returns the list of a registry and the latest version in it.
 func latest(ctx context.Context, of Lister, m modproxy.Address) (*modproxy.Versions, modproxy.Ref, error) {
 	list, err := of.Versions(ctx, m)
 	if err != nil {
@@ -178,7 +178,7 @@ func latest(ctx context.Context, of Lister, m modproxy.Address) (*modproxy.Versi
 	return list, m.At(version.String()), nil
 }
 
-// fill adds to s what was recorded of its version, and what s does not say.
+// fill sets the missing fields of s from the records of its version.
 func (c *Catalog) fill(ctx context.Context, s *modproxy.Summary, list *modproxy.Versions) error {
 	if s.Published.IsZero() || s.Source == "" {
 		published, source, err := c.seen(ctx, s.Ref, list)
@@ -195,17 +195,17 @@ func (c *Catalog) fill(ctx context.Context, s *modproxy.Summary, list *modproxy.
 	return err
 }
 
-// kept lists modules of which a package is kept.
+// kept lists modules with a cached package.
 func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
 	all, at, err := c.index.get(ctx, c.Packages)
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
 	if q.Offset > maxOffset {
-		return nil, &modproxy.Lasting{Err: fmt.Errorf("offset %d: of the modules that are kept the first %d are listed", q.Offset, maxOffset)}
+		return nil, &modproxy.Lasting{Err: fmt.Errorf("offset %d: only the first %d cached modules are listed", q.Offset, maxOffset)}
 	}
 	page := &modproxy.Page{Answered: modproxy.Answered{Time: at, Hit: true}}
-	if q.Verified { // nobody has
+	if q.Verified { // cached modules are never verified
 		return page, nil
 	}
 	words := strings.Fields(strings.ToLower(q.Search))
@@ -218,7 +218,7 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err != nil: // it may not be used, or is not kept any more
+		case err != nil: // the module may not be used, or is not cached any more
 			continue
 		case left > 0:
 			left--
@@ -236,17 +236,17 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 	return page, nil
 }
 
-// index knows of which modules a package is kept. What it knows may be some seconds old.
+// index lists the modules with a cached package. It may be some seconds old.
 type index struct {
 	mu      sync.Mutex
 	entries []entry
-	at      time.Time // when they were read
-	again   time.Time // when they may be read again
+	at      time.Time // when the entries were read
+	again   time.Time // earliest time of the next reading
 	reading flight.Group[struct{}, struct{}]
 	err     error
 }
 
-// entry is a module that is kept.
+// entry is a module with a cached package.
 type entry struct {
 	modproxy.Address
 	folded string // its address without the host, in lower case
@@ -254,11 +254,11 @@ type entry struct {
 
 const (
 	rereadAfter = 3 * time.Second
-	rereadShare = 20      // the reading takes no more of the time than one part in so many
-	maxEntries  = 200_000 // of which the memory is some 50 MB
+	rereadShare = 20      // reading takes at most one part in this number of the time
+	maxEntries  = 200_000 // which take about 50 MB
 )
 
-// selected reports whether q, with words in lower case, selects e.
+// selected reports whether q selects e. words are the words of q in lower case.
 func (e *entry) selected(q modproxy.Query, words []string) bool {
 	if e.Host != q.Host ||
 		q.Namespace != "" && !strings.EqualFold(e.Namespace, q.Namespace) ||
@@ -274,7 +274,7 @@ func (e *entry) selected(q modproxy.Query, words []string) bool {
 	return true
 }
 
-// get returns the modules, sorted by their addresses, as they were at a time. It waits for the first reading only.
+// get returns the modules, sorted by address, and the time when they were read. It waits for the first reading only.
 func (x *index) get(ctx context.Context, packages Packages) (entries []entry, at time.Time, err error) {
 	if x.due() {
 		call, err := x.reading.Join(ctx, struct{}{}, func(ctx context.Context) (struct{}, error) {
@@ -293,7 +293,7 @@ func (x *index) get(ctx context.Context, packages Packages) (entries []entry, at
 					return nil, at, err
 				}
 			case <-time.After(readWithin):
-				return nil, at, later("the kept modules are being listed")
+				return nil, at, later("the cached modules are being listed")
 			case <-ctx.Done():
 				return nil, at, ctx.Err()
 			}
@@ -325,7 +325,7 @@ func (x *index) read(ctx context.Context, packages Packages) {
 	var err error
 	for m, errOf := range packages.Modules(ctx) {
 		if err = errOf; err == nil && len(entries) == maxEntries {
-			err = fmt.Errorf("more than %d modules are kept, and they are not listed", maxEntries)
+			err = fmt.Errorf("more than %d modules are cached: they are not listed", maxEntries)
 		}
 		if err != nil {
 			break

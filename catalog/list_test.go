@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// counted counts the questions for versions.
+// counted counts requests for versions.
 type counted struct {
 	lister
 	asked atomic.Int32
@@ -24,7 +24,7 @@ func (c *counted) Versions(ctx context.Context, m modproxy.Address) (*modproxy.V
 	return c.lister.Versions(ctx, m)
 }
 
-// A list asks its registry about few of its modules, however many the client may not use as they are listed.
+// A list asks its registry about few of its modules, even if the client may not use many of the listed versions.
 func TestListAsksForFew(t *testing.T) {
 	known, registry := &site{page: &modproxy.Page{}}, &site{versions: map[modproxy.Address][]string{}}
 	known.refused = map[modproxy.Ref]bool{}
@@ -53,7 +53,7 @@ func TestListAsksForFew(t *testing.T) {
 	}
 }
 
-// What was not seen is judged by the date that its list gives.
+// A version without a first-seen time is judged by the date in the list.
 func TestListJudgesByItsDates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(met.Add(24 * time.Hour)))
@@ -76,7 +76,7 @@ func TestListJudgesByItsDates(t *testing.T) {
 	})
 }
 
-// A list has the versions that its modules have, as far as that is known here.
+// A list has the latest known versions of its modules.
 func TestListKnowsVersions(t *testing.T) {
 	s := (&site{}).with("1.0.0", "1.1.0")
 	s.page = &modproxy.Page{Modules: []modproxy.Summary{{Ref: network.At("9.9.9"), Tag: "v9.9.9", Description: "A network"}}}
@@ -86,7 +86,7 @@ func TestListKnowsVersions(t *testing.T) {
 	}
 }
 
-// A list without a module is not made of what is kept because its registry is in trouble.
+// If a registry is unavailable, a list that selects no cached module is an error, not an empty list.
 func TestListOfARegistryInTrouble(t *testing.T) {
 	for _, one := range []struct{ err, want error }{
 		{modproxy.ErrUnavailable, modproxy.ErrUnavailable}, {modproxy.ErrInvalid, modproxy.ErrInvalid}, {modproxy.ErrNotFound, nil}, {modproxy.ErrDenied, nil},
@@ -158,7 +158,7 @@ func TestListOfWhatIsKept(t *testing.T) {
 	}
 }
 
-// What is kept is listed behind a client's back, and seldom.
+// The list of cached modules is read in the background, and seldom.
 func TestListIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := (&site{err: modproxy.ErrNotFound}).with("1.0.0")
@@ -181,7 +181,7 @@ func TestListIsRead(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		both := first + " Acme/other@2.0.0"
-		if got := list(); got != first && got != both || s.listed != 2 { // the reading may be the faster one
+		if got := list(); got != first && got != both || s.listed != 2 { // the reading may be faster
 			t.Error(got, s.listed)
 		}
 		if got := list(); got != both || s.listed != 2 {

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	answers   = 32      // which are large
-	answerOf  = 2 << 20 // bytes
+	answers   = 32      // large answers
+	answerOf  = 2 << 20 // bytes of one answer
 	mayRemain = 24 << 20
 )
 
-// verbose says much of every version, and remembers nothing.
+// verbose describes every version with much text, and remembers nothing.
 type verbose struct{ *site }
 
 func much() string { return strings.Repeat("x", answerOf) }
@@ -37,7 +37,7 @@ func (verbose) Describe(_ context.Context, _ *modproxy.Package, d *modproxy.Deta
 	return nil
 }
 
-// What is remembered of what was told once does not grow with how many are told how much.
+// The memory of a Catalog does not grow with the number and size of its answers.
 func TestMemoryIsBounded(t *testing.T) {
 	all := make([]modproxy.Address, answers)
 	s := &site{versions: map[modproxy.Address][]string{}, held: map[modproxy.Ref]bool{}, err: fs.ErrNotExist}
@@ -56,7 +56,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			return err
 		},
 		"what packages say": func(c *catalog.Catalog, m modproxy.Address) error {
-			c.Next = s // which does not answer
+			c.Next = s // Next does not answer
 			_, err := c.Details(t.Context(), m.At("1.0.0"))
 			return err
 		},

@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// provider describes a version of a provider as Next does. Of a provider that Next does not describe, only what the registry
-// protocol tells is known: that the version exists, and since when.
+// provider describes a version of a provider as Next does. If Next does not describe the provider, the description has only the facts of
+// the registry protocol: that the version exists, and since when.
 func (c *Catalog) provider(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	var err error = modproxy.ErrNotFound
 	if c.Next != nil {
@@ -35,9 +35,9 @@ func (c *Catalog) provider(ctx context.Context, v modproxy.Ref) (*modproxy.Detai
 	return d, nil
 }
 
-// Text returns the text of a document of a version that is listed, as Next has it.
+// Text returns the text of a document of a listed version, as Next has it.
 //
-// Errors: those of Details; [modproxy.ErrNotFound] when no document of v has that ID.
+// Errors: those of Details; [modproxy.ErrNotFound] if v has no document with that ID.
 func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	d, err := c.Details(ctx, v)
 	if err != nil {

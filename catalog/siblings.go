@@ -11,26 +11,26 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// siblingsKey is a description, which may be much larger than what is remembered, and the groups of a client, for which
-// rules hold.
+// siblingsKey identifies siblings by a description and the groups of a client. The pointer is weak, because the description may be much
+// larger than the siblings.
 type siblingsKey struct {
 	of     weak.Pointer[modproxy.Details]
 	groups groups
 }
 
-// siblings are the other systems that modules of a name are for, as far as a client may know of them.
+// siblings are the other systems of modules with the same name that a client may see.
 type siblings struct {
 	systems []string // sorted
-	name    string   // the same for the same systems
+	name    string   // identifies the systems
 }
 
 const (
-	siblingsFor = time.Second // as long as decisions count without being looked for
+	siblingsFor = time.Second // as long as decisions are cached
 	maxSiblings = 4 << 20
 )
 
-// siblingsOf returns the systems that d says, which answers q, and those of which a package is kept, without those that
-// the client of ctx may not know of.
+// siblingsOf returns the systems that d, the answer to q, names, and those with a cached package, without systems that the client of ctx
+// may not see.
 func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q question) (s siblings, err error) {
 	m, k := q.Address, siblingsKey{weak.Make(d), q.groups}
 	if m.IsProvider() {
@@ -45,7 +45,7 @@ func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q questio
 		return s, ctx.Err()
 	}
 	all := slices.Clone(d.Systems)
-	if err == nil { // else what is kept is not known, and nothing is told of it
+	if err == nil { // on error, cached systems are left out
 		all = append(all, systemsOf(kept, m)...)
 	}
 	slices.Sort(all)
@@ -69,8 +69,8 @@ func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q questio
 	return s, nil
 }
 
-// isThere reports whether the client of ctx may know of m: it may use a version that is known here, or none is known, but
-// its registry names m and rules do not refuse it as a whole.
+// isThere reports whether the client of ctx may see m: it may use a known version of m; or no version is known, but the registry names m
+// and the rules do not deny all of m.
 func (c *Catalog) isThere(ctx context.Context, m modproxy.Address, named bool) (bool, error) {
 	_, _, err := latest(ctx, c.Known, m)
 	switch {
@@ -88,7 +88,7 @@ func (c *Catalog) isThere(ctx context.Context, m modproxy.Address, named bool) (
 	return err == nil, err
 }
 
-// systemsOf returns the systems in entries, which are sorted by address, of the modules that are called as m is.
+// systemsOf returns the systems of the modules in entries that have the name of m. entries are sorted by address.
 func systemsOf(entries []entry, m modproxy.Address) (systems []string) {
 	m.System = ""
 	i, _ := slices.BinarySearchFunc(entries, m.Host+"/"+m.Namespace+"/"+m.Name+"/", func(e entry, name string) int {

@@ -19,7 +19,7 @@ func forSystem(system string) modproxy.Address {
 	return m
 }
 
-// guarded knows nothing of azurerm for who is in the group few, and counts how often it is asked.
+// guarded hides azurerm from clients with a group, and counts its calls.
 type guarded struct {
 	*site
 	asked int
@@ -36,7 +36,7 @@ func (s *guarded) Versions(ctx context.Context, m modproxy.Address) (*modproxy.V
 	return lister{s.site}.Versions(ctx, m)
 }
 
-// siblings returns what c says of the other systems of network.
+// siblings returns the other systems of network in the answer of c.
 func siblings(t *testing.T, c *catalog.Catalog, groups ...string) string {
 	t.Helper()
 	ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: groups})
@@ -47,7 +47,7 @@ func siblings(t *testing.T, c *catalog.Catalog, groups ...string) string {
 	return strings.Join(d.Systems, " ")
 }
 
-// A description tells of the systems that a registry names and of those that are kept, without what a client may not use.
+// A description names the systems from the registry and the cache, without those that the client may not use.
 func TestSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := &modproxy.Details{
@@ -92,7 +92,7 @@ func TestSiblings(t *testing.T) {
 			t.Error("it is made again")
 		}
 
-		// What is refused from now on is gone within a second.
+		// A new denial applies within a second.
 		s.refused[forSystem("null").At("")], s.refused[forSystem("oci").At("1.0.0")] = true, true
 		time.Sleep(time.Second)
 		if got, want := siblings(t, c), "azurerm google"; got != want {
@@ -105,7 +105,7 @@ func TestSiblings(t *testing.T) {
 	})
 }
 
-// Of a module that is kept for one system, or whose registry names that one, nothing else is told.
+// A module with a single system, in the cache or the registry, has no siblings.
 func TestNoSiblings(t *testing.T) {
 	s := (&site{err: modproxy.ErrNotFound}).with("1.0.0")
 	if got := siblings(t, newCatalog(s)); got != "" {

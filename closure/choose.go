@@ -39,9 +39,9 @@ func ChooseModule(client tfconfig.Client, list []modproxy.Listed, constraint str
 	case newest == nil:
 		return "", errors.New("it has no versions")
 	case constraint == "":
-		return "", fmt.Errorf("it has pre-releases only, up to %s, which are chosen only if the version says so", newest)
+		return "", fmt.Errorf("it has only pre-releases, up to %s: a version constraint must name a pre-release to choose it", newest)
 	}
-	return "", fmt.Errorf("no version is chosen by %q; the newest is %s", constraint, newest)
+	return "", fmt.Errorf("no version matches %q; the newest is %s", constraint, newest)
 }
 
 // namesPrerelease reports whether a constraint names exactly this pre-release, as the client parses it. For this check the clients

@@ -58,7 +58,7 @@ func clientChooses(client tfconfig.Client, list []string, constraint string) str
 var (
 	someVersions = []string{
 		"1.0.0+b", "1.0.0", "1.0.0-beta.2", "1.0.0-beta.11", "1.1", "1.1.0-rc1", "1.1.0rc2", "v1.2.0", "1.2.0-rc1+x", "1.10.0", "2.0.0-0", "1.2.3.4", "0.1.0",
-	} // but no fourth number beside pre-releases, which go-version takes for equal
+	} // a fourth number beside a pre-release is left out: go-version ignores it
 	someConstraints = []string{
 		"", "1.0.0", "= 1.0", "~> 1.0", "~> 1.1.0", ">= 1.1, < 1.10", "!= 1.10.0", "< 1", "> 9", "1.0.0-beta.2", "=1.0.0-beta.2", "= 1.0.0-beta.2",
 		"v1.0.0-beta.2", "=v1.0.0-beta.2", "= v1.0.0-beta.2", " 1.0.0-beta.2 ", "1.0.0-beta.02", "1.0-beta.2", "1-beta.2", "1.0.0beta.2",
@@ -85,7 +85,7 @@ func choose(t *testing.T, client tfconfig.Client, texts []string, constraint str
 func TestChoose(t *testing.T) {
 	for _, client := range []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu} {
 		for _, constraint := range someConstraints {
-			for i := range someVersions { // of those that are equal the first counts
+			for i := range someVersions { // the first of equal versions counts
 				list := slices.Concat(someVersions[i:], someVersions[:i])
 				if got, want := choose(t, client, list, constraint), clientChooses(client, list, constraint); got != want {
 					t.Errorf("%s, %q of %q: %q; it chooses %q", client, constraint, list, got, want)
@@ -95,7 +95,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// What a stranger wrote as the version of a provider is refused, or chooses one that is listed.
+// A version constraint from an untrusted module is rejected, or chooses a listed version.
 func FuzzChooseProvider(f *testing.F) {
 	for _, constraint := range someConstraints {
 		f.Add(constraint)

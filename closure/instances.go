@@ -19,7 +19,7 @@ type dirKey struct {
 	client tfconfig.Client
 	module modproxy.Ref // folded
 	dir    string
-	all    bool // with its submodules
+	all    bool // including its submodules
 }
 
 // instances are the different calls of one directory. The directory is read again only if other arguments can change the result.
@@ -77,7 +77,7 @@ func (r *walk) visitDirectory(ctx context.Context, t task, f Found, p *modproxy.
 		}
 	}
 	if len(here.all) == maxInstances {
-		return nil, fmt.Errorf("it is called with other arguments in more than %d ways", maxInstances)
+		return nil, fmt.Errorf("it is called with more than %d sets of arguments", maxInstances)
 	}
 	tree := tfconfig.PackageTree(p.Digest, func() (io.ReadCloser, error) { return r.Registry.Package(ctx, f.Module) })
 	c, err := r.Reader.Read(ctx, tree, tfconfig.Options{
@@ -112,16 +112,16 @@ func (r *walk) visitDirectory(ctx context.Context, t task, f Found, p *modproxy.
 	return w.node, nil
 }
 
-// passedOn returns the variables that change something in what the directory at calls, as far as that is known.
+// passedOn returns the variables that change sources or versions in the modules that the directory at calls, as far as they are known.
 func (r *walk) passedOn(at dirKey) map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.passed[at])
 }
 
-// passOn adds to r.passed the variables of the caller that the arguments of t for variables are made of. It does so for the first
-// caller of the caller, too, and so on. It reports whether the call has to wait for the next round, because such an argument was not
-// evaluated in this one.
+// passOn adds to r.passed the variables of the caller on which the arguments of t for variables depend. It does the same for the first
+// caller of the caller, and so on. It reports whether the call has to wait for the next round, because an argument was not evaluated in
+// this round.
 func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 	for name, arg := range t.call.Args {
 		later = later || arg.Skipped && variables[name] && !r.last
@@ -150,17 +150,17 @@ func (r *walk) passOn(t task, variables map[string]bool) (later bool) {
 	r.mu.Unlock()
 	if grown && r.last {
 		r.tell("", Found{Kind: Trouble, Client: t.client, Chain: t.from.chain, Module: t.from.module, Subdir: t.from.at.dir, Err: fmt.Errorf(
-			"%s: its variables are passed on through more packages than %d rounds follow; modules that depend on them may be missing",
+			"%s: its variables pass through more packages than %d rounds can follow; modules that depend on them may be missing",
 			t.from.module, maxRounds)})
 	}
 	return later
 }
 
-// tellCycles tells which modules call themselves, with others between.
+// tellCycles reports modules that call themselves, directly or through others.
 func (r *walk) tellCycles() {
 	depths := map[tfconfig.Client]map[*node]int{tfconfig.Terraform: {}, tfconfig.OpenTofu: {}}
 	for _, root := range r.roots {
-		depth := depths[root.client] // in stack, from 1; negative when it was left
+		depth := depths[root.client] // position in stack, from 1; negative after the visit
 		var stack []*node
 		var visit func(n *node, chain []Step)
 		visit = func(n *node, chain []Step) {
@@ -185,12 +185,12 @@ func (r *walk) tellCycles() {
 	}
 }
 
-// circle is the error of modules of which each calls the next, and the last the first.
+// circle is the error of modules that call each other in a circle, in the order of the calls.
 func circle(nodes []*node) error {
 	if len(nodes) == 1 {
 		return fmt.Errorf("%s calls itself", nodes[0].module)
 	}
-	text := nodes[0].module.String() + " calls itself, by "
+	text := nodes[0].module.String() + " calls itself, through "
 	for i, n := range nodes[1:min(len(nodes), 5)] {
 		if i > 0 {
 			text += ", "

@@ -21,8 +21,7 @@ func newStore(t *testing.T) *store.Store {
 	return &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d}
 }
 
-// Values that packages pass on to others are followed in every way in which the packages are called, whichever call is read first. An
-// unknown value is unknown at the end, too.
+// Values that packages pass on are followed for every set of arguments, in any order of reading. An unknown value stays unknown.
 func TestWalkPassed(t *testing.T) {
 	calls := []string{
 		`module "a" { source = "registry.acme.example/acme/top/aws" }`,
@@ -101,7 +100,7 @@ module "leaf" { source = "registry.acme.example/acme/leaf/aws//${var.v}" }
 	}
 }
 
-// Packages that call the next one in twice as many ways end at the bound, which is told.
+// A chain of packages that each call the next one in two ways ends at the bound, and the walk reports that.
 func TestWalkManyWays(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("-- main/main.tf --\n" + `module "m" { source = "registry.acme.example/acme/m0/aws" }` + "\n")
@@ -122,7 +121,7 @@ func TestWalkManyWays(t *testing.T) {
 			t.Errorf("%s\ndoes not contain 16 times %s", got, want)
 		}
 		for i := 5; i <= chain; i++ {
-			want := fmt.Sprintf("registry.acme.example/acme/m%d/aws 1.0.0: it is called with other arguments in more than 16 ways", i)
+			want := fmt.Sprintf("registry.acme.example/acme/m%d/aws 1.0.0: it is called with more than 16 sets of arguments", i)
 			if strings.Count(got, want) != 2 {
 				t.Errorf("%s\ndoes not contain %s", got, want)
 			}
@@ -130,12 +129,12 @@ func TestWalkManyWays(t *testing.T) {
 	}
 }
 
-// Packages that pass a value on are found one in a round if each was called before without it. The walk ends at a bound of rounds, which
-// is told.
+// If each package of a chain passes on a variable and was called before without it, each round finds one more package. The walk ends at
+// the bound on rounds, and reports that.
 func TestWalkManyRounds(t *testing.T) {
 	for chain, want := range map[int]string{
 		12: "",
-		20: "registry.acme.example/acme/m4/aws 1.0.0: its variables are passed on through more packages than 16 rounds follow; " +
+		20: "registry.acme.example/acme/m4/aws 1.0.0: its variables pass through more packages than 16 rounds can follow; " +
 			"modules that depend on them may be missing",
 	} {
 		var main, packages strings.Builder

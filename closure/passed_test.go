@@ -17,8 +17,8 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Constants are passed on to packages of registries, and through them to others: the clients that evaluate them install the versions
-// that a walk chooses.
+// Constants are passed on to packages of registries, and through them to others. The clients that evaluate constants install the
+// versions that a walk chooses.
 func TestConstantsInPackages(t *testing.T) {
 	modules := txtar.Parse([]byte(`
 -- modules/acme/outer/aws/1.0.0/main.tf --

@@ -17,15 +17,15 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// ChooseProvider returns the version of a list that the clients choose for a provider on which there are constraints, some of
-// which may be empty (EnsureProviderVersions in internal/providercache/installer.go of both). Its error is for people.
+// ChooseProvider returns the version of a provider that the clients choose from a list (EnsureProviderVersions in
+// internal/providercache/installer.go of both). Terms are version constraints; some may be empty. The error is a message for users.
 func ChooseProvider(list []modproxy.Listed, terms ...string) (string, error) {
 	var all constraints.IntersectionSpec
 	for _, term := range terms {
 		if term == "" {
 			continue
 		}
-		if _, err := modproxy.ParseConstraint(term); err != nil { // as the clients do before; what follows panics for large numbers
+		if _, err := modproxy.ParseConstraint(term); err != nil { // as the clients do first; the parser below panics on large numbers
 			return "", err
 		}
 		spec, err := constraints.ParseRubyStyleMulti(term)
@@ -54,26 +54,26 @@ func ChooseProvider(list []modproxy.Listed, terms ...string) (string, error) {
 	case newest == versions.Unspecified:
 		return "", errors.New("it has no versions")
 	case len(all) == 0:
-		return "", fmt.Errorf("it has pre-releases only, up to %s, which are chosen only if the version says so", newest)
+		return "", fmt.Errorf("it has only pre-releases, up to %s: a version constraint must name a pre-release to choose it", newest)
 	}
-	return "", fmt.Errorf("no version is chosen by %q; the newest is %s", joined(terms), newest)
+	return "", fmt.Errorf("no version matches %q; the newest is %s", joined(terms), newest)
 }
 
-// joined returns constraints as one, each once.
+// joined returns constraints as one constraint, without duplicates.
 func joined(terms []string) string {
 	terms = slices.DeleteFunc(slices.Clone(terms), func(s string) bool { return s == "" })
 	slices.Sort(terms)
 	return strings.Join(slices.Compact(terms), ", ")
 }
 
-// required is what all modules of a configuration say of a provider.
+// required holds the requirements of all modules of a configuration for one provider.
 type required struct {
 	terms []string
-	at    []Step // the first that requires it
+	at    []Step // to the first requirement
 	found tfconfig.Requirement
 }
 
-// providers finds the providers of all roots, when everything that is called is known.
+// providers finds the providers of all roots. It runs when all calls are known.
 func (r *walk) providers(ctx context.Context) {
 	for _, root := range r.roots {
 		all := map[modproxy.Address]*required{}
@@ -99,7 +99,7 @@ func (r *walk) providers(ctx context.Context) {
 	r.workers.Wait()
 }
 
-// require adds what a module requires to what its configuration does.
+// require adds the requirement of a module to all, the requirements of its configuration.
 func (r *walk) require(root *root, n *node, p tfconfig.Requirement, all map[modproxy.Address]*required) {
 	at := slices.Clip(n.chain)
 	if p.Pos != (tfconfig.Pos{}) {
@@ -121,8 +121,8 @@ func (r *walk) require(root *root, n *node, p tfconfig.Requirement, all map[modp
 	all[m].terms = append(all[m].terms, p.Version)
 }
 
-// locked returns the version that the lock file of a configuration has of a provider, or the empty string. OpenTofu takes the
-// versions of a file of Terraform over (UpgradeFromPredecessorProject in its internal/depsfile/locks.go).
+// locked returns the version of a provider in the lock file of a configuration, or the empty string. OpenTofu converts the entries of a
+// lock file of Terraform (UpgradeFromPredecessorProject in its internal/depsfile/locks.go).
 func (r *root) locked(m modproxy.Address) string {
 	if version := r.locks[m]; version != "" {
 		return version
@@ -134,7 +134,7 @@ func (r *root) locked(m modproxy.Address) string {
 	return ""
 }
 
-// lock notes what the lock file of a configuration says.
+// lock adds the entries of the lock file of a configuration.
 func (r *root) lock(all []tfconfig.Lock) {
 	for _, l := range all {
 		if m, err := tfconfig.ParseProviderSource(l.Source, tfconfig.DefaultHosts[r.client]); err == nil {
@@ -143,7 +143,7 @@ func (r *root) lock(all []tfconfig.Lock) {
 	}
 }
 
-// provide has the release of a provider brought, and its packages.
+// provide downloads the release of a provider, and its packages.
 func (r *walk) provide(ctx context.Context, t task) {
 	f := Found{
 		Client: t.client, Chain: t.required.at, Source: tfconfig.RedactSource(t.required.found.Source), Constraint: joined(t.required.terms), Subdir: ".", Provider: true,
@@ -174,7 +174,7 @@ func (r *walk) provide(ctx context.Context, t task) {
 		return
 	}
 	of := m.At(version)
-	if !r.provided(ctx, f, of) { // which says what its packages are
+	if !r.provided(ctx, f, of) { // the release lists the packages
 		return
 	}
 	platforms := t.root.platforms
@@ -186,7 +186,7 @@ func (r *walk) provide(ctx context.Context, t task) {
 	}
 }
 
-// provided has a release, or a package of one, kept.
+// provided reports and downloads a release, or a package of one. It reports whether that succeeded.
 func (r *walk) provided(ctx context.Context, f Found, v modproxy.Ref) bool {
 	f.Module, f.Kind = v, Chosen
 	r.tell("", f)

@@ -25,7 +25,7 @@ import (
 const offered = `{"versions":[{"version":"1.0.0"},{"version":"1.1.0"},{"version":"1.1.7"},{"version":"1.2.0-rc1"},{"version":"1.2.0"},
 	{"version":"1.1.5+build"},{"version":"1.10.0"},{"version":"2.0.0"},{"version":"2.1.0-beta.2"},{"version":"2.1.0-beta.11"}]}`
 
-// offers has the same versions of every provider, and packages of none.
+// offers lists the same versions for every provider, and has no packages.
 type offers struct{ modproxy.Registry }
 
 func (offers) Versions(context.Context, modproxy.Address) (*modproxy.Versions, error) {
@@ -38,7 +38,7 @@ func (offers) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) 
 
 func (offers) Upstream(m modproxy.Address) (modproxy.Address, error) { return m, nil }
 
-// The clients choose those versions of providers that a walk chooses, of each archive of testdata/providers.
+// For each archive of testdata/providers, the clients choose the versions of providers that a walk chooses.
 func TestProviders(t *testing.T) {
 	archives, _ := filepath.Glob("testdata/providers/*.txtar")
 	if len(archives) == 0 {
@@ -77,7 +77,7 @@ func TestProviders(t *testing.T) {
 	}
 }
 
-// chooses has a client install the providers of a directory, and returns those whose packages it asks for.
+// chooses installs the providers of a directory with a client, and returns the providers whose packages it requests.
 func chooses(t *testing.T, program, dir string) (chosen []string, output string) {
 	var mu sync.Mutex
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func chooses(t *testing.T, program, dir string) (chosen []string, output string)
 	cmd := exec.CommandContext(t.Context(), program, "init", "-no-color", "-backend=false", "-input=false")
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + config, "CHECKPOINT_DISABLE=1", "PATH=" + os.Getenv("PATH")}
-	text, _ := cmd.CombinedOutput() // it fails: there are no packages
+	text, _ := cmd.CombinedOutput() // the installation fails, because the registry has no packages
 	slices.Sort(chosen)
 	return slices.Compact(chosen), string(text)
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Roots are configurations in directories on disk, as clients read them.
+// Roots are configurations in directories on disk.
 type Roots struct {
 	Dirs     []string
-	Clients  []tfconfig.Client // none: all
+	Clients  []tfconfig.Client // empty: both
 	VarFiles []string          // files with values of variables
-	// Environment and Given are values of variables, see [tfconfig.Options].
+	// Environment and Given are the values of variables, see [tfconfig.Options].
 	Environment, Given map[string]string
 }
 
-// readers returns the clients that r is read for.
+// readers returns the clients for which r is read.
 func (r Roots) readers() []tfconfig.Client {
 	if len(r.Clients) > 0 {
 		return r.Clients
@@ -26,7 +26,7 @@ func (r Roots) readers() []tfconfig.Client {
 	return []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu}
 }
 
-// Named returns starts that nobody calls, for each of the clients.
+// Named returns starts for modules that the operator names, for each client.
 func (r Roots) Named(all ...Start) (starts []Start) {
 	for _, s := range all {
 		for _, s.Client = range r.readers() {
@@ -65,7 +65,7 @@ func (r Roots) Starts(ctx context.Context, reader *tfconfig.Reader) (starts []St
 				starts = append(starts, Start{Client: client, Root: dir, Providers: c.Providers, Locks: c.Locks})
 			}
 			for _, call := range c.Calls {
-				call.File, call.From = path.Join(from, call.File), slices.Clone(call.From) // which calls share
+				call.File, call.From = path.Join(from, call.File), slices.Clone(call.From) // calls share From
 				for i := range call.From {
 					call.From[i].File = path.Join(from, call.From[i].File)
 				}

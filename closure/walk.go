@@ -1,4 +1,4 @@
-// Package closure finds all modules and providers that installing a configuration brings.
+// Package closure finds all modules and providers that a configuration installs.
 //
 // # Use
 //
@@ -21,85 +21,86 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// A Walker finds all modules that configurations install: those that they call, those that these call, and so on, and the
-// providers that they require. Each is of the version that a client chooses. It is safe for concurrent use.
+// A Walker finds all modules and providers that configurations install, directly and through other modules, with the versions that a
+// client chooses. It is safe for concurrent use.
 type Walker struct {
-	Registry modproxy.Registry // which lists what clients get, and nothing old
+	Registry modproxy.Registry // lists the versions that clients get, never stale ones
 	Routes   Routes
 	Reader   *tfconfig.Reader
-	Nested   Nested // nil: what does not go through a registry is a [Bypass]
-	// Providers has the releases of providers brought, too, and their packages for Platforms, or those of a Start.
+	Nested   Nested // nil: calls that bypass registries are reported as [Bypass]
+	// Providers downloads the releases of providers, too, and their packages for Platforms, or for those of a Start.
 	Providers bool
 	Platforms []modproxy.Platform
-	// MayRead, if not nil, returns why the calls of packages of a module are not followed, which is told then.
+	// MayRead, if not nil, returns the reason why the calls in packages of a module are not followed. The reason is reported.
 	MayRead   func(m modproxy.Address) error
-	CallsOnly bool // what is wrong with what calls nothing is not told, see [Options]
-	AtOnce    int  // how many modules are asked for and read at a time; zero: 8
-	Depth     int  // how many calls are followed of which each leads to the next; zero: 100
+	CallsOnly bool // skip problems of directories without calls, see [tfconfig.Options]
+	AtOnce    int  // modules requested and read at the same time; zero: 8
+	Depth     int  // length of a chain of calls; zero: 100
 }
 
-// Routes knows what goes through the proxy.
+// Routes decides which modules go through the proxy.
 type Routes interface {
-	// Upstream returns the module that a client gets which asks for m: the same, or the one that a name of this proxy
-	// stands for. Its error says why m does not go through the proxy.
+	// Upstream returns the module that clients get for a request for m: m itself, or another if m has a name of this proxy. The error
+	// is the reason why m does not go through the proxy.
 	Upstream(m modproxy.Address) (modproxy.Address, error)
 }
 
-// Nested knows what is fetched though it does not go through a registry.
+// Nested resolves sources that bypass registries and that this proxy serves.
 type Nested interface {
-	// Source returns the version as which the package of a source is kept that stands in a package of v, and the directory in
-	// it. ok is false for what is not fetched.
+	// Source returns the version under which the package of a source in a package of v is stored, and the directory in it. ok is false
+	// if the proxy does not serve the source.
 	Source(v modproxy.Ref, source string) (of modproxy.Ref, subdir string, ok bool)
 }
 
-// Start is where a walk begins: a call of a configuration; or of nobody, without a name, for what somebody names. Of that,
-// what the directories in its directory modules call is followed, too, unless the source names a directory.
+// Start is the beginning of a walk: a call of a configuration, or, without a name, a module that the operator names. For a named module,
+// the walk also follows the calls of the directories in its directory modules, unless the source names a directory.
 //
-// One without a source calls nothing: it has what the configuration itself requires.
+// A Start without a Source is not a call. It has the provider requirements of the configuration itself.
 type Start struct {
 	Client tfconfig.Client `json:"client"`
-	// Root names the configuration, whose modules have to agree about the versions of providers. Empty: one of its own.
+	// Root names the configuration. The modules of one configuration must agree on the versions of providers. Empty: a configuration of
+	// its own.
 	Root string `json:"root,omitempty"`
 	tfconfig.Call
 	Providers []tfconfig.Requirement `json:"providers,omitempty"`
 	Locks     []tfconfig.Lock        `json:"locks,omitempty"`
-	Platforms []modproxy.Platform    `json:"platforms,omitempty"` // instead of those of the Walker; each Start of a Root adds some
+	Platforms []modproxy.Platform    `json:"platforms,omitempty"` // instead of those of the Walker; the Starts of a Root are combined
 }
 
-// IsCall reports whether s is a call, or what somebody names as if it were one.
+// IsCall reports whether s is a call or names a module.
 func (s Start) IsCall() bool { return s.Call.Name != "" || s.Source != "" }
 
-// FoundKind says what a [Found] is about.
+// FoundKind is the kind of a [Found].
 type FoundKind string
 
 const (
-	// Chosen: a client chooses the version of Module. It is told once for each client, version and Subdir.
+	// Chosen: a client chooses the version of Module. Reported once for each client, version and Subdir.
 	Chosen FoundKind = "chosen"
-	// Ready: the package of Module is kept. It is told once for each version.
+	// Ready: the package of Module is stored. Reported once for each version.
 	Ready FoundKind = "ready"
-	// Bypass: what is called does not go through the proxy, or that is not known. Err says why.
+	// Bypass: the call does not go through the proxy, or its source is unknown. Err is the reason.
 	Bypass FoundKind = "bypass"
-	// Trouble: what is called, or what that calls, is not known or cannot be had. Err says why.
+	// Trouble: the called module, or a module that it calls, is unknown or unavailable. Err is the reason.
 	Trouble FoundKind = "trouble"
 )
 
-// Found is something that a walk finds, with the first call that leads to it.
+// Found is a result of a walk, with the first call that leads to it.
 type Found struct {
 	Kind       FoundKind
 	Client     tfconfig.Client
-	Chain      []Step       // the calls that lead to it, outermost first; empty for what is not called but named
-	Source     string       // of the last call, without user information and query; empty if it is not known
+	Chain      []Step       // the calls that lead to it, outermost first; empty for a named module
+	Source     string       // of the last call, without user information and query; empty if unknown
 	Constraint string       // the version of the last call, as written
-	Module     modproxy.Ref // without a version, or zero, if none was chosen
-	Subdir     string       // the directory of the package that is called; "." for its root
-	Provider   bool         // it is about one
-	Dynamic    bool         // of Bypass: what is called is not known
-	Err        error        // of Bypass and Trouble, for people; not nil
+	Module     modproxy.Ref // without a version, or zero, if no version was chosen
+	Subdir     string       // the called directory of the package; "." for its root
+	Provider   bool         // Module is a provider
+	Dynamic    bool         // with Bypass: the source is unknown
+	Err        error        // with Bypass and Trouble: a message for users, not nil
 }
 
-// Step is a call on the way to something, or a line on which something is wrong.
+// Step is a call that leads to a result, or the position of a problem.
 type Step struct {
-	In modproxy.Ref // the version whose package has the file; zero for a directory on disk
+	In modproxy.Ref // the version whose package contains the file; zero for a directory on disk
 	tfconfig.Pos
 }
 
@@ -112,20 +113,20 @@ func (s Step) String() string {
 
 const (
 	atOnce       = 8
-	maxStarts    = 20_000  // of a walk
-	maxDepth     = 100     // calls of which each leads to the next
-	maxFollow    = 100_000 // calls that a walk follows
-	maxInstances = 16      // of calling one directory with other arguments
-	maxRounds    = 16      // of a walk
+	maxStarts    = 20_000  // per walk
+	maxDepth     = 100     // length of a chain of calls
+	maxFollow    = 100_000 // per walk
+	maxInstances = 16      // of one directory, with different arguments
+	maxRounds    = 16      // per walk
 )
 
-// Walk finds the closure of starts, and calls each with what it finds, one at a time. What cannot be had is told, and the
-// rest goes on.
+// Walk finds the closure of starts and calls each with the results, one at a time. If a module is unavailable, Walk reports that and
+// continues.
 //
-// Its error is that of ctx, or [modproxy.ErrInvalid] if there are too many starts.
+// The error is that of ctx, or [modproxy.ErrInvalid] if there are too many starts.
 func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) error {
 	if len(starts) > maxStarts {
-		return invalid("%d calls to start from, which is more than %d", len(starts), maxStarts)
+		return invalid("%d calls to start from; the limit is %d", len(starts), maxStarts)
 	}
 	run := &walk{Walker: w, each: each, passed: map[dirKey]map[string]bool{}, told: map[string]bool{}}
 	type name struct {
@@ -165,8 +166,8 @@ func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) err
 	return nil
 }
 
-// round follows all calls. Which variables a package passes on to others that make a difference there is known only when these were
-// read. The next round goes by it, and reads and tells only what is new.
+// round follows all calls. The variables that a package passes on to modules where they change a source or version are known only after
+// reading these modules. The next round uses them, and reads and reports only new results.
 func (r *walk) round(ctx context.Context, tasks []task, last bool) {
 	r.directories, r.count, r.grown, r.last = map[dirKey]*instances{}, 0, false, last
 	for _, root := range r.roots {

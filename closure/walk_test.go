@@ -19,7 +19,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// acme is a registry that the proxy goes to by two names; nothing else goes through it.
+// acme routes one registry, which has two names, through the proxy, and nothing else.
 type acme struct{}
 
 func (acme) Upstream(m modproxy.Address) (modproxy.Address, error) {
@@ -31,7 +31,7 @@ func (acme) Upstream(m modproxy.Address) (modproxy.Address, error) {
 	return m, fmt.Errorf("%s is not among upstreams", m.Host)
 }
 
-// fixture is a registry with the modules acme/NAME/aws, and a directory of which main is the root module.
+// fixture returns a registry with the modules acme/NAME/aws, and a directory whose root module is main.
 func fixture(t *testing.T, text string) (w *closure.Walker, asked *registrytest.Memory, dir string) {
 	t.Helper()
 	var files []txtar.File
@@ -65,7 +65,7 @@ func writeFiles(t *testing.T, files []txtar.File) string {
 	return dir
 }
 
-// walk returns what the walk from a directory finds, for both clients, in sorted lines.
+// walk returns the results of a walk from a directory, for both clients, as sorted lines.
 func walk(t *testing.T, w *closure.Walker, dir string) string {
 	t.Helper()
 	var starts []closure.Start
@@ -156,25 +156,25 @@ module "hostless" { source = "acme/base/aws" }
 ready base 1.0.0
 ready net 1.1.0
 terraform bypass < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:2: registry.terraform.io is not among upstreams
-terraform bypass < main.tf:9 < ../modules/x/main.tf:5: its source is no module of a registry
+terraform bypass < main.tf:9 < ../modules/x/main.tf:5: its source is not a module of a registry
 terraform chosen base 1.0.0 < main.tf:1 < net/aws 1.1.0: main.tf:1
 terraform chosen net 1.1.0 < main.tf:1
 terraform chosen net 1.1.0 modules/sub < main.tf:9 < ../modules/x/main.tf:1
-terraform trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside of the package, where clients do not look
+terraform trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside the package, where clients do not look
 tofu bypass < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:2: registry.opentofu.org is not among upstreams
-tofu bypass < main.tf:9 < ../modules/x/main.tf:5: its source is no module of a registry
+tofu bypass < main.tf:9 < ../modules/x/main.tf:5: its source is not a module of a registry
 tofu bypass < main.tf:9 < ../modules/x/x.tofu:2: its version refers to var.v, which has no value
 tofu chosen base 1.0.0 < main.tf:1 < net/aws 1.1.0: main.tf:1
 tofu chosen net 1.1.0 < main.tf:1
 tofu chosen net 1.1.0 modules/sub < main.tf:9 < ../modules/x/main.tf:1
-tofu trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside of the package, where clients do not look
+tofu trouble < main.tf:1 < net/aws 1.1.0: main.tf:2 < net/aws 1.1.0: modules/sub/main.tf:1: module "up": its source "../../../../../x" is outside the package, where clients do not look
 `)
 	if n := asked.Calls("versions"); n != 2 {
 		t.Errorf("versions were asked for %d times", n)
 	}
 }
 
-// Modules that call each other for ever come to an end, and are told.
+// A walk over modules that call each other in a cycle ends, and reports the cycle.
 func TestWalkCycle(t *testing.T) {
 	w, _, dir := fixture(t, `
 -- main/main.tf --
@@ -204,8 +204,8 @@ module "d" {
 	for range rounds {
 		got := walk(t, w, dir)
 		for _, want := range []string{
-			"a/aws 1.0.0 calls itself, by registry.acme.example/acme/b/aws 1.0.0, registry.acme.example/acme/c/aws 1.0.0",
-			"tofu trouble d 1.0.0 < main.tf:3 < ", "d/aws 1.0.0: it is called with other arguments in more than 16 ways",
+			"a/aws 1.0.0 calls itself, through registry.acme.example/acme/b/aws 1.0.0, registry.acme.example/acme/c/aws 1.0.0",
+			"tofu trouble d 1.0.0 < main.tf:3 < ", "d/aws 1.0.0: it is called with more than 16 sets of arguments",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%s\ndoes not contain %s", got, want)
@@ -217,12 +217,12 @@ module "d" {
 	}
 }
 
-// A chain of modules that does not end within the bound is told once for each client.
+// A chain of modules longer than the bound is reported once for each client.
 func TestWalkDeep(t *testing.T) {
 	text := "-- main/main.tf --\n" + `module "m" { source = "registry.acme.example/acme/m0/aws" }` + "\n"
 	depth := 10
 	if rig.Long() {
-		depth = 100 // as without Depth
+		depth = 100 // the default of Depth
 	}
 	for i := range depth + 20 {
 		text += fmt.Sprintf("-- acme/m%d@1.0.0/main.tf --\nmodule \"m\" { source = \"registry.acme.example/acme/m%d/aws\" }\n", i, i+1)
@@ -240,7 +240,7 @@ func TestWalkDeep(t *testing.T) {
 	}
 }
 
-// More calls than are followed are one line of a package; of a directory, an error.
+// If a package has more calls than the bound, the walk reports that once. For a directory it is an error.
 func TestWalkWide(t *testing.T) {
 	var wide, called strings.Builder
 	for i := range 5_001 {
@@ -274,7 +274,7 @@ tofu trouble wide 1.0.0 < main.tf:1: registry.acme.example/acme/wide/aws 1.0.0: 
 	}
 }
 
-// What cannot be had is told, once for all calls where that is the reason, and the rest goes on.
+// An unavailable module is reported, once for all calls if they fail for the same reason, and the walk continues.
 func TestWalkTrouble(t *testing.T) {
 	w, asked, dir := fixture(t, `
 -- main/main.tf --
@@ -316,13 +316,13 @@ module "b" { source = "./b" }
 		}
 	}
 	equal(t, strings.Join(lines, "\n"), `
-tofu trouble < main.tf:16 < broken/aws 1.0.0: main.tf:3: module "b": there is no configuration in "b"
+tofu trouble < main.tf:16 < broken/aws 1.0.0: main.tf:3: module "b": no configuration in "b"
 tofu trouble a < main.tf:10: registry.acme.example/acme/a/aws: invalid: version constraint "latest": want terms such as >= 1.2.0 or ~> 1.4, separated by commas
-tofu trouble a < main.tf:6: registry.acme.example/acme/a/aws: no version is chosen by "> 7"; the newest is 1.0.0
-tofu trouble a 1.0.0 gone < main.tf:15: registry.acme.example/acme/a/aws 1.0.0: invalid: there is no configuration in gone
+tofu trouble a < main.tf:6: registry.acme.example/acme/a/aws: no version matches "> 7"; the newest is 1.0.0
+tofu trouble a 1.0.0 gone < main.tf:15: registry.acme.example/acme/a/aws 1.0.0: invalid: no configuration in gone
 tofu trouble broken 1.0.0 < main.tf:16 < broken/aws 1.0.0: main.tf:1: Invalid single-argument block definition
 tofu trouble lost 1.0.0 < main.tf:17: unavailable: lost
 tofu trouble none < main.tf:1: versions registry.acme.example/acme/none/aws: not found
-tofu trouble pre < main.tf:14: registry.acme.example/acme/pre/aws: it has pre-releases only, up to 1.0.0-rc1, which are chosen only if the version says so
+tofu trouble pre < main.tf:14: registry.acme.example/acme/pre/aws: it has only pre-releases, up to 1.0.0-rc1: a version constraint must name a pre-release to choose it
 `)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// walk is a walk under way.
+// walk is the state of one walk.
 type walk struct {
 	*Walker
 	lists    flight.Memo[modproxy.Address, listed]
@@ -23,25 +23,25 @@ type walk struct {
 
 	mu          sync.Mutex
 	tasks       []task
-	count       int // tasks that there were
+	count       int // tasks so far
 	working     int
 	workers     sync.WaitGroup
 	roots       []*root
 	directories map[dirKey]*instances
-	passed      map[dirKey]map[string]bool // variables that change something in what the directory calls, see Options.Passed
-	grown       bool                       // there are more in passed than at the beginning of the round
-	last        bool                       // no round follows
+	passed      map[dirKey]map[string]bool // variables that change sources or versions in the called modules, see Options.Passed
+	grown       bool                       // passed has grown since the beginning of the round
+	last        bool                       // no other round follows
 	told        map[string]bool
 	each        func(Found)
 }
 
-// task is a call to follow, or a provider to bring.
+// task is a call to follow, or a provider to download.
 type task struct {
 	client tfconfig.Client
 	from   *node
 	call   tfconfig.Call
 
-	provider modproxy.Address // zero for a call
+	provider modproxy.Address // the zero Address for a call
 	required *required
 	root     *root
 }
@@ -50,39 +50,39 @@ type task struct {
 type root struct {
 	client tfconfig.Client
 	*node
-	locks     map[modproxy.Address]string // versions of its lock file
+	locks     map[modproxy.Address]string // from its lock file
 	platforms []modproxy.Platform
 }
 
-// isNamed reports whether t is not called by anything, so that it is not known which directories of it will be.
+// isNamed reports whether t is a module that the operator names. Which of its directories will be called is unknown.
 func (t task) isNamed() bool { return t.call.Name == "" && t.from.module.Version == "" }
 
-// node is a directory of a package that was read with some arguments; of a root, nothing.
+// node is a directory of a package, read with one set of arguments. A root has a node without a directory.
 type node struct {
 	module    modproxy.Ref
-	chain     []Step // the first calls that led to it
+	chain     []Step // the first calls that lead to it
 	edges     []edge
 	providers []tfconfig.Requirement
 
 	at        dirKey
-	variables []string                // that change sources and versions in it
-	from      *node                   // which has the first call that led to it
+	variables []string                // that change sources or versions in it
+	from      *node                   // the caller in the first call that leads to it
 	args      map[string]tfconfig.Arg // of that call
 }
 
-// edge is a call of a node, with those of directories that lead to it.
+// edge is a call of a node, with the calls of directories that lead to it.
 type edge struct {
 	to    *node
 	steps []Step
 }
 
-// listed are the versions of a module, in the spelling that was asked for first.
+// listed are the versions of a module, with the spelling of the first request.
 type listed struct {
 	modproxy.Address
 	*modproxy.Versions
 }
 
-// follow has a call followed.
+// follow queues a call.
 func (r *walk) follow(ctx context.Context, t task) {
 	r.mu.Lock()
 	r.count++
@@ -101,7 +101,7 @@ func (r *walk) follow(ctx context.Context, t task) {
 	}
 }
 
-// work follows calls while there are any, and until ctx ends.
+// work follows queued calls until the queue is empty or ctx ends.
 func (r *walk) work(ctx context.Context) {
 	for {
 		r.mu.Lock()
@@ -117,7 +117,7 @@ func (r *walk) work(ctx context.Context) {
 	}
 }
 
-// tell tells what was found, unless it was told with the same words, at the place.
+// tell reports f, unless the same result was reported for the place at.
 func (r *walk) tell(at string, f Found) {
 	key := fmt.Sprint(f.Kind, f.Client, f.Module.Folded(), f.Subdir, f.Err, at)
 	r.mu.Lock()
@@ -128,7 +128,7 @@ func (r *walk) tell(at string, f Found) {
 	}
 }
 
-// chain returns the steps to a call, with its own.
+// chain returns the steps to a call, including the call.
 func (t task) chain() []Step {
 	chain := slices.Clip(t.from.chain)
 	for _, at := range t.call.From {
@@ -140,7 +140,7 @@ func (t task) chain() []Step {
 	return chain
 }
 
-// visit follows a call.
+// visit follows one call.
 func (r *walk) visit(ctx context.Context, t task) {
 	f := Found{Client: t.client, Chain: t.chain(), Source: tfconfig.RedactSource(t.call.Source), Constraint: t.call.Version}
 	at := fmt.Sprint(f.Chain[max(0, len(f.Chain)-1):])
@@ -168,17 +168,17 @@ func (r *walk) visit(ctx context.Context, t task) {
 		tell(Bypass, errors.New(t.call.Dynamic))
 		return
 	case local && (target == ".." || strings.HasPrefix(target, "../")):
-		tell(Trouble, fmt.Errorf("module %.80q: its source %.200q is outside of the package, where clients do not look", t.call.Name, t.call.Source))
+		tell(Trouble, fmt.Errorf("module %.80q: its source %.200q is outside the package, where clients do not look", t.call.Name, t.call.Source))
 		return
 	case local:
-		tell(Trouble, fmt.Errorf("module %.80q: there is no configuration in %.200q", t.call.Name, target))
+		tell(Trouble, fmt.Errorf("module %.80q: no configuration in %.200q", t.call.Name, target))
 		return
 	case !registry:
 		if v, dir, ok := r.nested(t); ok {
 			at, f.Module, f.Subdir = "", v, dir
 			r.install(ctx, t, f, tell)
 		} else {
-			tell(Bypass, errors.New("its source is no module of a registry"))
+			tell(Bypass, errors.New("its source is not a module of a registry"))
 		}
 		return
 	}
@@ -190,7 +190,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 	f.Module, f.Subdir = m.At(""), subdir
 	list, err := r.versions(ctx, m)
 	if err != nil {
-		at = "" // once for all calls
+		at = "" // report it once for all calls
 		tell(Trouble, err)
 		return
 	}
@@ -203,7 +203,7 @@ func (r *walk) visit(ctx context.Context, t task) {
 	r.install(ctx, t, f, tell)
 }
 
-// nested returns what a call in a package installs that does not go through a registry.
+// nested returns the version that a call in a package installs without a registry.
 func (r *walk) nested(t task) (v modproxy.Ref, subdir string, ok bool) {
 	if r.Nested == nil || t.from.module.Version == "" || t.call.Variable || tfconfig.IsExampleOrTest(path.Dir(t.call.File)) {
 		return v, "", false
@@ -212,7 +212,7 @@ func (r *walk) nested(t task) (v modproxy.Ref, subdir string, ok bool) {
 	return v, path.Clean(subdir), ok
 }
 
-// install brings the package of a version that was chosen, and follows its calls.
+// install downloads the package of a chosen version and follows its calls.
 func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind, error)) {
 	tell(Chosen, nil)
 	p, err := r.bring(ctx, f)
@@ -239,7 +239,7 @@ func (r *walk) install(ctx context.Context, t task, f Found, tell func(FoundKind
 	r.mu.Unlock()
 }
 
-// versions returns the versions of a module, which is asked for once.
+// versions returns the versions of a module. It requests them once.
 func (r *walk) versions(ctx context.Context, m modproxy.Address) (listed, error) {
 	return r.lists.Do(m.Folded(), func() (listed, error) {
 		v, err := r.Registry.Versions(ctx, m)
@@ -247,7 +247,7 @@ func (r *walk) versions(ctx context.Context, m modproxy.Address) (listed, error)
 	})
 }
 
-// bring has the package of a version kept.
+// bring downloads the package of a version into the cache. It requests it once.
 func (r *walk) bring(ctx context.Context, f Found) (*modproxy.Package, error) {
 	return r.packages.Do(f.Module.Folded(), func() (*modproxy.Package, error) {
 		p, err := r.Registry.Package(ctx, f.Module)

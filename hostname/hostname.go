@@ -106,7 +106,7 @@ func ParseModule(s, host string) (m modproxy.Address, err error) {
 		parts = append([]string{host}, parts...)
 	}
 	if len(parts) != 4 {
-		return m, fmt.Errorf("%w: %.200q is no module address: want registry.example.com/namespace/name/system", modproxy.ErrInvalid, s)
+		return m, fmt.Errorf("%w: %.200q is not a module address: want registry.example.com/namespace/name/system", modproxy.ErrInvalid, s)
 	}
 	m = modproxy.Address{Namespace: parts[1], Name: parts[2], System: parts[3]}
 	if m.Host, err = Parse(Display(parts[0])); err != nil {
@@ -125,7 +125,7 @@ func ParseAddress(s, host string) (m modproxy.Address, err error) {
 	}
 	if len(parts) != 3 || !strings.ContainsAny(parts[0], ".:") && (host != "" || parts[0] != "localhost") {
 		if len(parts) != 3 && len(parts) != 4 {
-			return m, fmt.Errorf("%w: %.200q is no address: want registry.example.com/namespace/name/system for a module, "+
+			return m, fmt.Errorf("%w: %.200q is not an address: want registry.example.com/namespace/name/system for a module, "+
 				"registry.example.com/namespace/type for a provider", modproxy.ErrInvalid, s)
 		}
 		return ParseModule(s, host)

@@ -66,7 +66,7 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 		locked[e.Ref] = true
 		installed := by[e.Ref]
 		if len(installed) == 0 {
-			errs = append(errs, different(e.Ref, "it is locked as %s, and not installed", e.Sum))
+			errs = append(errs, different(e.Ref, "it is locked as %s, but not installed", e.Sum))
 		} else if _, err := compare(e, installed); err != nil {
 			errs = append(errs, err)
 		}
@@ -79,7 +79,7 @@ func Check(entries []Entry, calls []Call) (errs []error) {
 		if n := len(by[v]) - 1; n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		errs = append(errs, different(v, "it is installed (module %s%s), and not locked", by[v][0].Key, more))
+		errs = append(errs, different(v, "it is installed (module %s%s), but not locked", by[v][0].Key, more))
 	}
 	return errs
 }

@@ -25,7 +25,7 @@ func CheckProviders(ctx context.Context, all []lockfile.Provider, ledger Ledger)
 		}
 		wrong, unsure := k.compare(p)
 		if errs = append(append(errs, wrong...), unsure...); len(p.Hashes) == 0 {
-			errs = append(errs, different(p.Ref, "it is locked without hashes, so clients take any package for it"))
+			errs = append(errs, different(p.Ref, "it is locked without hashes, so clients accept any package for it"))
 		}
 	}
 	return errs
@@ -129,7 +129,7 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 		case len(k.absent) > 0 && k.wonders(hash):
 			unsure = append(unsure, lacks(p, hash+" is locked; ", k.absent))
 		default:
-			wrong = append(wrong, different(p.Ref, "%s is locked, and it is none of those in the ledger", hash))
+			wrong = append(wrong, different(p.Ref, "%s is locked, but the ledger has no such hash", hash))
 		}
 	}
 	return wrong, unsure

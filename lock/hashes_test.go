@@ -78,10 +78,10 @@ func TestProvidersHashes(t *testing.T) {
 			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, h1B, h1C, zh(1), zh(2), zh(9)}}},
 			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, zh(1)}}, platforms: []modproxy.Platform{darwin, linux}, missing: []string{h1B, zh(2), zh(9)}},
 			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1B}}, platforms: []modproxy.Platform{linux}, missing: []string{h1A, zh(1), zh(2), zh(9)}},
-			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, zh(1), zh(3)}}, check: []string{zh(3) + " is locked, and it is none"},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{h1A, zh(1), zh(3)}}, check: []string{zh(3) + " is locked, but the ledger"},
 				missing: []string{zh(2), zh(9)}, refused: []string{zh(3)}},
-			{p: lockfile.Provider{Ref: whole, Hashes: []string{string(ledgertest.Sum("x")), zh(1)}}, check: []string{"is locked, and it is none"},
-				missing: []string{zh(2), zh(9)}, refused: []string{"is locked, and it is none"}},
+			{p: lockfile.Provider{Ref: whole, Hashes: []string{string(ledgertest.Sum("x")), zh(1)}}, check: []string{"is locked, but the ledger"},
+				missing: []string{zh(2), zh(9)}, refused: []string{"is locked, but the ledger"}},
 			{p: lockfile.Provider{Ref: whole, Hashes: nil}, check: []string{"locked without hashes"}, platforms: []modproxy.Platform{linux},
 				missing: []string{h1A, zh(1), zh(2), zh(9)}},
 			// An archive that the ledger does not have may be the locked one.

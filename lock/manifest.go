@@ -49,7 +49,7 @@ func Read(dir, data string) (calls []Call, others []string, err error) {
 	r := reader{dir: dir, modules: filepath.Dir(name), dirs: map[string]string{}}
 	for _, rec := range m.Modules {
 		if _, ok := r.dirs[rec.Key]; ok {
-			return nil, nil, fmt.Errorf("%s: %w: module %.200q is there twice", name, modproxy.ErrInvalid, rec.Key)
+			return nil, nil, fmt.Errorf("%s: %w: module %.200q appears twice", name, modproxy.ErrInvalid, rec.Key)
 		}
 		at := filepath.FromSlash(rec.Dir)
 		if !filepath.IsAbs(at) {
@@ -79,7 +79,7 @@ func (r *reader) add(rec record) error {
 	below, isBelow := strings.CutPrefix(dir, r.modules+slash)
 	switch {
 	case isBelow && slices.ContainsFunc(strings.Split(below, slash), isGit): // files ignores git's own directories
-		return fmt.Errorf("%w: it is in %.200q, which is git's own and no part of a package", modproxy.ErrInvalid, rec.Dir)
+		return fmt.Errorf("%w: it is in %.200q, which belongs to git and is not part of a package", modproxy.ErrInvalid, rec.Dir)
 	case rec.Key == "":
 		if dir != filepath.Clean(r.dir) {
 			return fmt.Errorf("%w: the configuration is in %.200q, not in %.200q", modproxy.ErrInvalid, r.dir, rec.Dir)

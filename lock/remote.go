@@ -72,7 +72,7 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Rec
 	if _, err := l.client.Lookup(key.Path, key.Version); err != nil {
 		// The error has only the text of ReadRemote's error.
 		if proof, _ := l.ops.proof.Load().(string); proof != "" || errors.Is(err, sumdb.ErrSecurity) {
-			return r, fmt.Errorf("the ledger of the proxy is not what it was, or not what it says: %.2000s", proof)
+			return r, fmt.Errorf("the ledger of the proxy was changed, or its proof is wrong: %.2000s", proof)
 		}
 		if failed := l.ops.failed.Load(); failed != nil {
 			err = *failed

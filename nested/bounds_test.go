@@ -11,13 +11,13 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// calls returns files with n calls, each of what format makes of its number.
+// calls returns files with n calls. format makes a call of its number.
 func calls(n int, format string) files {
 	all := files{}
 	var text strings.Builder
 	for i := range n {
 		fmt.Fprintf(&text, "module \"m%d\" { source = \"%s\" }\n", i, fmt.Sprintf(format, i))
-		if i == n-1 || text.Len() > 100_000 { // addresses are longer
+		if i == n-1 || text.Len() > 100_000 { // rewritten addresses are longer
 			all[fmt.Sprintf("f%04d.tf", i)] = text.String()
 			text.Reset()
 		}
@@ -25,7 +25,7 @@ func calls(n int, format string) files {
 	return all
 }
 
-// A version whose packages call more than they may is refused, and not planned again for a while.
+// A version whose packages exceed a bound is refused, and the refusal is remembered for a while.
 func TestBounds(t *testing.T) {
 	empty := files{"main.tf": ""}
 	chain := files{"main.tf": `module "m" { source = "git::https://a//examples/0" }`}
@@ -59,10 +59,10 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Close waits no longer than it may for what does not end, and nothing is prepared afterwards.
+// Close waits until its context ends for a preparation that does not end. Afterwards no preparation begins.
 func TestClose(t *testing.T) {
 	w := newWorld(t, map[string]files{"": {"main.tf": ""}})
-	w.mu.Lock() // which a fetch of the package waits for
+	w.mu.Lock() // a fetch of the package waits for this lock
 	asked := make(chan error, 1)
 	go func() {
 		_, _, err := w.read(at)

@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// make makes the form in which a package is served, unless that is kept or the package itself.
+// make makes the served form of a package and stores it, unless it is stored already or equals the package.
 func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	if n.served == n.key {
 		return nil
@@ -45,12 +45,12 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	if err := r.Ledger.Add(ctx, rec); err != nil && !errors.Is(err, modproxy.ErrChanged) {
 		return modproxy.Wrap("package", p.of, unknown(err))
 	} else if err != nil {
-		return modproxy.Wrap("package", p.of, fmt.Errorf("what it was rewritten to: %w", err))
+		return modproxy.Wrap("package", p.of, fmt.Errorf("its rewritten form: %w", err))
 	}
 	return modproxy.Wrap("package", p.of, r.Next.Keep(ctx, n.served, made))
 }
 
-// edit packs a package anew, with other sources, and reads these.
+// edit returns a copy of a package with rewritten sources, and checks them.
 func (r *Registry) edit(ctx context.Context, p *plan, from *modproxy.Package, n *node) (*modproxy.Package, error) {
 	tree, err := pack.New(r.Scratch, r.Limits)
 	if err != nil {
@@ -85,7 +85,7 @@ func (u *untilDone) Read(p []byte) (int, error) {
 	return u.Reader.Read(p)
 }
 
-// copyTo adds the files of a package to a tree, with other sources.
+// copyTo adds the files of a package to a tree, with the sources of calls rewritten.
 func copyTo(tree *pack.Builder, from io.Reader, calls []call) error {
 	unzipped, err := gzip.NewReader(from)
 	if err != nil {
@@ -99,7 +99,7 @@ func copyTo(tree *pack.Builder, from io.Reader, calls []call) error {
 			return err
 		}
 		var of []call
-		for len(calls) > 0 && calls[0].File == h.Name { // both are in order
+		for len(calls) > 0 && calls[0].File == h.Name { // both are in the order of the package
 			of, calls = append(of, calls[0]), calls[1:]
 		}
 		if err := tree.File(h.Name, h.Mode&0o100 != 0, &editor{from: files, calls: of}); err != nil {
@@ -107,18 +107,18 @@ func copyTo(tree *pack.Builder, from io.Reader, calls []call) error {
 		}
 	}
 	if len(calls) > 0 {
-		return fmt.Errorf("%w: there is no file %q in it", modproxy.ErrInvalid, calls[0].File)
+		return fmt.Errorf("%w: it has no file %q", modproxy.ErrInvalid, calls[0].File)
 	}
-	_, err = io.Copy(io.Discard, from) // whose bytes are checked at its end
+	_, err = io.Copy(io.Discard, from) // reading to the end verifies the package
 	return err
 }
 
-// editor reads a file with the texts of calls in the place of their expressions.
+// editor reads a file in which the texts of calls replace their expressions.
 type editor struct {
 	from  io.Reader
-	at    int // in from
+	at    int // offset in from
 	calls []call
-	text  string // to be read next
+	text  string // the rest of the text that replaces an expression
 }
 
 func (e *editor) Read(p []byte) (n int, err error) {
@@ -145,7 +145,7 @@ func (e *editor) Read(p []byte) (n int, err error) {
 	e.at += n
 	if len(e.calls) > 0 {
 		if err = unexpected(err); e.at == e.calls[0].Start && err == io.ErrUnexpectedEOF {
-			err = nil // CopyN says so, unless nothing is to be replaced
+			err = nil // CopyN returns it, unless the expression is empty
 		}
 	}
 	return n, err
@@ -158,18 +158,18 @@ func unexpected(err error) error {
 	return err
 }
 
-// checkMade reads what was made: it has the same sources as before, but for those that were to change, and no more.
+// checkMade reads the sources of a rewritten package: exactly those that were to change have changed.
 func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Package, n *node) error {
 	tree := tfconfig.PackageTree(made.Digest, func() (io.ReadCloser, error) {
 		_, err := made.Seek(0, io.SeekStart)
 		return io.NopCloser(made), err
 	})
 	c, err := p.readSources(ctx, r.Reader, tree)
-	if err != nil { // a file may be too large now
-		err = fmt.Errorf("with addresses of this proxy in the place of its sources: %w", err)
+	if err != nil { // a rewritten file may exceed the size limit
+		err = fmt.Errorf("after its sources were rewritten: %w", err)
 	}
 	if err == nil && len(c.Sources) != len(n.sources) {
-		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, and %d when it was rewritten",
+		err = fmt.Errorf("%w: a bug in modproxy: a package has %d sources, but %d after they were rewritten",
 			modproxy.ErrUnavailable, len(n.sources), len(c.Sources))
 	}
 	calls := n.calls
@@ -179,7 +179,7 @@ func (r *Registry) checkMade(ctx context.Context, p *plan, made *modproxy.Packag
 			want.Source, calls = calls[0].text[1:len(calls[0].text)-1], calls[1:]
 		}
 		if is := c.Sources[i]; is.File != want.File || is.Source != want.Source || is.Dynamic != want.Dynamic {
-			err = fmt.Errorf("%w: a bug in modproxy: %s has another source when it was rewritten", modproxy.ErrUnavailable, is.Place())
+			err = fmt.Errorf("%w: a bug in modproxy: the source at %s changed when another one was rewritten", modproxy.ErrUnavailable, is.Place())
 		}
 	}
 	if err == nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Every byte of a file stays but those of the expressions that are replaced, however it is read; what cannot be replaced is
-// an error.
+// The editor keeps every byte except those of the replaced expressions, for any size of reads. An impossible replacement is an error.
 func FuzzEditor(f *testing.F) {
 	f.Add([]byte(`module "a" { source = "git::https://a" }`), 22, 16, 2, 1, "\"https://b\"", byte(0))
 	f.Add([]byte("ab"), 0, 1, 0, 1, "", byte(1))
@@ -51,12 +50,12 @@ func FuzzEditor(f *testing.F) {
 	})
 }
 
-// The calls in all packages of a version, and their text, are bounded. What is read again counts once.
+// The number and the text of the calls in all packages of a version are bounded. A package that is read again counts once.
 func TestCount(t *testing.T) {
 	text := strings.Repeat("a", maxText/8)
 	for name, test := range map[string]struct {
 		each []tfconfig.Source
-		fits int // packages
+		fits int // packages within the bound
 		says string
 	}{
 		"calls": {make([]tfconfig.Source, maxCalls/4), 4, "more than 20000 calls"},

@@ -26,7 +26,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// TestMain makes this binary what a [tfconfig.Reader] starts.
+// TestMain makes this binary usable as the child of a [tfconfig.Reader].
 func TestMain(m *testing.M) {
 	tfconfig.Child()
 	os.Exit(m.Run())
@@ -38,7 +38,7 @@ const url = "https://modules.example.com"
 
 type files map[string]string
 
-// upstream has packages by their location; that of the version is at "".
+// upstream has packages by location. The package of the version has the location "".
 type upstream struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -91,7 +91,7 @@ func (u *upstream) PackageAt(_ context.Context, rec modproxy.Record) (*modproxy.
 
 func (u *upstream) Commit(context.Context, modproxy.Ref) (string, error) { return "", nil }
 
-// getter fetches what upstream has.
+// getter fetches the packages of upstream.
 type getter struct{ *upstream }
 
 func (getter) Check(context.Context, fetch.Source) error            { return nil }
@@ -100,7 +100,7 @@ func (g getter) Fetch(_ context.Context, s fetch.Source, tree *pack.Builder) (fe
 	return fetch.Result{From: modproxy.Source{URL: "https://source.example"}}, g.fetch(s.URL, tree)
 }
 
-// world is a registry with what is below it.
+// world is a registry with its layers.
 type world struct {
 	*nested.Registry
 	*upstream
@@ -135,7 +135,7 @@ func newWorld(t *testing.T, all map[string]files) *world {
 	return w
 }
 
-// read returns the files of what is served as v, and the sum.
+// read returns the files of the package served for v, and its sum.
 func (w *world) read(v modproxy.Ref) (files, modproxy.Sum, error) {
 	p, err := w.Registry.Package(w.t.Context(), v)
 	if err != nil {
@@ -164,7 +164,7 @@ func (w *world) read(v modproxy.Ref) (files, modproxy.Sum, error) {
 
 var at = vpc.With(modproxy.BaseVariant, nested.Base(url))
 
-// address returns what the address of a source in a text names.
+// address returns the variant in the address of a source in a text.
 func address(t *testing.T, text string) modproxy.Ref {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, `source = "`+url+"/registry.example.com~/v1/modules/acme/vpc/aws/")

@@ -1,44 +1,55 @@
-// Package nested is a registry whose packages have no sources of their own: what the module calls in a package name by
-// git::, https or a shorthand is fetched, too, and the package is served with addresses of this proxy in their place.
+// Package nested is a registry layer that serves nested sources through this proxy.
 //
-// Invariant: a package that is served in this form has no source left that a client would fetch past the proxy, but those
-// that are reported; it is refused as a whole if one of them cannot be had. It is the same whenever it is made again.
+// A nested source is a git, https or shorthand source of a module call inside a package. A client would fetch it directly, past the
+// proxy. [Registry] fetches all nested sources of a version and serves the package with their addresses at this proxy instead.
+//
+// # Use
+//
+// [Sources] is the layer below the ledger and the cache: it fetches nested sources. [Registry] is the layer above the cache: it finds
+// the sources in packages and rewrites them.
+//
+// # What always holds
+//
+// A served package has no source left that a client would fetch directly, except sources that are reported to Observer and in the notes
+// of the package. If a source is unavailable, the whole version is refused. Rewriting is deterministic: a package that is made again
+// has the same bytes.
 //
 // # Names
 //
-// Everything is kept and recorded as a version that was made of the one that a client asks for (see
-// [modproxy.Ref.Made]), by which policy, tokens and credentials hold for it as for that:
+// Each package is stored and recorded as a variant of the requested version ([modproxy.Variant]). Policy, tokens and credentials apply
+// to a variant as to the version:
 //
-//	1.2.0                             the package of the registry, as its author made it: pristine
-//	1.2.0+modproxy.source.HASH        what a location is, wherever in the version it was found; HASH is of the location
-//	1.2.0+modproxy.rewritten.HASH     the pristine package, or that of a source, in the form in which it is served; HASH is
-//	                                  of its sum and of all that is changed in it, and so of how one comes from the other
-//	1.2.0+modproxy.derived.SUM        a record only: clients are served the version as a package with that sum
-//	1.2.0+modproxy.nested.BASE.SUM    a record only: what is at the address of the source that is, or was when it was
-//	                                  pristine, a package with that sum
+//	1.2.0                             the package of the registry, unchanged
+//	1.2.0+modproxy.source.HASH        the package of a nested source; HASH is of its location
+//	1.2.0+modproxy.rewritten.HASH     the served form of one of these packages; HASH is of the sum of the package and of all
+//	                                  changes, and so of the way from one to the other
+//	1.2.0+modproxy.derived.SUM        a record only: clients receive the version as the package with this sum
+//	1.2.0+modproxy.nested.BASE.SUM    a record only: the content at the address of a nested source whose unchanged package
+//	                                  has this sum
 //
-// The ledger has a record of each, with the source and commit for the first two, and the public URL where that is part of the
-// content. A location is looked up once for a version, and stays what it was then: a branch does not move, and neither does
-// what other versions have.
+// The ledger has a record of each. The records of the first two have the source and the commit; the hashes of the others include the
+// public URL if it is part of the content. The location of a nested source is resolved once for a version. Afterwards a branch does not
+// move for this version, and other versions have results of their own.
 //
-// The last of these stands in packages, in the path of a URL. BASE is a hash of the public URL and of all that the version's
-// locations are, so that what is at an address never changes. The version itself is at 1.2.0+modproxy.at.BASE, with a hash of
-// the public URL only; what is at the path without that is pristine. So it is with the option off or another public URL, too.
+// The last name is part of the URLs in packages. BASE is a hash of the public URL and of the content of all locations of the version, so
+// that the content at an address never changes. Clients get the version itself at 1.2.0+modproxy.at.BASE, where BASE is a hash of the
+// public URL only. The path without it serves the unchanged package, also if the option is off or the public URL changes.
 //
-// # Who may read a source
+// # Access to sources
 //
-// What stands in a package cannot be signed for somebody, or for some time. Its address is a capability: whoever has it may
-// read what is there, without a token. It has the sum of the content, which nobody knows who has neither read that nor the
-// package that calls it; and it opens these bytes only, of this version only. An address that is signed without an end would
-// do no more, and every package would change with the key. What is refused for everybody of the version is refused of its
-// sources: a block of it holds for them, and ends a transfer.
+// An address in a package cannot be signed for one client or for a limited time. It is a capability: every client with the address may
+// read the content without a token. The address contains the sum of the content. Only readers of the content or of the calling package
+// can know this sum. The address gives access to these bytes of this version only. A signed address without an end would give the same
+// access, and every package would change with the key. If a version is denied to all clients, its sources are denied, too: a block
+// applies to them and ends transfers.
 //
 // # The form
 //
-// In the files of all directories but [tfconfig.IsExampleOrTest], and what they call, the text of the attribute "source" is
-// replaced if it is a literal, or made of literals and locals, that [modproxy.ParseLocation] reads, and names git or http. Nothing
-// else in a file changes. What depends on a variable, or is dynamic, or has another getter, stays as it is, and is told to Observer and in the notes of the package. Sources
-// may call each other: an address does not depend on what the package there calls, so a cycle ends where it began.
+// The attribute "source" of a module call is rewritten if it is a literal, or made of literals and locals, that
+// [modproxy.ParseLocation] reads, and if its getter is git or http. This holds in all directories except those [tfconfig.IsExampleOrTest]
+// that no source calls. Nothing else in a file changes. Other sources, such as those that depend on a variable or use another
+// getter, stay as they are and are reported to Observer and in the notes of the package. Sources may call each other: an address does
+// not depend on the calls of the package at it, so that cycles end.
 package nested
 
 import (
@@ -60,66 +71,66 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Cache keeps packages, and has them fetched.
+// Cache stores packages and downloads missing ones.
 type Cache interface {
 	modproxy.Registry
-	// Has reports whether the package of a version is kept and counts, as far as that is known without reading it.
+	// Has reports whether the package of a version is stored and agrees with the ledger, as far as that is known without reading it.
 	Has(ctx context.Context, v modproxy.Ref) (bool, error)
-	// Keep keeps a package, whose version the ledger has as that. It does not close it.
+	// Keep stores a package whose version has a record in the ledger. It does not close the package.
 	Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error
 }
 
-// Ledger knows what every version is, and what was made of it.
+// Ledger records the content of versions and variants.
 type Ledger interface {
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
-// Observer is told what was found in a version whenever that is looked up anew, as when it is first asked for.
+// Observer is notified about the sources of a version each time they are found, such as at the first request.
 type Observer interface {
-	// Nested is told how many sources are fetched, and those that stay as they are.
+	// Nested reports the number of fetched sources, and the sources that stay as they are.
 	Nested(v modproxy.Ref, sources int, left []string)
 }
 
-// Registry answers with packages of Next in which no source is left. It is safe for concurrent use.
+// Registry serves the packages of Next with rewritten sources. It is safe for concurrent use.
 type Registry struct {
 	Next     Cache
 	Ledger   Ledger
 	Reader   *tfconfig.Reader
 	Sources  *Sources // below Next; nil offline
-	URL      string   // where clients see this proxy, without a slash at the end
-	Scratch  string   // the directory for packages in the making
+	URL      string   // the public URL of this proxy, without a slash at the end
+	Scratch  string   // the directory for unfinished packages
 	Limits   pack.Limits
 	Observer Observer
 
 	once    sync.Once
 	base    string
 	plans   memory.Cache[modproxy.Ref, *plan]
-	invalid memory.Cache[modproxy.Ref, error] // why versions have no plan
+	invalid memory.Cache[modproxy.Ref, error] // the reason why a version has no plan
 	flights flight.Group[modproxy.Ref, *plan]
-	turns   *slots.Queue // of the versions that are prepared, by publisher
+	turns   *slots.Queue // limits the versions that are being prepared, fairly by publisher
 
 	work *flight.Pool
 }
 
-// form changes whenever something else is made of the same packages.
+// form changes whenever the rewritten form of the same packages changes.
 const form = "modproxy nested 2"
 
 const (
-	maxSources  = 4096                    // whose locations are remembered
+	maxSources  = 4096                    // remembered locations
 	maxPlans    = 64 << 20                // bytes of plans in memory
-	planFor     = 24 * time.Hour          // a plan is remembered
-	invalidFor  = time.Minute             // the reason why there is none
-	maxPrepared = 64                      // versions at a time
-	maxWaiting  = 1024                    // further ones
-	prepareFor  = time.Hour               // at most; each fetch has less
+	planFor     = 24 * time.Hour          // lifetime of a plan in memory
+	invalidFor  = time.Minute             // lifetime of the reason why planning failed
+	maxPrepared = 64                      // versions at the same time
+	maxWaiting  = 1024                    // versions in the queue
+	prepareFor  = time.Hour               // at most; each fetch has a shorter limit
 	tellWithin  = 3500 * time.Millisecond // for Location: some clients give it five seconds
 )
 
-// Base returns the value of the [modproxy.BaseVariant] that clients of a public URL are served.
+// Base returns the value of the [modproxy.BaseVariant] for clients of a public URL.
 func Base(url string) string { return hash(form, url)[:16] }
 
-// hash returns the hash of strings, of which none has a line break.
+// hash returns the hash of strings that contain no line breaks.
 func hash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])
@@ -133,8 +144,8 @@ func (r *Registry) start() {
 	r.flights.Pool, r.flights.Timeout = r.work, prepareFor
 }
 
-// Close ends what goes on in the background, and waits for its end. Nothing is prepared afterwards. Next is closed after it.
-// Its error is that something still goes on when ctx ends.
+// Close ends all preparations and waits for their end. Afterwards no preparation begins. Close Next after it. The error reports a
+// preparation that is still running when ctx ends.
 func (r *Registry) Close(ctx context.Context) error {
 	r.once.Do(r.start)
 	r.work.Stop()
@@ -150,10 +161,10 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns the answer of Next, and has the sources fetched, which providers do not have. It waits for them a little, as clients show people the
-// error of this question.
+// Location returns the answer of Next and begins to fetch the nested sources of a module. It waits a few seconds for them, because
+// clients show the errors of this request to users. Providers have no nested sources.
 //
-// Errors: those of Next; [modproxy.ErrNotFound] for what was made; why a source could not be had.
+// Errors: those of Next; [modproxy.ErrNotFound] for a variant; the reason why a source is unavailable.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.IsProvider() {
 		return r.Next.Location(ctx, v)
@@ -181,10 +192,10 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	return l, err
 }
 
-// Package opens what is at a path of this proxy: a version as it is, or what was made of it.
+// Package opens the package at a path of this proxy: the unchanged package of a version, or a rewritten one.
 //
-// Errors: those of Next; [modproxy.ErrNotFound] for what was made for another public URL, or is no source of the version; why
-// a source could not be had.
+// Errors: those of Next; [modproxy.ErrNotFound] for a variant of another public URL, and for a source that the version does not have;
+// the reason why a source is unavailable.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		return r.Next.Package(ctx, v)
@@ -195,7 +206,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	switch v.Variant.Kind {
 	case modproxy.NoVariant:
 		return r.Next.Package(ctx, v)
-	case modproxy.NestedVariant: // nothing is done for somebody who has guessed
+	case modproxy.NestedVariant: // only recorded sources cause work, not guessed addresses
 		if _, err := r.Ledger.Lookup(ctx, v); errors.Is(err, fs.ErrNotExist) {
 			return nil, modproxy.Wrap("package", of, fmt.Errorf("%w: it has no such source", modproxy.ErrNotFound))
 		} else if err != nil {
@@ -225,11 +236,11 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		if err == nil || try == 2 || ctx.Err() != nil || n.served == n.key {
 			return p, err
 		}
-		// It was evicted meanwhile, or is damaged, and then nothing is kept any more.
+		// It was evicted meanwhile, or is damaged and therefore removed.
 	}
 }
 
-// Bring returns when all is kept that clients are served of a version.
+// Bring prepares all packages of a version for clients and returns when they are stored.
 func (r *Registry) Bring(ctx context.Context, v modproxy.Ref) error {
 	_, err := r.await(ctx, v)
 	return err
@@ -244,8 +255,8 @@ func (r *Registry) await(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	return call.Wait(ctx)
 }
 
-// prepare makes what clients are served of a version, once for all that ask at the same time, and goes on when they have
-// gone. The result is the [plan] of the version.
+// prepare makes the packages of a version for clients, once for all concurrent requests, and continues when the clients have gone. The
+// result is the [plan] of the version.
 func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) (*flight.Call[*plan], error) {
 	r.once.Do(r.start)
 	call, err := r.flights.Join(ctx, v, func(ctx context.Context) (_ *plan, err error) {
@@ -262,7 +273,7 @@ func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) (*flight.Call[*p
 	return call, modproxy.Wrap("package", v, err)
 }
 
-// prepared is prepare, for one.
+// prepared does the work of prepare.
 func (r *Registry) prepared(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	var err error
 	p, ok := r.plans.Get(v)
@@ -293,7 +304,7 @@ func (r *Registry) prepared(ctx context.Context, v modproxy.Ref) (*plan, error) 
 	return p, nil
 }
 
-// planOnce is plan, unless there was none a moment ago.
+// planOnce is plan, or the error of a recent plan.
 func (r *Registry) planOnce(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	if err, known := r.invalid.Get(v); known {
 		return nil, err
@@ -305,12 +316,12 @@ func (r *Registry) planOnce(ctx context.Context, v modproxy.Ref) (*plan, error) 
 	return p, err
 }
 
-// caught is deferred by what works on v: a panic of it becomes its error.
+// caught sets err if the caller panics; defer it in functions that work on v.
 func caught(v modproxy.Ref, err *error) {
 	if p := recover(); p != nil {
 		*err = modproxy.Wrap("package", v, modproxy.Fault(p))
 	}
 }
 
-// unknown is the error for what the ledger cannot say or take.
+// unknown is the error for a ledger that cannot be read or written.
 func unknown(err error) error { return fmt.Errorf("%w: ledger: %w", modproxy.ErrUnavailable, err) }

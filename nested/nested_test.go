@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/nested"
 )
 
-// Sources that call each other come to an end, and each is fetched once, however many ask.
+// Sources that call each other are found once, and each is fetched once for any number of requests.
 func TestCycle(t *testing.T) {
 	w := newWorld(t, map[string]files{
 		"":                 {"main.tf": `module "a" { source = "git::https://a//x?ref=v1" }`, "run.sh": "#!"},
@@ -58,7 +58,7 @@ func TestCycle(t *testing.T) {
 	}
 }
 
-// The same comes out of the same, somewhere else, and with another public URL something else.
+// The same packages are rewritten to the same bytes in another cache, and to other bytes for another public URL.
 func TestDeterministic(t *testing.T) {
 	all := map[string]files{
 		"":          {"main.tf": `module "a" { source = "git::https://a" }`, "b.tf.json": `{"module":{"b":{"source":"https://b.example/b.zip"}}}`},
@@ -77,7 +77,7 @@ func TestDeterministic(t *testing.T) {
 	}
 }
 
-// A source that is made of locals is replaced like a literal, and one that depends on a variable stays.
+// A source made of locals is rewritten like a literal. A source that depends on a variable stays as it is.
 func TestLocals(t *testing.T) {
 	const text = "locals { url = \"git::https://a\" }\nvariable \"v\" { default = \"1\" }\n" +
 		"module \"a\" { source = local.url }\nmodule \"b\" { source = \"${local.url}?ref=${var.v}\" }\n"
@@ -98,7 +98,7 @@ func TestLocals(t *testing.T) {
 	}
 }
 
-// Two sources that are the same have one address, whichever of their directories are called.
+// Two sources with the same content have one address, whichever of their directories are called.
 func TestSame(t *testing.T) {
 	same := files{"examples/x/main.tf": `module "b" { source = "git::https://b" }`, "examples/y/main.tf": `module "b" { source = "git::https://b" }`}
 	w := newWorld(t, map[string]files{
@@ -121,7 +121,7 @@ func TestSame(t *testing.T) {
 	address(t, a["examples/y/main.tf"])
 }
 
-// What is made again must be what is recorded.
+// A package that is made again must match its record.
 func TestRecorded(t *testing.T) {
 	w := newWorld(t, map[string]files{"": {"main.tf": `module "a" { source = "git::https://a" }`}, "https://a": {"main.tf": ""}})
 	if _, _, err := w.read(at); err != nil {
@@ -144,7 +144,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// An operator may accept that a source is something else. Then there are other addresses, and the old ones lead nowhere.
+// If an operator accepts other content of a source, its address changes, and the old address is not found.
 func TestAccepted(t *testing.T) {
 	w := newWorld(t, map[string]files{
 		"":          {"main.tf": `module "a" { source = "git::https://a" }`},
@@ -167,7 +167,7 @@ func TestAccepted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := w.read(at); err != nil { // what was made is kept
+	if _, _, err := w.read(at); err != nil { // the rewritten package is stored
 		t.Fatal(err)
 	}
 	b, _, _ := w.Source(vpc, "git::https://b")
@@ -201,7 +201,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// What cannot be had or read refuses the version, and says where.
+// An unavailable or unreadable source refuses the version, with its position.
 func TestRefused(t *testing.T) {
 	many := files{}
 	for i := range 101 {
@@ -233,7 +233,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%v; want %v and %q", err, test.is, test.says)
 			}
 			_, err = w.Registry.Location(t.Context(), vpc)
-			for again := 0; err == nil && again < 20; again++ { // it waits only a little
+			for again := 0; err == nil && again < 20; again++ { // the request waits only a few seconds
 				_, err = w.Registry.Location(t.Context(), vpc)
 			}
 			if err == nil || !strings.Contains(err.Error(), test.says) {
@@ -246,7 +246,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What stays is told, and nothing is fetched for it; where nobody looks, nothing is touched unless it is called.
+// Sources that stay as they are are reported and not fetched. Examples and tests are not rewritten unless they are called.
 func TestLeft(t *testing.T) {
 	w := newWorld(t, map[string]files{
 		"": {
@@ -277,7 +277,7 @@ module "a" { source = "git::https://a//examples/x" }
 	if inA["examples/y/main.tf"] != w.all["https://a"]["examples/y/main.tf"] {
 		t.Errorf("%q", inA)
 	}
-	want := []string{"broken/main.tf:1: ", "main.tf:1: its source is fetched by \"s3\"", "main.tf:2: its source refers to var.x", "main.tf:5: its source is a path of the machine"}
+	want := []string{"broken/main.tf:1: ", "main.tf:1: its source needs the getter \"s3\"", "main.tf:2: its source refers to var.x", "main.tf:5: its source is a path on the client's machine"}
 	if len(w.left) != len(want) {
 		t.Fatalf("left: %q", w.left)
 	}

@@ -21,39 +21,39 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Bounds of one version, with all packages of its sources.
+// Bounds of one version, with the packages of its sources.
 const (
 	maxNodes    = 100             // sources
 	maxCalls    = 20_000          // calls with a source, in all packages
-	maxText     = 16 << 20        // bytes of these sources and of the names of their files
-	maxAlso     = 100             // directories that are called although they are aside
-	maxReadings = 10              // of one package: it is read again when such a directory is found
+	maxText     = 16 << 20        // bytes of these sources and of their file names
+	maxAlso     = 100             // called directories of examples and tests
+	maxReadings = 10              // of one package: a newly called directory of examples or tests causes another reading
 	maxCPU      = 2 * time.Minute // of the processes that read configurations
-	maxLeft     = 50              // lines about sources that stay
-	maxNotes    = 10              // of them in the notes of a package
+	maxLeft     = 50              // lines about sources that stay as they are
+	maxNotes    = 10              // of these lines in the notes of a package
 	atOnce      = 4               // packages that are fetched or read at the same time
 )
 
-// getters are those of the locations that are fetched.
+// getters are the getters of locations that are fetched.
 var getters = []string{"git", "http", "https"}
 
-// plan is what clients are served of a version. It is not changed once it is made.
+// plan describes the packages that clients receive for a version. It is immutable after plan returns it.
 type plan struct {
 	of     modproxy.Ref
 	root   *node
-	nodes  map[modproxy.Ref]*node // the sources, by key
-	order  []*node                // in which they were found
+	nodes  map[modproxy.Ref]*node // nested sources, by key
+	order  []*node                // the values of nodes, in the order of discovery
 	pinned map[modproxy.Sum]*node // by their sums
-	also   []string               // directories that are called although they are aside, in whatever package; sorted
-	base   string                 // of the addresses
-	left   []string               // sources that stay, with their places
+	also   []string               // called directories of examples and tests, in any package; sorted
+	base   string                 // hash in the addresses of sources
+	left   []string               // sources that stay as they are, with their positions
 
 	mu          sync.Mutex
-	calls, text int           // of the packages that were read, see maxCalls and maxText
-	cpu         time.Duration // that reading them took
+	calls, text int           // of the packages read so far, see maxCalls and maxText
+	cpu         time.Duration // processor time of reading
 }
 
-// size returns about how many bytes p has in memory.
+// size returns the approximate size of p in memory, in bytes.
 func (p *plan) size() int64 {
 	size := p.text
 	for _, n := range p.all() {
@@ -67,32 +67,32 @@ func (p *plan) size() int64 {
 
 func (p *plan) all() []*node { return append([]*node{p.root}, p.order...) }
 
-// node is the package of the version, or of a source.
+// node is the package of the version, or of a nested source.
 type node struct {
-	key    modproxy.Ref // as it is kept
-	served modproxy.Ref // as it is served: key, if nothing changes
+	key    modproxy.Ref // the stored package
+	served modproxy.Ref // the served package: key, if nothing changes
 	source fetch.Source // zero for the version
-	place  string       // where it is called, for people
+	place  string       // position of the first call, for messages
 
 	sum     modproxy.Sum
 	digest  modproxy.Digest
-	subdir  string // that its registry names
+	subdir  string // from the registry
 	sources []tfconfig.Source
 	calls   []call
 	left    []string
-	read    bool // since also has changed
-	times   int  // how often it was read
+	read    bool // read since the last change of also
+	times   int  // number of readings
 }
 
-// call is a source that changes.
+// call is a source that is rewritten.
 type call struct {
 	tfconfig.Source
 	to     *node
 	subdir string
-	text   string // that stands there instead
+	text   string // the replacement
 }
 
-// plan finds what a version calls, and what that calls, and has all of it fetched, recorded and kept.
+// plan finds all nested sources of a version, directly and through other sources. It fetches, records and stores them.
 func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.Ref]*node{}, pinned: map[modproxy.Sum]*node{}}
 	for {
@@ -141,7 +141,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
 	return p, nil
 }
 
-// look has a package fetched, and reads its sources.
+// look fetches a package and reads its sources.
 func (r *Registry) look(ctx context.Context, p *plan, n *node) error {
 	if n.times++; n.times > maxReadings {
 		return fmt.Errorf("%w: its examples and tests call each other in more than %d steps", modproxy.ErrInvalid, maxReadings)
@@ -175,14 +175,14 @@ func (p *plan) readSources(ctx context.Context, reader *tfconfig.Reader, tree tf
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cpu += c.CPU; p.cpu > maxCPU { // the next time it takes less, as what was read is stored
+	if p.cpu += c.CPU; p.cpu > maxCPU { // a retry takes less, because the results of reading are stored
 		return nil, fmt.Errorf("%w: reading the configurations of its sources takes more than %v of processor time: try again",
 			modproxy.ErrUnavailable, maxCPU)
 	}
 	return c, nil
 }
 
-// count has the sources of n count in the place of those that were read of it before.
+// count adds the sources of n to the totals of p, instead of those of an earlier reading of n.
 func (p *plan) count(n *node, sources []tfconfig.Source) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *plan) count(n *node, sources []tfconfig.Source) error {
 	return nil
 }
 
-// textOf returns the bytes of the strings of sources.
+// textOf returns the number of bytes in the strings of sources.
 func textOf(sources []tfconfig.Source) (n int) {
 	for _, s := range sources {
 		n += len(s.File) + len(s.Source) + len(s.Dynamic)
@@ -243,8 +243,8 @@ func (r *Registry) link(ctx context.Context, p *plan, n *node) error {
 	return nil
 }
 
-// include has the sources read of a directory that is called although it is aside. That holds for all packages: what two of
-// them are is the same if their sums are. Before they are read again, what was read of them does not count.
+// include adds a called directory if it has examples or tests. All packages are then read again, because packages with the same sum must
+// have the same sources. The results of earlier readings do not count.
 func (p *plan) include(subdir string) error {
 	dir := path.Clean(subdir)
 	at, known := slices.BinarySearch(p.also, dir)
@@ -261,7 +261,7 @@ func (p *plan) include(subdir string) error {
 	return nil
 }
 
-// source returns the version as which a source of v is kept that is at a location, and the directory in its package.
+// source returns the variant of v under which the package at a location is stored, and the directory in the package.
 func (r *Registry) source(v modproxy.Ref, l modproxy.Location) (modproxy.Ref, fetch.Source, string) {
 	var subdir string
 	l.Subdir, subdir = l.SplitGlob()
@@ -280,8 +280,8 @@ func (r *Registry) Source(v modproxy.Ref, source string) (of modproxy.Ref, subdi
 	return of, subdir, true
 }
 
-// location returns where a source is that a client would fetch past this proxy, or why it stays as it is although that
-// is, or may be so.
+// location returns the location of a source that a client would fetch directly. why is the reason if such a source, or a source that may
+// be one, stays as it is.
 func (r *Registry) location(s tfconfig.Source) (l modproxy.Location, why string) {
 	if _, local := tfconfig.ParseLocalSource(".", s.Source); local {
 		return l, ""
@@ -295,16 +295,16 @@ func (r *Registry) location(s tfconfig.Source) (l modproxy.Location, why string)
 	l, err := modproxy.ParseLocation(s.Source, &url.URL{})
 	switch {
 	case path.IsAbs(s.Source):
-		return modproxy.Location{}, "its source is a path of the machine that installs it"
+		return modproxy.Location{}, "its source is a path on the client's machine"
 	case err != nil:
-		return modproxy.Location{}, "its source is none that is fetched: " + err.Error()
+		return modproxy.Location{}, "its source cannot be fetched: " + err.Error()
 	case !slices.Contains(getters, l.Getter):
-		return modproxy.Location{}, fmt.Sprintf("its source is fetched by %.40q, and stays", l.Getter)
+		return modproxy.Location{}, fmt.Sprintf("its source needs the getter %.40q and is not rewritten", l.Getter)
 	}
 	return l, ""
 }
 
-// firstOf returns the first n lines, and how many more there are.
+// firstOf returns the first n lines, and a line with the number of the others.
 func firstOf(lines []string, n int) []string {
 	if more := len(lines) - n; more > 0 {
 		lines = append(lines[:n:n], fmt.Sprintf("and %d more", more))
@@ -320,7 +320,7 @@ func (n *node) leave(format string, args ...any) {
 	n.left = append(n.left, line)
 }
 
-// describe returns a source with its place, for people.
+// describe returns a source with its position, for messages.
 func describe(n *node, s tfconfig.Source) string {
 	what := fmt.Sprintf("%.200s (%s", tfconfig.RedactSource(s.Source), s.Place())
 	if n.place != "" {
@@ -329,7 +329,7 @@ func describe(n *node, s tfconfig.Source) string {
 	return what + ")"
 }
 
-// write says what changes in the package of n.
+// write computes the replacements in the package of n, and the variant of the result.
 func (r *Registry) write(p *plan, n *node) {
 	n.served = n.key
 	if len(n.calls) == 0 {
@@ -347,7 +347,7 @@ func (r *Registry) write(p *plan, n *node) {
 	n.served = p.of.With(modproxy.RewrittenVariant, hash(parts...))
 }
 
-// wrap returns why a version cannot be had because of n. It says so once, and how long that is remembered.
+// wrap returns the error of n as an error of the version. The address, and the time of a failed fetch, appear once.
 func (p *plan) wrap(n *node, err error) error {
 	if err == nil {
 		return nil
@@ -370,7 +370,7 @@ func (p *plan) wrap(n *node, err error) error {
 	return err
 }
 
-// holds reports whether a plan is what the ledger has, in which an operator may have accepted something else.
+// holds reports whether a plan agrees with the ledger, where an operator may have accepted other content.
 func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 	for _, n := range p.all() {
 		rec, err := r.Ledger.Lookup(ctx, n.key)
@@ -383,8 +383,7 @@ func (r *Registry) holds(ctx context.Context, p *plan) (bool, error) {
 	return true, nil
 }
 
-// recordNames records what is looked up by its sum: the sources, of which there are addresses, and the form of the version in
-// which clients have it.
+// recordNames adds the records that are looked up by sum: those of the addresses of sources, and that of the served form of the version.
 func (r *Registry) recordNames(ctx context.Context, p *plan) error {
 	names := map[modproxy.Ref]modproxy.Ref{}
 	for _, n := range p.order {

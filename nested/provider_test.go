@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/nested"
 )
 
-// keepsNothing is a cache that always asks.
+// keepsNothing is a cache that stores nothing.
 type keepsNothing struct{ *nested.Sources }
 
 func (keepsNothing) Has(context.Context, modproxy.Ref) (bool, error) { return false, nil }
@@ -18,7 +18,7 @@ func (keepsNothing) Keep(context.Context, modproxy.Ref, *modproxy.Package) error
 	return nil
 }
 
-// echo answers every question with its version.
+// echo answers each request with the requested version.
 type echo struct{ nested.Upstream }
 
 func (echo) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
@@ -37,7 +37,7 @@ func (echo) Commit(_ context.Context, v modproxy.Ref) (string, error) {
 	return v.String(), nil
 }
 
-// The packages of a provider are not made of anything: its registry has them.
+// Requests for packages of providers go to the registry, not to Sources.
 func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
 	sources := nested.NewSources(echo{}, nil)

@@ -9,46 +9,46 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// Upstream is a registry that knows commits.
+// Upstream is a registry that knows the commits of versions.
 type Upstream interface {
 	modproxy.Registry
 	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.Ref) (string, error)
 }
 
-// Sources fetches what [Registry] asks for below the layers that record and keep packages. What was made of a version is
-// asked of no registry, whether there is a Registry or not. It is safe for concurrent use.
+// Sources fetches nested sources for [Registry], below the ledger and the cache. It never requests variants from a registry, whether a
+// Registry exists or not. It is safe for concurrent use.
 type Sources struct {
 	next  Upstream
 	table *fetch.Table
 	known memory.Cache[modproxy.Ref, fetch.Source]
 }
 
-// NewSources returns a registry that answers like next about versions of registries.
+// NewSources returns a registry that passes requests for versions of registries to next.
 func NewSources(next Upstream, table *fetch.Table) *Sources {
 	return &Sources{next: next, table: table, known: memory.Cache[modproxy.Ref, fetch.Source]{Max: maxSources}}
 }
 
-// expect says what a version is that will be asked for.
+// expect remembers the source of a variant that will be requested.
 func (s *Sources) expect(v modproxy.Ref, source fetch.Source) {
 	if s != nil {
 		s.known.Add(v, source, memory.Forever, 0)
 	}
 }
 
-// of returns what v is, and whether it was made.
+// of returns the source of v, and whether v is a variant.
 func (s *Sources) of(v modproxy.Ref) (source fetch.Source, made bool, err error) {
 	if !isMade(v) {
 		return source, false, nil
 	}
 	source, known := s.known.Get(v)
 	if !known {
-		err = fmt.Errorf("%w: it is made, and no registry has it", modproxy.ErrNotFound)
+		err = fmt.Errorf("%w: it is a variant, which no registry has", modproxy.ErrNotFound)
 	}
 	return source, true, err
 }
 
-// isMade reports whether modproxy has made v. The packages of providers are their registry's own, whatever they are kept as.
+// isMade reports whether v is a variant of a module. The packages of providers come from their registries under every name.
 func isMade(v modproxy.Ref) bool {
 	return v.IsModuleVariant()
 }
@@ -78,7 +78,7 @@ func (s *Sources) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packag
 	return s.PackageAt(ctx, modproxy.Record{Ref: v})
 }
 
-// PackageAt implements [Upstream]. Where the source of a made version is, its address says.
+// PackageAt implements [Upstream]. It fetches a variant from the expected source, at the recorded commit.
 func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	source, made, err := s.of(rec.Ref)
 	if !made {
@@ -92,7 +92,7 @@ func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy
 	return p, modproxy.Wrap("package", rec.Ref, err)
 }
 
-// Commit implements [Upstream]. A source is what it was when its version was first asked for: nothing is rechecked.
+// Commit implements [Upstream]. It returns no commit for a variant, because sources are resolved once and never rechecked.
 func (s *Sources) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	if isMade(v) {
 		return "", nil

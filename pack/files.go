@@ -27,7 +27,7 @@ func (root *node) files(pattern string, l Limits) ([]packedFile, *notes, error) 
 		return nil, nil, err
 	}
 	if len(w.files) == 0 {
-		return nil, nil, refuse("there is no file in it")
+		return nil, nil, refuse("it has no file")
 	}
 	slices.SortFunc(w.files, func(a, b packedFile) int { return cmp.Compare(a.name, b.name) })
 	if err := w.noteAlike(); err != nil {
@@ -59,7 +59,7 @@ func (w *walk) entry(n *node, name string) error {
 		return err
 	}
 	if n.twice {
-		w.notes.add("%.200q is there twice, and the last one counts", name)
+		w.notes.add("%.200q appears twice; the last one counts", name)
 	}
 	if n.kind == symlink || n.kind == hardlink {
 		to, err := w.root.resolve(n, 0)

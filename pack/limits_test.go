@@ -73,7 +73,7 @@ func TestNames(t *testing.T) {
 	for i := 0; err == nil; i++ {
 		err = b.Link(fmt.Sprint(i), target)
 	}
-	wantRefused(t, err, "names are longer together")
+	wantRefused(t, err, "all names together are longer")
 }
 
 // Names of maximum depth create many directories each. Their memory is limited while they are added, and while such a package
@@ -89,7 +89,7 @@ func TestDeepNames(t *testing.T) {
 		err = b.File(name(added), false, strings.NewReader(""))
 		added++
 	}
-	wantRefused(t, err, "names are longer together")
+	wantRefused(t, err, "all names together are longer")
 	if most := 16 << 20 / (512 * 511); added > most {
 		t.Errorf("%d files were added, want at most %d", added, most)
 	}
@@ -98,7 +98,7 @@ func TestDeepNames(t *testing.T) {
 		headers = append(headers, fileHeader(name(i)))
 	}
 	_, err = pack.Verify(bytes.NewReader(tarball(t, headers...)), pack.Limits{})
-	wantRefused(t, err, "names are longer together")
+	wantRefused(t, err, "all names together are longer")
 }
 
 // endless has infinite content.

@@ -27,7 +27,7 @@ func CheckName(name string) error {
 		case r == '\\':
 			return refuse("%.200q: the name has a backslash", name)
 		case 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069:
-			return refuse("%.200q: the name has a character that changes the direction of what is shown", name)
+			return refuse("%.200q: the name has a character that changes the direction of text", name)
 		}
 	}
 	for part := range strings.SplitSeq(name, "/") {

@@ -16,23 +16,23 @@ func TestLinksLeftOut(t *testing.T) {
 		in   tree
 		note string // of the link l
 	}{
-		{"dangling", tree{"l l nowhere"}, `a symbolic link to "nowhere", which is not there`},
+		{"dangling", tree{"l l nowhere"}, `a symbolic link to "nowhere", which does not exist`},
 		{"absolute", tree{"l l /etc/passwd"}, `a symbolic link to "/etc/passwd", which is absolute`},
-		{"to a drive", tree{`l l C:\x`}, "which is not there"},
-		{"to a share", tree{`l l \\host\x`}, "which is not there"},
+		{"to a drive", tree{`l l C:\x`}, "which does not exist"},
+		{"to a share", tree{`l l \\host\x`}, "which does not exist"},
 		{"out", tree{"l l ../x"}, `a symbolic link to "../x", which leaves the package`},
 		{"out and back in", tree{"l l ../wrap/x"}, "which leaves the package"},
 		{"out of a copy", tree{"f d/e/x 1", "l y d/e", "l l y/../../../x"}, "which leaves the package"},
 		{"to git", tree{"f .git/config x", "l l .git/config"}, "and packages leave .git out"},
-		{"below a file", tree{"l l x/y"}, "on whose way is a file"},
-		{"to a file as a directory", tree{"l l x/"}, "on whose way is a file"},
-		{"to such a link", tree{"l a nowhere", "l l a"}, `a symbolic link to "a", which is such a link itself, or leads over one`},
-		{"over such a link", tree{"l a /etc", "l l a/passwd"}, "which is such a link itself, or leads over one"},
+		{"below a file", tree{"l l x/y"}, "whose path leads through a file"},
+		{"to a file as a directory", tree{"l l x/"}, "whose path leads through a file"},
+		{"to such a link", tree{"l a nowhere", "l l a"}, `a symbolic link to "a", which is or leads through such a link`},
+		{"over such a link", tree{"l a /etc", "l l a/passwd"}, "which is or leads through such a link"},
 		{"hard, absolute", tree{"h l /etc/passwd"}, `a hard link to "/etc/passwd", which is absolute`},
 		{"hard, out", tree{"h l ../x"}, "which leaves the package"},
 		{"hard, to a directory", tree{"f d/x 1", "h l d"}, "which is a directory"},
 		{"hard, to a link", tree{"l y x", "h l y"}, "which is a symbolic link"},
-		{"hard, dangling", tree{"h l nowhere"}, "which is not there"},
+		{"hard, dangling", tree{"h l nowhere"}, "which does not exist"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := append(tree{"f x 1"}, tt.in...)
@@ -122,7 +122,7 @@ func TestTwice(t *testing.T) {
 	if got := strings.Join(listing(t, packed), ", "); got != "x a 2, x b 2" {
 		t.Errorf("the package has %s", got)
 	}
-	wantNoted(t, p, `"a" is there twice, and the last one counts`, `"b" is there twice`)
+	wantNoted(t, p, `"a" appears twice; the last one counts`, `"b" appears twice`)
 }
 
 func TestSpaceAtTheEnd(t *testing.T) {

@@ -108,7 +108,7 @@ func (t *tally) entry(name string, target int) error {
 	case t.entries > t.Entries:
 		return refuse("%q: more than the %d entries that are allowed (operator: fetch.max_files)", name, t.Entries)
 	case t.names > maxNames:
-		return refuse("%q: names are longer together than the %d bytes that are allowed", name, maxNames)
+		return refuse("%q: all names together are longer than the %d bytes that are allowed", name, maxNames)
 	}
 	return nil
 }

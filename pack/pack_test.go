@@ -170,10 +170,10 @@ func TestRefused(t *testing.T) {
 		in   tree
 		why  string
 	}{
-		{"only a link to nothing", "", tree{"l a b"}, "there is no file in it"},
-		{"nothing", "", nil, "there is no file in it"},
-		{"only directories", "", tree{"d a", "l b a"}, "there is no file in it"},
-		{"only git", "", tree{"f .git/HEAD x"}, "there is no file in it"},
+		{"only a link to nothing", "", tree{"l a b"}, "it has no file"},
+		{"nothing", "", nil, "it has no file"},
+		{"only directories", "", tree{"d a", "l b a"}, "it has no file"},
+		{"only git", "", tree{"f .git/HEAD x"}, "it has no file"},
 		{"no name", "", tree{"f "}, "an entry without a name"},
 		{"NUL and not UTF-8", "", tree{"f a\xff\x00"}, "control character"},
 		{"newline and not UTF-8", "", tree{"f a\xff\n"}, "control character"},
@@ -195,25 +195,25 @@ func TestRefused(t *testing.T) {
 		{"git for NTFS streams", "", tree{"f a/.git::$INDEX_ALLOCATION/x"}, "for .git"},
 		{"git by its short name", "", tree{"f GIT~1/config x"}, "for .git"},
 		{"git for HFS+", "", tree{"f .g\u200cit/x"}, "for .git"},
-		{"file and directory", "", tree{"f a 1", "f a/b 1"}, `"a": is a file, and a directory as well`},
-		{"directory and file", "", tree{"f a/b 1", "f a 1"}, `"a": is a file, and a directory as well`},
-		{"file and empty directory", "", tree{"f a 1", "d a"}, "a directory as well"},
-		{"writing through a link", "", tree{"l a /tmp", "f a/b 1"}, `"a": is a symbolic link, and a directory as well`},
-		{"writing through a link inside", "", tree{"l a b", "f a/b 1"}, `"a": is a symbolic link, and a directory as well`},
+		{"file and directory", "", tree{"f a 1", "f a/b 1"}, `"a": is a file and also a directory`},
+		{"directory and file", "", tree{"f a/b 1", "f a 1"}, `"a": is a file and also a directory`},
+		{"file and empty directory", "", tree{"f a 1", "d a"}, "also a directory"},
+		{"writing through a link", "", tree{"l a /tmp", "f a/b 1"}, `"a": is a symbolic link and also a directory`},
+		{"writing through a link inside", "", tree{"l a b", "f a/b 1"}, `"a": is a symbolic link and also a directory`},
 		{"right-to-left override", "", tree{"f x\u202egpj.tf 1"}, `"x\u202egpj.tf": the name has a character that changes the direction`},
 		{"right-to-left isolate", "", tree{"f a/\u2067x/b 1"}, "changes the direction"},
 		{"empty link", "", tree{"l a "}, "a symbolic link to nothing"},
 		{"long link", "", tree{"l a " + strings.Repeat("x", 4097)}, "a target of 4097 bytes"},
 		{"link to itself", "", tree{"l a a"}, `"a": is a link that leads back to itself`},
 		{"links to each other", "", tree{"l a b", "l b c/../a", "f c/x 1"}, "leads back to itself"},
-		{"more links than Linux follows", "", chain, "over more than 40 other links"},
+		{"more links than Linux follows", "", chain, "through more than 40 other links"},
 		{"hard link to itself", "", tree{"h a a"}, "leads back to itself"},
 		{"root that matches nothing", "x*", tree{"f a/x 1"}, `the root "x*" matches no directory`},
 		{"root that is a file", "*", tree{"f a 1"}, "matches no directory"},
 		{"root that is a link", "b", tree{"f a/x 1", "l b a"}, "matches no directory"},
 		{"root that matches twice", "*", tree{"f a/x 1", "f b/x 1"}, `the root "*" matches 2 directories, "a" and "b" among them`},
 		{"root that matches an empty directory too", "*", tree{"f a/x 1", "d b"}, "matches 2 directories"},
-		{"root that is empty", "a", tree{"d a", "f b 1"}, "there is no file in it"},
+		{"root that is empty", "a", tree{"d a", "f b 1"}, "it has no file"},
 		{"root that is no pattern", "[", tree{"f a/x 1"}, "is not a pattern"},
 		{"root that is not clean", "../*", tree{"f a/x 1"}, "not a clean path"},
 		{"root in git", "*", tree{"f .git/x 1"}, "matches no directory"},
@@ -231,7 +231,7 @@ func TestRefusedAgain(t *testing.T) {
 	for i := range 40 {
 		long = append(long, fmt.Sprintf("l l%02d l%02d", i+1, i))
 	}
-	for why, in := range map[string]tree{"leads back to itself": {"l a b", "l b a"}, "over more than 40": long} {
+	for why, in := range map[string]tree{"leads back to itself": {"l a b", "l b a"}, "through more than 40": long} {
 		b, err := build(t, pack.Limits{}, in)
 		if err != nil {
 			t.Fatal(err)

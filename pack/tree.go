@@ -59,7 +59,7 @@ func (root *node) insert(name string, n *node, t *tally) error {
 			dir.put(part, have)
 		}
 		if have.kind != directory {
-			return refuse("%q: is %s, and a directory as well", above, have.kind)
+			return refuse("%q: is %s and also a directory", above, have.kind)
 		}
 		dir = have
 	}
@@ -77,7 +77,7 @@ func (dir *node) put(name string, n *node) error {
 	case have.kind == directory && n.kind == directory:
 		return nil
 	case have.kind == directory || n.kind == directory:
-		return refuse("%q: is %s, and a directory as well", have.path(), max(have.kind, n.kind))
+		return refuse("%q: is %s and also a directory", have.path(), max(have.kind, n.kind))
 	default:
 		n.twice = true
 	}
@@ -105,7 +105,7 @@ func (root *node) resolve(n *node, depth int) (*node, error) {
 		}
 	}
 	if n.hops > maxHops {
-		return nil, refuse("%q: is a link over more than %d other links", n.path(), maxHops)
+		return nil, refuse("%q: is a link through more than %d other links", n.path(), maxHops)
 	}
 	return n.to, nil
 }
@@ -124,7 +124,7 @@ func (root *node) follow(n *node, depth int) (to *node, nothing string, err erro
 		var part string
 		part, rest, more = strings.Cut(rest, "/")
 		if at.kind != directory {
-			return nil, "on whose way is a file", nil
+			return nil, "whose path leads through a file", nil
 		}
 		switch part {
 		case "", ".":
@@ -140,7 +140,7 @@ func (root *node) follow(n *node, depth int) (to *node, nothing string, err erro
 		case next == nil && isGit(part):
 			return nil, "and packages leave .git out", nil
 		case next == nil:
-			return nil, "which is not there", nil
+			return nil, "which does not exist", nil
 		case next.kind == symlink && n.kind == hardlink && rest == "":
 			return nil, "which is a symbolic link", nil
 		case next.kind == symlink || next.kind == hardlink:
@@ -149,7 +149,7 @@ func (root *node) follow(n *node, depth int) (to *node, nothing string, err erro
 				return nil, "", err
 			}
 			if to == nil {
-				return nil, "which is such a link itself, or leads over one", nil
+				return nil, "which is or leads through such a link", nil
 			}
 			n.hops += next.hops
 			next = to

@@ -68,7 +68,7 @@ func verify(in io.Reader, l Limits) (modproxy.Sum, error) {
 		return "", errors.Join(refuse("%d bytes follow the archive", n), err)
 	}
 	if _, err := packed.ReadByte(); err != io.EOF {
-		return "", refuse("something follows the gzip member")
+		return "", refuse("data follows the gzip member")
 	}
 	return sum, nil
 }
@@ -92,7 +92,7 @@ func verifyTar(r io.Reader, l Limits, buf []byte) (modproxy.Sum, error) {
 		}
 		for dir := range newDirs(last, h.Name) {
 			if files[dir] {
-				return "", refuse("%q: is a file, and a directory as well", dir)
+				return "", refuse("%q: is a file and also a directory", dir)
 			}
 			if err := t.entry(dir, 0); err != nil {
 				return "", err
@@ -105,7 +105,7 @@ func verifyTar(r io.Reader, l Limits, buf []byte) (modproxy.Sum, error) {
 		sum.endFile(h.Name)
 	}
 	if last == "" {
-		return "", refuse("there is no file in it")
+		return "", refuse("it has no file")
 	}
 	return sum.sum(), nil
 }

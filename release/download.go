@@ -52,7 +52,7 @@ func ParseDownload(document []byte, base *url.URL, p modproxy.Platform) (*Downlo
 		return nil, invalid("download document: %w", err)
 	}
 	if said := (modproxy.Platform{OS: read.OS, Arch: read.Arch}); said != p {
-		return nil, invalid("download document: it is for %.80q, and %s was asked for", said, p)
+		return nil, invalid("download document: it is for %.80q, but %s was requested", said, p)
 	}
 	d := &Download{Protocols: read.Protocols, Archive: Archive{Platform: p, File: read.File}}
 	if err := checkProtocols(d.Protocols); err != nil {

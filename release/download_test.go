@@ -75,7 +75,7 @@ func TestParseDownloadRules(t *testing.T) {
 		{name: "no protocols", change: set("protocols", nil), keys: 1},
 		{name: "a protocol that no client can parse", change: set("protocols", []string{"4.0,5.0"}), err: "4.0,5.0"},
 		{name: "many protocols", change: set("protocols", strings.Split(strings.Repeat("5.0 ", maxProtocols+1), " ")), err: "protocols"},
-		{name: "another platform", change: set("arch", "arm64"), err: `"linux_arm64", and linux_amd64`},
+		{name: "another platform", change: set("arch", "arm64"), err: `"linux_arm64", but linux_amd64`},
 		{name: "a short checksum", change: set("shasum", "abcd"), err: "checksum"},
 		{name: "no checksum", change: set("shasum", strings.Repeat("xy", 32)), err: "checksum"},
 		{name: "a path", change: set("filename", "../x.zip"), err: "file name"},

@@ -109,7 +109,7 @@ func Parse(files map[string][]byte) (*Release, error) {
 		return nil, err
 	}
 	if !maps.EqualFunc(files, again, bytes.Equal) {
-		return nil, invalid("release: its files are not those that modproxy makes of it")
+		return nil, invalid("release: its files differ from those that modproxy writes")
 	}
 	return r, nil
 }

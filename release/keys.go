@@ -69,7 +69,7 @@ func (b *budget) read(armored string) (keys openpgp.EntityList, err error) {
 	}
 	keys, err = openpgp.ReadKeyRing(bytes.NewReader(data))
 	if err == nil && len(keys) == 0 {
-		err = errors.New("there is no key in it")
+		err = errors.New("it has no key")
 	}
 	return keys, err
 }
@@ -77,7 +77,7 @@ func (b *budget) read(armored string) (keys openpgp.EntityList, err error) {
 // recovered turns a panic of package openpgp into err. The input is untrusted, and the clients run the same code.
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("it crashes its reader: %.200v", r)
+		*err = fmt.Errorf("its parser crashed: %.200v", r)
 	}
 }
 
@@ -100,7 +100,7 @@ func (b *budget) packet(tag byte, body []byte) error {
 		}
 	case tagMarker, tagTrust, tagUserAttribute:
 	default:
-		return fmt.Errorf("a packet of type %d, which no public key has", tag)
+		return fmt.Errorf("a packet of type %d, which public keys do not have", tag)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func eachPacket(data []byte, f func(tag byte, body []byte) error) (end int, err 
 		case !ok:
 			return end, errors.New("it is not OpenPGP, or damaged")
 		case length > uint64(len(body)):
-			return end, errors.New("it is cut short, or a packet is not as long as it says")
+			return end, errors.New("it is cut short, or a packet has a wrong length")
 		}
 		if err := f(tag, body[:length]); err != nil {
 			return end, err

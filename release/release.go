@@ -113,7 +113,7 @@ func (r *Release) check() error {
 			return err
 		}
 		if i > 0 && comparePlatforms(r.Archives[i-1].Platform, a.Platform) >= 0 {
-			return invalid("release: its platforms are not sorted, or one is there twice: %s", a.Platform)
+			return invalid("release: its platforms are not sorted, or one appears twice: %s", a.Platform)
 		}
 		if err := sums.Check(a.File, a.Digest); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (r *Release) check() error {
 	case len(r.Signature) > MaxSignature:
 		return invalid("release: its signature has more than the %d bytes that are allowed", MaxSignature)
 	case r.Unsigned && len(r.Keys) > 0:
-		return invalid("release: it is said to be unsigned, and has keys")
+		return invalid("release: it is marked as unsigned, but has keys")
 	case r.Unsigned:
 		return nil
 	}
@@ -183,7 +183,7 @@ func checkProtocols(protocols []string) error {
 	}
 	for _, p := range protocols {
 		if !protocolPattern.MatchString(p) {
-			return invalid("release: the protocol %.80q is none that clients can parse: want one like 5.0", p)
+			return invalid("release: the protocol %.80q cannot be parsed by clients: want one like 5.0", p)
 		}
 	}
 	return nil

@@ -30,8 +30,8 @@ type BlankLine struct {
 }
 
 func (e *BlankLine) Error() string {
-	return fmt.Sprintf("SHA256SUMS: line %d is blank, at which Terraform and OpenTofu crash; its publisher must release it anew, "+
-		"without blank lines, or it must be installed through a network mirror", e.Line)
+	return fmt.Sprintf("SHA256SUMS: line %d is blank, and Terraform and OpenTofu crash on it: the publisher must release it again "+
+		"without blank lines, or clients must install it through a network mirror", e.Line)
 }
 
 func (e *BlankLine) Unwrap() error { return modproxy.ErrInvalid }
@@ -118,7 +118,7 @@ func (s *Sums) Check(file string, d modproxy.Digest) error {
 func (s *Sums) Extends(before *Sums) error {
 	for file, d := range before.Files() {
 		if now, ok := s.files[file]; !ok {
-			return fmt.Errorf("%w: SHA256SUMS: the line of %.80q is gone; its checksum was %s", modproxy.ErrChanged, file, d)
+			return fmt.Errorf("%w: SHA256SUMS: the line of %.80q is missing; its checksum was %s", modproxy.ErrChanged, file, d)
 		} else if now != d {
 			return fmt.Errorf("%w: SHA256SUMS: the checksum of %.80q is %s, and was %s", modproxy.ErrChanged, file, now, d)
 		}

@@ -75,7 +75,7 @@ func TestSumsExtend(t *testing.T) {
 	if err := parse(sumsOf("c.zip", "b.zip", "a.zip")).Extends(before); err != nil {
 		t.Error(err)
 	}
-	if err := parse(sumsOf("a.zip")).Extends(before); !errors.Is(err, modproxy.ErrChanged) || !strings.Contains(err.Error(), "gone") {
+	if err := parse(sumsOf("a.zip")).Extends(before); !errors.Is(err, modproxy.ErrChanged) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("a line is gone: %v", err)
 	}
 	other := []byte(strings.Replace(string(sumsOf("a.zip", "b.zip")), "a.zip", "x.zip", 1) + strings.Repeat("a", 64) + " a.zip")

@@ -66,7 +66,7 @@ func refuse(reason Reason, format string, args ...any) error {
 // Errors: a [*SignatureError].
 func Verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {
 	if now.IsZero() {
-		return Signer{}, refuse(Damaged, "there is no time to verify it at")
+		return Signer{}, refuse(Damaged, "the time of verification is missing")
 	}
 	return verify(document, signature, keys, now)
 }
@@ -148,7 +148,7 @@ func verifyFirst(document, signature []byte, keys []Key, now time.Time) (Signer,
 	if expired != nil {
 		return *expired, nil
 	}
-	return Signer{}, refuse(UnknownIssuer, "no key that the registry lists has made it")
+	return Signer{}, refuse(UnknownIssuer, "it was not made by a key that the registry lists")
 }
 
 // Signer returns the signer of r, ignoring all times. Its error is that of [Verify].
@@ -165,7 +165,7 @@ func leadingSignatures(signature []byte) ([]byte, error) {
 	}
 	end, err := eachPacket(signature, func(tag byte, _ []byte) error {
 		if tag != tagSignature {
-			return fmt.Errorf("a packet of type %d is in it, which is no signature", tag)
+			return fmt.Errorf("it has a packet of type %d, which is not a signature", tag)
 		}
 		return nil
 	})

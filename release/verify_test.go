@@ -214,7 +214,7 @@ func TestHostileKeys(t *testing.T) {
 		{"many subkeys", bytes.Repeat(rawPacket(tagPublicSubkey, 6, []byte{4, 0, 0, 0, 0, 22}), maxKeyPackets+1), "packets"},
 		{"many signatures", bytes.Repeat(rawPacket(tagSignature, 1, []byte{4}), maxKeySignatures+1), "more signatures"},
 		{"a long user ID", rawPacket(tagUserID, maxUserID+1, make([]byte, maxUserID+1)), "user ID"},
-		{"a length beyond the end", rawPacket(tagPublicKey, 1<<31, nil), "as long as it says"},
+		{"a length beyond the end", rawPacket(tagPublicKey, 1<<31, nil), "a wrong length"},
 		{"a compressed packet", rawPacket(8, 1, []byte{1}), "type 8"},
 		{"a private key", rawPacket(5, 1, []byte{4}), "type 5"},
 		{"an indefinite length", []byte{0x80 | tagPublicKey<<2 | 3, 4}, "damaged"},
@@ -264,7 +264,7 @@ func TestKeyThatCrashesClients(t *testing.T) {
 	}
 	_, err := Verify(document, signature, []Key{listed(t, e)}, now)
 	var typed *SignatureError
-	if !errors.As(err, &typed) || typed.Reason != Damaged || !strings.Contains(err.Error(), "crashes") {
+	if !errors.As(err, &typed) || typed.Reason != Damaged || !strings.Contains(err.Error(), "crashed") {
 		t.Errorf("error %v", err)
 	}
 }

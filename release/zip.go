@@ -93,7 +93,7 @@ func (in *zipInput) ReadAt(p []byte, off int64) (int, error) {
 		in.err = err
 	}
 	if in.left >= 0 && bytes.HasPrefix(p[:n], []byte(end64Signature)) { // archive/zip allocates memory for the number of entries in it
-		return 0, errors.New("its end is one of zip64, which no archive of up to 4 GiB needs")
+		return 0, errors.New("it ends in zip64 form, which archives of up to 4 GiB do not need")
 	}
 	return n, err
 }
@@ -159,7 +159,7 @@ func checkTree(files []*zip.File, typ string) error {
 		case pack.CheckName(name) != nil:
 			return pack.CheckName(name)
 		case twice:
-			return fmt.Errorf("%.200q: is there twice", name)
+			return fmt.Errorf("%.200q: appears twice", name)
 		case f.Flags&1 != 0:
 			return fmt.Errorf("%.200q: is encrypted", name)
 		case isDir && f.UncompressedSize64 != 0:

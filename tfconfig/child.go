@@ -17,40 +17,40 @@ import (
 // childVerb is the hidden command that runs a child process.
 const childVerb = "read-configuration"
 
-// edition changes whenever something is read in another way. It is also that of the protocol between parent and child.
+// edition changes whenever the result of reading changes. It is also the version of the protocol between parent and child.
 const edition = 10
 
 // Bounds of a child.
 const (
-	maxStack  = 64 << 20 // bytes: a file may be nested some thousand times, and real ones are twenty times
+	maxStack  = 64 << 20 // bytes; a file may nest some thousand levels, and real files nest about twenty
 	maxMemory = 512      // MiB, on Linux
 	maxCPU    = 10       // seconds
 	maxReply  = 16 << 20 // bytes
 )
 
-// request is the first line of what a child is given. The files follow.
+// request is the first line of the input of a child. The files follow.
 type request struct {
 	Edition  int  `json:"edition"`
-	Describe bool `json:"describe,omitempty"` // the module in Options.Dir, and nothing else
+	Describe bool `json:"describe,omitempty"` // describe the module in Options.Dir, and do nothing else
 	Options
 }
 
-// reply is what a child answers, unless it dies.
+// reply is the output of a child.
 type reply struct {
 	Edition       int            `json:"edition"`
 	Configuration *Configuration `json:"configuration,omitempty"`
 	Description   *Description   `json:"description,omitempty"`
-	Error         string         `json:"error,omitempty"` // why the tree cannot be read
+	Error         string         `json:"error,omitempty"` // the reason why the tree cannot be read
 
-	cpu time.Duration // that the child has used
+	cpu time.Duration // processor time of the child
 }
 
 func isChild() bool { return len(os.Args) == 2 && os.Args[1] == childVerb }
 
-// Child does the work of a child, and ends the process, if this is a child of a [Reader]. A program with a Reader calls
-// it before anything else.
+// Child runs the work of a child and ends the process, if this process is a child of a [Reader]. A program with a Reader calls it
+// before anything else.
 //
-// It ends the process by [syscall.Exit]: under the race detector [os.Exit] waits a second for what else may run.
+// It ends the process by [syscall.Exit], because [os.Exit] waits a second under the race detector.
 func Child() {
 	if !isChild() {
 		return
@@ -103,7 +103,7 @@ func work(r io.Reader, w io.Writer) error {
 	}
 	text, err := json.Marshal(answer)
 	if err == nil && len(text) > most {
-		answer = reply{Edition: edition, Error: invalid("more than %d MiB to say", most>>20).Error()}
+		answer = reply{Edition: edition, Error: invalid("the result is larger than %d MiB", most>>20).Error()}
 		text, err = json.Marshal(answer)
 	}
 	if err == nil {

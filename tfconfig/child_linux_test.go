@@ -37,7 +37,7 @@ func childOf(t *testing.T) string {
 	return "/proc/" + all[0]
 }
 
-// What reads the configuration of a stranger knows nothing of this process, and has little to use.
+// A child has no environment or files of its parent, and runs within limits.
 func TestChild(t *testing.T) {
 	t.Setenv("MODPROXY_TEST_SECRET", "x")
 	tree := tfconfig.PackageTree(modproxy.Digest{}, func() (io.ReadCloser, error) {
@@ -69,7 +69,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// A child ends with its context.
+// A child ends when its context ends.
 func TestChildEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var at string
@@ -87,10 +87,10 @@ func TestChildEnds(t *testing.T) {
 	}
 }
 
-// A child that has all it needs, and works, ends with its context, too.
+// A child that is evaluating an expression ends when its context ends, too.
 func TestChildEndsAtWork(t *testing.T) {
 	loops := "a != a"
-	for range 5 { // of a hundred turns each
+	for range 5 { // each multiplies the work by a hundred
 		loops = "[for a in local.l : a if " + loops + "] == [0]"
 	}
 	text := "locals {\n l = [" + strings.Repeat("1,", 100) + "]\n}\nmodule \"m\" { source = " + loops + ` ? "./a" : "./b" }` + "\n"
@@ -102,12 +102,12 @@ func TestChildEndsAtWork(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Read: %v", err)
 	}
-	if spent := spentByChildren(t) - before; spent > 7*time.Second { // and not until its limit
+	if spent := spentByChildren(t) - before; spent > 7*time.Second { // its limit is maxCPU
 		t.Errorf("the child took %v of the processor", spent)
 	}
 }
 
-// spentByChildren is the time of the processor that the children took which have ended.
+// spentByChildren returns the processor time of all children that have ended.
 func spentByChildren(t *testing.T) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

@@ -24,8 +24,8 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// The clients ask a registry for the modules that are read in each archive of testdata/clients, and for no others. The
-// registry has none of them, so they see only what is called there.
+// The clients request exactly the modules that the package reads in each archive of testdata/clients. The registry has no module, so
+// the clients see only the calls in the archive.
 func TestClients(t *testing.T) {
 	archives, _ := filepath.Glob("testdata/clients/*.txtar")
 	if len(archives) == 0 {
@@ -68,8 +68,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// In each archive of testdata/constants, the clients that evaluate sources and versions ask for the modules that are read, and
-// choose the same versions. "flags" and "environment" are given to the client.
+// For each archive of testdata/constants, the clients that evaluate sources and versions request the modules that the package reads and
+// choose the same versions. The files "flags" and "environment" are the arguments and the environment of the client.
 func TestConstants(t *testing.T) {
 	archives, _ := filepath.Glob("testdata/constants/*.txtar")
 	if len(archives) == 0 {
@@ -131,8 +131,8 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// Every function that a client has is evaluated, or known not to be: a call of one that is not there looks like an error, which "try"
-// passes over.
+// Every function of a client is evaluated or listed as not evaluated. A call of an unknown function would look like an error, which
+// "try" ignores.
 func TestFunctions(t *testing.T) {
 	for client, program := range rig.Evaluating(t) {
 		cmd := exec.CommandContext(t.Context(), program, "metadata", "functions", "-json")
@@ -152,7 +152,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// available are the versions of every module.
+// available are the versions of every module in the registry of the tests.
 var available = func() (all []modproxy.Listed) {
 	for _, version := range []string{"1.0.0", "1.5.0", "2.0.0"} {
 		v, _ := modproxy.ParseVersion(version)
@@ -161,8 +161,8 @@ var available = func() (all []modproxy.Listed) {
 	return all
 }()
 
-// install has a client install the modules of a directory, and returns those that it asks for, and the versions. With neither
-// flags nor an environment there are none.
+// install installs the modules of a directory with a client. It returns the requested modules, and their versions if flags or environment
+// are set.
 func install(t *testing.T, program, dir string, flags, environment []string) (asked []string, output string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -194,7 +194,7 @@ func install(t *testing.T, program, dir string, flags, environment []string) (as
 	cmd := exec.CommandContext(t.Context(), program, append([]string{"init", "-no-color", "-backend=false", "-input=false"}, flags...)...)
 	cmd.Dir = dir
 	cmd.Env = append([]string{"HOME=" + home, "TF_CLI_CONFIG_FILE=" + config, "CHECKPOINT_DISABLE=1", "PATH=" + os.Getenv("PATH")}, environment...)
-	text, _ := cmd.CombinedOutput() // it fails: there are no packages
+	text, _ := cmd.CombinedOutput() // the installation fails, because the registry has no packages
 	slices.Sort(asked)
 	return slices.Compact(asked), string(text)
 }

@@ -17,25 +17,25 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// Description is what the files of a module say about it, as the public registry reads them: its README, and what
-// terraform-config-inspect finds in the configuration. A file that it cannot make sense of takes nothing from the others.
+// Description is the documentation of a module in the files of its package, as the public registry reads them: the README, and the
+// results of terraform-config-inspect. A file that cannot be parsed does not affect the others.
 //
-// Texts lose their control characters, as those of registries do, and names that are no lines are left out.
+// Control characters are removed from texts, as from those of registries. Names that are not a single line are left out.
 //
-// Lists are never nil, and sorted by name. An x.tofu counts as x.tf unless there is one.
+// Lists are never nil. They are sorted by name. An x.tofu counts as x.tf unless x.tf exists.
 type Description struct {
-	Root       modproxy.Part   `json:"root"`       // without its name, which no file says
-	Submodules []modproxy.Part `json:"submodules"` // modules/x, where there is configuration
-	Examples   []modproxy.Part `json:"examples"`   // examples/x, where there is configuration
+	Root       modproxy.Part   `json:"root"`       // without a name, which no file has
+	Submodules []modproxy.Part `json:"submodules"` // modules/x, if it has configuration
+	Examples   []modproxy.Part `json:"examples"`   // examples/x, if it has configuration
 }
 
-// Bounds of a description. The largest of real modules that was seen is of 65 directories, and has 2 MiB.
+// Bounds of a description. The largest description of a real module that was found has 65 directories and 2 MiB.
 const (
 	maxParts       = 500     // directories of a package
 	maxDescription = 8 << 20 // bytes of JSON
 )
 
-// partOf returns the path of a directory in the module in dir, and whether it may be a part of the module.
+// partOf returns the path of the directory sub relative to the module in dir, and whether sub may be a part of the module.
 func partOf(dir, sub string) (string, bool) {
 	if sub == dir {
 		return "", true
@@ -50,7 +50,7 @@ func partOf(dir, sub string) (string, bool) {
 	return sub, above == "modules" || above == "examples"
 }
 
-// describes reports whether a file says something of the module in dir.
+// describes reports whether a file is part of the description of the module in dir.
 func describes(dir, name string) bool {
 	_, part := partOf(dir, path.Dir(name))
 	return part && (isReadme(name) || ending(name, modulesEnd) >= 0)
@@ -58,7 +58,7 @@ func describes(dir, name string) bool {
 
 func isReadme(name string) bool { return strings.EqualFold(path.Base(name), "README.md") }
 
-// describe describes the module in dir. A file may be cut behind maxFile bytes. It may end the process, as parse may.
+// describe describes the module in dir. Files may be truncated after maxFile bytes. It may end the process, as parse may.
 func describe(files map[string][]byte, dir string) (*Description, error) {
 	parts := map[string]folder{"": {}}
 	for name, text := range files {
@@ -98,10 +98,10 @@ func describe(files map[string][]byte, dir string) (*Description, error) {
 	return out, nil
 }
 
-// folder is the files of one directory, by name.
+// folder maps the names of the files of one directory to their contents.
 type folder map[string][]byte
 
-// describe describes the module in a directory of a package. A README that is larger than maxFile is left out.
+// describe describes the module in one directory of a package. It leaves out a README larger than maxFile.
 func (f folder) describe(dir string) (part modproxy.Part, err error) {
 	read := folder{}
 	for _, name := range slices.Sorted(maps.Keys(f)) {
@@ -165,7 +165,7 @@ func (f folder) describe(dir string) (part modproxy.Part, err error) {
 	return part, nil
 }
 
-// sorted returns what convert makes of the values of a map, by its keys.
+// sorted converts the values of a map, in the order of the keys, and leaves out those that convert rejects.
 func sorted[From, To any](all map[string]*From, convert func(*From) (To, bool)) []To {
 	list := make([]To, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -176,7 +176,7 @@ func sorted[From, To any](all map[string]*From, convert func(*From) (To, bool)) 
 	return list
 }
 
-// jsonOf returns the JSON of a value, or nothing if it has none.
+// jsonOf returns the JSON of a value, or the empty string if the value has no JSON form.
 func jsonOf(value any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -187,8 +187,8 @@ func jsonOf(value any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// inspect has the configuration in a directory inspected, which panics at what its author did not think of, such as a number
-// that is no float64.
+// inspect inspects the configuration in a directory. The library panics on input that its author did not expect, such as a number
+// that is not a float64; inspect returns an error instead.
 func (f folder) inspect(dir string) (m *inspect.Module, err error) {
 	defer func() {
 		if why := recover(); why != nil {
@@ -200,7 +200,7 @@ func (f folder) inspect(dir string) (m *inspect.Module, err error) {
 }
 
 // Open, ReadFile and ReadDir implement [inspect.FS], which is older than [fs.FS].
-func (f folder) Open(string) (inspect.File, error) { return nil, fs.ErrNotExist } // nobody does
+func (f folder) Open(string) (inspect.File, error) { return nil, fs.ErrNotExist } // never called
 
 func (f folder) ReadFile(name string) ([]byte, error) { return f[name], nil }
 
@@ -211,7 +211,7 @@ func (f folder) ReadDir(string) (list []fs.FileInfo, err error) {
 	return list, nil
 }
 
-// entry is a file of a folder, of which nothing matters but its name.
+// entry is the [fs.FileInfo] of a file of a folder. Only its name is set.
 type entry struct {
 	fs.FileInfo
 	name string

@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Each archive in testdata/describe is a tree, with "want": what is said of it, and "dir": where the module is.
+// Each archive in testdata/describe is a tree. "want" is its description, and "dir" is the directory of the module.
 func TestDescribe(t *testing.T) {
 	archives, _ := filepath.Glob("testdata/describe/*.txtar")
 	if len(archives) == 0 {
@@ -56,7 +56,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// What holds a bound fails, where it matters.
+// Input beyond a bound is an error, if the bound matters.
 func TestDescribeBounds(t *testing.T) {
 	const over = tfconfig.MaxFile + 1
 	parts := map[string][]byte{}
@@ -91,7 +91,7 @@ func TestDescribeBounds(t *testing.T) {
 	}
 }
 
-// What programs print cannot move a cursor, or turn the text around.
+// Texts of a description cannot move the cursor of a terminal or reverse the direction of text.
 func TestDescribeClean(t *testing.T) {
 	got, err := tfconfig.Describe(map[string][]byte{
 		"README.md": []byte("# \x1b[31mred\x00\u202e\r\n"),
@@ -135,14 +135,14 @@ func TestDescribeClean(t *testing.T) {
 	}
 }
 
-// FuzzDescribe describes what is not nested so deeply that it ends the process.
+// FuzzDescribe describes files without the nesting that ends the process.
 func FuzzDescribe(f *testing.F) {
 	f.Add("main.tf", "variable \"v\" {\n type = list(string)\n default = [1, null]\n}\noutput \"o\" { description = \"x\" }\nresource \"a_b\" \"c\" { provider = d.e }")
 	f.Add("main.tf.json", `{"variable": {"v": {"default": {"a": 1e3}}}, "module": {"m": {"source": "a/b/c", "version": "1"}}}`)
 	f.Add("old.tf", "variable \"v\" { default { a = \"b\" } }\nmodule \"m\" { source = \"./x\" }")
 	f.Add("modules/x/override.tofu", "terraform {\n required_providers {\n a = { source = \"b/a\", version = \">1\" }\n}\n}")
 	f.Add("examples/x/readme.MD", "# x")
-	long := regexp.MustCompile(`[eE]\+?[0-9]{5}`) // numbers that take seconds to write down
+	long := regexp.MustCompile(`[eE]\+?[0-9]{5}`) // numbers that take seconds to format
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if len(text) > 4<<10 || long.MatchString(text) {
 			return

@@ -9,8 +9,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// DescriptionKind is the kind of the records of descriptions, by the digest of a package and a directory. They come and go as
-// those of [ConfigurationKind] do.
+// DescriptionKind is the kind of the records of descriptions. The key is the digest of a package and a directory. Records are removed
+// like those of [ConfigurationKind].
 const DescriptionKind store.Kind = "description"
 
 // described is the value of a record.
@@ -20,8 +20,8 @@ type described struct {
 	Unreadable  string       `json:"unreadable,omitempty"`
 }
 
-// Describe describes the module in a directory of a package; dir is empty for its root. Where there is no module, the
-// description is empty. Errors are those of Read.
+// Describe describes the module in a directory of a package; dir is empty for the root of the package. If the directory has no module,
+// the description is empty. Errors are those of Read.
 func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description, error) {
 	dir = path.Clean(dir)
 	ref := store.Ref{Kind: DescriptionKind, Key: t.digest.String() + "/" + dir}
@@ -48,7 +48,7 @@ func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description
 	return now.Description, err
 }
 
-// remembered returns what is kept under ref: a description, or the reason why there is none, or neither.
+// remembered returns the stored description under ref, or the stored error. Both are nil if neither is stored.
 func (r *Reader) remembered(ctx context.Context, ref store.Ref) (*Description, error) {
 	if r.Store == nil {
 		return nil, nil
@@ -67,7 +67,7 @@ func (r *Reader) remembered(ctx context.Context, ref store.Ref) (*Description, e
 	return was.Description, nil
 }
 
-// remember keeps what was found out, if that can be.
+// remember stores a result and ignores errors of the store.
 func (r *Reader) remember(ctx context.Context, ref store.Ref, now described) {
 	was, _ := r.Store.Records.Get(ctx, ref)
 	if value, err := seal(now, time.Now()); err == nil {

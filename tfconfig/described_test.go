@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// What was described is not read again, nor what cannot be described.
+// Describe stores its results and its permanent errors.
 func TestDescribeKept(t *testing.T) {
 	s, d := newStore(t)
 	r := tfconfig.Reader{Store: s}
@@ -40,8 +40,8 @@ func TestDescribeKept(t *testing.T) {
 	}
 }
 
-// What takes all the time or memory that there is, is not tried again. Which of them ends first, the collector of
-// garbage decides.
+// A package that exhausts the time or the memory of a child is not read again. Which limit it hits first depends on the garbage
+// collector.
 func TestDescribeLong(t *testing.T) {
 	if !rig.Long() {
 		rig.Missing(t, "it takes ten seconds of a processor: make nightly runs it")
@@ -56,7 +56,7 @@ func TestDescribeLong(t *testing.T) {
 	}
 }
 
-// What ends a child, or is too much, is an error in a line.
+// Input that ends a child or exceeds a bound returns an error of one line.
 func TestDescribeHostile(t *testing.T) {
 	var readmes []tar.Header
 	for i := range 20 {
@@ -71,8 +71,8 @@ func TestDescribeHostile(t *testing.T) {
 		"JSON":       {[]tar.Header{file("main.tf.json", strings.Repeat("[", levels))}, "nested too deeply"},
 		"float64":    {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999 }")}, "the configuration in . cannot be described"},
 		"number":     {[]tar.Header{file("main.tf", "variable \"x\" { default = 1e999999999 }")}, "the configuration in . cannot be described"},
-		"READMEs":    {readmes, "more than 8 MiB to say"},
-		"no regular": {[]tar.Header{{Name: "README.md", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"README.md" is no regular file`},
+		"READMEs":    {readmes, "larger than 8 MiB"},
+		"no regular": {[]tar.Header{{Name: "README.md", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"README.md" is not a regular file`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

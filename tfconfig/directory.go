@@ -16,21 +16,21 @@ import (
 	"github.com/modproxy/modproxy/internal/durable"
 )
 
-// ReadDirectory reads a directory on disk that is the root module of a client, and those that it calls by local sources,
-// wherever they are. Files are told from dir. Of o, Dir and Tests do not count: the tests of dir are read, and the files with
-// values of variables that clients read by themselves. Those of varFiles count more, and o.Given most.
+// ReadDirectory reads a directory on disk as the root module of a client, and the directories that it calls by local sources, also
+// outside dir. Files in the result are relative to dir. ReadDirectory ignores o.Dir and o.Tests: it reads the tests of dir, and the
+// files with values of variables that clients read automatically. varFiles take precedence over those, and o.Given over both.
 //
-// Errors: those of [Reader.Read], and of the file system. A directory that is called and cannot be read is a [Problem].
+// Errors: those of [Reader.Read], and of the file system. If a called directory cannot be read, that is a [Problem].
 func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFiles ...string) (*Configuration, error) {
 	o.Dir, o.Tests = ".", true
 	dirs, opened := []string{"."}, map[string]error{}
-	good := 1 // of dirs, which were read
-	for {     // with those that are called
+	good := 1 // the first of dirs that were read
+	for {     // until a reading finds no new directory
 		c, err := r.Read(ctx, onDisk(dir, dirs, varFiles), o)
 		if errors.Is(err, modproxy.ErrInvalid) {
 			all := len(dirs)
 			dirs = append(dirs[:good:good], slices.DeleteFunc(slices.Clone(dirs[good:]), func(target string) bool {
-				alone := Options{Client: o.Client, Dir: target, Submodules: true} // for which it may be empty
+				alone := Options{Client: o.Client, Dir: target, Submodules: true} // in which a directory may be empty
 				if _, err := r.Read(ctx, onDisk(dir, []string{target}, nil), alone); errors.Is(err, modproxy.ErrInvalid) {
 					opened[target] = fmt.Errorf("%.200q: %w", target, err)
 				}
@@ -85,7 +85,7 @@ func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFi
 	}
 }
 
-// onDisk returns the tree of directories on disk, by slash path from root. The first is a root module, which has tests, and
+// onDisk returns the tree of directories on disk, by slash path from root. The first directory is the root module, with tests and
 // files with values of its variables.
 func onDisk(root string, dirs, varFiles []string) Tree {
 	return Tree{root: true, each: func(f func(string, int64, io.Reader) error) error {
@@ -112,7 +112,7 @@ func onDisk(root string, dirs, varFiles []string) Tree {
 
 func isModule(name string) bool { return ending(name, modulesEnd) >= 0 }
 
-// loop returns that of the directories that lead to a call which has its target in it by links, and is the target.
+// loop returns the directory that leads to a call and, through links, is the target of the call; and whether there is one.
 func loop(root, target string, call Call) (string, bool) {
 	is, err := os.Stat(filepath.Join(root, filepath.FromSlash(target)))
 	if err != nil {
@@ -128,10 +128,10 @@ func loop(root, target string, call Call) (string, bool) {
 	return "", false
 }
 
-// canOpen returns why a directory that is called cannot be read.
+// canOpen returns the reason why a called directory cannot be read, or nil.
 func canOpen(root, dir string) error {
 	if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no directory %.200q", dir)
+		return fmt.Errorf("no directory %.200q", dir)
 	}
 	if err := sendFiles(root, dir, isModule, func(string, int64, io.Reader) error { return nil }); err != nil {
 		return fmt.Errorf("%.200q: %w", dir, err)
@@ -139,7 +139,7 @@ func canOpen(root, dir string) error {
 	return nil
 }
 
-// sendFiles calls send with the files of a directory whose names are wanted.
+// sendFiles calls send for each file of a directory whose name is wanted.
 func sendFiles(root, dir string, wanted func(name string) bool, send func(string, int64, io.Reader) error) error {
 	entries, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(dir)))
 	for _, entry := range entries {
@@ -155,7 +155,7 @@ func sendFiles(root, dir string, wanted func(name string) bool, send func(string
 }
 
 func sendFile(at, name string, send func(string, int64, io.Reader) error) error {
-	file, err := durable.OpenRegular(at, os.O_RDONLY) // a link is followed, as clients do
+	file, err := durable.OpenRegular(at, os.O_RDONLY) // follows links, as clients do
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/modproxy/modproxy/lockfile"
 )
 
-// versionFiles name the version of a client for programs that switch between versions.
+// versionFiles are files that tell version managers which client version to use.
 var versionFiles = map[string]Client{".terraform-version": Terraform, ".opentofu-version": OpenTofu}
 
 // DetectClients returns the clients that use the configuration in a directory, and the name of the file that shows it. It returns
-// no client if no file does.
+// no client if no file shows one.
 func DetectClients(dir string) (clients []Client, file string) {
 	if clients = lockedBy(filepath.Join(dir, lockfile.Name)); len(clients) > 0 {
 		return clients, lockfile.Name
@@ -45,7 +45,7 @@ func DetectClients(dir string) (clients []Client, file string) {
 	return nil, ""
 }
 
-// lockedBy returns the clients from whose default registries a dependency lock file has providers.
+// lockedBy returns the clients whose default registries provide the providers of a dependency lock file.
 func lockedBy(name string) (clients []Client) {
 	text, err := durable.ReadRegular(name, lockfile.MaxSize)
 	if err != nil {

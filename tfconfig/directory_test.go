@@ -26,7 +26,7 @@ func equal(t *testing.T, got, want string) {
 	}
 }
 
-// Directories on disk call each other wherever they are. What is wrong with one is told where it is called.
+// Directories on disk call each other by any path. A directory that cannot be read is a problem of its call.
 func TestReadDirectory(t *testing.T) {
 	dir := configuration(t, `
 -- main/main.tf --
@@ -92,13 +92,13 @@ acme/other/aws < main.tf:9 < ../modules/net/main.tofu:2 < ../modules/net/inner/m
 acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
 problem ../modules/loop/main.tofu:1: module "self" calls itself
-problem main.tf:13: module "none": there is no directory "none"
+problem main.tf:13: module "none": no directory "none"
 problem main.tf:15: module "pipe": "../pipe": `,
 		tfconfig.Terraform: `
 acme/terraform/aws < main.tf:1 < ../modules/net/main.tf:1
 acme/setup/aws < tests/a.tftest.hcl:2 < tests/setup/main.tf:1
 acme/test/aws < tests/a.tftest.hcl:5
-problem main.tf:13: module "none": there is no directory "none"
+problem main.tf:13: module "none": no directory "none"
 problem main.tf:15: module "pipe": "../pipe": `,
 	} {
 		c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: client})
@@ -126,7 +126,7 @@ problem main.tf:15: module "pipe": "../pipe": `,
 	}
 }
 
-// A directory that leads to itself by links is one problem, and is read once.
+// A directory that calls itself through links is one problem, and is read once.
 func TestReadDirectoryLoop(t *testing.T) {
 	dir := configuration(t, `
 -- main/main.tf --
@@ -150,7 +150,7 @@ problem inner/main.tf:1: module "d" calls itself: "inner/up" is a link to "."
 `)
 }
 
-// A directory that is called and cannot be read is a problem of the call, and the others are read.
+// If a called directory cannot be read, that is a problem of the call, and the other directories are read.
 func TestReadDirectoryDeep(t *testing.T) {
 	dir := configuration(t, `
 -- main/main.tf --
@@ -172,8 +172,8 @@ problem main.tf:1: module "deep": "../deep": invalid: its configuration is neste
 `)
 }
 
-// Values of variables come from the files that OpenTofu reads by itself, those that are given, and the command line, of which
-// the last counts.
+// Values of variables come from the files that OpenTofu reads automatically, the given files, and the command line. Later ones take
+// precedence.
 func TestReadDirectoryVariables(t *testing.T) {
 	dir := configuration(t, `
 -- main/main.tf --

@@ -17,41 +17,40 @@ import (
 
 // value is the result of an expression, or the reason why it is unknown, with the variables of the root directory that it depends on.
 type value struct {
-	cty.Value // with a reason, unknown or nothing
+	cty.Value // with a reason: unknown, or cty.NilVal
 	unknown   string
 	inputs    map[string]bool
-	variable  bool    // it is made of some variable, of whatever directory
-	wrong     bool    // the client fails to evaluate it, so that nothing that refers to it has a value
-	text      *string // instead of Value, which the text stands for once the type is known
+	variable  bool    // depends on a variable of some directory
+	wrong     bool    // the client fails to evaluate the expression, and everything that refers to it
+	text      *string // replaces Value until the type of the variable is known
 }
 
-// scope evaluates the expressions of a module that was called in one way.
+// scope evaluates the expressions of a module for one call of it.
 type scope struct {
 	*module
 	client   Client
-	literals bool // nothing may refer to anything
-	// given are the values of variables that the call has; of a variable that it does not have, the value is its default.
+	literals bool // references are errors
+	// given returns the value that the call sets for a variable. If the call does not set it, the variable has its default.
 	given func(name string) (v value, ok bool)
-	paths map[string]string // what is known of the object path
+	paths map[string]string // known members of the object path
 
-	// values are those of variables and locals that were evaluated, by reference. One that is being evaluated has
-	// neither a value nor a reason.
+	// values caches evaluated variables and locals, by reference. During its evaluation, an entry has neither a value nor a reason.
 	values map[string]value
 
 	callable map[string]function.Function // see functions
-	called   string                       // a function that was called and is not evaluated
+	called   string                       // a function that was called and cannot be evaluated
 }
 
 // eval returns the value of e.
 //
-// OpenTofu knows a value if it knows all that the expression refers to. Terraform evaluates the expression with unknown values,
-// on which the result may not depend (internal/terraform/context_init.go).
+// For OpenTofu a value is known if everything that the expression refers to is known. Terraform evaluates the expression with unknown
+// values, and the result may not depend on them (internal/terraform/context_init.go).
 func (s *scope) eval(e hcl.Expression) value {
 	out := value{inputs: map[string]bool{}}
 	refs := e.Variables()
 	if s.literals {
 		if len(refs) > 0 {
-			out.unknown = "refers to " + refText(refs[0]) + ", and has to be a literal"
+			out.unknown = "refers to " + refText(refs[0]) + ", but must be a literal"
 			return out
 		}
 		v, diags := e.Value(nil)
@@ -77,7 +76,7 @@ func (s *scope) eval(e hcl.Expression) value {
 			}
 			if s.client == OpenTofu || v.wrong {
 				out.unknown, out.wrong = why, v.wrong
-				continue // the variables of other references are of interest
+				continue // collect the variables of the other references, too
 			}
 			unknown = cmp.Or(unknown, why)
 			if v.Value == cty.NilVal {
@@ -133,7 +132,7 @@ func notCalled(name string) string {
 	return fmt.Sprintf("calls the function %.80s, which is not evaluated", name)
 }
 
-// known returns a value that was evaluated, or why it is not known, and whether that is because it cannot be evaluated.
+// known returns an evaluated value, or the reason why it is unknown. wrong reports whether the expression cannot be evaluated.
 func known(v cty.Value, diags hcl.Diagnostics) (_ cty.Value, why string, wrong bool) {
 	for _, d := range diags {
 		call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
@@ -151,7 +150,7 @@ func known(v cty.Value, diags hcl.Diagnostics) (_ cty.Value, why string, wrong b
 	return v, "", false
 }
 
-// reference returns the value of a variable or local, or of a member of another object.
+// reference returns the value of a variable, a local, or a member of the object path.
 func (s *scope) reference(root, name string) value {
 	if at, ok := s.paths[name]; ok && root == "path" {
 		return value{Value: cty.StringVal(at)}
@@ -181,8 +180,8 @@ func (s *scope) reference(root, name string) value {
 	return v
 }
 
-// variableValue returns the value of a variable as the module sees it (OpenTofu GetInputVariable in static_scope.go; Terraform
-// PrepareFinalInputVariableValue in internal/terraform/eval_variable.go, for what is constant).
+// variableValue returns the value of a variable as the module sees it (OpenTofu: GetInputVariable in static_scope.go; Terraform:
+// PrepareFinalInputVariableValue in internal/terraform/eval_variable.go, for constant variables).
 func (s *scope) variableValue(name string) (v value) {
 	attrs, ok := s.variables[name]
 	if !ok {
@@ -236,7 +235,7 @@ func (s *scope) variableValue(name string) (v value) {
 	if v.unknown == "" && given {
 		var err error
 		if v.Value, err = shaped(v.Value); err != nil {
-			v.unknown = "is given what is not of its type"
+			v.unknown = "is given a value of another type"
 		}
 	}
 	switch {
@@ -251,8 +250,8 @@ func (s *scope) variableValue(name string) (v value) {
 	return v
 }
 
-// parseText returns the value of a text that was given on the command line or in the environment, which is the text itself or an
-// expression (VariableParsingMode in internal/configs/named_values.go of both clients).
+// parseText returns the value of a text from the command line or the environment: the text itself, or an expression
+// (VariableParsingMode in internal/configs/named_values.go of both clients).
 func parseText(text string, literal bool) (v cty.Value, why string) {
 	if literal {
 		return cty.StringVal(text), ""
@@ -262,7 +261,7 @@ func parseText(text string, literal bool) (v cty.Value, why string) {
 		v, diags = expr.Value(nil)
 	}
 	if diags.HasErrors() {
-		return cty.NilVal, "is given what is not of its type"
+		return cty.NilVal, "is given a value of another type"
 	}
 	v, why, _ = known(v, nil)
 	return v, why
@@ -275,7 +274,7 @@ func toString(v cty.Value) (cty.Value, string) {
 	}
 	s, err := convert.Convert(v, cty.String)
 	if err != nil {
-		return cty.NilVal, "is no string"
+		return cty.NilVal, "is not a string"
 	}
 	return s, ""
 }
@@ -289,7 +288,7 @@ func (v value) arg() (a Arg) {
 	text, err := ctyjson.SimpleJSONValue{Value: v.Value}.MarshalJSON()
 	switch {
 	case err != nil:
-		a.Dynamic = "has no form in JSON"
+		a.Dynamic = "cannot be written as JSON"
 	case len(text) > maxText:
 		a.Dynamic = fmt.Sprintf("has more than %d bytes", maxText)
 	default:
@@ -298,12 +297,12 @@ func (v value) arg() (a Arg) {
 	return a
 }
 
-// parseArg returns the value of an argument of the variable with that name of the root directory.
+// parseArg returns the value of an argument for the variable name of the root directory.
 func parseArg(name string, a Arg) value {
 	v := value{unknown: a.Dynamic, inputs: map[string]bool{name: true}}
 	var in ctyjson.SimpleJSONValue
 	if v.unknown == "" && in.UnmarshalJSON(a.Value) != nil {
-		v.unknown = "is given what is no JSON"
+		v.unknown = "is given a value that is not JSON"
 	}
 	v.Value = in.Value
 	return v

@@ -8,7 +8,7 @@ var (
 	Describe = describe
 )
 
-// IsFunction reports whether calls of a function of a client are evaluated, or are known not to be.
+// IsFunction reports whether a function of a client is evaluated, or listed as not evaluated.
 func IsFunction(c Client, name string) bool {
 	_, ok := (&scope{client: c}).functions()[name]
 	return ok

@@ -13,8 +13,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// evaluated are the functions of the language that are evaluated, also in the namespace core: what they return depends on their
-// arguments only, and is about as large (internal/lang/functions.go of both clients).
+// evaluated are the functions of the language that Reader.Read evaluates, also in the namespace core. Their results depend on their
+// arguments only and have about the same size (internal/lang/functions.go of both clients).
 var evaluated = func() map[string]function.Function {
 	all := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "can": tryfunc.CanFunc, "ceil": stdlib.CeilFunc, "chomp": stdlib.ChompFunc,
@@ -46,7 +46,7 @@ var evaluated = func() map[string]function.Function {
 	return all
 }()
 
-// maxMade bounds the text that a function makes of shorter texts; beyond that the result is not known.
+// maxMade bounds the bytes of the result of a text function. A longer result is unknown.
 const maxMade = 1 << 20
 
 // anything is a parameter that takes every value.
@@ -80,7 +80,7 @@ func conversion(to cty.Type) function.Function {
 // padding is a width or a precision of three digits in a format.
 var padding = regexp.MustCompile(`%[^a-zA-Z%]*\d{3}`)
 
-// bounded returns a function that formats, unless its result could be large.
+// bounded returns f with an unknown result for formats whose result could be large.
 func bounded(f function.Function) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(), Type: f.ReturnTypeForValues,
@@ -121,7 +121,7 @@ var replaceFunc = function.New(&function.Spec{
 	},
 })
 
-// coalesceFunc skips the empty string, which that of go-cty does not.
+// coalesceFunc skips empty strings. The one of go-cty does not.
 var coalesceFunc = function.New(&function.Spec{
 	VarParam: func() *function.Parameter { p := anything("values"); return &p }(),
 	Type: func(args []cty.Value) (cty.Type, error) {
@@ -181,7 +181,7 @@ var lookupFunc = function.New(&function.Spec{
 		case t.IsMapType():
 			return t.ElementType(), nil
 		case !t.IsObjectType():
-			return cty.NilType, errors.New("it is no map")
+			return cty.NilType, errors.New("it is not a map")
 		case !args[1].IsKnown():
 			return cty.DynamicPseudoType, nil
 		case t.HasAttribute(args[1].AsString()):
@@ -222,7 +222,7 @@ var oneFunc = function.New(&function.Spec{
 		case t.IsTupleType() && t.Length() == 1:
 			return t.TupleElementType(0), nil
 		}
-		return cty.NilType, errors.New("it is no list of at most one element")
+		return cty.NilType, errors.New("it is not a list of at most one element")
 	},
 	Impl: func(args []cty.Value, to cty.Type) (cty.Value, error) {
 		switch args[0].LengthInt() {

@@ -9,8 +9,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// cidrFunctions are those of prefixes of addresses, as github.com/apparentlymart/go-cidr has them. What only the clients take for an
-// address, such as one with leading zeros, is not known.
+// cidrFunctions are the functions of address prefixes, as in github.com/apparentlymart/go-cidr. The result is unknown for texts that only
+// the clients accept as addresses, such as those with leading zeros.
 var cidrFunctions = map[string]function.Function{
 	"cidrhost": ofPrefix([]cty.Type{cty.Number}, nil, func(p netip.Prefix, args []cty.Value) (cty.Value, error) {
 		n, ok := whole(args[0])
@@ -68,7 +68,7 @@ var cidrFunctions = map[string]function.Function{
 	}),
 }
 
-// likeIPv4 has the addresses of IPv6 that stand for those of IPv4, which the clients write as these.
+// likeIPv4 are the IPv6 addresses that represent IPv4 addresses. Clients write them as IPv4 addresses.
 var likeIPv4 = netip.MustParsePrefix("::/80")
 
 // ofPrefix returns a function of a prefix in its canonical form and other values.
@@ -92,16 +92,16 @@ func ofPrefix(types []cty.Type, more *function.Parameter, f func(p netip.Prefix,
 	return function.New(spec)
 }
 
-// cidrSubnets returns prefixes that follow each other, each of as many bits more.
+// cidrSubnets returns consecutive prefixes. Each is longer than p by a number of bits.
 func cidrSubnets(p netip.Prefix, args []cty.Value) (cty.Value, error) {
 	if len(args) == 0 {
 		return cty.ListValEmpty(cty.String), nil
 	}
-	if p.Addr().IsUnspecified() { // after which no prefix follows the one before, for the clients
+	if p.Addr().IsUnspecified() { // where the clients find no prefix after the first one
 		return cty.UnknownVal(cty.List(cty.String)), nil
 	}
 	var all []cty.Value
-	at := new(big.Int) // from the beginning of the prefix
+	at := new(big.Int) // offset from the beginning of the prefix
 	size := new(big.Int).Lsh(big.NewInt(1), uint(p.Addr().BitLen()-p.Bits()))
 	for _, arg := range args {
 		bits, ok := whole(arg)
@@ -130,7 +130,7 @@ func whole(v cty.Value) (*big.Int, bool) {
 	return n, true
 }
 
-// plus returns the address n after a, which is one of its version of IP.
+// plus returns the address n after a, which must be an address of the same version of IP.
 func plus(a netip.Addr, n *big.Int) netip.Addr {
 	bytes := a.AsSlice()
 	sum := new(big.Int).SetBytes(bytes)

@@ -21,8 +21,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// notEvaluated are the functions of the clients that are not evaluated: they read files, depend on the machine or the time, hide
-// values, or need a library that this program does not have. What they return is not known.
+// notEvaluated are functions of the clients that Reader.Read does not evaluate: they read files, depend on the machine or the time, hide
+// values, or need a library that this program does not have. Their results are unknown.
 var notEvaluated = []string{
 	"abspath", "base64gunzip", "base64gzip", "bcrypt", "convert", "ephemeralasnull", "file", "filebase64", "filebase64sha256",
 	"filebase64sha512", "fileexists", "filemd5", "fileset", "filesha1", "filesha256", "filesha512", "issensitive", "list", "map",
@@ -30,9 +30,9 @@ var notEvaluated = []string{
 	"textencodebase64", "timestamp", "uuid", "uuidv5", "yamldecode", "yamlencode",
 }
 
-// functions returns the functions that the expressions of s may call. One that is not evaluated sets s.called.
+// functions returns the functions that the expressions of s may call. Those of notEvaluated set s.called.
 //
-// A function without a value is not enough: "try" and "can" take a call of a function that does not exist for an error.
+// It is not enough to leave these out: "try" and "can" treat a call of a missing function as an error of the expression.
 func (s *scope) functions() map[string]function.Function {
 	if s.callable != nil {
 		return s.callable
@@ -60,7 +60,7 @@ func (s *scope) functions() map[string]function.Function {
 // onlyOpenTofu are functions that Terraform does not have.
 var onlyOpenTofu = map[string]bool{"cidrcontains": true, "urldecode": true}
 
-// ofStrings returns a function of one or more strings.
+// ofStrings returns a function of n strings.
 func ofStrings(n int, to cty.Type, f func(args []string) (cty.Value, error)) function.Function {
 	spec := &function.Spec{Type: function.StaticReturnType(to)}
 	for range n {
@@ -76,7 +76,7 @@ func ofStrings(n int, to cty.Type, f func(args []string) (cty.Value, error)) fun
 	return function.New(spec)
 }
 
-// text1 returns a function that makes a string of one string.
+// text1 returns a function from a string to a string.
 func text1(f func(string) string) function.Function {
 	return ofStrings(1, cty.String, func(args []string) (cty.Value, error) { return cty.StringVal(f(args[0])), nil })
 }
@@ -85,7 +85,7 @@ func hexOf(sum []byte) string { return hex.EncodeToString(sum) }
 
 func base64Of(sum []byte) string { return base64.StdEncoding.EncodeToString(sum) }
 
-// textFunctions are those that make a string of strings, or compare them.
+// textFunctions return strings made of strings, or compare strings.
 var textFunctions = map[string]function.Function{
 	"md5":          text1(func(s string) string { sum := md5.Sum([]byte(s)); return hexOf(sum[:]) }),
 	"sha1":         text1(func(s string) string { sum := sha1.Sum([]byte(s)); return hexOf(sum[:]) }),
@@ -115,7 +115,7 @@ var textFunctions = map[string]function.Function{
 	}),
 }
 
-// quantifier returns a function that returns end if an element of a list of booleans is end. Null is false.
+// quantifier returns a function that returns end if a list of booleans contains end. Null counts as false.
 func quantifier(end bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
@@ -161,7 +161,7 @@ var indexFunc = function.New(&function.Spec{
 	},
 })
 
-// matchkeysFunc returns the values of a list where the list of keys has one of those that are looked for.
+// matchkeysFunc returns the values of a list whose key is in a set of searched keys.
 var matchkeysFunc = function.New(&function.Spec{
 	Params: []function.Parameter{
 		{Name: "values", Type: cty.List(cty.DynamicPseudoType)}, {Name: "keys", Type: cty.List(cty.DynamicPseudoType)},
@@ -236,7 +236,7 @@ var sumFunc = function.New(&function.Spec{
 	},
 })
 
-// transposeFunc returns a map of lists of strings with keys and elements exchanged.
+// transposeFunc exchanges the keys and the elements of a map of lists of strings.
 var transposeFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "map", Type: cty.Map(cty.List(cty.String))}},
 	Type:   function.StaticReturnType(cty.Map(cty.List(cty.String))),
@@ -267,7 +267,7 @@ var transposeFunc = function.New(&function.Spec{
 	},
 })
 
-// indentFunc is that of go-cty, unless its result could be large.
+// indentFunc is the one of go-cty, unless its result could be large.
 var indentFunc = function.New(&function.Spec{
 	Params: stdlib.IndentFunc.Params(), Type: function.StaticReturnType(cty.String),
 	Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
@@ -279,7 +279,7 @@ var indentFunc = function.New(&function.Spec{
 	},
 })
 
-// setProductFunc is that of go-cty, unless its result could be large.
+// setProductFunc is the one of go-cty, unless its result could be large.
 var setProductFunc = function.New(&function.Spec{
 	VarParam: stdlib.SetProductFunc.VarParam(), Type: stdlib.SetProductFunc.ReturnTypeForValues,
 	Impl: func(args []cty.Value, to cty.Type) (cty.Value, error) {
@@ -296,5 +296,5 @@ var setProductFunc = function.New(&function.Spec{
 	},
 })
 
-// maxProduct bounds the elements of the product of sets; beyond that it is not known.
+// maxProduct bounds the elements of a product of sets. A larger product is unknown.
 const maxProduct = 4096

@@ -30,7 +30,7 @@ func packedAs(t *testing.T, d modproxy.Digest, entries ...tar.Header) tfconfig.T
 	}
 	out := tar.NewWriter(zipped)
 	for _, h := range entries {
-		text := h.Uname // which carries the content
+		text := h.Uname // carries the content of the file
 		h.Uname, h.Size = "", int64(len(text))
 		if h.Typeflag == 0 {
 			h.Typeflag = tar.TypeReg
@@ -50,12 +50,12 @@ func packedAs(t *testing.T, d modproxy.Digest, entries ...tar.Header) tfconfig.T
 
 func file(name, text string) tar.Header { return tar.Header{Name: name, Uname: text} }
 
-// levels is how deeply files are nested that no child can read.
+// levels is a depth of nesting that no child can parse.
 const levels = 100_000
 
 const good = `module "good" { source = "acme/good/aws" }` + "\n"
 
-// What ends a child is an error of the tree, in a line, and nothing else is the matter with the reader.
+// Input that ends a child returns an error of one line, and the reader stays usable.
 func TestHostile(t *testing.T) {
 	deep := func(open, end string) tar.Header {
 		return file("main.tf", "locals {\n x = "+strings.Repeat(open, levels)+"1"+strings.Repeat(end, levels)+"\n}\n")
@@ -97,11 +97,11 @@ func TestHostile(t *testing.T) {
 		"files":       {many(4001, ""), `"f04000.tf": more than the 4000 configuration files`},
 		"bytes":       {many(70, full(500<<10)), "more than the 32 MiB of configuration files"},
 		"memory":      {[]tar.Header{file("main.tf", bomb.String())}, "MiB of memory"},
-		"link":        {[]tar.Header{{Name: "main.tf", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"main.tf" is no regular file`},
-		"hard link":   {[]tar.Header{file("x", ""), {Name: "main.tf", Typeflag: tar.TypeLink, Linkname: "x"}}, `"main.tf" is no regular file`},
-		"nothing":     {[]tar.Header{file("README.md", "")}, "there is no configuration in ."},
+		"link":        {[]tar.Header{{Name: "main.tf", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}}, `"main.tf" is not a regular file`},
+		"hard link":   {[]tar.Header{file("x", ""), {Name: "main.tf", Typeflag: tar.TypeLink, Linkname: "x"}}, `"main.tf" is not a regular file`},
+		"nothing":     {[]tar.Header{file("README.md", "")}, "no configuration in ."},
 	}
-	if !rig.Long() { // brackets, templates, blocks and JSON stand for what is nested
+	if !rig.Long() { // brackets, templates, blocks and JSON represent all nested forms
 		for _, name := range []string{"parentheses", "objects", "not", "minus", "conditions", "functions", "JSON object"} {
 			delete(tests, name)
 		}
@@ -125,7 +125,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What is wrong with one file is a problem, and the others are read.
+// An error in one file is a problem, and the others are read.
 func TestHostileFiles(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"10 MiB":        {strings.Repeat("# "+strings.Repeat("x", 61)+"\n", 10<<14), "bad.tf: is larger than the 512 KiB that are read"},
@@ -151,7 +151,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// Directories that nothing calls harm nobody.
+// Directories that are not called have no effect.
 func TestHostileElsewhere(t *testing.T) {
 	var r tfconfig.Reader
 	tree := packed(t, file("examples/main.tf", strings.Repeat("a {\n", levels)), file("main.tf", good))
@@ -160,7 +160,7 @@ func TestHostileElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzParse parses what is not nested so deeply that it ends the process.
+// FuzzParse parses files without the nesting that ends the process.
 func FuzzParse(f *testing.F) {
 	f.Add(good, false)
 	f.Add(`{"module": {"m": {"source": "${var.x}", "version": "1"}}}`, true)

@@ -12,29 +12,29 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kind is the kind of the records of what was read of packages, by digest. They need nothing, go when their package has
-// gone, and can be lost.
+// ConfigurationKind is the kind of the records of configurations that were read from packages. The key is the digest of the package.
+// The records refer to no other records, are removed after their package, and can be lost without harm.
 const ConfigurationKind store.Kind = "configuration"
 
 const (
-	maxReadings = 16      // of a package; the oldest goes
-	maxKept     = 4 << 20 // bytes of JSON that they have
+	maxReadings = 16      // of a package; the oldest is dropped
+	maxKept     = 4 << 20 // bytes of their JSON
 )
 
 // kept is the value of a record.
 type kept struct {
 	Edition  int       `json:"edition"`
-	Readings []reading `json:"readings"` // the newest is last
+	Readings []reading `json:"readings"` // the newest last
 }
 
-// reading is what was read of a package in one way.
+// reading is the result of reading a package with some options.
 type reading struct {
 	Options       json.RawMessage `json:"options"`
 	Configuration *Configuration  `json:"configuration,omitempty"`
 	Unreadable    string          `json:"unreadable,omitempty"`
 }
 
-// one reads a tree, unless what was read of it is kept.
+// one reads a tree, or returns the stored result.
 func (r *Reader) one(ctx context.Context, t Tree, o Options) (*Configuration, error) {
 	if r.Store == nil || t.digest.IsZero() {
 		return r.read(ctx, t, o)
@@ -68,7 +68,7 @@ func (r *Reader) one(ctx context.Context, t Tree, o Options) (*Configuration, er
 	return c, err
 }
 
-// newest returns the last of readings that are within the bounds.
+// newest returns the last readings that fit the bounds.
 func newest(all []reading) []reading {
 	size, n := 0, 0
 	for _, one := range slices.Backward(all) {
@@ -81,7 +81,7 @@ func newest(all []reading) []reading {
 	return all[len(all)-n:]
 }
 
-// lookup returns what is kept of a package.
+// lookup returns the stored readings of a package.
 func (r *Reader) lookup(ctx context.Context, d modproxy.Digest) (rec store.Record, was kept) {
 	ref := store.Ref{Kind: ConfigurationKind, Key: d.String()}
 	rec, _ = r.Store.Records.Get(ctx, ref)

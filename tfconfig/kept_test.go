@@ -38,7 +38,7 @@ func closed(d modproxy.Digest) tfconfig.Tree {
 	return tfconfig.PackageTree(d, func() (io.ReadCloser, error) { return nil, errOpened })
 }
 
-// What was read of a package is not read again, also when it cannot be read.
+// Read stores its results and its permanent errors.
 func TestKept(t *testing.T) {
 	s, d := newStore(t)
 	r := tfconfig.Reader{Store: s}
@@ -77,7 +77,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// A package is read again only for variables that change its sources and versions. What is made of others is not known.
+// A package is read again only for variables that change its sources or versions. Values that depend on other variables are unknown.
 func TestVariables(t *testing.T) {
 	s, d := newStore(t)
 	r := tfconfig.Reader{Store: s}
@@ -127,7 +127,7 @@ func sweep(t *testing.T, r *tfconfig.Reader) {
 	}
 }
 
-// What is stored of packages stays within a bound, whatever they have in them; the newest stays longest.
+// Stored results stay within a bound for any packages. The newest stay longest.
 func TestStored(t *testing.T) {
 	s, _ := newStore(t)
 	r := tfconfig.Reader{Store: s, MaxStored: 100_000}

@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-const program = "/proc/self/exe" // also once another one is in its place
+const program = "/proc/self/exe" // also after an update has replaced the file
 
-// limit bounds what this process may use.
+// limit bounds the resources of this process.
 func limit() error {
-	// If the machine or the container has too little memory, this process goes and not its parent.
+	// If the machine or the container runs out of memory, the kernel ends this process and not its parent.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
-	// The address space of a Go program is large from the beginning.
+	// A Go program reserves much address space at the start.
 	space := uint64(2 << 30 * memoryCost)
 	var pages uint64
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// TestMain makes this binary what Readers start, like the program.
+// TestMain makes this binary usable as the child of a Reader.
 func TestMain(m *testing.M) {
 	tfconfig.Child()
 	os.Exit(m.Run())

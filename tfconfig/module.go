@@ -13,15 +13,15 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// module is what the files of one directory declare, as far as it matters for what is installed.
+// module holds the declarations in the files of one directory that affect what is installed.
 type module struct {
 	calls     []*call
 	variables map[string]hcl.Attributes
 	locals    map[string]hcl.Expression
-	providers map[string]*Requirement // that are required, by local name
-	uses      map[string]*Requirement // by local name, whether required or not
-	versions  map[string]string       // of provider blocks, by local name and alias
-	resources map[string]bool         // by type and name
+	providers map[string]*Requirement // required, by local name
+	uses      map[string]*Requirement // used, whether required or not, by local name
+	versions  map[string]string       // in provider blocks, by local name and alias
+	resources map[string]bool         // by type and name, as type.name
 	imports   []imported
 	problems  []Problem
 }
@@ -30,7 +30,7 @@ type module struct {
 type call struct {
 	Pos
 	name            string
-	source, version hcl.Expression // nil if there is none
+	source, version hcl.Expression // nil if the block has none
 	args            hcl.Attributes
 	test            bool
 }
@@ -51,7 +51,7 @@ var (
 	runSchema = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module"}}}
 )
 
-// attributes returns a schema with attributes, and with the blocks that a call has beside arguments.
+// attributes returns a schema with attributes, and with the blocks that a call may have beside arguments.
 func attributes(names ...string) *hcl.BodySchema {
 	s := &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "_"}, {Type: "lifecycle"}}}
 	for _, name := range names {
@@ -68,7 +68,7 @@ func (m *module) problem(at Pos, format string, args ...any) {
 	}
 }
 
-// note adds the first error of diagnostics, without what they cite of the file.
+// note adds the first error of diagnostics, without the text of the file that it quotes.
 func (m *module) note(diags hcl.Diagnostics) {
 	for _, d := range diags {
 		if d.Severity == hcl.DiagError && d.Subject != nil {
@@ -78,7 +78,7 @@ func (m *module) note(diags hcl.Diagnostics) {
 	}
 }
 
-// content returns what a body has of a schema.
+// content returns the part of a body that matches a schema, and the rest.
 func (m *module) content(body hcl.Body, schema *hcl.BodySchema) (*hcl.BodyContent, hcl.Body) {
 	content, rest, diags := body.PartialContent(schema)
 	m.note(diags)
@@ -102,7 +102,7 @@ func (m *module) parse(name string, text []byte) (hcl.Body, bool) {
 	return f.Body, f.Body != nil
 }
 
-// file adds what a file declares. An override goes on top of what the files before it do.
+// file adds the declarations of a file. Those of an override replace earlier ones.
 func (m *module) file(name string, text []byte, override bool) {
 	body, ok := m.parse(name, text)
 	if !ok {
@@ -141,7 +141,7 @@ func (m *module) file(name string, text []byte, override bool) {
 	}
 }
 
-// literal returns the value of an attribute that is a literal string, or the empty string.
+// literal returns the value of an attribute that is a literal string; otherwise the empty string.
 func literal(a *hcl.Attribute) string {
 	if a == nil {
 		return ""
@@ -154,7 +154,7 @@ func literal(a *hcl.Attribute) string {
 	return s
 }
 
-// call adds a call, or changes the one that an override is of.
+// call adds a call, or changes the call that an override refers to.
 func (m *module) call(b *hcl.Block, override bool) {
 	content, rest := m.content(b.Body, callSchema)
 	c := &call{Pos: posOf(b.DefRange), name: b.Labels[0], args: hcl.Attributes{}}
@@ -165,26 +165,26 @@ func (m *module) call(b *hcl.Block, override bool) {
 		}
 	}
 	for _, body := range bodies {
-		attrs, _ := body.JustAttributes() // what is besides is the client's to complain of
+		attrs, _ := body.JustAttributes() // clients report anything else in the body
 		maps.Copy(c.args, attrs)
 	}
 	at := slices.IndexFunc(m.calls, func(other *call) bool { return other.name == c.name })
 	switch {
 	case at < 0 && override:
-		m.problem(c.Pos, "overrides module %.80q, which is not there", c.name)
+		m.problem(c.Pos, "overrides module %.80q, which does not exist", c.name)
 	case at < 0:
 		m.calls = append(m.calls, c)
 	case override:
 		maps.Copy(m.calls[at].args, c.args)
 		c = m.calls[at]
 	default:
-		m.problem(c.Pos, "module %.80q is there twice", c.name)
+		m.problem(c.Pos, "module %.80q is declared twice", c.name)
 		m.calls = append(m.calls, c)
 	}
 	c.address(content)
 }
 
-// address sets what a block has of a source and a version.
+// address sets the source and the version of a call from its block.
 func (c *call) address(block *hcl.BodyContent) {
 	if a := block.Attributes["source"]; a != nil {
 		c.source = a.Expr
@@ -201,7 +201,7 @@ func (m *module) variable(b *hcl.Block, override bool) {
 	case have != nil && override:
 		maps.Copy(have, content.Attributes)
 	case have != nil:
-		m.problem(posOf(b.DefRange), "variable %.80q is there twice", name)
+		m.problem(posOf(b.DefRange), "variable %.80q is declared twice", name)
 	default:
 		m.variables[name] = content.Attributes
 	}
@@ -231,7 +231,7 @@ func (m *module) testFile(name string, text []byte, client Client) {
 	}
 }
 
-// load reads the module in a directory of files; nil if there is no such directory.
+// load reads the module in a directory of files. It returns nil if the directory does not exist.
 func load(files map[string][]byte, dir string, o Options) *module {
 	var here, below []string
 	exists := false
@@ -268,7 +268,7 @@ func load(files map[string][]byte, dir string, o Options) *module {
 	return m
 }
 
-// text returns a value as the string that a source or a version is, or why it is none. Null is empty.
+// text returns the string of a source or a version, or the reason why v is not a string. Null is the empty string.
 func text(v cty.Value) (s, why string) {
 	v, why = toString(v)
 	if why != "" || v.IsNull() {

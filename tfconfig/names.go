@@ -6,32 +6,31 @@ import (
 	"strings"
 )
 
-// Names of configuration files end in one of these. The forms of OpenTofu follow those of both clients.
+// Endings of the names of configuration files. The endings of OpenTofu follow those of both clients, in the same order.
 var (
 	modulesEnd = []string{".tf", ".tf.json", ".tofu", ".tofu.json"}
 	testsEnd   = []string{".tftest.hcl", ".tftest.json", ".tofutest.hcl", ".tofutest.json"}
 )
 
-// ending returns which of endings a file's name has, or -1.
+// ending returns the index of the ending that a file's name has, or -1.
 func ending(name string, endings []string) int {
 	base := path.Base(name)
 	switch emacs := strings.HasPrefix(base, "#") && strings.HasSuffix(base, "#"); {
 	case emacs, strings.HasSuffix(base, "~"), strings.HasPrefix(base, "."):
-		return -1 // left behind by an editor, or hidden
+		return -1 // a backup of an editor, or hidden
 	}
 	return slices.IndexFunc(endings, func(end string) bool { return strings.HasSuffix(base, end) })
 }
 
-// isConfiguration reports whether some client may read a file of this name.
+// isConfiguration reports whether a client may read a file of this name.
 func isConfiguration(name string) bool { return ending(name, modulesEnd) >= 0 || isTest(name) }
 
-// isTest reports whether a file in the directory tests may be one of some client: for Terraform, from 1.15 on, also if it is
-// hidden.
+// isTest reports whether a client may read a file of this name in the directory tests. Terraform reads hidden files there since 1.15.
 func isTest(name string) bool {
 	return ending(name, testsEnd) >= 0 || strings.HasSuffix(name, testsEnd[0]) || strings.HasSuffix(name, testsEnd[1])
 }
 
-// tests returns those of the names of files in the directory tests that c reads, sorted.
+// tests returns the files in the directory tests that c reads, sorted.
 func (c Client) tests(names []string) (list []string) {
 	if c != Terraform {
 		return c.read(names, testsEnd)
@@ -45,7 +44,7 @@ func (c Client) tests(names []string) (list []string) {
 	return list
 }
 
-// read returns those of names with one of endings that c reads, sorted.
+// read returns the names with one of endings that c reads, sorted.
 func (c Client) read(names, endings []string) (list []string) {
 	for _, name := range names {
 		i := ending(name, endings)
@@ -53,7 +52,7 @@ func (c Client) read(names, endings []string) (list []string) {
 		case i < 0, c == Terraform && i >= 2:
 			continue
 		case c == OpenTofu && i < 2 && slices.Contains(names, strings.TrimSuffix(name, endings[i])+endings[i+2]):
-			continue // there is a form of it for OpenTofu
+			continue // OpenTofu reads its own form instead
 		}
 		list = append(list, name)
 	}
@@ -61,7 +60,7 @@ func (c Client) read(names, endings []string) (list []string) {
 	return list
 }
 
-// isOverride reports whether a file of a module goes on top of others.
+// isOverride reports whether a configuration file overrides others.
 func isOverride(name string) bool {
 	base := strings.TrimSuffix(path.Base(name), modulesEnd[ending(name, modulesEnd)])
 	return base == "override" || strings.HasSuffix(base, "_override")

@@ -12,32 +12,32 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Bounds of what is read.
+// Bounds of a tree.
 const (
-	// maxFile is the size of a file, in bytes. The lexer has all of a file in memory before anything of it is refused.
+	// maxFile is the size of a file, in bytes. The lexer holds a whole file in memory before it can reject it.
 	maxFile = 512 << 10
 
 	maxFiles    = 4000     // configuration files of a tree
 	maxTree     = 32 << 20 // their bytes
-	maxCalls    = 5000     // and directories that are called, each time
-	maxDepth    = 100      // directories that call each other
-	maxProblems = 100      // that are told of a directory
+	maxCalls    = 5000     // and visits of called directories
+	maxDepth    = 100      // nested calls of directories
+	maxProblems = 100      // reported for a directory
 	maxText     = 4 << 10  // bytes of a source, a version or an argument
-	maxReason   = 400      // bytes of a reason why something is not known
+	maxReason   = 400      // bytes of the reason why a value is unknown
 )
 
 // parser reads the directories of one tree.
 type parser struct {
 	Options
 	files   map[string][]byte
-	modules map[string]*module // by directory, those that were read; nil if there is none
+	modules map[string]*module // by directory; nil for a directory without a module
 	out     Configuration
-	of      map[string]bool // Variables
-	told    map[string]bool // calls, without those that lead to them
+	of      map[string]bool // the keys become Configuration.Variables
+	told    map[string]bool // calls that were added, as JSON without From
 	visits  int
 }
 
-// parse reads a tree. A file may be cut behind maxFile bytes. It may end the process: only a child calls it.
+// parse reads a tree. Files may be truncated after maxFile bytes. It may end the process: only a child calls it.
 func parse(files map[string][]byte, o Options) (*Configuration, error) {
 	o.Dir = path.Clean(o.Dir)
 	if o.Sources {
@@ -65,7 +65,7 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 			return nil, err
 		}
 	} else if !o.Submodules {
-		return nil, invalid("there is no configuration in %s", o.Dir)
+		return nil, invalid("no configuration in %s", o.Dir)
 	}
 	if o.Submodules {
 		if err := p.submodules(); err != nil {
@@ -76,7 +76,7 @@ func parse(files map[string][]byte, o Options) (*Configuration, error) {
 	return &p.out, nil
 }
 
-// submodules adds the directories in modules that were not read. Nothing is given to them.
+// submodules adds the directories below modules that were not read. They get no values of variables.
 func (p *parser) submodules() error {
 	dirs := map[string]bool{}
 	for name := range p.files {
@@ -86,7 +86,7 @@ func (p *parser) submodules() error {
 	}
 	given := func(string) (v value, ok bool) { return v, false }
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		if p.modules[dir] != nil || p.module(dir) == nil { // another one calls it, or it is for the other client
+		if p.modules[dir] != nil || p.module(dir) == nil { // another directory calls it, or it is for the other client
 			continue
 		}
 		if err := p.follow(dir, given, nil, []string{dir}); err != nil {
@@ -96,7 +96,7 @@ func (p *parser) submodules() error {
 	return nil
 }
 
-// module returns the module in a directory, or nil. What it requires, and its problems, are told when it is first read.
+// module returns the module in a directory, or nil. The first call for a directory adds its requirements and problems.
 func (p *parser) module(dir string) *module {
 	m, ok := p.modules[dir]
 	if !ok {
@@ -112,7 +112,7 @@ func (p *parser) module(dir string) *module {
 	return m
 }
 
-// follow adds what the module in a directory calls, which was called in one way.
+// follow adds the calls of the module in a directory, with the values that given returns for its variables.
 func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos, stack []string) error {
 	m := p.module(dir)
 	s := &scope{module: m, client: p.Client, given: given, values: map[string]value{}, paths: p.paths(dir)}
@@ -145,7 +145,7 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 			}
 		default:
 			out.Args = p.args(s, c)
-			text, _ := json.Marshal(out) // which always marshals
+			text, _ := json.Marshal(out) // always marshals
 			if !p.told[string(text)] {
 				p.told[string(text)] = true
 				out.From = from
@@ -156,7 +156,7 @@ func (p *parser) follow(dir string, given func(string) (value, bool), from []Pos
 	return nil
 }
 
-// paths returns what is known of the object path in the module in a directory: of a root module, and those below it.
+// paths returns the known members of the object path in the module in dir; nil unless the tree has a root module.
 func (p *parser) paths(dir string) map[string]string {
 	if !p.Tests {
 		return nil
@@ -164,12 +164,13 @@ func (p *parser) paths(dir string) map[string]string {
 	return map[string]string{"root": p.Dir, "module": dir}
 }
 
-// address returns the source and the version of a call, or why they are not known, and whether the source is made of variables.
+// address returns the source and the version of a call, or the reason why they are unknown. variable reports whether the source depends
+// on variables.
 func (p *parser) address(s *scope, c *call) (source, version, dynamic string, variable bool) {
 	if c.source == nil {
 		return "", "", "it has no source", false
 	}
-	if c.test { // whose source and version are literals to both clients
+	if c.test { // both clients accept only literals in test files
 		s = &scope{module: s.module, literals: true}
 	}
 	from := s.eval(c.source)
@@ -198,19 +199,19 @@ func (p *parser) address(s *scope, c *call) (source, version, dynamic string, va
 	case why != "":
 		return source, "", "its version " + why, from.variable
 	case !registry && (version != "" || s.client == Terraform):
-		return source, version, "it has a version, and its source is no module of a registry", from.variable
+		return source, version, "it has a version, but its source is not a module of a registry", from.variable
 	case version == "" && !which.IsNull():
-		return source, "", "its version is empty, and has to be a constraint or left out", from.variable
+		return source, "", "its version is empty: want a constraint, or no version", from.variable
 	}
 	return source, strings.TrimSpace(version), "", from.variable
 }
 
-// forbidden returns why Terraform does not evaluate a source or version: it refers to something else than variables, locals and
-// the objects also.
+// forbidden returns the reason why Terraform does not evaluate a source or version: it refers to something other than variables, locals
+// and the objects also.
 func (s *scope) forbidden(e hcl.Expression, also ...string) string {
 	for _, ref := range e.Variables() {
 		if root := ref.RootName(); s.client == Terraform && root != "var" && root != "local" && !slices.Contains(also, root) {
-			return "refers to " + refText(ref) + ", and may refer to constant variables and locals only"
+			return "refers to " + refText(ref) + ", but may refer only to constant variables and locals"
 		}
 	}
 	return ""
@@ -224,7 +225,7 @@ func (p *parser) args(s *scope, c *call) map[string]Arg {
 	all := map[string]Arg{}
 	for name, a := range c.args {
 		v := s.eval(a.Expr)
-		if p.Client == Terraform { // it is constant, and may change a source of what is called
+		if p.Client == Terraform { // the value is constant, and may change a source in the called module
 			maps.Copy(p.of, v.inputs)
 		}
 		all[name] = v.arg()

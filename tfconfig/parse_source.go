@@ -19,11 +19,10 @@ func ParseLocalSource(dir, source string) (string, bool) {
 	return path.Join(dir, source), true
 }
 
-// ParseRegistrySource returns the address of the module that a source names in a registry and the directory in its package
-// ("." for the root), and reports whether the source names a module of a registry. If the source has no hostname, the module is
-// one of host.
+// ParseRegistrySource returns the address of the registry module that a source names and the directory in its package ("." for the
+// root). It reports whether the source names a module of a registry. A source without a hostname names a module of host.
 //
-// Clients fetch a source that is neither local nor of a registry without a registry.
+// Clients fetch a source that is neither local nor of a registry directly.
 func ParseRegistrySource(source, host string) (m modproxy.Address, subdir string, ok bool) {
 	address, subdir, _ := strings.Cut(source, "//")
 	subdir = path.Clean(subdir)
@@ -38,8 +37,8 @@ func ParseRegistrySource(source, host string) (m modproxy.Address, subdir string
 	return m, subdir, true
 }
 
-// ParseProviderSource returns the address of the provider that a source names, as ParseProviderSource of
-// terraform-registry-address does. If the source has no hostname, the provider is one of host. The error is [modproxy.ErrInvalid].
+// ParseProviderSource returns the address of the provider that a source names, as ParseProviderSource of terraform-registry-address
+// does. A source without a hostname names a provider of host. The error is [modproxy.ErrInvalid].
 func ParseProviderSource(source, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(source, "/")
 	if len(parts) == 1 {
@@ -49,7 +48,7 @@ func ParseProviderSource(source, host string) (m modproxy.Address, err error) {
 		parts = append([]string{hostname.Display(host)}, parts...)
 	}
 	if len(parts) != 3 {
-		return m, invalid("%.200q is no provider: want registry.example.com/namespace/type", source)
+		return m, invalid("%.200q is not a provider address: want registry.example.com/namespace/type", source)
 	}
 	if host, err = hostname.Parse(parts[0]); err != nil {
 		return m, err
@@ -58,7 +57,7 @@ func ParseProviderSource(source, host string) (m modproxy.Address, err error) {
 	return m, m.CheckProvider()
 }
 
-// IsBuiltin reports whether a provider is part of the clients, which download it from nowhere.
+// IsBuiltin reports whether a provider is part of the clients, which do not download it.
 func IsBuiltin(provider modproxy.Address) bool {
 	return strings.HasPrefix(provider.String(), builtin)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Each archive in testdata/parse is a tree, with "want": what both clients read of it, or the one in "only".
+// Each archive in testdata/parse is a tree. "want" is the configuration that both clients read in it, or the one client in "only".
 func TestParse(t *testing.T) {
 	archives, _ := filepath.Glob("testdata/parse/*.txtar")
 	if len(archives) == 0 {
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 					files[f.Name] = f.Data
 				}
 			}
-			readers := map[string][]string{} // of each line
+			readers := map[string][]string{} // by line
 			for _, client := range clients {
 				o.Client = client
 				c, err := tfconfig.Parse(files, o)
@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// lines returns what a configuration says, one thing in a line.
+// lines returns the contents of a configuration, one item a line.
 func lines(c *tfconfig.Configuration) (out []string) {
 	for _, call := range c.Calls {
 		line := strings.TrimSpace(fmt.Sprintf("%s:%d %s: %s %q %s", call.File, call.Line, call.Name, call.Source, call.Version, call.Dynamic))

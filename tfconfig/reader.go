@@ -24,32 +24,32 @@ import (
 
 // A Reader reads configurations, each in a child process. It is safe for concurrent use.
 type Reader struct {
-	Store *store.Store // stores what was read of its packages; nil: nothing is stored
-	// MaxStored bounds the bytes of what is stored, and for a while there may be an eighth more. The oldest goes first.
-	// Zero: no bound.
+	Store *store.Store // stores results for packages; nil: nothing is stored
+	// MaxStored bounds the bytes of stored results. They may exceed it by an eighth for a while. The oldest are removed first. Zero:
+	// no bound.
 	MaxStored int64
 
 	once       sync.Once
-	turns      chan struct{} // a child has one
-	describing chan struct{} // one that describes has one of these
-	added      atomic.Int64  // records
+	turns      chan struct{} // one element for each child
+	describing chan struct{} // one element for each child that describes a module
+	added      atomic.Int64  // records since the start
 	grown      atomic.Int64  // bytes of records since the last sweep
 	sweeping   sync.Mutex    // held by Sweep
 }
 
 const (
-	children  = 2                           // at a time, and as many that describe
-	maxWait   = timeCost * 30 * time.Second // for a child
-	maxStderr = 4 << 10                     // bytes that are kept
+	children  = 2                           // at a time; as many more describe modules
+	maxWait   = timeCost * 30 * time.Second // for one child
+	maxStderr = 4 << 10                     // bytes of the child's standard error
 )
 
-// Read returns what a directory of a tree calls and requires.
+// Read returns the calls and requirements of a directory of a tree.
 //
-// Errors: [modproxy.ErrInvalid] if the tree cannot be read, [modproxy.ErrUnavailable] if that is not known, those of
-// the tree, that of the context.
+// Errors: [modproxy.ErrInvalid] if the tree cannot be read, [modproxy.ErrUnavailable] if reading it failed for another reason; those
+// of the tree; that of the context.
 func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
 	o.Dir = path.Clean(o.Dir)
-	if t.digest.IsZero() { // and nothing is kept
+	if t.digest.IsZero() { // results for directories are not stored
 		return r.one(ctx, t, o)
 	}
 	given, passed := o.Vars, o.Passed
@@ -73,14 +73,14 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 			}
 		}
 	}
-	// What does not change a source or a version here was left out, so that a package is not read again for each of
-	// its calls. An argument that is made of it is not known.
+	// Variables that do not change a source or a version here were left out, so that a package is not read again for each call of it.
+	// Arguments that depend on them are unknown.
 	for _, call := range c.Calls {
 		for name, arg := range call.Args {
 			for _, of := range arg.Inputs {
 				_, isGiven := given[of]
 				if _, counts := o.Vars[of]; isGiven && !counts {
-					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not followed that far", of), Inputs: arg.Inputs, Skipped: true}
+					call.Args[name] = Arg{Dynamic: fmt.Sprintf("refers to var.%.80s, which is not evaluated here", of), Inputs: arg.Inputs, Skipped: true}
 				}
 			}
 		}
@@ -88,7 +88,7 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	return c, nil
 }
 
-// read has a child read a tree.
+// read reads a tree in a child.
 func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
 	done, err := r.turn(ctx, false)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	return answer.Configuration, nil
 }
 
-// turn waits until there may be another child, until done is called. What clients wait for does not wait for descriptions.
+// turn waits until another child may run; done ends its turn. Requests that clients wait for do not wait for descriptions.
 func (r *Reader) turn(ctx context.Context, describe bool) (done func(), err error) {
 	r.once.Do(func() { r.turns, r.describing = make(chan struct{}, children), make(chan struct{}, children) })
 	turns := r.turns
@@ -130,9 +130,9 @@ func (r *Reader) turn(ctx context.Context, describe bool) (done func(), err erro
 	}
 }
 
-var errSilent = fmt.Errorf("%w: the process that reads the configuration says nothing", modproxy.ErrUnavailable)
+var errSilent = fmt.Errorf("%w: the process that reads the configuration returned nothing", modproxy.ErrUnavailable)
 
-// ask asks a child about a tree.
+// ask sends a request for a tree to a child and returns its reply.
 func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	late := fmt.Errorf("%w: reading its configuration takes more than %v", modproxy.ErrUnavailable, maxWait)
 	within, cancel := context.WithTimeoutCause(ctx, maxWait, late)
@@ -160,7 +160,7 @@ func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: the process that reads the configuration: %w", modproxy.ErrUnavailable, err)
 	case answer.Edition != edition:
-		return nil, fmt.Errorf("%w: the program is another version by now: restart this one", modproxy.ErrUnavailable)
+		return nil, fmt.Errorf("%w: the program on disk is another version: restart modproxy", modproxy.ErrUnavailable)
 	case answer.Error != "":
 		return nil, &unreadable{answer.Error}
 	}
@@ -168,16 +168,16 @@ func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 	return &answer, nil
 }
 
-// unreadable says why a tree cannot be read, which does not change.
+// unreadable is the reason why a tree cannot be read. It is permanent.
 type unreadable struct{ text string }
 
 func (e *unreadable) Error() string { return e.text }
 func (e *unreadable) Unwrap() error { return modproxy.ErrInvalid }
 
-// run runs a child, to which send writes, and returns what it prints, and the processor time that it has used.
+// run runs a child with the input that send writes. It returns the output of the child and its processor time.
 func run(ctx context.Context, send func(io.Writer) error) (printed []byte, cpu time.Duration, err error) {
 	if isChild() {
-		return nil, 0, errors.New("a child has no children")
+		return nil, 0, errors.New("a child cannot start another one")
 	}
 	name := program
 	if name == "" {
@@ -208,12 +208,12 @@ func run(ctx context.Context, send func(io.Writer) error) (printed []byte, cpu t
 	case err != nil:
 		return nil, 0, death(cmd.ProcessState, stderr.String(), err)
 	case stdout.Len() > maxReply:
-		return nil, 0, fmt.Errorf("%w: the process that reads configurations prints too much", modproxy.ErrUnavailable)
+		return nil, 0, fmt.Errorf("%w: the process that reads configurations printed too much", modproxy.ErrUnavailable)
 	}
 	return stdout.Bytes(), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// death returns why a child has died.
+// death returns the reason why a child died.
 func death(state *os.ProcessState, stderr string, err error) error {
 	line, _, _ := strings.Cut(stderr, "\n")
 	switch {
@@ -224,13 +224,13 @@ func death(state *os.ProcessState, stderr string, err error) error {
 	case state != nil && state.UserTime()+state.SystemTime() >= (maxCPU-1)*time.Second:
 		return &unreadable{invalid("reading its configuration takes more than %d seconds", maxCPU).Error()}
 	}
-	return fmt.Errorf("%w: the process that reads configurations has died: %w: %.200q", modproxy.ErrUnavailable, err, line)
+	return fmt.Errorf("%w: the process that reads configurations died: %w: %.200q", modproxy.ErrUnavailable, err, line)
 }
 
-// input is what a child reads.
+// input is the standard input of a child.
 type input struct {
 	w   io.Writer
-	err error // writing failed: the child says why
+	err error // writing failed; the error of the child says why
 }
 
 func (i *input) Write(p []byte) (n int, err error) {

@@ -20,10 +20,10 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Bounds of records, which a package makes as large as it can.
+// Bounds of records. Their size depends on untrusted packages.
 const (
-	maxRecord  = 1 << 20 // bytes of one
-	overhead   = 1 << 10 // bytes that each counts beside its own, which bounds the number of small ones
+	maxRecord  = 1 << 20 // bytes of one record
+	overhead   = 1 << 10 // bytes that each record counts beside its own; bounds the number of small records
 	sweepEvery = 256     // new records
 )
 
@@ -40,7 +40,7 @@ func seal(v any, now time.Time) ([]byte, error) {
 	return value.Bytes(), nil
 }
 
-// unseal reads a value that seal has made of at most max bytes of JSON.
+// unseal reads a value that seal returned. It reads at most max bytes of JSON.
 func unseal(value []byte, max int64, v any) error {
 	if len(value) < 8 {
 		return fmt.Errorf("%w: a record of %d bytes", store.ErrDamaged, len(value))
@@ -52,19 +52,19 @@ func unseal(value []byte, max int64, v any) error {
 	return json.NewDecoder(io.LimitReader(unzipped, max)).Decode(v)
 }
 
-// put stores the value of a record, if that can be.
+// put stores a record and ignores errors of the store.
 func (r *Reader) put(ctx context.Context, rec store.Record) {
 	if _, err := r.Store.Records.Put(ctx, rec); err != nil {
 		return
 	}
 	bytes := r.grown.Add(int64(len(rec.Value)) + overhead)
 	if added := r.added.Add(1); added%sweepEvery == 0 || added == 1 || r.MaxStored > 0 && bytes >= r.MaxStored/8 {
-		_ = r.Sweep(ctx) // if not now, then after the next record
+		_ = r.Sweep(ctx) // an error is retried after the next record
 	}
 }
 
-// Sweep removes the records of packages that are not stored any more, and the oldest ones beyond MaxStored. It does nothing
-// while another goroutine does it.
+// Sweep removes the records of packages that are not stored any more, and the oldest records beyond MaxStored. It returns at once
+// if another goroutine is sweeping.
 func (r *Reader) Sweep(ctx context.Context) error {
 	if r.Store == nil || !r.sweeping.TryLock() {
 		return nil
@@ -105,7 +105,7 @@ func (r *Reader) Sweep(ctx context.Context) error {
 			switch err := r.Store.Records.Delete(ctx, s.Ref, s.revision); {
 			case err == nil:
 				total -= s.size
-			case !errors.Is(err, store.ErrConflict): // else it was put meanwhile
+			case !errors.Is(err, store.ErrConflict): // on a conflict, the record was written meanwhile
 				return err
 			}
 		}

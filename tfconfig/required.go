@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/lockfile"
 )
 
-// builtin begins the sources of providers that are part of the clients.
+// builtin is the beginning of the sources of providers that are part of the clients.
 const builtin = "terraform.io/builtin/"
 
 var (
@@ -22,7 +22,7 @@ var (
 	checkSchema    = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "data", LabelNames: []string{"type", "name"}}}}
 )
 
-// locks adds what the lock file of the root module says, if there is one.
+// locks adds the entries of the root module's lock file, if it exists.
 func (p *parser) locks() {
 	name := path.Join(p.Dir, lockfile.Name)
 	all, err := lockfile.Parse(p.files[name])
@@ -38,22 +38,22 @@ func (p *parser) locks() {
 	}
 }
 
-// imported is what an import block is of.
+// imported is the subject of an import block.
 type imported struct {
 	Pos
 	provider string // its local name
-	target   string // the type and the name of the resource; empty for one in another module
+	target   string // the resource as type.name; empty for a resource of another module
 }
 
-// require adds a required_providers block. An entry of an override takes the place of the one that is there.
+// require adds a required_providers block. An entry of an override replaces the earlier one.
 func (m *module) require(b *hcl.Block) {
 	attrs, diags := b.Body.JustAttributes()
 	m.note(diags)
 	for name, a := range attrs {
-		r := &Requirement{Pos: posOf(a.NameRange), Name: name, Version: literal(a)} // a string is a constraint
+		r := &Requirement{Pos: posOf(a.NameRange), Name: name, Version: literal(a)} // a string is a version constraint
 		pairs, diags := hcl.ExprMap(a.Expr)
 		if diags.HasErrors() && r.Version == "" {
-			m.problem(r.Pos, "provider %.80q is required in a way that is not understood", name)
+			m.problem(r.Pos, "provider %.80q has a requirement that cannot be parsed", name)
 		}
 		for _, pair := range pairs {
 			key, _ := pair.Key.Value(nil)
@@ -62,7 +62,7 @@ func (m *module) require(b *hcl.Block) {
 			switch key, _ := text(key); {
 			case key != "source" && key != "version":
 			case diags.HasErrors() || why != "":
-				m.problem(r.Pos, "the %s of provider %.80q is no literal string", key, name)
+				m.problem(r.Pos, "the %s of provider %.80q is not a literal string", key, name)
 			case key == "source":
 				r.Source = s
 			default:
@@ -74,7 +74,7 @@ func (m *module) require(b *hcl.Block) {
 	}
 }
 
-// implied returns the source of a provider that is known by its local name only.
+// implied returns the source of a provider that only has a local name.
 func implied(name string) string {
 	if name == "terraform" {
 		return builtin + name
@@ -82,8 +82,7 @@ func implied(name string) string {
 	return "hashicorp/" + name
 }
 
-// configure adds the provider that a provider block is about, with the version that it may have. One of an override takes the
-// place of the one that is there.
+// configure adds the provider of a provider block, with the version in it, if any. The block of an override replaces the earlier one.
 func (m *module) configure(b *hcl.Block) {
 	attrs, _ := m.content(b.Body, providerSchema)
 	name := b.Labels[0]
@@ -93,7 +92,7 @@ func (m *module) configure(b *hcl.Block) {
 	}
 }
 
-// resource adds the provider that a resource, a data source or an ephemeral resource uses.
+// resource adds the provider of a resource, a data source or an ephemeral resource.
 func (m *module) resource(b *hcl.Block) {
 	if b.Type == "resource" {
 		m.resources[b.Labels[0]+"."+b.Labels[1]] = true
@@ -102,7 +101,7 @@ func (m *module) resource(b *hcl.Block) {
 	m.use(cmp.Or(reference(content.Attributes["provider"]), providerOf(b.Labels[0])), posOf(b.DefRange))
 }
 
-// providerOf returns the local name of the provider that a type of resources is of.
+// providerOf returns the local name of the provider of a resource type.
 func providerOf(typ string) string {
 	name, _, _ := strings.Cut(typ, "_")
 	return name
@@ -128,7 +127,7 @@ func (m *module) imported(b *hcl.Block) {
 	if a := content.Attributes["to"]; a != nil {
 		var diags hcl.Diagnostics
 		if to, diags = hcl.AbsTraversalForExpr(a.Expr); diags.HasErrors() {
-			for _, to = range a.Expr.Variables() { // as for x.y[each.key]
+			for _, to = range a.Expr.Variables() { // for x.y[each.key]
 				break
 			}
 		}
@@ -163,7 +162,7 @@ func (m *module) use(name string, at Pos) {
 	}
 }
 
-// requirements returns the providers that are required, and those that are used without (addProviderRequirements in
+// requirements returns the required providers, and those that are used without a requirement (addProviderRequirements in
 // internal/configs/config.go of both clients).
 func (m *module) requirements(client Client) (list []Requirement) {
 	for _, i := range m.imports {

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// A lock file is read as clients write it, or not at all.
+// A lock file that differs from the form that clients write is a problem and has no entries.
 func TestLocks(t *testing.T) {
 	const name, good = ".terraform.lock.hcl", "provider \"bücher.example/acme/toy\" {\n  version = \"1.0.0\"\n}\n"
 	for text, want := range map[string]string{

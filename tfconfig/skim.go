@@ -12,8 +12,8 @@ import (
 // errFound ends the reading of a tree.
 var errFound = errors.New("found")
 
-// calls reports whether a file of a directory of a tree, where all calls begin that lead to others, looks as if there were
-// one in it. It parses nothing, and so may say so in this process.
+// calls reports whether a file in the directories of a tree where calls can begin looks as if it had a call. It parses nothing and so may
+// run in this process.
 func (t Tree) calls(ctx context.Context, o Options) (bool, error) {
 	var text bytes.Buffer
 	size := int64(0)
@@ -22,7 +22,7 @@ func (t Tree) calls(ctx context.Context, o Options) (bool, error) {
 			return context.Cause(ctx)
 		}
 		if size += n; n > maxFile || size > maxTree {
-			return errFound // the child refuses it, if the client reads it
+			return errFound // the child rejects the file, if the client reads it
 		}
 		text.Reset()
 		if _, err := text.ReadFrom(content); err != nil {
@@ -39,7 +39,7 @@ func (t Tree) calls(ctx context.Context, o Options) (bool, error) {
 	return false, err
 }
 
-// mayCall reports whether a file may call a module. In native syntax a call is looked for at the beginning of a line only.
+// mayCall reports whether a file may call a module. In native syntax it finds calls at the beginning of a line only.
 func mayCall(name string, text []byte) bool {
 	if strings.HasSuffix(name, ".json") {
 		return bytes.Contains(text, []byte(`"module"`))

@@ -8,9 +8,9 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Where only calls are asked for, what has none is not read, and what may have some is read as ever.
+// With CallsOnly, a tree without calls is not parsed, and any other tree is read as without it.
 func TestCallsOnly(t *testing.T) {
-	const uses = "resource \"acme_thing\" \"x\" {}\n" // which requires a provider, as is told of what is read
+	const uses = "resource \"acme_thing\" \"x\" {}\n" // would be reported as a provider, if the file were parsed
 	for name, c := range map[string]struct {
 		files []tar.Header
 		calls int
@@ -43,7 +43,7 @@ func TestCallsOnly(t *testing.T) {
 	}
 }
 
-// What is kept of one way of reading is not given for the other.
+// Stored results with CallsOnly are not returned without it, and the reverse.
 func TestCallsOnlyKept(t *testing.T) {
 	s, d := newStore(t)
 	r := tfconfig.Reader{Store: s}
@@ -58,7 +58,7 @@ func TestCallsOnlyKept(t *testing.T) {
 	}
 }
 
-// Whatever parses as a call at the beginning of a line is one that is seen.
+// FuzzMayCall checks that mayCall reports every file with a call at the beginning of a line.
 func FuzzMayCall(f *testing.F) {
 	f.Add("main.tf", "module \"a\" {\n  source = \"acme/a/aws\"\n}\n")
 	f.Add("main.tf.json", `{"module": {"a": {"source": "x"}}}`)

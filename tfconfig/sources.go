@@ -10,27 +10,27 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Source is the source of a call as it stands in a file: a literal, or made of literals and locals, so that it is the same for every
+// Source is the source of a call as written in a file: a literal, or an expression of literals and locals, which is the same for every
 // caller.
 type Source struct {
 	Pos
-	Start  int    `json:"start"` // the expression is the bytes of the file from here
-	End    int    `json:"end"`   // to before here
+	Start  int    `json:"start"` // first byte of the expression in the file
+	End    int    `json:"end"`   // first byte after the expression
 	Source string `json:"source,omitempty"`
-	// Dynamic says why Source is not known. It is empty if it is.
+	// Dynamic is the reason why Source is unknown. It is empty if Source is known.
 	Dynamic string `json:"dynamic,omitempty"`
 }
 
-// Aside reports whether a directory of a package is where examples and tests are, or is hidden. Nobody installs these, as a
-// rule, and many do not work.
+// IsExampleOrTest reports whether a directory of a package has examples or tests, or is hidden. Such directories are rarely installed,
+// and many do not work.
 func IsExampleOrTest(dir string) bool {
 	return slices.ContainsFunc(strings.Split(path.Clean(dir), "/"), func(part string) bool {
 		return strings.HasPrefix(part, ".") && part != "." || slices.Contains([]string{"example", "examples", "test", "tests"}, part)
 	})
 }
 
-// sources finds the sources of all calls that a client may read: in the directories of a tree but those [IsExampleOrTest], in those of
-// o.Also, and in what all of these call. A file with a mistake in it, which no client loads, is a problem and has none.
+// sources finds the sources of all calls that a client may read: in the directories of a tree except those [IsExampleOrTest], in o.Also,
+// and in the directories that these call. A file with an error, which no client loads, has a problem and no sources.
 func sources(files map[string][]byte, o Options) (*Configuration, error) {
 	byDir := map[string][]string{}
 	for name := range files {
@@ -71,14 +71,15 @@ func sources(files map[string][]byte, o Options) (*Configuration, error) {
 	return out, nil
 }
 
-// constants evaluates the sources in a directory that are no literals.
+// constants evaluates the sources in a directory that are not literals.
 type constants struct {
 	files  map[string][]byte
 	dir    string
 	scopes map[Client]*scope
 }
 
-// eval returns the value of a source that is the same for all clients that read the file, whatever the variables of the module are.
+// eval returns the value of a source if all clients that read the file agree on it for all values of the module's variables; otherwise
+// the reason.
 func (c *constants) eval(name string, e hcl.Expression) (source, why string) {
 	if c.scopes == nil {
 		c.scopes = map[Client]*scope{}
@@ -103,7 +104,7 @@ func (c *constants) eval(name string, e hcl.Expression) (source, why string) {
 			one, why = text(v.Value)
 		}
 		if readers++; why == "" && readers > 1 && one != source {
-			why = "is another one for the other client"
+			why = "differs between Terraform and OpenTofu"
 		}
 		if why != "" {
 			return "", why

@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// What is written in the place of a source is read there, and everything else is read as before.
+// An expression that replaces a source is read in its place, and everything else is read as before.
 func FuzzSources(f *testing.F) {
 	f.Add("main.tf", "module \"a\" {\n  source = \"git::https://a\" # c\n}\nmodule \"b\" { source = <<E\nx\nE\n}")
 	f.Add("main.tf", "\ufeffmodule \"a\" { source = (\"\\u0061${\"b\"}\") }")

@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// The bytes that are told are those of the expression, in every form that clients take for a literal.
+// The range of a source covers exactly its expression, in every form that clients accept as a literal.
 func TestSources(t *testing.T) {
 	files := map[string]string{
 		"main.tf": "\ufeffmodule \"a\" {\n  source = \"git::https://a\" # ä\n}\n" +
@@ -65,7 +65,7 @@ func TestSources(t *testing.T) {
 		`made/main.tf:13 "local.late"  refers to local.late, which refers to null_resource.x, which is not known before a plan`,
 		`made/main.tf:14 "\"https://${local.of}\""  depends on a variable`,
 		`made/main.tf:15 "\"${path.module}/x\""  refers to path.module, which is not known before a plan`,
-		`made/one.tf:1 "local.one"  is another one for the other client`,
+		`made/one.tf:1 "local.one"  differs between Terraform and OpenTofu`,
 		`main.tf:2 "\"git::https://a\"" git::https://a`,
 		`main.tf:4 "((\"https://\\u0062\"))" https://b`,
 		`main.tf:6 "<<-EOT\n  https://c\n  EOT" https://c`,
@@ -85,7 +85,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// A file that is not read is an error: clients may read it.
+// A file that is too large is an error, because clients may read it.
 func TestSourcesTooLarge(t *testing.T) {
 	var r tfconfig.Reader
 	_, err := r.Read(t.Context(), packed(t, file("m/big.tf", strings.Repeat("#\n", tfconfig.MaxFile))), tfconfig.Options{Sources: true})

@@ -45,36 +45,37 @@ const (
 // DefaultHosts are the hostnames of the registries for sources without a hostname.
 var DefaultHosts = map[Client]string{Terraform: "registry.terraform.io", OpenTofu: "registry.opentofu.org"}
 
-// Configuration is what a directory calls and requires, with the directories that it calls by local sources.
+// Configuration lists the module calls and provider requirements of a directory, including the directories that it calls by local
+// sources.
 type Configuration struct {
-	// Calls are those that are not of directories of the tree, by directory and position. One of a directory that is
-	// called twice is there twice if that makes a difference to it.
+	// Calls are the calls of modules outside the tree, by directory and position. If a directory is called twice with arguments that
+	// change its calls, its calls appear twice.
 	Calls     []Call        `json:"calls,omitempty"`
 	Providers []Requirement `json:"providers,omitempty"`
-	// Variables are those of the directory that change sources and versions, sorted.
+	// Variables are the variables of the directory that change sources and versions, sorted.
 	Variables []string  `json:"variables,omitempty"`
 	Locks     []Lock    `json:"locks,omitempty"`    // with Options.Tests, if the directory has a lock file
-	Problems  []Problem `json:"problems,omitempty"` // what is said beside them may not be all
-	Sources   []Source  `json:"sources,omitempty"`  // by file and position; with Problems, all that Options.Sources asks for
+	Problems  []Problem `json:"problems,omitempty"` // if not empty, the other fields may be incomplete
+	Sources   []Source  `json:"sources,omitempty"`  // by file and position; with Options.Sources; incomplete if there are Problems
 
-	CPU time.Duration `json:"-"` // processor time that reading it took now
+	CPU time.Duration `json:"-"` // processor time of this reading; zero for a stored result
 }
 
 // Call is a call of a module.
 type Call struct {
 	Pos
-	From    []Pos  `json:"from,omitempty"` // the calls of directories that lead to it, outermost first
+	From    []Pos  `json:"from,omitempty"` // the calls of directories that lead to this call, outermost first
 	Name    string `json:"name"`
 	Source  string `json:"source,omitempty"`
 	Version string `json:"version,omitempty"` // the constraint; empty for any
-	// Dynamic says why Source or Version is not known. It is empty if both are.
+	// Dynamic is the reason why Source or Version is unknown. It is empty if both are known.
 	Dynamic string         `json:"dynamic,omitempty"`
 	Args    map[string]Arg `json:"args,omitempty"`
-	// Variable reports whether Source is made of variables, so that it may be another one where the module is called otherwise.
+	// Variable reports whether Source depends on variables, so that another call of the directory may have another source.
 	Variable bool `json:"variable,omitempty"`
 }
 
-// Arg is an argument of a call: a value in JSON, or the reason why it is not known.
+// Arg is an argument of a call: a value in JSON, or the reason why the value is unknown.
 type Arg struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 	Dynamic string          `json:"dynamic,omitempty"`
@@ -85,24 +86,24 @@ type Arg struct {
 	Skipped bool `json:"-"`
 }
 
-// Requirement is a provider that a module requires, or uses without saying so.
+// Requirement is a provider that a module requires, or uses without a requirement.
 type Requirement struct {
 	Pos
 	Name    string `json:"name"`
-	Source  string `json:"source"`            // as written; hashicorp/ and the name if it has none
+	Source  string `json:"source"`            // as written; without a source: hashicorp/ and the name
 	Version string `json:"version,omitempty"` // the constraint; empty for any
 }
 
-// Lock is what a dependency lock file says of a provider.
+// Lock is the entry of a provider in a dependency lock file.
 type Lock struct {
 	Pos
 	Source  string `json:"source"`
 	Version string `json:"version"`
 }
 
-// Pos is where something is written.
+// Pos is a position in a file.
 type Pos struct {
-	File string `json:"file"` // from the root of the tree
+	File string `json:"file"` // slash path from the root of the tree
 	Line int    `json:"line"`
 }
 
@@ -111,13 +112,13 @@ func (p Pos) Compare(other Pos) int {
 	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Line, other.Line))
 }
 
-// Problem is something wrong with a configuration, which may keep clients from using it.
+// Problem is an error in a configuration, which may keep clients from using it.
 type Problem struct {
 	Pos
 	Text string `json:"text"`
 }
 
-// Place returns the file and the line. Pos has no String, which all that embed it would have, too.
+// Place returns the file and the line. It is not named String, because every type that embeds Pos would then be a Stringer.
 func (p Pos) Place() string {
 	if p.Line == 0 {
 		return p.File
@@ -127,30 +128,30 @@ func (p Pos) Place() string {
 
 func (p Problem) String() string { return p.Place() + ": " + p.Text }
 
-// Options say what of a tree is read, and how.
+// Options select the files of a tree and the way in which they are read.
 type Options struct {
 	Client Client `json:"client"`
-	Dir    string `json:"dir,omitempty"` // by slash path; empty for the root
-	// Tests adds what the test files of Dir call: it is the root module, whose calls "init" installs for them, too. Files
-	// with values of its variables count, and its lock file.
+	Dir    string `json:"dir,omitempty"` // slash path; empty for the root
+	// Tests treats Dir as the root module: its test files are read, because "init" installs their modules, too, and so are its
+	// files with values of variables and its lock file.
 	Tests bool `json:"tests,omitempty"`
-	// Submodules adds the directories in the directory modules of Dir, which a source can name (//modules/x). There may be
-	// no configuration then.
+	// Submodules adds the directories below modules in Dir, which a source can name (//modules/x). In this case Dir may have no
+	// configuration.
 	Submodules bool `json:"submodules,omitempty"`
-	// Vars are given to Dir: the Args of the call of it. A variable that is not among them has its default.
+	// Vars are the values of variables of Dir: the Args of the call. A variable that is missing here has its default.
 	Vars map[string]Arg `json:"vars,omitempty"`
-	// Passed names variables among Vars that change something in the packages that Dir calls. The others of Vars count only if
-	// they change a source or a version in Dir.
+	// Passed names variables among Vars that change sources or versions in the packages that Dir calls. The other Vars count only
+	// if they change a source or a version in Dir.
 	Passed map[string]bool `json:"-"`
-	// Environment and Given are texts that are given to a root module by TF_VAR_… and by -var. Files count more than Environment,
-	// and Given counts most.
+	// Environment and Given are values of variables of a root module, as text, from TF_VAR_… and -var. Files take precedence over
+	// Environment, and Given takes precedence over both.
 	Environment map[string]string `json:"environment,omitempty"`
 	Given       map[string]string `json:"given,omitempty"`
-	// Sources asks for the sources as they stand in the files of the whole tree, for both clients, and for nothing else.
+	// Sources returns only Configuration.Sources: the sources in the files of the whole tree, for both clients.
 	Sources bool `json:"sources,omitempty"`
-	// CallsOnly asks for Calls, and for what else comes with them. Of a tree in which no line looks like the beginning of one
-	// nothing is read, which takes no child. A call that is written in a way that formatters do not leave may be missed.
+	// CallsOnly returns Calls and the other results only if the tree may have calls. If no line of a file looks like the beginning
+	// of a call, the result is empty, and no child runs. A call in a layout that formatters never produce may be missed.
 	CallsOnly bool `json:"callsOnly,omitempty"`
-	// Also are directories whose Sources are wanted although they are [IsExampleOrTest]; sorted.
+	// Also are directories whose Sources are read although [IsExampleOrTest] reports true for them; sorted.
 	Also []string `json:"also,omitempty"`
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// A Tree is files, with configuration among them.
+// A Tree is a set of files, with configuration among them.
 type Tree struct {
-	digest modproxy.Digest // of a package, of which is kept what was read; zero for a directory
-	root   bool            // with the values of its variables, and its lock file
+	digest modproxy.Digest // of the package, under which results are stored; zero for a directory
+	root   bool            // includes files with values of variables, and the lock file
 	each   func(f func(name string, size int64, content io.Reader) error) error
 }
 
-// Package returns the tree of a package, which open opens when it is read.
+// PackageTree returns the tree of a package. Each reading of the tree calls open.
 func PackageTree(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
 	return Tree{digest: d, each: func(f func(string, int64, io.Reader) error) error {
 		in, err := open()
@@ -39,7 +39,7 @@ func PackageTree(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
 			case err != nil:
 				return invalid("package: %w", err)
 			case h.Typeflag != tar.TypeReg:
-				return invalid("package: %q is no regular file", h.Name)
+				return invalid("package: %q is not a regular file", h.Name)
 			}
 			if err := f(h.Name, h.Size, files); err != nil {
 				return err
@@ -48,7 +48,7 @@ func PackageTree(d modproxy.Digest, open func() (io.ReadCloser, error)) Tree {
 	}}
 }
 
-// send writes to a child the files of a tree that are wanted.
+// send writes the wanted files of a tree to a child.
 func (t Tree) send(ctx context.Context, w io.Writer, wanted func(name string) bool) error {
 	out := tar.NewWriter(w)
 	files, size := 0, int64(0)
@@ -56,7 +56,7 @@ func (t Tree) send(ctx context.Context, w io.Writer, wanted func(name string) bo
 		if !wanted(name) {
 			return ctx.Err()
 		}
-		n = min(n, maxFile+1) // the child refuses it, if a client reads it
+		n = min(n, maxFile+1) // the child rejects longer files, if a client reads them
 		files++
 		size += n
 		switch {
@@ -79,7 +79,7 @@ func (t Tree) send(ctx context.Context, w io.Writer, wanted func(name string) bo
 	return out.Close()
 }
 
-// receive reads what send has written.
+// receive reads the output of send.
 func receive(r io.Reader) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for in := tar.NewReader(r); ; {

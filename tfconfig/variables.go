@@ -9,11 +9,11 @@ import (
 	"github.com/modproxy/modproxy/lockfile"
 )
 
-// given is where a tree has the files with values of variables that were named for its root module. No call leads there.
+// given is the directory of a tree with the files of variable values that were given for the root module. No call leads there.
 const given = "/given/"
 
 // isVariables reports whether clients read a file of this name for the variables of the root module (CollectValues in
-// internal/command/arguments/vars.go of Terraform, addVarsFromDir in internal/command/meta_vars.go of OpenTofu), or it was given.
+// internal/command/arguments/vars.go of Terraform, addVarsFromDir in internal/command/meta_vars.go of OpenTofu), or the file was given.
 func isVariables(name string) bool {
 	return name == "terraform.tfvars" || name == "terraform.tfvars.json" || strings.HasPrefix(name, given) ||
 		path.Base(name) == name && (strings.HasSuffix(name, ".auto.tfvars") || strings.HasSuffix(name, ".auto.tfvars.json"))
@@ -22,7 +22,7 @@ func isVariables(name string) bool {
 // isRoots reports whether a client reads a file of this name for its root module only.
 func isRoots(name string) bool { return name == lockfile.Name || isVariables(name) }
 
-// values returns the values that are given to a root module: by the environment, by files, of which the last counts, and by
+// values returns the values of the variables of a root module: from the environment, from files (later ones take precedence), and from
 // the command line.
 func (p *parser) values() map[string]value {
 	var names []string

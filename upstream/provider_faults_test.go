@@ -62,7 +62,7 @@ func TestProviderFaults(t *testing.T) {
 		{"signature=wrong", "signature of SHA256SUMS", "", modproxy.ErrInvalid},
 		{"signature=armored", "it is armored", "", modproxy.ErrInvalid},
 		{"signature=empty", "signature of SHA256SUMS", "", modproxy.ErrInvalid},
-		{"key=another\nkeys=publisher", "no key that the registry lists", "", modproxy.ErrInvalid},
+		{"key=another\nkeys=publisher", "not made by a key that the registry lists", "", modproxy.ErrInvalid},
 		{"keys=another,publisher", "", "", nil},
 		{"keys=", "lists no key", "", modproxy.ErrInvalid},
 		{"keys=null", "lists no key", "", modproxy.ErrInvalid},

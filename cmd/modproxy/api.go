@@ -19,16 +19,16 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// withServer gives cmd the flags that name a proxy: of one elsewhere, and of the data directory of one here. names are more flags
-// of keys, as for withKeys.
+// withServer adds the flags that select a proxy: --server for a remote one, and those of the data directory for a local one. names are
+// further keys, as for withKeys.
 func (env *environment) withServer(cmd *cobra.Command, names ...string) *cobra.Command {
 	addFlag(cmd, &env.server, "server", "`URL` of a proxy elsewhere to operate, instead of the one in the data directory", parseURL)
 	cmd.Flags().StringVar(&env.tokenFile, "token-file", "", "`file` with an operator's token for --server (MODPROXY_TOKEN)")
 	return withKeys(cmd, append(names, "data")...)
 }
 
-// settings reads the configuration and does not check it as a whole: the proxy that serves may have had other flags.
-// It returns nil with --server.
+// settings reads the configuration without checking it as a whole, because the serving proxy may have other flags. It returns nil with
+// --server.
 func (env *environment) settings() (*config.Config, error) {
 	switch {
 	case env.config != nil:
@@ -47,8 +47,8 @@ func (env *environment) settings() (*config.Config, error) {
 	return env.config, nil
 }
 
-// ask asks q of the proxy at --server, else of the one that serves from the data directory, else of this process,
-// which opens a part of the directory for it. Without --json, every text in the answer is printable: see [clean.Deep].
+// ask sends q to the proxy at --server, or to the one that serves from the data directory. If neither exists, this process opens a part of
+// the directory and answers itself. Without --json, every text in the answer is printable: see [clean.Deep].
 func ask[In, Item, End any](
 	ctx context.Context, env *environment, q admin.Endpoint[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
@@ -86,7 +86,7 @@ func askRaw[In, Item, End any](
 		if admin.IsStreamed(in) || again || ctx.Err() != nil || !errors.Is(err, admin.ErrNoAnswer) {
 			return end, err
 		}
-		// It was killed while it started git, which has its lock and its socket for a moment more.
+		// The proxy was killed while it started git. The child holds the lock and the socket a moment longer.
 	}
 	if q.Access == admin.UseRegistries || q.Access == admin.UsePolicy {
 		if c, err = env.load(); err != nil {
@@ -101,7 +101,7 @@ func askRaw[In, Item, End any](
 	return q.Call(ctx, api, in, each)
 }
 
-// makeData makes the data directory of a verb that one may begin with, unless --server is given.
+// makeData creates the data directory for verbs that may be the first to use it, unless --server is given.
 func (env *environment) makeData() error {
 	c, err := env.settings()
 	if err != nil || c == nil {
@@ -149,7 +149,7 @@ func readToken(name string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// variable returns an environment variable, or an empty string.
+// variable returns an environment variable, or the empty string.
 func (env *environment) variable(name string) string {
 	for _, v := range env.variables {
 		if value, ok := strings.CutPrefix(v, name+"="); ok {
@@ -159,7 +159,7 @@ func (env *environment) variable(name string) string {
 	return ""
 }
 
-// host returns the hostname of modules without one: of the first upstream, or none with --server.
+// host returns the host of modules without a hostname: that of the first upstream, or the empty string with --server.
 func (env *environment) host() (string, error) {
 	c, err := env.settings()
 	if err != nil || c == nil {
@@ -168,11 +168,11 @@ func (env *environment) host() (string, error) {
 	return c.DefaultHost(), nil
 }
 
-// moduleUsage is the part of a help that says what MODULE is, as chosen reads it.
+// moduleUsage is the part of a help that describes MODULE, as chosen reads it.
 const moduleUsage = `MODULE is the address of a module, or of a provider; without its hostname, one
 of the first upstream.`
 
-// chosen reads MODULE and VERSION if they are given. A module without its hostname is one of the first upstream.
+// chosen reads MODULE and VERSION, if given. A module without a hostname belongs to the first upstream.
 func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
 	host, err := env.host()
 	if err != nil || len(args) == 0 {
@@ -190,7 +190,7 @@ func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
 	return v, err
 }
 
-// addressUsage is the part of a help that says what MODULE is, as address reads it.
+// addressUsage is the part of a help that describes MODULE, as address reads it.
 const addressUsage = moduleUsage + `
 
 It can be a glob, as in the rules of the policy: '*/acme/vpc/aws' covers a
@@ -208,7 +208,7 @@ func (env *environment) address(module string) (m modproxy.Address, err error) {
 	return m, err
 }
 
-// remark prints what is to be known of what is in order.
+// remark prints remarks on standard error. They do not change the exit code.
 func (env *environment) remark(all ...error) {
 	for _, err := range all {
 		if err != nil {

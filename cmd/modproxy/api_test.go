@@ -8,8 +8,8 @@ import (
 	"github.com/modproxy/modproxy/internal/datadir"
 )
 
-// A child that a process was starting when it was killed has its lock and its socket for a moment more, and answers
-// nothing. A verb does without it.
+// A child that a process was starting when it was killed holds the lock and the socket a moment longer, and answers nothing. A verb works
+// without it.
 func TestVerbsOfKilledServer(t *testing.T) {
 	for name, verb := range map[string][]string{"ls": {"ls"}, "verify": {"verify", "--read-data"}} {
 		data := filepath.Join(t.TempDir(), "data")

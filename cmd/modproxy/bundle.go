@@ -25,9 +25,9 @@ import (
 
 // exportFlags are the flags of "modproxy export".
 type exportFlags struct {
-	mirrorFlags          // those that select
+	mirrorFlags          // the selection
 	keys        []string // verifier keys, for list
-	since       string   // a bundle
+	since       string   // name of a bundle
 	list        bool
 	closure     bool
 }
@@ -58,23 +58,23 @@ func newExportCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "platform", "state", "reason"`, `"id", "sequence", "versions", "packages", …`)
 }
 
-const exportHelp = `Write a bundle: packages that are kept, with their records in the ledger and
-what is needed to serve them, signed with the key of the ledger. "modproxy
-import" takes it where there is no network, and "modproxy serve --bundle"
-serves it. "-" is standard output. What the policy refuses a client in no
-group, or in those that --as names, is not exported, and is named. No registry
-is asked.
+const exportHelp = `Write a bundle: cached packages, with their records in the ledger and
+everything needed to serve them, signed with the key of the ledger. "modproxy
+import" imports it on a network without access to the registries, and "modproxy
+serve --bundle" serves it. "-" means standard output. Versions that the policy
+denies to a client without groups, or in the groups of --as, are named and not
+exported. No registry is requested.
 
-Without ADDRESS, --closure and --lock, everything that is kept is exported.
+Without ADDRESS, --closure and --lock, all cached packages are exported.
 ADDRESS is a module address; without its hostname, one of the first upstream.
 CONSTRAINT selects versions as in a module call. --lock selects what a
 modproxy.lock lists. --closure selects what the configuration in DIR installs,
-and what ADDRESS does, as "modproxy mirror --check" finds it. What of that is
-not kept is named.
+and what ADDRESS does, as "modproxy mirror --check" finds it. Missing packages
+are named.
 
-With --since, only what BUNDLE and those before it do not have is exported;
-whoever imports the new one needs those first. Of BUNDLE only the beginning is
-read, the manifest and the index.
+With --since, only content that BUNDLE and the bundles before it do not have is
+exported. They must be imported before the new one. Only the beginning of
+BUNDLE is read, the manifest and the index.
 
 --list prints what is in a bundle. It checks all of it, by bundle.keys, --key
 or the key of the ledger here, and changes nothing.
@@ -86,7 +86,7 @@ begins a chain.
 Exit code 1 means that something that ADDRESS, --closure or --lock names is not
 in the bundle.`
 
-// exportBundle writes what is selected to a file, or prints what is in a bundle.
+// exportBundle writes the selection to a file, or prints the content of a bundle.
 func (env *environment) exportBundle(ctx context.Context, selection []string, file string, f exportFlags) error {
 	switch {
 	case f.list && (f.closure || len(selection) > 0 || f.since != "" || len(f.locks) > 0):
@@ -120,18 +120,18 @@ func (env *environment) exportBundle(ctx context.Context, selection []string, fi
 	return env.export(ctx, in, file, failed, again)
 }
 
-// fitsBundle returns why no bundle can be written to a file, or nil.
+// fitsBundle returns the reason why a bundle cannot be written to a file, or nil.
 func fitsBundle(file string) error {
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && file != "-" {
 		return hint.With(fmt.Errorf("%s is there, and --since may need it", file), "name another file, or remove it")
 	}
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
-		return misuse{fmt.Errorf("there is no directory %s: the last argument is the FILE that is written", filepath.Dir(file))}
+		return misuse{fmt.Errorf("no directory %s: the last argument is the FILE that is written", filepath.Dir(file))}
 	}
 	return nil
 }
 
-// toExport reads what the command line selects. What is wrong with a configuration may be only a part of it.
+// toExport reads the selection on the command line. wrong lists problems in parts of configurations; the rest is selected.
 func (env *environment) toExport(ctx context.Context, args []string, closure bool, f mirrorFlags) (in admin.ExportRequest, wrong problems, err error) {
 	in = admin.ExportRequest{Closure: closure, Groups: f.groups}
 	if closure {
@@ -154,7 +154,7 @@ func (env *environment) toExport(ctx context.Context, args []string, closure boo
 	return in, nil, err
 }
 
-// addKeys gives a verb the flag --key, which may be repeated.
+// addKeys adds the flag --key, which may be repeated.
 func addKeys(cmd *cobra.Command, keys *[]string) {
 	addFlag(cmd, keys, "key", "another verifier `key` to take bundles of, besides bundle.keys", func(s string) ([]string, error) {
 		_, err := ledger.Verifiers(s)
@@ -180,7 +180,7 @@ func (env *environment) bundleHead(name string) ([]byte, error) {
 	return bundle.ReadHead(f)
 }
 
-// exportReport is what was exported, and what was not.
+// exportReport lists exported and refused versions.
 type exportReport struct {
 	admin.BundleHead
 	refused  []bundle.Item
@@ -188,7 +188,7 @@ type exportReport struct {
 	Problems []*mirror.Note `json:"problems,omitempty"`
 }
 
-// export writes a bundle. failed is what went wrong before, and again the command that fetches what is not kept.
+// export writes a bundle. failed are earlier problems, and again is the command that fetches missing packages.
 func (env *environment) export(ctx context.Context, in admin.ExportRequest, file string, failed problems, again string) error {
 	var report exportReport
 	progress := newTransfer(env.rawErr, "written")
@@ -232,7 +232,7 @@ func (env *environment) export(ctx context.Context, in admin.ExportRequest, file
 	}
 	if err == nil {
 		err = to.printExport(report)
-		if in.Closure || len(in.Modules)+len(in.Locked) > 0 { // otherwise the user has not named the refused versions
+		if in.Closure || len(in.Modules)+len(in.Locked) > 0 { // otherwise refused versions were not selected explicitly
 			err = cmp.Or(err, refusedError(report.refused, "not in the bundle"))
 		}
 	}
@@ -248,7 +248,7 @@ func (env *environment) export(ctx context.Context, in admin.ExportRequest, file
 	return errors.Join(failed...)
 }
 
-// printExport prints what was exported, and what was not.
+// printExport prints exported and refused versions.
 func (env *environment) printExport(r exportReport) error {
 	for _, item := range r.refused {
 		if err := env.item(item, ""); err != nil {
@@ -273,7 +273,7 @@ func refusedError(items []bundle.Item, state string) error {
 	return fmt.Errorf("%s: %s", count(n, "version"), state)
 }
 
-// itemsText is a table.
+// itemsText formats items as a table.
 func itemsText(items []bundle.Item) string {
 	out, table := newTable()
 	for _, item := range items {
@@ -282,13 +282,13 @@ func itemsText(items []bundle.Item) string {
 	return table()
 }
 
-// versionShown is a version with the platform that it is a package for.
+// versionShown formats a version, with the platform of a provider's package.
 func versionShown(v modproxy.Ref) string {
 	n := versionname.Of(v)
 	return strings.TrimSpace(n.Version + " " + n.Platform)
 }
 
-// listBundle checks a bundle, and prints what is in it.
+// listBundle verifies a bundle and prints its content.
 func (env *environment) listBundle(ctx context.Context, name string, keys []string) error {
 	c, err := env.settings()
 	if err != nil {
@@ -297,7 +297,7 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	if c != nil {
 		keys = append(keys, c.Bundle.Keys...)
 	}
-	if own, err := ask(ctx, env, admin.LedgerKey, struct{}{}, nil); err == nil { // else there is none, and other keys may do
+	if own, err := ask(ctx, env, admin.LedgerKey, struct{}{}, nil); err == nil { // without a key of its own, the other keys may suffice
 		keys = append(keys, own)
 	}
 	trust, err := ledger.Verifiers(keys...)
@@ -319,11 +319,11 @@ func (env *environment) listBundle(ctx context.Context, name string, keys []stri
 	return env.printBundle(b)
 }
 
-// bundledVersion is a version in a bundle, or in one before it in its chain.
+// bundledVersion is a version in a bundle, or in an earlier bundle of its chain.
 type bundledVersion struct {
 	versionname.Name
 	Size   int64        `json:"size_bytes,omitempty"`
-	Bundle int          `json:"bundle,omitempty"` // the number in the chain of the earlier bundle that has the package
+	Bundle int          `json:"bundle,omitempty"` // number of the earlier bundle with the package
 	Sum    modproxy.Sum `json:"sum"`
 }
 

@@ -31,7 +31,7 @@ func TestClientConfigGolden(t *testing.T) {
 	}
 }
 
-// Clients show the token for a host to every URL in its block.
+// Clients send the token of a host to every URL in its block.
 func TestClientConfigNamesNobodyElse(t *testing.T) {
 	urls := regexp.MustCompile(`\b[a-z]+://[^"\s]*`)
 	for _, base := range []string{"http://127.0.0.1:8080", "https://modules.example.com/registry"} {
@@ -78,7 +78,7 @@ func TestClientConfigBase(t *testing.T) {
 	}
 }
 
-// A network mirror that is not https is refused by the clients, with words that do not help.
+// Clients reject a network mirror without https, with a message that does not help.
 func TestClientConfigMirror(t *testing.T) {
 	if got := command(t, nil, "client-config", "--providers", "mirror"); got.code == exitDone || !strings.Contains(got.stderr, "https") {
 		t.Errorf("without TLS: %+v", got)

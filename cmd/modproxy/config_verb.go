@@ -50,7 +50,7 @@ func (env *environment) printConfig() error {
 	return env.end(nil, "")
 }
 
-// describedKey is a key of the configuration, for programs.
+// describedKey is a key of the configuration in JSON output.
 type describedKey struct {
 	Key string `json:"key"`
 	config.Described
@@ -70,13 +70,13 @@ and print everything that is wrong with it. Nothing is connected to.`,
 	}, "*"), `"problem", "hints"`, "")
 }
 
-// problem is a mistake in the configuration, for programs.
+// problem is a mistake in the configuration in JSON output.
 type problem struct {
 	Text  string   `json:"problem"`
 	Hints []string `json:"hints,omitempty"`
 }
 
-// checkConfig prints everything that is wrong with the configuration.
+// checkConfig prints all mistakes in the configuration.
 func (env *environment) checkConfig(ctx context.Context) error {
 	c, wrong := config.Check(env.configFile(), env.variables, env.keyFlags())
 	more, remarks := app.Problems(c)
@@ -106,7 +106,7 @@ func (env *environment) printProblems(wrong config.Error) error {
 	return wrong
 }
 
-// tools are the clients that --tool can name, and protocols how --providers says that they get providers.
+// tools are the values of --tool, and protocols those of --providers.
 var (
 	tools     = []string{"terraform", "tofu"}
 	protocols = []string{"registry", "mirror"}
@@ -119,9 +119,9 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 		Short: "Print the CLI configuration for Terraform and OpenTofu",
 		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
 modules and providers of every upstream. Source addresses stay unchanged. With
---providers mirror, a network mirror stands for the upstreams where providers
-are installed; it must be https. Where people log in at an issuer, it is asked
-where.`,
+--providers mirror, providers are installed from a network mirror instead of
+the upstreams; it must use https. If users log in at an issuer, the issuer is
+asked for its addresses.`,
 		Example: `  modproxy client-config > ~/.terraformrc
   modproxy client-config --tool tofu --url https://modules.example.com`,
 		Args: arguments(0, 0),
@@ -158,7 +158,7 @@ func (env *environment) printClientConfig(base, tool string, mirror bool) error 
 	}
 	login, err := app.LoginOf(c)
 	if err != nil {
-		fmt.Fprintf(env.stderr, "warning: nobody can log in with these host blocks: %v\n", err)
+		fmt.Fprintf(env.stderr, "warning: users cannot log in with these host blocks: %v\n", err)
 	}
 	for _, one := range tools {
 		if tool != "" && tool != one {

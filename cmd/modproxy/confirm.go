@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// removal has the flags of verbs that remove data.
+// removal holds the flags of verbs that remove data.
 type removal struct{ dryRun, yes bool }
 
 func (r *removal) addTo(cmd *cobra.Command) {
@@ -19,18 +19,18 @@ func (r *removal) addTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&r.yes, "yes", false, "remove without a question")
 }
 
-// asks reports whether an operator at a terminal is asked before something is removed.
+// asks reports whether an operator at a terminal must confirm a removal.
 func (r removal) asks(env *environment) bool { return !r.dryRun && !r.yes && env.interactive() }
 
-// errDeclined is the error of a verb whose question was not answered with yes.
+// errDeclined is the error of a verb whose operator did not confirm.
 var errDeclined = errors.New("nothing was removed")
 
-// confirm asks a question on standard error, and returns an error unless the answer is yes. It ends with ctx.
+// confirm asks a question on standard error. It returns an error unless the answer is yes, and returns when ctx ends.
 func (env *environment) confirm(ctx context.Context, question string) error {
 	fmt.Fprintf(env.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
-	go func() { // the read of a terminal cannot be cancelled; the process ends soon after ctx
-		line, _ := bufio.NewReader(env.stdin).ReadString('\n') // an error is no yes
+	go func() { // reading a terminal cannot be cancelled; the process ends soon after ctx
+		line, _ := bufio.NewReader(env.stdin).ReadString('\n') // an error counts as no
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
@@ -48,7 +48,7 @@ func (env *environment) confirm(ctx context.Context, question string) error {
 // interactive reports whether an operator can answer a question.
 func (env *environment) interactive() bool { return isTerminal(env.stdin) && isTerminal(env.rawErr) }
 
-// isTerminal reports whether f is a file of a terminal. The null device is none.
+// isTerminal reports whether f is a file of a terminal. The null device is not.
 func isTerminal(f any) bool {
 	file, ok := f.(*os.File)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns both sides of a terminal: what the operator has, and what a program has.
+// terminal returns both sides of a terminal: that of the operator and that of the program.
 func terminal(t *testing.T) (operator, program *os.File) {
 	t.Helper()
 	operator, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -45,7 +45,7 @@ func TestIsTerminal(t *testing.T) {
 	}
 }
 
-// At a terminal, verbs that remove data print what they would remove, and ask. Nothing is removed without a yes.
+// At a terminal, verbs that remove data print what they would remove and ask. They remove nothing without a yes.
 func TestAsksBeforeRemoval(t *testing.T) {
 	for _, verb := range [][]string{
 		{"rm", module, "1.0.0"}, {"rm", module, "--all"}, {"gc"}, {"missing", "--clear"},
@@ -80,7 +80,7 @@ func TestAsksBeforeRemoval(t *testing.T) {
 	}
 }
 
-// A signal ends a verb that waits for an answer.
+// A signal ends a verb that waits for a confirmation.
 func TestQuestionEndsWithContext(t *testing.T) {
 	api, removals := removingAPI(t)
 	operator, program := terminal(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// removingAPI returns the URL of a proxy from which something can be removed, and how often something was.
+// removingAPI returns the URL of a proxy with removable data, and the number of removals.
 func removingAPI(t *testing.T) (url string, removals func() int64) {
 	var n atomic.Int64
 	name := versionname.Name{Module: module, Version: "1.0.0"}
@@ -22,7 +22,7 @@ func removingAPI(t *testing.T) (url string, removals func() int64) {
 		var in struct {
 			DryRun bool `json:"dry_run"`
 		}
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil && err != io.EOF { // a list is asked for without a body
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil && err != io.EOF { // a list is requested without a body
 			t.Error(err)
 		}
 		w.Header().Set("Modproxy-Api", "1")
@@ -52,7 +52,7 @@ func removingAPI(t *testing.T) (url string, removals func() int64) {
 	return server.URL, n.Load
 }
 
-// Without a terminal nothing is asked: rm of all versions needs --yes, and the others work at once.
+// Without a terminal no verb asks: rm of all versions needs --yes, and the others work at once.
 func TestRemovesWithoutTerminal(t *testing.T) {
 	for _, test := range []struct {
 		args    string

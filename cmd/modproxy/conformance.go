@@ -55,7 +55,7 @@ know the registry, which is asked by that name at URL, as if the name led
 there; without a hostname it is that of URL. With a path in URL, only clients
 are tried that can be told one.
 
-Plain HTTP stands for https: clients that want https are tried all the same.
+Plain HTTP is treated as https: clients that need https are tried, too.
 
 A verdict is "pass", "fail", "warn" for what works less well than it could, or
 "n/a": the registry does not have what the rule is about and need not have it,

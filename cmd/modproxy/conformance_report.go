@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/conformance"
 )
 
-// conformanceReport prints what comes of a run.
+// conformanceReport prints the results of a run.
 type conformanceReport struct {
 	*environment
 	options  conformance.Options
@@ -19,7 +19,7 @@ type conformanceReport struct {
 	all      []conformance.Finding
 }
 
-// run tries the registry. If it ends early, as by a signal, it prints the clients that were tried until then.
+// run tries the registry. If it ends early, for example by a signal, it prints the clients that were tried so far.
 func (r *conformanceReport) run(ctx context.Context) error {
 	if err := r.begin(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (r *conformanceReport) title() string {
 	return fmt.Sprintf("Conformance of %s, %s", printable(r.options.URL.Redacted()), r.time.UTC().Format("2006-01-02 15:04 UTC"))
 }
 
-// Columns of the table of verdicts: it is printed before all of its lines are known.
+// Columns of the table of verdicts. They are fixed, because the first lines are printed before the last ones are known.
 const conformanceColumns = "%-20s  %-20s  %-7s  %s\n"
 
 func (r *conformanceReport) begin() error {
@@ -65,7 +65,7 @@ func (r *conformanceReport) print(f conformance.Finding) error {
 	return r.printf(conformanceColumns, f.Client, f.Rule, f.Verdict, r.seen(f))
 }
 
-// seen returns what was seen, with the module if there are several.
+// seen formats a finding, with the module if there are several.
 func (r *conformanceReport) seen(f conformance.Finding) string {
 	if len(r.options.Modules) > 1 {
 		return printable(f.Module + ": " + f.Seen)
@@ -73,7 +73,7 @@ func (r *conformanceReport) seen(f conformance.Finding) string {
 	return printable(f.Seen)
 }
 
-// end prints the clients and what did not pass. Of a run that ended early the last client was not tried with every rule.
+// end prints the clients and the failed rules. If the run ended early, the last client was not tried with every rule.
 func (r *conformanceReport) end(early bool) error {
 	switch {
 	case r.json() && early:

@@ -38,17 +38,17 @@ The last decision counts: "modproxy reject" ends an approval.
 	return withDecisionJSON(cmd)
 }
 
-// withDecisionJSON gives --json to a verb that prints a decision.
+// withDecisionJSON adds --json to a verb that prints a decision.
 func withDecisionJSON(cmd *cobra.Command) *cobra.Command {
 	return withJSON(cmd, `"module", "action", "versions", "reason", "until", "by", "time", "known", "remarks", …`, "")
 }
 
-// addForce adds the flag for decisions about what is not known to exist.
+// addForce adds the flag for decisions about modules that are not known to exist.
 func addForce(cmd *cobra.Command, in *admin.DecisionRequest) {
 	cmd.Flags().BoolVar(&in.Force, "force", false, "decide also about what neither the ledger, the store nor a registry has")
 }
 
-// parseDate reads a day, which is its beginning in UTC, or a time.
+// parseDate reads a time, or a day, which means its beginning in UTC.
 func parseDate(s string) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339} {
 		if t, err := time.Parse(layout, s); err == nil {
@@ -66,8 +66,8 @@ func newRejectCommand(env *environment) *cobra.Command {
 		Long: `Refuse a version that waits for approval, or was approved, or all that a
 constraint covers. TEXT is what users are told.
 
-The last decision counts: "modproxy approve" ends a rejection. What must stay
-refused whatever is approved is a case for "modproxy block".
+The last decision counts: "modproxy approve" ends a rejection. To deny versions
+even if they are approved, use "modproxy block".
 
 ` + addressUsage,
 		Example: `  modproxy reject acme/vpc/aws 1.2.0 --reason 'opens port 22: use 1.3.0'`,
@@ -83,10 +83,10 @@ func newBlockCommand(env *environment) *cobra.Command {
 	in := admin.DecisionRequest{Action: modproxy.Block}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "block MODULE [VERSION|CONSTRAINT] --reason TEXT",
-		Short: "Refuse versions of a module, whatever else allows them",
+		Short: "Refuse versions of a module, even if other rules allow them",
 		Long: `Refuse a version of a module, all that a constraint such as '< 1.4.0' covers,
 or all versions. It counts at once: packages that are being sent are cut off,
-and package paths that were signed before lead to nothing. What is kept stays,
+and package paths that were signed before are invalid. Cached packages stay,
 as evidence.
 
 TEXT is what users are told. "modproxy unblock" ends a block.
@@ -153,7 +153,7 @@ of.
 	return withDecisionJSON(cmd)
 }
 
-// decide makes a decision about the versions that args name.
+// decide makes a decision about the versions in args.
 func (env *environment) decide(cmd *cobra.Command, in admin.DecisionRequest, args []string) error {
 	m, err := env.address(args[0])
 	if err != nil {
@@ -179,7 +179,7 @@ func (env *environment) decide(cmd *cobra.Command, in admin.DecisionRequest, arg
 	return env.print(out, decidedText(out))
 }
 
-// decidedText says in a line what was decided.
+// decidedText describes a decision in one line.
 func decidedText(d admin.DecisionResult) string {
 	state := map[modproxy.Action]string{
 		modproxy.Approve: "approved", modproxy.Reject: "rejected", modproxy.Block: "blocked", modproxy.Unblock: "no longer blocked",
@@ -225,11 +225,11 @@ An approval that ends within 14 days says so.
 			return env.listDecisions(cmd.Context(), about, all)
 		},
 	})
-	cmd.Flags().BoolVar(&all, "all", false, "also list decisions that are no longer in force")
+	cmd.Flags().BoolVar(&all, "all", false, "also list decisions that have ended")
 	return withJSON(cmd, `"module", "action", "versions", "in_force", …`, "")
 }
 
-// listDecisions prints the decisions about a module, or about all: those in force, or all.
+// listDecisions prints the decisions about a module, or about all modules: those in force, or with all also the ended ones.
 func (env *environment) listDecisions(ctx context.Context, about versionname.Name, all bool) error {
 	var list []admin.Decision
 	_, err := ask(ctx, env, admin.DecisionsList, about, func(d admin.Decision) error {
@@ -251,7 +251,7 @@ func (env *environment) listDecisions(ctx context.Context, about versionname.Nam
 	return env.end(nil, decisionsText(list))
 }
 
-// decisionsText is a table.
+// decisionsText formats decisions as a table.
 func decisionsText(list []admin.Decision) string {
 	if len(list) == 0 {
 		return ""

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// directoryFlags are the flags of verbs that read configurations on disk, which they do themselves, in a child process.
+// directoryFlags are the flags of verbs that read configurations on disk. The verbs read them in a child process.
 type directoryFlags struct{ closure.Roots }
 
 func (d *directoryFlags) add(cmd *cobra.Command) {
@@ -40,12 +40,11 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&d.VarFiles, "var-file", nil, "`file` with values of variables of DIR; --var counts more")
 }
 
-// given reports whether a flag is given that is about directories only.
+// given reports whether a flag about directories is given.
 func (d *directoryFlags) given() bool { return len(d.Clients)+len(d.Given)+len(d.VarFiles) > 0 }
 
-// starts reads what directories call. What is wrong there may be only a part of it: the rest is read all the same.
-// Variables have the values that clients would know here, which those of TF_VAR_… belong to. Without --client a directory is
-// read for the clients that [app.ClientsOf] returns.
+// starts returns the calls in directories. failed lists problems in parts of them; the other parts are read. Variables have the values that
+// clients would use here, including those of TF_VAR_…. Without --client, a directory is read for the clients that [app.ClientsOf] returns.
 func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...string) (starts []closure.Start, failed problems, err error) {
 	d.Environment = map[string]string{}
 	for _, variable := range env.variables {

@@ -90,7 +90,7 @@ func asInScript(command string) string {
 	return strings.TrimSpace(command)
 }
 
-// anyWord stands for a word of a command that is not the same each time.
+// anyWord matches a word of a command that varies.
 const anyWord = "\x00"
 
 var (
@@ -117,7 +117,7 @@ func asInPage(line string) string {
 	return line
 }
 
-// transcript is a script, and the place that the commands of one page have reached in it.
+// transcript is a script, with the position that the commands of one page have reached in it.
 type transcript struct {
 	lines []string
 	at    int // the line after the last command or output that was found

@@ -105,7 +105,7 @@ func (p page) prose() []string {
 func TestDocsForm(t *testing.T) {
 	for _, p := range docPages(t) {
 		leads := strings.HasPrefix(p.name, "docs/tutorials/") || strings.HasPrefix(p.name, "docs/how-to/")
-		if leads && p.name != "docs/how-to/other-tools.md" && !p.anchors()["if-it-fails"] { // in this one each tool says it
+		if leads && p.name != "docs/how-to/other-tools.md" && !p.anchors()["if-it-fails"] { // in this page each tool has such a part
 			t.Errorf("%s has no heading \"If it fails\"", p.name)
 		}
 	}

@@ -173,9 +173,9 @@ func TestDocsNames(t *testing.T) {
 // quoted finds what stands in backquotes in the first cell of a row.
 var quoted = regexp.MustCompile("`[^`]+`")
 
-// TestDocsWords checks that programs print the words in backquotes with which a row begins, in docs/troubleshooting.md and under the
-// headings "If it fails": they stand in docs/reference/reasons.md, which records what clients print, in a script, or in the source of
-// modproxy.
+// TestDocsWords checks that programs print the words in backquotes at the beginning of a row, in docs/troubleshooting.md and under the
+// headings "If it fails". The words must be in docs/reference/reasons.md, which records the output of clients, in a script, or in the
+// source of modproxy.
 func TestDocsWords(t *testing.T) {
 	var said bytes.Buffer
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {

@@ -16,11 +16,11 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// withKeys gives cmd --config, and the flags of the named keys of the configuration. The name "*" is for all keys with a flag.
+// withKeys adds --config to cmd, and the flags of the named keys of the configuration. The name "*" means all keys with a flag.
 func withKeys(cmd *cobra.Command, names ...string) *cobra.Command {
 	set := cmd.Flags()
 	set.String("config", "", "configuration `file` (MODPROXY_CONFIG)")
-	named := strings.NewReplacer("{", "`", "}", "`") // as pflag wants it
+	named := strings.NewReplacer("{", "`", "}", "`") // as pflag expects it
 	for _, k := range config.Keys() {
 		switch usage := named.Replace(k.Usage); {
 		case k.Flag == "" || !slices.Contains(names, k.Flag) && !slices.Contains(names, "*"):
@@ -33,7 +33,7 @@ func withKeys(cmd *cobra.Command, names ...string) *cobra.Command {
 	return cmd
 }
 
-// optional is what a flag says that may stand alone. Package config judges it.
+// optional is the value of a flag that may have none. Package config checks it.
 type optional string
 
 func (o *optional) String() string { return string(*o) }
@@ -43,15 +43,15 @@ func (o *optional) Set(s string) error {
 	return nil
 }
 
-// Type has it printed like a flag that takes no value.
+// Type makes pflag print the flag like one without a value.
 func (*optional) Type() string { return "bool" }
 
-// configFile returns the configuration file that the flag names, or else the variable, or an empty string.
+// configFile returns the configuration file of the flag, or of the variable, or the empty string.
 func (env *environment) configFile() string {
 	return cmp.Or(env.flags.Lookup("config").Value.String(), env.variable("MODPROXY_CONFIG"))
 }
 
-// keyFlags returns the flags of keys that were given.
+// keyFlags returns the given flags of keys.
 func (env *environment) keyFlags() (given []config.Flag) {
 	for _, k := range config.Keys() {
 		if flag := env.flags.Lookup(k.Flag); flag != nil && flag.Changed {
@@ -61,7 +61,7 @@ func (env *environment) keyFlags() (given []config.Flag) {
 	return given
 }
 
-// arguments refuses more or fewer arguments than a verb takes.
+// arguments returns an error for fewer or more arguments than a verb takes.
 func arguments(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		want, got := count(least, "argument"), fmt.Sprint(len(args))
@@ -80,7 +80,7 @@ func arguments(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// flagError returns an error of pflag in the words of the other messages.
+// flagError rewrites an error of pflag in the style of the other messages.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var bare *pflag.ValueRequiredError
@@ -88,7 +88,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		if before := cmd.Flags().Args(); cmd.HasSubCommands() && len(before) > 0 && !takesArguments(cmd) {
-			return unknownVerb(cmd, before) // whose flag it is
+			return unknownVerb(cmd, before) // the flag belongs to the misspelt verb
 		}
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &bare):
@@ -103,7 +103,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// takesArguments reports whether a command with verbs can do without one.
+// takesArguments reports whether a command with verbs can run without one.
 func takesArguments(cmd *cobra.Command) bool { return cmd.Args(cmd, []string{""}) == nil }
 
 // unknownFlag returns an error for a flag that cmd does not have. It suggests a flag with a similar name.
@@ -121,7 +121,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return hint.With(fmt.Errorf("%s has no flag %.80s", cmd.CommandPath(), dashes+name), help)
 }
 
-// addFlag gives cmd a flag that parse reads into v. Its errors need not name the flag.
+// addFlag adds a flag that parse reads into v. Errors of parse need not name the flag.
 func addFlag[T any](cmd *cobra.Command, v *T, name, usage string, parse func(string) (T, error)) {
 	cmd.Flags().Func(name, usage, func(s string) (err error) {
 		*v, err = parse(s)
@@ -140,7 +140,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// parseFile reads the name of a file. An empty one is that of a variable without a value, and would count as none.
+// parseFile reads the name of a file. An empty name is an error: it comes from an unset variable and would count as no file.
 func parseFile(s string) (string, error) {
 	if s == "" {
 		return "", errors.New("the name of a file is empty")

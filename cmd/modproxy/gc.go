@@ -49,12 +49,12 @@ evidence. --quarantine removes those that have been there for the given time.`,
 		},
 	})
 	addFlag(cmd, &size, "max-size", "total `size` of the packages to keep, such as 50GiB (cache.max_size)", parseSize)
-	addFlag(cmd, &in.AsideAge, "quarantine", "also remove what was set aside this `long` ago, such as 30d", parseDuration)
+	addFlag(cmd, &in.AsideAge, "quarantine", "also remove packages quarantined this `long` ago, such as 30d", parseDuration)
 	r.addTo(cmd)
 	return withJSON(cmd, `"module", "version", "digest", "size_bytes"`, `"orphans", "evicted", "quarantine", "kept_bytes", …`)
 }
 
-// collect removes what in selects, or prints what it would remove.
+// collect removes the packages that in selects, or prints what it would remove.
 func (env *environment) collect(ctx context.Context, in store.GC) error {
 	out, err := ask(ctx, env, admin.PackagesTidy, in, printer(env, removableText))
 	if err != nil {
@@ -69,7 +69,7 @@ func (env *environment) collect(ctx context.Context, in store.GC) error {
 	}{out, in.DryRun}, collectedText(out.Collected, in.DryRun))
 }
 
-// confirmGC prints what would be removed, and asks whether to go on. It does not ask if nothing would be.
+// confirmGC prints what would be removed and asks for confirmation, unless nothing would be removed.
 func (env *environment) confirmGC(ctx context.Context, in store.GC) error {
 	in.DryRun = true
 	out, err := ask(ctx, env, admin.PackagesTidy, in, func(r admin.RemovablePackage) error {
@@ -96,7 +96,7 @@ func parseSize(s string) (config.ByteSize, error) {
 	return size, err
 }
 
-// collectedText is what was removed, in a few lines.
+// collectedText describes the removed packages in a few lines.
 func collectedText(c store.Collected, dryRun bool) string {
 	verb := "removed"
 	if dryRun {

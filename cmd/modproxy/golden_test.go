@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is printed to testdata/golden, and the reference to docs")
 
-// packageDir is where the tests start; one of them may have gone elsewhere.
+// packageDir is the working directory at the start. A test may change it.
 var packageDir, _ = os.Getwd()
 
 // golden compares got with a file of testdata/golden.

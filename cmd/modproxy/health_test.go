@@ -19,12 +19,12 @@ func TestHealth(t *testing.T) {
 		w.WriteHeader(status)
 	})
 	plain, withTLS := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
-	withTLS.Config.ErrorLog = log.New(io.Discard, "", 0) // a client that does not trust it
+	withTLS.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of clients that do not trust the certificate
 	withTLS.StartTLS()
 	defer plain.Close()
 	defer withTLS.Close()
 	address := func(s *httptest.Server) string { return s.Listener.Addr().String() }
-	// Variables that are not in order do not keep the proxy from being asked.
+	// Invalid variables do not prevent the check.
 	local := []string{"MODPROXY_LISTEN=" + strings.Replace(address(plain), "127.0.0.1", "0.0.0.0", 1), "HTTP_PROXY=http://127.0.0.1:1"}
 	localTLS := []string{"MODPROXY_LISTEN=" + address(withTLS), "MODPROXY_TLS_CERT_FILE=c", "MODPROXY_TLS_KEY_FILE=k"}
 
@@ -33,7 +33,7 @@ func TestHealth(t *testing.T) {
 		args      []string
 		status    int
 		code      int
-		out       string // is in what it prints
+		out       string // part of the output
 	}{
 		"well":                  {local, nil, 200, exitDone, "ok\n"},
 		"well, TLS":             {localTLS, nil, 200, exitDone, "ok\n"},

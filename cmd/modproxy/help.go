@@ -12,17 +12,17 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// helpWidth is the number of columns that a help fits.
+// helpWidth is the maximum width of a help in columns.
 const helpWidth = 80
 
-// helpTemplate prints what a verb does, then how it is used.
+// helpTemplate prints the purpose of a verb, then its usage.
 const helpTemplate = `{{.Short}}
 
 {{with .Long}}{{. | trimTrailingWhitespaces}}
 
 {{end}}{{.UsageString}}`
 
-// usageTemplate is that of cobra, with flags that are wrapped at helpWidth.
+// usageTemplate is that of cobra with flags wrapped at helpWidth.
 const usageTemplate = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} VERB{{end}}{{if .HasExample}}
@@ -42,17 +42,17 @@ Flags:
 "{{.CommandPath}} VERB --help" prints more about a verb.{{end}}
 `
 
-// setTemplates makes root and all verbs below it print helps by the templates here.
+// setTemplates sets these templates for root and all its verbs.
 func setTemplates(root *cobra.Command) {
 	cobra.AddTemplateFunc("flags", func(set *pflag.FlagSet) string { return set.FlagUsagesWrapped(helpWidth) })
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 }
 
-// isGroup is the annotation of commands that only have verbs.
+// isGroup is the annotation of commands that only group verbs.
 const isGroup = "group"
 
-// newGroup returns a command that only has verbs.
+// newGroup returns a command that only groups verbs.
 func newGroup(name, short, long string, verbs ...*cobra.Command) *cobra.Command {
 	group := &cobra.Command{
 		Use: name, Short: short, Long: long,
@@ -66,7 +66,7 @@ func newGroup(name, short, long string, verbs ...*cobra.Command) *cobra.Command 
 	return group
 }
 
-// unknownVerb refuses the arguments of a command that has verbs: cobra has found none by that name.
+// unknownVerb returns an error for a command whose arguments do not name one of its verbs.
 func unknownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -78,11 +78,11 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	return hint.With(fmt.Errorf("unknown verb %.80q", args[0]), help)
 }
 
-// maxEdits is the number of typing errors in a name for which the right one is suggested.
+// maxEdits is the maximum edit distance of a suggested name.
 const maxEdits = 2
 
-// meantVerb returns the verb of cmd that name was probably meant to be, or an empty string: one that does what name says
-// elsewhere, or the one with the most similar name.
+// meantVerb returns the verb of cmd that name probably means: one whose purpose has this name elsewhere, or the one with the most similar
+// name. It returns the empty string if no verb fits.
 func meantVerb(cmd *cobra.Command, name string) string {
 	var verbs []string
 	for _, c := range cmd.Commands() {
@@ -96,7 +96,7 @@ func meantVerb(cmd *cobra.Command, name string) string {
 	return hint.Within(maxEdits, name, verbs)
 }
 
-// newHelpCommand replaces the one of cobra, whose exit code for an unknown verb is 0.
+// newHelpCommand replaces cobra's command, which exits with 0 for an unknown verb.
 func newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [VERB…]",
@@ -115,7 +115,7 @@ func newHelpCommand() *cobra.Command {
 	}
 }
 
-// newCompletionCommand replaces the one of cobra, whose help is wider than helpWidth.
+// newCompletionCommand replaces cobra's command, whose help is wider than helpWidth.
 func newCompletionCommand(env *environment) *cobra.Command {
 	shell := func(name, title, needs, example string, print func(root *cobra.Command, descriptions bool) error) *cobra.Command {
 		plain := false

@@ -30,7 +30,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// hostile is what a stranger writes. A program that prints it as it is prints a line that begins with forged.
+// hostile is text from an untrusted source. If a program prints it unchanged, it prints a line that begins with forged.
 const (
 	forged  = "FORGED"
 	hostile = "x\x1b]0;evil\a\n" + forged + "\r\n" + forged + "\x7f\u009b31m\u202e\u2066\u2028" + forged + "\U000e0001"
@@ -50,7 +50,7 @@ func fill(v reflect.Value, n int64, depth int) {
 		if at, ok := v.Addr().Interface().(*time.Time); ok {
 			*at = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 		}
-		return // what does not parse does not come so far
+		return // such values cannot be parsed, so verbs never receive them
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -84,7 +84,7 @@ func fill(v reflect.Value, n int64, depth int) {
 	}
 }
 
-// oneEach returns values of T of which each has one of the pointers that T has.
+// oneEach returns values of T that each have one of the pointers of T set.
 func oneEach[T any](n int64) (all []any) {
 	for i := range reflect.TypeFor[T]().NumField() {
 		v := reflect.New(reflect.TypeFor[T]()).Elem()
@@ -98,7 +98,7 @@ func oneEach[T any](n int64) (all []any) {
 
 func items[T any](n int64) []any { return []any{filled[T](n)} }
 
-// answers are those of an API in which a stranger has written every text, by path: items, and the end.
+// answers are answers of an API with hostile texts in all fields, by path: items, and the end.
 var answers = map[string]func(n int64) (items []any, end any){
 	"bundles/export":  func(n int64) ([]any, any) { return oneEach[admin.ExportLine](n), filled[admin.BundleHead](n) },
 	"bundles/import":  func(n int64) ([]any, any) { return items[bundle.Item](n), filled[admin.BundleHead](n) },
@@ -127,7 +127,7 @@ var answers = map[string]func(n int64) (items []any, end any){
 	"policy/test":     func(n int64) ([]any, any) { return nil, filled[admin.Verdict](n) },
 }
 
-// hostileAPI answers every question with answers of n, or with an error.
+// hostileAPI answers every request with answers of n, or with an error.
 func hostileAPI(t *testing.T, n int64, fails bool) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/-/api/")
@@ -155,7 +155,7 @@ func hostileAPI(t *testing.T, n int64, fails bool) string {
 
 const module = "registry.acme.example/acme/x/aws"
 
-// askVerbs are the verbs that ask the API, with arguments. DIR has a configuration that calls nothing, FILE does not exist.
+// askVerbs are the verbs that use the API, with arguments. DIR has a configuration without calls; FILE does not exist.
 var askVerbs = map[string][][]string{
 	"approve":       {{module, "1.0.0"}},
 	"reject":        {{module, "1.0.0"}},
@@ -183,7 +183,7 @@ var askVerbs = map[string][][]string{
 	"policy report": {{}, {"DIR"}, {"--suggest"}},
 }
 
-// otherVerbs ask no API. They are tried by the tests of their own that are named, or print nothing that a stranger wrote.
+// otherVerbs do not use the API. The named tests check them, or they print no untrusted text.
 var otherVerbs = map[string]string{
 	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
 	"config": "the operator's own", "config check": "the operator's own", "client-config": "the operator's own",
@@ -193,8 +193,8 @@ var otherVerbs = map[string]string{
 	"token revoke": "the operator's own", "version": "",
 }
 
-// What a verb prints has no character that a terminal obeys and no line that a stranger wrote, whatever is in the answers of
-// the API: neither as text nor in JSON, neither on the standard output nor beside it, neither of what is done nor of an error.
+// No output of a verb has a terminal control character or a line from an untrusted source, for any answer of the API: as text and as JSON,
+// on standard output and standard error, for results and for errors.
 func TestHostileAnswers(t *testing.T) {
 	root := newRootCommand(&environment{})
 	all := verbs(root, "")
@@ -253,7 +253,7 @@ func tryHostile(t *testing.T, verb string, args []string, api string, json, fail
 	isHarmless(t, strings.Join(line, " "), got.stderr)
 }
 
-// isHarmless checks what a program has printed.
+// isHarmless checks the output of a program.
 func isHarmless(t *testing.T, what, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -267,7 +267,7 @@ func isHarmless(t *testing.T, what, text string) {
 	}
 }
 
-// verbs returns all that can be run below a command.
+// verbs returns all commands below a command that can run.
 func verbs(cmd *cobra.Command, above string) (all []string) {
 	for _, c := range cmd.Commands() {
 		name := strings.TrimSpace(above + " " + c.Name())
@@ -279,7 +279,7 @@ func verbs(cmd *cobra.Command, above string) (all []string) {
 	return all
 }
 
-// rawWriters are the places that do not write through package clean: why, by file and expression.
+// rawWriters are the places that write without package clean, by file and expression, with the reason.
 var rawWriters = map[string]string{
 	"main.go os.Stdout": "what the writers that clean write to", "main.go os.Stderr": "what the writers that clean write to",
 	"bundle.go env.rawOut": "a signed bundle", "ledger_export.go env.rawOut": "a signed ledger",
@@ -287,7 +287,7 @@ var rawWriters = map[string]string{
 	"serve.go env.rawErr": "TestLogIsHarmless of package proxy", "confirm.go env.rawErr": "nothing is written",
 }
 
-// Nothing that a verb prints goes past the writers that clean it, but for what is listed.
+// All output of verbs goes through the writers that clean it, except at the listed places.
 func TestRawWriters(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
@@ -338,7 +338,7 @@ func hasJSON(t *testing.T, verb string) bool {
 	return cmd.Flags().Lookup("json") != nil
 }
 
-// What a directory has in it that a client has installed is no line that "lock" prints or writes.
+// The content of a directory with installed modules is never a line of the output of "lock" or of its file.
 func TestHostileLock(t *testing.T) {
 	quoted, err := json.Marshal(hostile)
 	if err != nil {
@@ -380,7 +380,7 @@ func TestHostileLock(t *testing.T) {
 	}
 }
 
-// What is in a damaged index, and in what a registry or a proxy answers, is no line either.
+// The content of a damaged index, or of answers of a registry or a proxy, is not a line of the output either.
 func TestHostileElsewhere(t *testing.T) {
 	data := t.TempDir()
 	if got := command(t, nil, "ledger", "init", "--data", data); got.code != exitDone {

@@ -50,7 +50,7 @@ that would end what was blocked or rejected here.
 
 Exit code 1 means that something was refused, or is not here any more.`
 
-// importBundle takes the bundle in a file.
+// importBundle imports the bundle in a file.
 func (env *environment) importBundle(ctx context.Context, in admin.BundleImportRequest, name string) error {
 	f, err := env.openInput(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func (env *environment) importBundle(ctx context.Context, in admin.BundleImportR
 		return nil
 	})
 	progress.end()
-	if errors.Is(err, context.Canceled) || errors.Is(err, admin.ErrNoAnswer) { // and so not what was taken
+	if errors.Is(err, context.Canceled) || errors.Is(err, admin.ErrNoAnswer) { // the items are unknown in these cases
 		err = hint.With(err, progress.String()+": what was taken stays, and the same command goes on with the rest")
 	}
 	if err != nil {
@@ -84,8 +84,8 @@ func (env *environment) importBundle(ctx context.Context, in admin.BundleImportR
 	return errors.Join(env.printImport(head, items), refusedError(items, "refused or absent"))
 }
 
-// beginData returns a bundle, and makes the data directory if there is none: the other side of a gap begins with a bundle. It does
-// not begin with one that is refused at its beginning.
+// beginData reads the beginning of a bundle and creates the data directory if it does not exist, because the other side of a gap begins
+// with a bundle. It creates nothing if the beginning is refused. It returns a reader of the whole bundle.
 func (env *environment) beginData(from io.Reader, keys []string) (io.Reader, error) {
 	c, err := env.settings()
 	if err != nil || c == nil || datadir.Check(c.Data) == nil {
@@ -105,7 +105,7 @@ func (env *environment) beginData(from io.Reader, keys []string) (io.Reader, err
 	return io.MultiReader(bytes.NewReader(head), from), err
 }
 
-// importReport is what became of a bundle.
+// importReport lists the results of an import.
 type importReport struct {
 	admin.BundleHead
 	Added   int `json:"added"`

@@ -26,7 +26,7 @@ import (
 // jsonOutput is the state of the object that a verb prints with --json.
 type jsonOutput struct{ begun bool }
 
-// withJSON gives cmd the flag --json. items names the keys of an item, and summary those of the summary, if the verb has one.
+// withJSON adds the flag --json to cmd. items names the keys of an item, and summary those of the summary, if the verb has one.
 func withJSON(cmd *cobra.Command, items, summary string) *cobra.Command {
 	shape := `print JSON: {"items": [{` + items + `}, …]`
 	if summary != "" {
@@ -38,16 +38,16 @@ func withJSON(cmd *cobra.Command, items, summary string) *cobra.Command {
 
 // json reports whether --json is given.
 func (env *environment) json() bool {
-	flag := env.flags.Lookup("json") // serve and help do not have it
+	flag := env.flags.Lookup("json") // serve and help do not have the flag
 	return flag != nil && flag.Value.String() == "true"
 }
 
-// printer returns a function that prints one of several results: see item.
+// printer returns a function that prints one of several results with item.
 func printer[T any](env *environment, text func(T) string) func(T) error {
 	return func(v T) error { return env.item(v, text(v)) }
 }
 
-// item prints one of several results: v with --json, else text. The caller ends with end.
+// item prints one of several results: v with --json, otherwise text. The caller ends the output with end.
 func (env *environment) item(v any, text string) error {
 	if !env.json() {
 		return env.printf("%s", text)
@@ -63,7 +63,7 @@ func (env *environment) item(v any, text string) error {
 	return env.printf("%s%s", lead, doc)
 }
 
-// end ends what item has begun: with a summary and --json, which may be nil, else with text.
+// end ends the output of item: with summary, which may be nil, for --json; otherwise with text.
 func (env *environment) end(summary any, text string) error {
 	if !env.json() {
 		return env.printf("%s", text)
@@ -82,7 +82,7 @@ func (env *environment) end(summary any, text string) error {
 	return env.printf("%s}\n", tail)
 }
 
-// print prints the only result of a verb: v with --json, else text.
+// print prints the only result of a verb: v with --json, otherwise text.
 func (env *environment) print(v any, text string) error {
 	if err := env.item(v, text); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (env *environment) print(v any, text string) error {
 	return env.end(nil, "")
 }
 
-// encode returns v as JSON in one line that a terminal can show.
+// encode returns v as one line of JSON that is safe to print on a terminal.
 func encode(v any) ([]byte, error) {
 	var doc bytes.Buffer
 	out := json.NewEncoder(&doc)

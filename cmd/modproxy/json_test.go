@@ -23,8 +23,8 @@ var withoutJSON = map[string]string{
 	"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
 }
 
-// localJSON are the verbs that do not ask the API of a proxy, in an order in which each one works, with their arguments. DATA is a
-// data directory, DIR has a configuration, URL is a registry.
+// localJSON are the verbs that do not use the API of a proxy, with their arguments, in an order in which each one works. DATA is a data
+// directory, DIR has a configuration, URL is a registry.
 var localJSON = []struct{ verb, args string }{
 	{"ledger init", "--data DATA"},
 	{"rebuild", "--data DATA"},
@@ -43,7 +43,7 @@ var localJSON = []struct{ verb, args string }{
 	{"version", ""},
 }
 
-// TestJSON checks that every verb that prints data prints one JSON object of one shape, whatever the data are.
+// TestJSON checks that every verb that prints data prints one JSON object of one shape, for any data.
 func TestJSON(t *testing.T) {
 	tried := map[string]bool{}
 	for verb, all := range askVerbs {
@@ -85,7 +85,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// withItems are the verbs that have something to list in TestJSON.
+// withItems are the verbs that list items in TestJSON.
 var withItems = map[string]bool{
 	"approve": true, "block": true, "client-config": true, "config": true, "config check": true, "conformance": true, "decisions": true,
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
@@ -94,7 +94,7 @@ var withItems = map[string]bool{
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }
 
-// runJSON runs a verb with --json, checks the shape of what it prints, and returns the items.
+// runJSON runs a verb with --json, checks the shape of the output, and returns the items.
 func runJSON(t *testing.T, verb string, args ...string) (items []map[string]any) {
 	t.Helper()
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 // byData are the names of objects whose names come from data.
 var byData = []string{"by_outcome", "value"}
 
-// checkNames checks that all names in v are in snake_case, but for those that come from data.
+// checkNames checks that all names in v are in snake_case, except those that come from data.
 func checkNames(t *testing.T, at string, v any) {
 	t.Helper()
 	switch v := v.(type) {
@@ -162,7 +162,7 @@ func checkNames(t *testing.T, at string, v any) {
 	}
 }
 
-// An object that a verb could not finish is not closed.
+// A verb that fails leaves the object open.
 func TestJSONBrokenOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Modproxy-Api", "1")
@@ -175,7 +175,7 @@ func TestJSONBrokenOff(t *testing.T) {
 	}
 }
 
-// someRegistry returns the URL of a registry that answers little.
+// someRegistry returns the URL of a registry with few answers.
 func someRegistry(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/-/healthz" {
@@ -186,7 +186,7 @@ func someRegistry(t *testing.T) string {
 	return server.URL
 }
 
-// installedNothing returns a directory for which a client has installed nothing.
+// installedNothing returns a directory without installed modules.
 func installedNothing(t *testing.T) string {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, ".terraform/modules"), 0o700))

@@ -21,7 +21,7 @@ func newLedgerCommand(env *environment) *cobra.Command {
 	return newGroup("ledger", "Show and manage the record of what each version contained",
 		`The ledger records what every version contained when it was first fetched.
 Other content is refused, and kept as an observation ("drift"). The ledger is
-append-only: "accept" adds a record that counts from then on.
+append-only: "accept" adds a record, which then counts.
 
 All verbs but "init" work whether or not modproxy serves from the same data
 directory, and with --server on a proxy elsewhere.`,
@@ -62,7 +62,7 @@ one is marked as superseded, and an accepted one has its reason.
 	}), `"module", "version", "platform", "sum", "time", "source", "counts", …`, "")
 }
 
-// recordText is a record in one line.
+// recordText formats a record as one line.
 func recordText(r admin.Record) string {
 	s := fmt.Sprintf("%s %s %s %s", r.Shown(), sumText(r.Name, r.Sum), r.Time.UTC().Format(time.RFC3339), sourceText(r.Source))
 	for _, hash := range r.Hashes.All() {
@@ -83,7 +83,7 @@ func recordText(r admin.Record) string {
 	return printable(s) + "\n"
 }
 
-// sumText is the sum of a package; that of a provider for one platform as lock files have it.
+// sumText formats the sum of a package. For a provider's package it has the form of lock files.
 func sumText(n versionname.Name, sum modproxy.Sum) string {
 	if hash, err := sum.Hash(); err == nil && n.Platform != "" {
 		return fmt.Sprintf("zh:%x", hash)
@@ -92,7 +92,7 @@ func sumText(n versionname.Name, sum modproxy.Sum) string {
 }
 
 func signersText(keys modproxy.Keys) string {
-	return cmp.Or(strings.Join(keys.All(), " or "), "nobody")
+	return cmp.Or(strings.Join(keys.All(), " or "), "no key")
 }
 
 func sourceText(s modproxy.Source) string {
@@ -126,12 +126,12 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 			return env.printDrift(cmd.Context(), q, all)
 		},
 	})
-	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are no longer open")
+	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are closed")
 	addFlag(cmd, &since, "since", "only what was offered within this `long`, such as 24h or 7d", parseDuration)
 	return withJSON(cmd, `"module", "version", "recorded", "offered", "open", …`, "")
 }
 
-// printDrift prints observations that are open, or all. An open one is an error.
+// printDrift prints open observations, or all of them. It returns an error if one is open.
 func (env *environment) printDrift(ctx context.Context, q admin.LedgerQuery, all bool) error {
 	open, show := map[versionname.Name]bool{}, printer(env, driftText)
 	_, err := ask(ctx, env, admin.LedgerDrift, q, func(d admin.Drift) error {
@@ -151,14 +151,14 @@ func (env *environment) printDrift(ctx context.Context, q admin.LedgerQuery, all
 	return err
 }
 
-// driftText is an observation in a few lines, with the command that accepts it.
+// driftText describes an observation in a few lines, with the command that accepts it.
 func driftText(d admin.Drift) string {
 	offered, flag := string(d.Offered), ""
 	if d.Subdir != "" {
 		offered, flag = offered+" directory "+d.Subdir, " --subdir "+clean.ShellQuote(d.Subdir)
 	}
 	recorded, version := string(d.Recorded), clean.ShellQuote(d.Version)+" --sum "+clean.ShellQuote(string(d.Offered))+flag
-	if d.Zips == "" && d.Keys != "" { // of keys
+	if d.Zips == "" && d.Keys != "" { // only the keys differ
 		recorded, offered, version = "signed by "+signersText(d.Was.Keys), "signed by "+signersText(d.Keys), "--key "+clean.ShellQuote(d.Keys.All()[0])
 	}
 	if d.As != "" {
@@ -178,7 +178,7 @@ func driftText(d admin.Drift) string {
 		d.Shown(), recorded, offered, d.Time.UTC().Format(time.RFC3339), strings.TrimSuffix(sourceText(d.Source), " -"), releaseText(d), what)
 }
 
-// releaseText is what is other in a release, one thing in a line.
+// releaseText describes the changes of a release, one in a line.
 func releaseText(d admin.Drift) string {
 	var b strings.Builder
 	was, _ := d.Was.Zips.All()

@@ -52,10 +52,10 @@ func newLedgerAcceptCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "sum", "key", "reason", "result": {"before", "offered", …}`, "")
 }
 
-const ledgerAcceptHelp = `Add a record: from now on the version has the content of --sum, and the reason
-is kept with it for good. What was kept of the version is no longer served;
-modproxy fetches it again, and it must match. "modproxy ledger drift" prints
-what was offered.
+const ledgerAcceptHelp = `Add a record: the version then has the content of --sum. The reason stays in
+the record. A cached package with other content is not served any more;
+modproxy fetches the version again, and it must match. "modproxy ledger drift"
+prints the offered content.
 
 --key says that releases of a provider may also be signed by the key with this
 fingerprint. It is the one of the primary key, as the publisher should announce
@@ -64,7 +64,7 @@ the key for every provider of the namespace whose keys are recorded.
 
 The first record stays in the ledger, and so does this one.`
 
-// acceptable returns what args name: a version, a provider, or for a key also the providers of a namespace.
+// acceptable returns the subject of args: a version, a provider, or, with a key, also the providers of a namespace.
 func (env *environment) acceptable(key string, args []string) (versionname.Name, error) {
 	namespace, ok := strings.CutSuffix(args[0], "/*")
 	if ok && key != "" {
@@ -82,20 +82,20 @@ func acceptedText(in admin.AcceptRequest, out admin.AcceptResult) string {
 	if in.Key != "" {
 		text := ""
 		for _, module := range out.Modules {
-			text += fmt.Sprintf("Releases of %s may be signed by %s from now on.\n", module, in.Key)
+			text += fmt.Sprintf("Releases of %s may now be signed by %s.\n", module, in.Key)
 		}
 		if len(out.Modules) == 0 {
-			text = fmt.Sprintf("Releases of %s may be signed by %s from now on.\n", in.Module, in.Key)
+			text = fmt.Sprintf("Releases of %s may now be signed by %s.\n", in.Module, in.Key)
 		}
 		if !out.Offered {
 			text += "No release that it has signed was offered yet.\n"
 		}
 		return text
 	}
-	text := fmt.Sprintf("%s %s is %s from now on; it was %s.\n", in.Module, in.Version, in.Sum, out.Before)
+	text := fmt.Sprintf("%s %s is now %s; it was %s.\n", in.Module, in.Version, in.Sum, out.Before)
 	switch {
 	case out.Before == in.Sum && out.Subdir != "":
-		text = fmt.Sprintf("%s %s is in the directory %s from now on.\n", in.Module, in.Version, out.Subdir)
+		text = fmt.Sprintf("%s %s is now in the directory %s.\n", in.Module, in.Version, out.Subdir)
 	case out.Before == in.Sum:
 		text = fmt.Sprintf("%s %s is %s already.\n", in.Module, in.Version, in.Sum)
 	case !out.Offered:

@@ -8,8 +8,7 @@ import (
 	"github.com/modproxy/modproxy/internal/versionname"
 )
 
-// What is printed as a command does what it says and nothing else, whatever a
-// publisher calls a directory.
+// A printed command does exactly what it says, for any name that a publisher gives to a directory.
 func TestDriftIsQuoted(t *testing.T) {
 	d := admin.Drift{Name: versionname.Name{Module: "registry.example.com/acme/network/aws", Version: "1.0.0"}, Open: true}
 	d.Offered, d.Subdir = "h1:x=", "x;touch${IFS}y;#"
@@ -18,7 +17,7 @@ func TestDriftIsQuoted(t *testing.T) {
 	}
 }
 
-// A record that contradicts another spelling of its address is shown with that.
+// For a record that contradicts another spelling of its address, the observation shows both.
 func TestDriftNamesBothSpellings(t *testing.T) {
 	d := admin.Drift{Name: versionname.Name{Module: "registry.example.com/Acme/network/aws", Version: "1.0.0"}, Open: true, As: "registry.example.com/acme/network/aws"}
 	d.Recorded, d.Offered = "h1:x=", "h1:y="

@@ -33,14 +33,14 @@ type lockFlags struct {
 	url, key, tokenFile          string
 }
 
-// addTo adds the flags that say which ledger is asked.
+// addTo adds the flags that select a ledger.
 func (f *lockFlags) addTo(cmd *cobra.Command) {
 	addFlag(cmd, &f.url, "url", "`URL` of the proxy whose ledger to ask", parseURL)
 	addFlag(cmd, &f.key, "key", "the verifier `key` of that ledger (default: ask the proxy)", parseKey)
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token for that proxy (default: TF_TOKEN_… of its host, by https)")
 }
 
-// misused returns an error for flags that do not go together.
+// misused returns an error for flags that cannot be combined.
 func (f *lockFlags) misused() error {
 	switch {
 	case f.url == "" && (f.key != "" || f.tokenFile != "") || f.url != "" && f.noLedger:
@@ -110,9 +110,9 @@ type lockedVersion struct {
 	Hashes []string     `json:"hashes,omitempty"`
 }
 
-// lockedIn is the summary of a verb that compares lock files with a ledger.
+// lockedIn is the summary of verbs that compare lock files with a ledger.
 type lockedIn struct {
-	Ledger string `json:"ledger,omitempty"` // empty: none was asked
+	Ledger string `json:"ledger,omitempty"` // empty: no ledger was asked
 }
 
 // printLocked prints the entries of a lock file with --json.
@@ -132,7 +132,7 @@ func (env *environment) printLocked(file string, entries []lock.Entry, providers
 	return nil
 }
 
-// installed returns what the client has installed for the configuration in dir, and prints what is not locked.
+// installed returns the modules that the client has installed for the configuration in dir, and prints those that cannot be locked.
 func (env *environment) installed(dir string) ([]lock.Call, error) {
 	calls, others, err := lock.Read(dir, cmp.Or(env.variable("TF_DATA_DIR"), ".terraform"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +219,7 @@ func (env *environment) checkLock(ctx context.Context, dir string, f lockFlags) 
 	return env.printChecked(dir, modules, entries, providers, asked)
 }
 
-// printChecked prints that lock files in dir agree with what is installed, and with the ledger that was asked.
+// printChecked prints that lock files in dir agree with the installed modules, and with the ledger in asked.
 func (env *environment) printChecked(dir string, modules bool, entries []lock.Entry, providers []lockfile.Provider, asked string) error {
 	text, name, other := "", filepath.Join(dir, lock.Name), filepath.Join(dir, lockfile.Name)
 	if modules {
@@ -238,7 +238,7 @@ func (env *environment) printChecked(dir string, modules bool, entries []lock.En
 	return env.end(lockedIn{asked}, text)
 }
 
-// readLock returns what modproxy.lock, which is called name, has.
+// readLock returns the entries of modproxy.lock in dir. name is its path for messages.
 func readLock(dir, name string) ([]lock.Entry, error) {
 	text, err := durable.ReadRegular(name, lock.MaxSize)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -255,11 +255,11 @@ func readLock(dir, name string) ([]lock.Entry, error) {
 
 func noLedger(remedies ...string) error {
 	remedies = append([]string{"--url names a proxy, --data a data directory"}, remedies...)
-	return misuse{hint.With(errors.New("there is no ledger to compare the file with"), remedies...)}
+	return misuse{hint.With(errors.New("no ledger to compare the file with"), remedies...)}
 }
 
-// checkLedger compares entries and providers with the ledger that f names. asked says which one that is, and is empty when there
-// is none. Its error may be problems.
+// checkLedger compares entries and providers with the ledger that f selects. asked describes the ledger; it is empty if no ledger is
+// asked. The error may be problems.
 func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, providers []lockfile.Provider, f lockFlags) (asked string, err error) {
 	if f.noLedger {
 		return "", nil
@@ -285,7 +285,7 @@ type lockLedger interface {
 	lock.Deprecations
 }
 
-// withMirror adds to the last error the one command that fetches what the ledger lacks, if it lacks something.
+// withMirror adds to the last error the command that fetches everything that the ledger lacks, if it lacks something.
 func withMirror(wrong []error) []error {
 	var providers, platforms []string
 	for _, err := range wrong {
@@ -307,8 +307,8 @@ func withMirror(wrong []error) []error {
 	return wrong
 }
 
-// askLedger calls ask with the ledger that f names, whose errors are problems. asked says which one that is, and is empty when
-// there is none.
+// askLedger calls ask with the ledger that f selects. The errors of ask become problems. asked describes the ledger; it is empty if no
+// ledger is asked.
 func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(lockLedger) []error) (asked string, err error) {
 	var book lockLedger
 	if f.url != "" {
@@ -342,14 +342,14 @@ func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(loc
 	return asked, nil
 }
 
-// token returns the token for the proxy at f.url: the one in --token-file, or the one that clients would show
-// its host (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials).
-// They have no variable for a host with a port, and ask by https; for this machine that makes no difference.
+// token returns the token for the proxy at f.url: the one in --token-file, or the one that clients would use for its host
+// (https://developer.hashicorp.com/terraform/cli/config/config-file#environment-variable-credentials). Clients have no variable for a host
+// with a port, and use https only. For this machine, token ignores both restrictions.
 func (env *environment) token(f lockFlags) (string, error) {
 	if f.tokenFile != "" {
 		return readToken(f.tokenFile)
 	}
-	u, _ := url.Parse(f.url) // it was checked
+	u, _ := url.Parse(f.url) // checked before
 	host := normalised(u.Host)
 	if config.IsLocalURL(f.url) {
 		host = u.Hostname()

@@ -62,14 +62,13 @@ the ledger, and nothing is downloaded. Nothing else in the file changes.
 
 The ledger is that of the proxy at --url, proven by its signed tree, or the one
 in the data directory. It has the h1 of what modproxy has fetched: "modproxy
-mirror --platform" fetches more. A provider of which the file has a hash that
-the ledger contradicts is an error, and the file stays as it is.
+mirror --platform" fetches more. If a hash in the file contradicts the ledger,
+that is an error, and the file stays as it is.
 
 With --check, write nothing. Exit codes: 0 no hash is missing, 1 some are, or
 there is an error, 2 the command line is wrong.`
 
-// lockProviders adds the hashes for platforms that are missing in the .terraform.lock.hcl in dir. With f.check a missing one is an
-// error.
+// lockProviders adds the missing hashes of platforms to the .terraform.lock.hcl in dir. With f.check, a missing hash is an error.
 func (env *environment) lockProviders(ctx context.Context, dir string, platforms []modproxy.Platform, f lockFlags) error {
 	text, providers, err := readProviders(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,14 +117,14 @@ func (env *environment) lockProviders(ctx context.Context, dir string, platforms
 	return env.end(lockedIn{asked}, fmt.Sprintf("%s has %s more, from the ledger of %s.\n", name, count(added, "line"), asked))
 }
 
-// readProviders returns the text of the .terraform.lock.hcl in dir, and what is in it.
+// readProviders returns the text of the .terraform.lock.hcl in dir, and its entries.
 func readProviders(dir string) (text []byte, all []lockfile.Provider, err error) {
 	name := filepath.Join(dir, lockfile.Name)
 	if text, err = durable.ReadRegular(name, lockfile.MaxSize); err != nil {
 		return nil, nil, err
 	}
 	if all, err = lockfile.Parse(text); err != nil {
-		err = hint.With(fmt.Errorf("%s: %w", name, err), "only what a client has written is read; \"terraform init\" writes the file anew if it is not there")
+		err = hint.With(fmt.Errorf("%s: %w", name, err), "only a file that a client has written is read; \"terraform init\" writes it if it is missing")
 	}
 	return text, all, err
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A variable has the token of a host as clients ask it: by https, at its own port.
+// The token of a host comes from its variable as clients use it: for https at the default port.
 func TestTokenOfTheURL(t *testing.T) {
 	env := &environment{variables: []string{"TF_TOKEN_modules_my__site_example=mp_site", "TF_TOKEN_127_0_0_1=mp_here", "TF_TOKEN_xn____bcher__kva_example=mp_idn"}}
 	for url, want := range map[string]string{
@@ -16,7 +16,7 @@ func TestTokenOfTheURL(t *testing.T) {
 		"http://modules.my-site.example":       "",
 		"http://modules.my-site.example:443":   "",
 		"https://x.modules.my-site.example":    "",
-		"http://127.0.0.1:8080":                "mp_here", // which never leaves this machine
+		"http://127.0.0.1:8080":                "mp_here", // stays on this machine
 	} {
 		if got, err := env.token(lockFlags{url: url}); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", url, got, err, want)

@@ -1,4 +1,4 @@
-// Command modproxy is a caching proxy for the module registries of Terraform and OpenTofu.
+// Command modproxy is a caching proxy for the module and provider registries of Terraform and OpenTofu.
 //
 // All verbs read the same configuration (see package config) and end with one of three exit codes: 0 done, 1 failed, 2 misused.
 package main
@@ -30,16 +30,16 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
-// environment is what a verb is given by its process.
+// environment is the environment of a verb: streams, variables, flags.
 type environment struct {
 	variables      []string // "NAME=value"
 	stdin          io.Reader
-	stdout, stderr io.Writer // of texts: a terminal obeys nothing that is in them
-	rawOut, rawErr io.Writer // the same, of bytes: bundles, the log, lines that change
+	stdout, stderr io.Writer // for text; control characters of a terminal are removed
+	rawOut, rawErr io.Writer // the same streams for bytes: bundles, the log, changing lines
 
 	flags             *pflag.FlagSet // of the verb
-	server, tokenFile string         // --server and --token-file, of the verbs that operate a proxy
-	config            *config.Config // nil until settings has read it
+	server, tokenFile string         // --server and --token-file, of verbs that operate a proxy
+	config            *config.Config // nil until settings reads it
 	started           bool           // the command line was valid
 	output            jsonOutput
 }
@@ -49,7 +49,7 @@ func (env *environment) load() (*config.Config, error) {
 	return config.Load(env.configFile(), env.variables, env.keyFlags())
 }
 
-// run runs a command line without its program's name, and returns the exit code, soon after ctx has ended.
+// run runs a command line without the name of the program. It returns the exit code, and returns soon after ctx ends.
 func run(ctx context.Context, args, variables []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out, errs := clean.NewWriter(stdout), clean.NewWriter(stderr)
 	env := &environment{variables: variables, stdin: stdin, stdout: out, stderr: errs, rawOut: stdout, rawErr: stderr}
@@ -126,7 +126,7 @@ An object that is not closed was cut off by an error.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 
-// addVerbs adds verbs to root that the help lists together under a title.
+// addVerbs adds verbs to root under a title of the help.
 func addVerbs(root *cobra.Command, id, title string, verbs ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: id, Title: title + ":"})
 	for _, verb := range verbs {
@@ -135,10 +135,10 @@ func addVerbs(root *cobra.Command, id, title string, verbs ...*cobra.Command) {
 	}
 }
 
-// version is set by the linker (-X main.version=v1.2.3) where the source is not in a repository, as for a container.
+// version is set by the linker (-X main.version=v1.2.3) if the source is not in a repository, as in a container build.
 var version string
 
-// buildVersion returns the version of this program that the linker or Go itself has set, else "(devel)".
+// buildVersion returns the version set by the linker or by Go, or "(devel)".
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// result is what a run of modproxy left behind.
+// result is the result of a run of modproxy.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -27,8 +27,8 @@ func TestRun(t *testing.T) {
 		args      []string
 		variables []string
 		code      int
-		stdout    string // is in it
-		stderr    string // is all of it
+		stdout    string // part of the output
+		stderr    string // the whole output
 	}{
 		"help":                {args: []string{"help"}, stdout: "client-config"},
 		"help of a verb":      {args: []string{"config", "check", "--help"}, stdout: "Nothing is connected to"},
@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 		"verb with a flag":    {args: []string{"serv", "--data", "x"}, code: 2, stderr: "modproxy: unknown verb \"serv\"\nhint: did you mean serve?\n"},
 		"two edits in a flag": {args: []string{"ls", "--deta2", "x"}, code: 2, stderr: "modproxy: modproxy ls has no flag --deta2\nhint: did you mean --data?\n"},
 		"flag of a letter":    {args: []string{"ls", "-x"}, code: 2, stderr: "modproxy: modproxy ls has no flag -x\nhint: \"modproxy ls --help\" lists the flags\n"},
-		"rm of all":           {args: []string{"rm", "acme/vpc/aws", "--all"}, code: 2, stderr: "modproxy: --all removes the packages of all versions of registry.terraform.io/acme/vpc/aws, and there is no terminal to ask at\nhint: --yes removes them, --dry-run prints them\n"},
+		"rm of all":           {args: []string{"rm", "acme/vpc/aws", "--all"}, code: 2, stderr: "modproxy: --all removes the packages of all versions of registry.terraform.io/acme/vpc/aws, and no terminal can confirm that\nhint: --yes removes them, --dry-run prints them\n"},
 		"no such verb":        {args: []string{"config", "frobnicate"}, code: 2, stderr: "modproxy: unknown verb \"frobnicate\"\nhint: \"modproxy config --help\" lists the verbs\n"},
 		"unknown flag":        {args: []string{"version", "--jsn"}, code: 2, stderr: "modproxy: modproxy version has no flag --jsn\nhint: did you mean --json?\n"},
 		"flag without value":  {args: []string{"config", "--listen"}, code: 2, stderr: "modproxy: --listen wants a value\n"},
@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 		"unknown tool":        {args: []string{"client-config", "--tool", "tfu"}, code: 2, stderr: "modproxy: unknown tool \"tfu\"\nhint: did you mean tofu?\n"},
 		"URL with a password": {args: []string{"client-config", "--url", "http://u:p@h"}, code: 2, stderr: "modproxy: --url: must not have a username or password in it\n"},
 		"no registry":         {args: []string{"conformance", "--module", "acme/network/aws"}, code: 2, stderr: "modproxy: --url and --module are missing\nhint: modproxy conformance --url https://registry.example.com --module acme/network/aws\n"},
-		"no such module":      {args: []string{"conformance", "--url", "http://h", "--module", "acme"}, code: 2, stderr: "modproxy: --module: invalid: \"acme\" is no module address: want registry.example.com/namespace/name/system\n"},
+		"no such module":      {args: []string{"conformance", "--url", "http://h", "--module", "acme"}, code: 2, stderr: "modproxy: --module: invalid: \"acme\" is not a module address: want registry.example.com/namespace/name/system\n"},
 		"unknown port": {
 			args: []string{"client-config", "--listen", "127.0.0.1:0"}, code: 2,
 			stderr: "modproxy: the port is not known: listen takes any free one\nhint: say --url\n",
@@ -101,7 +101,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// closed is a standard output that nobody reads any more.
+// closed is a standard output without a reader.
 type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, errors.New("write: broken pipe") }

@@ -130,7 +130,7 @@ func parsePositive(s string) (int, error) {
 	return n, nil
 }
 
-// toMirror reads what the command line wants. What is wrong with a configuration may be only a part of it.
+// toMirror reads the selection on the command line. wrong lists problems in parts of configurations; the rest is selected.
 func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFlags) (in mirror.Request, wrong problems, err error) {
 	in = mirror.Request{Choice: f.choice, Groups: f.groups, Providers: f.providers, Platforms: app.Platforms(f.platforms)}
 	if env.config != nil {
@@ -144,7 +144,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 	case f.unpacked && f.toDir == "":
 		err = errors.New("--unpacked goes with --to-dir")
 	case f.check && (f.toDir != "" || !f.choice.Since.IsZero()):
-		err = errors.New("--check asks nobody and fetches nothing: it goes without --since and --to-dir")
+		err = errors.New("--check requests no registry and fetches nothing: it cannot be combined with --since and --to-dir")
 	}
 	if err != nil {
 		return in, nil, misuse{err}
@@ -161,7 +161,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 		}
 		start, err := env.wanted(arg)
 		if err != nil {
-			return in, nil, misuse{hint.With(err, "there is no directory of that name, either")}
+			return in, nil, misuse{hint.With(err, "no directory has that name, either")}
 		}
 		in.Starts = append(in.Starts, f.Named(start)...)
 	}
@@ -183,7 +183,7 @@ func (env *environment) toMirror(ctx context.Context, args []string, f mirrorFla
 	return in, wrong, err
 }
 
-// readLocks reads what lock files list.
+// readLocks returns the entries of lock files.
 func readLocks(names []string) (all []mirror.Locked, err error) {
 	for _, name := range names {
 		locked, err := mirror.ReadLockFile(name)
@@ -195,7 +195,7 @@ func readLocks(names []string) (all []mirror.Locked, err error) {
 	return all, nil
 }
 
-// isDirectory reports whether an argument is a directory, and not the address of a module.
+// isDirectory reports whether an argument is a directory instead of a module address.
 func (env *environment) isDirectory(arg string) (bool, error) {
 	info, err := os.Stat(arg)
 	switch {
@@ -214,7 +214,7 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 	return true, nil
 }
 
-// readList reads a file with an ADDRESS[@CONSTRAINT] in each line.
+// readList reads a file with one ADDRESS[@CONSTRAINT] in each line.
 func (env *environment) readList(name string) (all []closure.Start, err error) {
 	f, err := env.openInput(name)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/modproxy/modproxy/static"
 )
 
-// mirror prints what becomes of what is wanted. failed is what went wrong before.
+// mirror mirrors the selection and prints the progress and the results. failed are earlier problems.
 func (env *environment) mirror(ctx context.Context, in mirror.Request, f mirrorFlags, failed problems) (err error) {
 	q := admin.MirrorFetch
 	if f.check {
 		q = admin.MirrorCheck
-	} else if err := env.makeData(); err != nil { // a connected side may begin with a mirror
+	} else if err := env.makeData(); err != nil { // a connected side may start with a mirror
 		return err
 	}
 	var site *siteWriter
@@ -50,7 +50,7 @@ func (env *environment) mirror(ctx context.Context, in mirror.Request, f mirrorF
 			progress.show(mirrorText(*line.Progress))
 			return nil
 		case line.Package != nil:
-			line.Package.Data = false // nothing follows for the reader of this output
+			line.Package.Data = false // readers of this output get no content
 		case line.Problem != nil, f.strict && line.Bypass != nil:
 			failed = append(failed, errors.New(printable(cmp.Or(line.Problem, line.Bypass).String())))
 		}
@@ -64,7 +64,7 @@ func (env *environment) mirror(ctx context.Context, in mirror.Request, f mirrorF
 	progress.clear()
 	switch {
 	case ctx.Err() != nil:
-		return hint.With(errors.New("ended by a signal before it was done"), "what was fetched is kept: the same again goes on where this was")
+		return hint.With(errors.New("ended by a signal before it was done"), "fetched packages are cached: run the same command again to continue")
 	case err != nil:
 		return err
 	}
@@ -85,7 +85,7 @@ func (env *environment) mirror(ctx context.Context, in mirror.Request, f mirrorF
 	return err
 }
 
-// mirrorLineText is a package that is kept now, or in a check what is not kept.
+// mirrorLineText describes a stored package, or, in a check, a missing one.
 func mirrorLineText(line mirror.Line, check bool) string {
 	switch {
 	case check && line.Problem != nil && line.Problem.Lacks != "":
@@ -100,7 +100,7 @@ func mirrorLineText(line mirror.Line, check bool) string {
 	return name + ": kept\n"
 }
 
-// mirrorText is how far a mirror has come, in one line.
+// mirrorText describes the progress of a mirror in one line.
 func mirrorText(m mirror.Progress) string {
 	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
 		count(m.Requested, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
@@ -117,7 +117,7 @@ func mirrorText(m mirror.Progress) string {
 	return s
 }
 
-// doneText is what a mirror, or a check, has come to.
+// doneText describes the result of a mirror or a check.
 func doneText(m mirror.Progress, f mirrorFlags) string {
 	if !f.check {
 		return mirrorText(m)

@@ -9,22 +9,22 @@ import (
 	"github.com/modproxy/modproxy/static"
 )
 
-// siteWriter writes the packages that a mirror brings into a static site, one after the other.
+// siteWriter writes the packages of a mirror into a static site, one after another.
 type siteWriter struct {
 	site *static.Site
-	pipe *io.PipeWriter // of the package that is coming; nil if none is
-	left int64          // bytes of it
-	done chan error     // of its writing
-	// failed are why packages could not be written.
+	pipe *io.PipeWriter // of the current package; nil between packages
+	left int64          // remaining bytes of the package
+	done chan error     // result of writing the package
+	// failed are the reasons why packages could not be written.
 	failed problems
 }
 
-// take takes a line of a mirror.
+// take processes a line of a mirror.
 func (s *siteWriter) take(line mirror.Line) {
 	switch {
 	case line.Progress != nil:
 	case line.Data != nil && s.pipe != nil:
-		_, _ = s.pipe.Write(line.Data) // done has the error
+		_, _ = s.pipe.Write(line.Data) // done returns the error
 		if s.left -= int64(len(line.Data)); s.left <= 0 {
 			s.end(nil)
 		}
@@ -36,7 +36,7 @@ func (s *siteWriter) take(line mirror.Line) {
 	}
 }
 
-// begin begins to write a package, whose bytes are already in the site or come next.
+// begin begins a package, whose bytes are in the site already or follow.
 func (s *siteWriter) begin(p *mirror.Package) {
 	v, err := p.Parse("")
 	add := func(content io.Reader) error { return s.site.Add(v, p.Subdir, p.Digest, content) }
@@ -45,7 +45,7 @@ func (s *siteWriter) begin(p *mirror.Package) {
 	}
 	switch {
 	case err != nil:
-	case v.IsProvider() && p.Platform == "": // mirrors have nothing of a release
+	case v.IsProvider() && p.Platform == "": // sites have no releases
 	case p.Data:
 		var content *io.PipeReader
 		content, s.pipe = io.Pipe()
@@ -64,7 +64,7 @@ func (s *siteWriter) begin(p *mirror.Package) {
 	}
 }
 
-// end ends the package that is coming, if one is: with err, it was cut off.
+// end ends the current package, if any. If err is not nil, the package was cut off.
 func (s *siteWriter) end(err error) {
 	if s.pipe == nil {
 		return
@@ -76,7 +76,7 @@ func (s *siteWriter) end(err error) {
 	}
 }
 
-// finish writes what is about all packages, and says what is there.
+// finish writes the files about all packages, and prints a summary.
 func (s *siteWriter) finish(env *environment, dir string) error {
 	s.end(io.ErrUnexpectedEOF)
 	host := ""

@@ -18,7 +18,7 @@ func newMissingCommand(env *environment) *cobra.Command {
 	var r removal
 	cmd := env.withServer(&cobra.Command{
 		Use:   "missing [MODULE]",
-		Short: "List what clients requested in vain while modproxy is offline",
+		Short: "List requests that modproxy could not answer while offline",
 		Long:  missingHelp,
 		Example: `  modproxy missing --list > LIST
   modproxy missing acme/vpc/aws --json
@@ -45,8 +45,9 @@ func newMissingCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "platform", "count", "askers", …`, "")
 }
 
-const missingHelp = `List what clients asked for in vain: who, since when and how often. What has
-been kept since is not listed. --list prints it for the connected side:
+const missingHelp = `List requests that could not be answered: the clients, the first time and the
+count. Packages that are cached by now are not listed. --list prints the list
+for the connected side:
 
   modproxy missing --list > LIST        here
   modproxy mirror -f LIST               there
@@ -54,16 +55,16 @@ been kept since is not listed. --list prints it for the connected side:
 Read the list before: every client that may ask for a module can put it there.
 On a terminal, --clear prints what it would forget, and asks.
 
-A client does not say which versions its constraint allows. Where it was told
-which ones are kept and took none within three seconds, the version that it
-wants is not known: the list has the module alone, which stands for its newest
-version. What only looks which versions there are, as Renovate does, seems to
-want one, too.
+A client does not send its version constraint. If it got the list of cached
+versions and requested none of them within three seconds, the version that it
+needs is unknown: the list has the module alone, which means its newest
+version. Programs that only read lists of versions, such as Renovate, cause
+such entries, too.
 
 ` + moduleUsage
 
-// listMissing prints the requests for a module, or for all, that could not be answered. With asList it prints
-// them as "mirror -f" reads them.
+// listMissing prints the unanswered requests for a module, or for all modules. With asList it prints them in the form that "mirror -f"
+// reads.
 func (env *environment) listMissing(ctx context.Context, about versionname.Name, asList bool) error {
 	text := missingText
 	if asList {
@@ -83,7 +84,7 @@ func (env *environment) listMissing(ctx context.Context, about versionname.Name,
 	return err
 }
 
-// clearMissing forgets the requests for a module, or for all. At a terminal it asks before.
+// clearMissing removes the recorded requests for a module, or for all modules. At a terminal it asks for confirmation.
 func (env *environment) clearMissing(ctx context.Context, about versionname.Name, r removal) error {
 	if r.dryRun || r.asks(env) {
 		n, to := 0, env.stderr
@@ -109,7 +110,7 @@ func (env *environment) clearMissing(ctx context.Context, about versionname.Name
 	return err
 }
 
-// missingText is what is missing in a few lines, with the command that gets it.
+// missingText describes a request in a few lines, with the command that fetches the module.
 func missingText(m admin.MissingVersion) string {
 	what, get := m.Module, "modproxy mirror "+wanted(m)
 	if m.Platform != "" {
@@ -125,7 +126,7 @@ func missingText(m admin.MissingVersion) string {
 	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.MissedRequests), get)
 }
 
-// missingLine is what is missing as "modproxy mirror -f" reads it.
+// missingLine formats a request as "modproxy mirror -f" reads it.
 func missingLine(m admin.MissingVersion) string {
 	line := wanted(m) + "\n"
 	if len(m.Listed) > 0 {
@@ -134,7 +135,7 @@ func missingLine(m admin.MissingVersion) string {
 	return line
 }
 
-// wanted is what is missing as a line of what "modproxy mirror -f" reads.
+// wanted formats the module and version of a request as "modproxy mirror -f" reads them.
 func wanted(m admin.MissingVersion) string {
 	if m.Version == "" {
 		return m.Module

@@ -42,7 +42,7 @@ the source the package above leaves out, and which of its names are the same on
 some file systems. Lines that begin with "blocked:" and "deprecated:" say what
 operators have decided about the version above.
 
-MODULE-PATTERN is the address of a module or provider in which * stands for any
+MODULE-PATTERN is the address of a module or provider in which * matches any
 part of a segment, such as 'acme/*/aws' or 'hashicorp/*'. Without a hostname it
 matches any registry.`
 
@@ -80,8 +80,8 @@ type listed struct {
 	Bytes    int64 `json:"bytes"`
 }
 
-// packageTable prints packages in a table, with each note of a package in a line below it. It has so many in memory: all columns
-// are as wide as what has been printed, and what is printed next.
+// packageTable prints packages as a table, with each note in a line below its package. It prints in parts to bound the memory. Columns
+// only become wider from part to part.
 type packageTable struct {
 	out    *bufio.Writer
 	list   []admin.Package
@@ -140,7 +140,7 @@ func (t *packageTable) remark(p admin.Package) {
 	}
 }
 
-// firstNames has the first names of a list, at most so many, and says how many more there are.
+// firstNames returns at most most names of a list, and the number of the others.
 func firstNames(list []string, most int) string {
 	more := ""
 	if n := len(list) - most; n > 0 {

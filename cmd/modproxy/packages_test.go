@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/internal/versionname"
 )
 
-// What else needs the bytes of a package is named, but of many three.
+// Other users of the bytes of a package are named, at most three.
 func TestRemovedText(t *testing.T) {
 	p := admin.RemovedPackage{Name: versionname.Name{Module: "a.example/x/y/z", Version: "1.0.0"}, Size: 5, Sum: "h1:x", There: true}
 	for i, want := range []string{

@@ -38,21 +38,21 @@ func newPendingCommand(env *environment) *cobra.Command {
 }
 
 const pendingHelp = `List the versions that wait for "modproxy approve" because a rule of the policy
-wants it: who asked for them, since when and how often, and what they would
-bring. What was approved or rejected is not listed.
+requires it: the clients that requested them, the first time, the count, and
+their dependencies. Approved and rejected versions are not listed.
 
-A client that asks which versions a module has is taken to ask for the newest
-of those that wait.
+A request for the list of versions of a module counts as a request for the
+newest version that waits.
 
-What a version would bring is known once it was fetched: the modules that it
-calls and the providers that it requires, with file and line. A source that is
-no module of a registry is said to go past modproxy: clients fetch it
-themselves, whatever the policy says. --fetch fetches all that is listed, for
-review: it is kept and recorded in the ledger, and still not served.
+The dependencies of a version are known after it was fetched: the modules that
+it calls and the providers that it requires, with file and line. A source that
+is not a module of a registry bypasses modproxy: clients fetch it themselves,
+and the policy does not apply. --fetch fetches all listed versions for review:
+they are cached and recorded in the ledger, but not served.
 
 ` + moduleUsage
 
-// listPending prints the versions of a module, or of all, that wait for approval, and fetches them before if fetch is true.
+// listPending prints the versions of a module, or of all modules, that wait for approval. If fetch is true, it fetches them first.
 func (env *environment) listPending(ctx context.Context, about versionname.Name, fetch bool) error {
 	q := admin.PendingList
 	if fetch {
@@ -81,7 +81,7 @@ func (env *environment) listPending(ctx context.Context, about versionname.Name,
 	return err
 }
 
-// pendingText is a version that waits in a few lines, with the command that approves it.
+// pendingText describes a waiting version in a few lines, with the command that approves it.
 func pendingText(p admin.PendingVersion) string {
 	brings := `not fetched yet ("modproxy pending --fetch" fetches it)`
 	switch {
@@ -98,7 +98,7 @@ func pendingText(p admin.PendingVersion) string {
 		p.Shown(), askedText(p.MissedRequests), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
 }
 
-// askedText says how often something was asked for, since when, and by whom.
+// askedText describes the number of requests, the time of the first, and the clients.
 func askedText(a admin.MissedRequests) string {
 	text := fmt.Sprintf("%s since %s", count(a.Count, "time"), a.First.UTC().Format(time.RFC3339))
 	if len(a.Askers) > 0 {
@@ -107,7 +107,7 @@ func askedText(a admin.MissedRequests) string {
 	return printable(text)
 }
 
-// bringsText is what a package brings besides its own files, one thing in a line.
+// bringsText lists the dependencies of a package, one in a line.
 func bringsText(p admin.PendingVersion) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -150,7 +150,7 @@ func bringsText(p admin.PendingVersion) string {
 	for _, r := range p.Dependencies.Providers {
 		same[provider(r)]++
 	}
-	for _, r := range p.Dependencies.Providers { // that of a package with many submodules is required in each of them
+	for _, r := range p.Dependencies.Providers { // each submodule of the package may require the same provider
 		if n := same[provider(r)]; n > 0 {
 			more := ""
 			if n > 1 {

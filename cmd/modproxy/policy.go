@@ -68,7 +68,7 @@ policy makes no difference: with "mode: audit" it is served all the same.`,
 
 const groupsUsage = "for a client of the groups `names`, or with a token of that name; with commas between them (a client of no group)"
 
-// parseNames reads names with commas between them.
+// parseNames reads names separated by commas.
 func parseNames(s string) (names []string, err error) {
 	for name := range strings.SplitSeq(s, ",") {
 		if name = strings.TrimSpace(name); name == "" {
@@ -79,7 +79,7 @@ func parseNames(s string) (names []string, err error) {
 	return names, nil
 }
 
-// verdictText is a verdict with its steps, and what is hidden of a module.
+// verdictText describes a verdict with its steps, and the hidden parts of a module.
 func verdictText(v admin.Verdict) string {
 	var b bytes.Buffer
 	word := "allowed"

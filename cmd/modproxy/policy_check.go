@@ -30,7 +30,7 @@ Exit codes: 0 all is in order, 2 something is wrong.`,
 	}, "data"), `"problem", "hints"`, `"rules"`)
 }
 
-// checkPolicy prints what is wrong with the rules in files, or without files with those of the configuration.
+// checkPolicy prints the mistakes in rules: those of files, or without files those of the configuration.
 func (env *environment) checkPolicy(files []string) error {
 	c, what := config.Default().WithRules(files...), strings.Join(files, ", ")
 	if c.Policy.Default = "deny"; len(files) == 0 {
@@ -50,7 +50,7 @@ func (env *environment) checkPolicy(files []string) error {
 	return env.end(map[string]int{"rules": len(rules.Rules)}, fmt.Sprintf("%s: %s, in order.\n", what, count(len(rules.Rules), "rule")))
 }
 
-// asProblems prints err with --json if it is a list of mistakes, and returns it.
+// asProblems returns err. With --json it first prints err if it is a list of mistakes.
 func (env *environment) asProblems(err error) error {
 	var wrong config.Error
 	if errors.As(err, &wrong) {

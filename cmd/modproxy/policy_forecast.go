@@ -14,21 +14,21 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// forecast is what rules do to what a configuration installs.
+// forecast is the effect of rules on an installation.
 type forecast struct {
-	Versions int                    `json:"versions"` // that would be installed
-	Refused  int                    `json:"refused"`  // that would be if they were not refused
+	Versions int                    `json:"versions"` // that would be installed without refusals
+	Refused  int                    `json:"refused"`  // of these, refused
 	By       map[policy.Outcome]int `json:"by_outcome"`
 	list     []foreseen
 }
 
-// foreseen is what is foreseen for some clients.
+// foreseen is the forecast for one version and some clients.
 type foreseen struct {
-	admin.ForecastItem                   // without its client
+	admin.ForecastItem                   // without the client
 	Clients            []tfconfig.Client `json:"clients"`
 }
 
-// forecast prints what rules would refuse of what directories call, and what those modules call.
+// forecast prints the versions that rules would refuse among those that directories install, directly and through modules.
 func (env *environment) forecast(ctx context.Context, in admin.ReportRequest, read directoryFlags, dirs []string) error {
 	starts, failed, err := read.starts(ctx, env, dirs...)
 	if err != nil {
@@ -86,7 +86,7 @@ func (env *environment) forecast(ctx context.Context, in admin.ReportRequest, re
 	return failed
 }
 
-// place is where the last of the calls stands that lead to f.
+// place is the position of the last call that leads to f.
 func (f foreseen) place() string {
 	if len(f.From) == 0 {
 		return f.Source
@@ -94,7 +94,7 @@ func (f foreseen) place() string {
 	return f.From[len(f.From)-1]
 }
 
-// text is a table of what is refused, a line for each call that goes past the proxy, and one that counts.
+// text is a table of refused versions, with a line for each call that bypasses the proxy and a line of totals.
 func (f forecast) text() string {
 	out, table := newTable()
 	if f.Refused > 0 {

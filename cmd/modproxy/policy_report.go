@@ -56,9 +56,9 @@ default.
 With DIR it is about what a configuration there installs: the modules that it
 calls, and those that they call, each of the version that Terraform and
 OpenTofu would choose if the rules were in force. It tells which versions they
-would not get, what they would get instead, and which calls go past modproxy.
-What is not kept is fetched for that. DIR is read by this command, and its
-modules by the proxy.
+would not get, what they would get instead, and which calls bypass modproxy.
+Missing packages are fetched for that. This command reads DIR, and the proxy
+reads its modules.
 
 --suggest prints rules instead, as a file for policy.files: they allow the
 modules and providers that were served, each by its name, on the conditions of
@@ -82,7 +82,7 @@ func (f *reportFlags) addTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.andBounds, "versions", false, "with --suggest, allow no versions below or above those that were served")
 }
 
-// checkReport returns an error for flags and arguments that do not go together.
+// checkReport returns an error for flags and arguments that cannot be combined.
 func (env *environment) checkReport(f reportFlags, dirs []string) error {
 	switch changed := env.flags.Changed; {
 	case f.suggest && (changed("rules") || changed("default") || changed("as") || env.json()):
@@ -97,7 +97,8 @@ func (env *environment) checkReport(f reportFlags, dirs []string) error {
 	return nil
 }
 
-// reportPolicy prints what rules refuse of all versions, or of what directories install, or the rules that allow all of it.
+// reportPolicy prints the versions that rules refuse, among all versions or those that directories install, or prints rules that allow them
+// all.
 func (env *environment) reportPolicy(ctx context.Context, f reportFlags, dirs []string) error {
 	in := admin.ReportRequest{Default: f.preset, Groups: f.groups}
 	if len(f.files) > 0 {
@@ -135,7 +136,7 @@ func (env *environment) reportPolicy(ctx context.Context, f reportFlags, dirs []
 	return env.end(out, summaryText(out))
 }
 
-// candidate returns the rules of files, with all else of the configuration, if there is one here.
+// candidate returns the rules of files, combined with the rest of the configuration if it exists here.
 func (env *environment) candidate(f reportFlags) (*policy.Rules, error) {
 	c, err := env.settings()
 	if err == nil && c != nil {
@@ -154,7 +155,7 @@ func (env *environment) candidate(f reportFlags) (*policy.Rules, error) {
 	return app.PolicyOf(c)
 }
 
-// summary is a report.
+// summary is the result of a report.
 type summary struct {
 	Versions int                    `json:"versions"`
 	Refused  int                    `json:"refused"`
@@ -162,7 +163,7 @@ type summary struct {
 	list     []admin.ReportItem
 }
 
-// summaryText is a table of what is refused, and a line that counts it.
+// summaryText is a table of refused versions, with a line of totals.
 func summaryText(s summary) string {
 	out, table := newTable()
 	if len(s.list) > 0 {
@@ -181,7 +182,7 @@ func summaryText(s summary) string {
 	return table() + countsText(count(s.Versions, "version"), s.Refused, s.By) + "\n"
 }
 
-// countsText says how many versions there are, and by their outcomes how many are refused.
+// countsText describes the number of versions, and the number of refused ones by outcome.
 func countsText(versions string, refused int, by map[policy.Outcome]int) string {
 	text, sep := fmt.Sprintf("%s, %d refused", versions, refused), ": "
 	for _, outcome := range slices.Sorted(maps.Keys(by)) {
@@ -191,8 +192,8 @@ func countsText(versions string, refused int, by map[policy.Outcome]int) string 
 	return text
 }
 
-// suggest prints rules that allow what was served. What an operator or a rule said no to, or did not say yes to yet, is left
-// out; in audit mode it was served all the same.
+// suggest prints rules that allow the served versions. It leaves out versions that an operator or a rule denied, or that still wait for
+// approval; in audit mode these were served, too.
 func (env *environment) suggest(all []admin.ReportItem, bounds bool) error {
 	var served []policy.ServedVersion
 	left := 0

@@ -18,11 +18,11 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// publishPrivate is publishFile for exports, which only their owner reads. It writes through no symbolic link to a file: another user
-// who can make one beside an export would choose what is replaced. It removes what killed exports have left in the directory.
+// publishPrivate is publishFile for exports, which only their owner may read. It does not write through a symbolic link to a file, because
+// another user with access to the directory could choose the file that is replaced. It removes temporary files of killed exports.
 func publishPrivate(ctx context.Context, name string, write func(io.Writer) error) error {
 	info, err := os.Lstat(name)
-	to, errTo := os.Stat(name) // a device has links that lead to it
+	to, errTo := os.Stat(name) // devices may be reached through links
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 && (errTo != nil || to.Mode().IsRegular()) {
 		return hint.With(fmt.Errorf("%s is a symbolic link", name), "name the file itself, or remove the link")
 	}
@@ -34,18 +34,18 @@ func publishPrivate(ctx context.Context, name string, write func(io.Writer) erro
 	})
 }
 
-// publishFile writes a file as a whole, durably, or leaves the old one, unless only the directory's flush fails. It writes to what
-// a link leads to, and into a pipe or a device until ctx ends.
+// publishFile writes a file as a whole and durably. On error the old file stays, unless only the flush of the directory fails. It follows
+// links, and writes into pipes and devices until ctx ends.
 func publishFile(ctx context.Context, name string, mode fs.FileMode, write func(io.Writer) error) error {
 	return publish(ctx, name, "", mode, write)
 }
 
-// publish is publishFile by a temporary file with a mark behind the name.
+// publish is publishFile with mark in the name of the temporary file.
 func publish(ctx context.Context, name, mark string, mode fs.FileMode, write func(io.Writer) error) error {
 	switch info, err := os.Stat(name); {
 	case name == "":
 		return errors.New("the name of a file is empty")
-	case err != nil: // there is none
+	case err != nil: // the file does not exist
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory", name)
 	case !info.Mode().IsRegular():
@@ -61,15 +61,15 @@ func publish(ctx context.Context, name, mark string, mode fs.FileMode, write fun
 		err = disk.Rename(temp, name)
 	}
 	if _, missing := os.Stat(dir); err != nil && errors.Is(missing, fs.ErrNotExist) {
-		return fmt.Errorf("there is no directory %s", dir)
+		return fmt.Errorf("no directory %s", dir)
 	}
 	return err
 }
 
-// pipePoll is how often a pipe is tried again that nobody reads.
+// pipePoll is the pause between attempts to open a pipe that has no reader.
 const pipePoll = 20 * time.Millisecond
 
-// writeInto writes into a pipe or a device. It waits for the reader of a pipe, and ends with ctx.
+// writeInto writes into a pipe or a device. It waits for the reader of a pipe until ctx ends.
 func writeInto(ctx context.Context, name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	for errors.Is(err, syscall.ENXIO) { // a pipe without a reader
@@ -77,13 +77,13 @@ func writeInto(ctx context.Context, name string, write func(io.Writer) error) er
 		case <-time.After(pipePoll):
 			f, err = os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		case <-ctx.Done():
-			return fmt.Errorf("%s: nobody reads it: %w", name, context.Cause(ctx))
+			return fmt.Errorf("%s: no program reads it: %w", name, context.Cause(ctx))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Now()) }) // a device has no deadlines, and does not wait
+	stop := context.AfterFunc(ctx, func() { _ = f.SetWriteDeadline(time.Now()) }) // devices have no deadlines and do not block
 	defer stop()
 	err = errors.Join(write(f), f.Close())
 	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -92,22 +92,22 @@ func writeInto(ctx context.Context, name string, write func(io.Writer) error) er
 	return err
 }
 
-// exportMark is in the names of temporary files of exports: FILE.export.NNN.tmp. Those of earlier versions lack it.
+// exportMark is part of the names of temporary files of exports: FILE.export.NNN.tmp. Earlier versions of modproxy did not add it.
 const exportMark = ".export"
 
 var (
 	tempOfExport = regexp.MustCompile(`\.export\.[0-9]+\.tmp$`)
-	tempBefore   = regexp.MustCompile(`^\.[0-9]+\.tmp$`) // behind the name of the file
+	tempBefore   = regexp.MustCompile(`^\.[0-9]+\.tmp$`) // follows the name of the file
 )
 
-// removeLeft removes the temporary files that killed exports have left in the directory of f, the temporary file of an export to
-// name. Exports in progress have theirs locked.
+// removeLeft removes temporary files of killed exports from the directory of f, the temporary file of an export to name. Running exports
+// hold locks on theirs.
 func removeLeft(f *os.File, name string) {
 	dir, own := filepath.Split(f.Name())
-	if !tempOfExport.MatchString(own) || filelock.TryLock(f) != nil { // it is a pipe, or there are no locks
+	if !tempOfExport.MatchString(own) || filelock.TryLock(f) != nil { // a pipe, or a file system without locks
 		return
 	}
-	entries, _ := os.ReadDir(filepath.Dir(f.Name())) // what is left does no harm
+	entries, _ := os.ReadDir(filepath.Dir(f.Name())) // remaining files do no harm
 	for _, e := range entries {
 		suffix, same := strings.CutPrefix(e.Name(), name)
 		is := tempOfExport.MatchString(e.Name()) || same && tempBefore.MatchString(suffix)

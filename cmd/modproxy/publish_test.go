@@ -26,7 +26,7 @@ func TestPublishFile(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Mode() != 0o644 {
 		t.Errorf("published as %v, %v", info.Mode(), err)
 	}
-	// What cannot be written leaves what was there, and nothing beside it.
+	// A failed write leaves the old file and no other file.
 	failed := errors.New("no more")
 	if err := publishFile(t.Context(), name, 0o644, func(io.Writer) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("publishFile = %v", err)
@@ -44,7 +44,7 @@ func TestPublishFileIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(w io.Writer) error { _, err := io.WriteString(w, "text"); return err }
 
-	// What another process reads gets the text, and stays what it is.
+	// A pipe that another process reads gets the text and stays a pipe.
 	pipe := filepath.Join(dir, "pipe")
 	if out, err := exec.Command("mkfifo", pipe).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -62,7 +62,7 @@ func TestPublishFileIsNoFile(t *testing.T) {
 		t.Errorf("the pipe had %q", got)
 	}
 
-	// What a link leads to is written, and the link stays.
+	// The target of a link is written, and the link stays.
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	must(t, errors.Join(os.WriteFile(file, []byte("old"), 0o600), os.Symlink("file", link)))
 	must(t, publishFile(t.Context(), link, 0o644, write))
@@ -80,7 +80,7 @@ func TestPublishFileIsNoFile(t *testing.T) {
 	}
 }
 
-// A pipe without a reader, or whose reader takes nothing, holds a program up no longer than its context.
+// A pipe without a reader, or with a reader that reads nothing, blocks only until the context ends.
 func TestPublishIntoPipeEnds(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		rig.Missing(t, "Windows has no named pipes")
@@ -93,17 +93,17 @@ func TestPublishIntoPipeEnds(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	end(ended)
 	never := func(io.Writer) error { t.Error("it was written"); return nil }
-	if err := publishFile(ctx, pipe, 0o644, never); !errors.Is(err, ended) || !strings.Contains(err.Error(), "nobody reads it") {
+	if err := publishFile(ctx, pipe, 0o644, never); !errors.Is(err, ended) || !strings.Contains(err.Error(), "no program reads it") {
 		t.Errorf("without a reader: %v", err)
 	}
 
-	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // which needs no writer
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // does not need a writer
 	must(t, err)
 	defer reader.Close()
 	ctx, end = context.WithCancelCause(t.Context())
 	endless := func(w io.Writer) error {
-		time.AfterFunc(50*time.Millisecond, func() { end(ended) }) // most likely while the write waits
-		_, err := w.Write(make([]byte, 16<<20))                    // more than a pipe takes
+		time.AfterFunc(50*time.Millisecond, func() { end(ended) }) // most likely during the write
+		_, err := w.Write(make([]byte, 16<<20))                    // more than a pipe buffers
 		return err
 	}
 	if err := publishFile(ctx, pipe, 0o644, endless); !errors.Is(err, ended) {
@@ -111,7 +111,7 @@ func TestPublishIntoPipeEnds(t *testing.T) {
 	}
 }
 
-// An export is for its owner, and goes through no link to a file.
+// Only the owner may read an export, and it does not follow a link to a file.
 func TestPublishPrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		rig.Missing(t, "Windows has no file modes")

@@ -26,8 +26,8 @@ const (
 	reasonsBegin = "<!-- what follows is written by: go test ./cmd/modproxy -run TestReasons -update-reasons -->\n"
 )
 
-// TestReasons holds docs/reference/reasons.md to what the real clients print of denials and failures behind nginx, by HTTP/1.1 and by
-// HTTP/2. The scripts in testdata/reasons cause them.
+// TestReasons compares docs/reference/reasons.md with the output of the real clients for denials and failures behind nginx, over HTTP/1.1
+// and HTTP/2. The scripts in testdata/reasons cause them.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	clients := rig.Clients(t)
@@ -76,7 +76,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// differing returns the lines that only one of two texts has.
+// differing returns the lines that are in only one of two texts.
 func differing(written, now string) string {
 	var b strings.Builder
 	for _, side := range []struct{ mark, text, other string }{{"-", written, now}, {"+", now, written}} {
@@ -89,14 +89,14 @@ func differing(written, now string) string {
 	return b.String()
 }
 
-// reason is a row of docs/reference/reasons.md: what clients print of one denial or failure.
+// reason is a row of docs/reference/reasons.md: the output of clients for one denial or failure.
 type reason struct {
 	title string
-	cure  string               // what shows the reason where a client does not print it; may be empty
-	texts map[string][2]string // by the client: by HTTP/1.1 and by HTTP/2
+	cure  string               // shows the reason if a client does not print it; may be empty
+	texts map[string][2]string // by client: over HTTP/1.1 and over HTTP/2
 }
 
-// reasons are the rows of each script, in their order.
+// reasons are the rows of each script, in order.
 type reasons struct {
 	mu   sync.Mutex
 	rows map[string][]*reason
@@ -104,7 +104,7 @@ type reasons struct {
 
 var printed reasons
 
-// add adds what a client prints to the row with that title.
+// add adds the output of a client to the row with that title.
 func (p *reasons) add(script, title, cure, client string, texts [2]string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

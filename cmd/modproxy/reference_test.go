@@ -62,7 +62,7 @@ func TestReference(t *testing.T) {
 // manName returns the name of the man page of a command: modproxy-policy-report.
 func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// usages returns the line that says how a command is used, and the one for its verbs.
+// usages returns the usage lines of a command: its own, and that for its verbs.
 func usages(cmd *cobra.Command) (all []string) {
 	if _, group := cmd.Annotations[isGroup]; !group && cmd.HasParent() {
 		all = append(all, cmd.UseLine())
@@ -73,7 +73,7 @@ func usages(cmd *cobra.Command) (all []string) {
 	return all
 }
 
-// flagsOf returns the flags of a command, each as it is written and what it does.
+// flagsOf returns the flags of a command, each with its form and its description.
 func flagsOf(cmd *cobra.Command) (all [][2]string) {
 	cmd.InitDefaultHelpFlag()
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -93,7 +93,7 @@ func flagsOf(cmd *cobra.Command) (all [][2]string) {
 	return all
 }
 
-// manPage returns the man page of a command, by man-pages(7). It has no date, so that it changes with the command only.
+// manPage returns the man page of a command, by man-pages(7). It has no date, so that it changes only with the command.
 func manPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".\\\" %s writes this file.\n", writtenHint)
@@ -142,7 +142,7 @@ func manPage(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// roff returns text as a man page has it: as it is, and no line a request.
+// roff escapes text for a man page, so that no line is a request.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "~", `\(ti`, "^", `\(ha`, "…", `\[u2026]`, "–", `\[en]`).Replace(text)
 	lines := strings.Split(text, "\n")

@@ -26,7 +26,7 @@ fetched from its recorded source.
 
 ` + moduleUsage + `
 
---all stands for every module and provider of which a package is or was kept.`,
+--all selects every module and provider that has or had a cached package.`,
 		Example: `  modproxy refresh acme/vpc/aws hashicorp/aws
   modproxy refresh --all`,
 		Args: cobra.ArbitraryArgs,
@@ -37,11 +37,11 @@ fetched from its recorded source.
 			return env.refresh(cmd.Context(), all, args)
 		},
 	}, "offline")
-	cmd.Flags().BoolVar(&all, "all", false, "every module of which a package is or was kept")
+	cmd.Flags().BoolVar(&all, "all", false, "every module that has or had a cached package")
 	return withJSON(cmd, `"module", "versions", "new", "gone", "kept", "error"`, "")
 }
 
-// refresh asks the registries of modules, or of all modules, for versions, and prints what has changed.
+// refresh requests the versions of modules, or of all modules, from their registries and prints the changes.
 func (env *environment) refresh(ctx context.Context, all bool, modules []string) error {
 	in := admin.RefreshRequest{All: all}
 	for _, arg := range modules {
@@ -71,7 +71,7 @@ func (env *environment) refresh(ctx context.Context, all bool, modules []string)
 	return err
 }
 
-// refreshedText says in one line what a registry answered.
+// refreshedText describes the answer of a registry in one line.
 func refreshedText(m admin.RefreshResult) string {
 	var parts []string
 	if len(m.New) > 0 {

@@ -40,7 +40,7 @@ it would remove, and asks. Elsewhere, --all needs --yes.`,
 	return withJSON(cmd, `"module", "version", "platform", "size_bytes", "sum", "there", …`, "")
 }
 
-// remove removes the packages that in and args select. At a terminal it asks before.
+// remove removes the packages that in and args select. At a terminal it asks for confirmation.
 func (env *environment) remove(ctx context.Context, in admin.RemoveRequest, r removal, args []string) error {
 	v, err := env.chosen(args...)
 	if err != nil {
@@ -54,7 +54,7 @@ func (env *environment) remove(ctx context.Context, in admin.RemoveRequest, r re
 	case r.asks(env):
 		err = env.confirmRemove(ctx, in)
 	case in.All && !r.yes && !r.dryRun:
-		err = misuse{hint.With(fmt.Errorf("--all removes the packages of all versions of %s, and there is no terminal to ask at", v.Address),
+		err = misuse{hint.With(fmt.Errorf("--all removes the packages of all versions of %s, and no terminal can confirm that", v.Address),
 			"--yes removes them, --dry-run prints them")}
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func (env *environment) remove(ctx context.Context, in admin.RemoveRequest, r re
 	return env.end(nil, "")
 }
 
-// confirmRemove prints what a removal would remove, and asks whether to go on. Without a stored package it asks nothing.
+// confirmRemove prints what a removal would remove and asks for confirmation, unless no package is stored.
 func (env *environment) confirmRemove(ctx context.Context, in admin.RemoveRequest) error {
 	in.DryRun = true
 	n := 0
@@ -84,7 +84,7 @@ func (env *environment) confirmRemove(ctx context.Context, in admin.RemoveReques
 	return env.confirm(ctx, fmt.Sprintf("Remove %s?", count(n, "package")))
 }
 
-// removedText is what became of a package, in one line.
+// removedText describes the result for a package in one line.
 func removedText(p admin.RemovedPackage, dryRun bool) string {
 	what := "removed " + modproxy.SizeText(p.Size)
 	switch {

@@ -58,7 +58,7 @@ func runIssuer(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startIssuer starts one that publishes one key, by https.
+// startIssuer starts an issuer that publishes one key over https.
 func startIssuer() (*issuer, error) {
 	cert, certKey, err := registrytest.CA().Issue("127.0.0.1")
 	if err != nil {
@@ -91,7 +91,7 @@ func startIssuer() (*issuer, error) {
 	return i, nil
 }
 
-// sign makes a token for modproxy that is good for an hour, with more claims or others; exp=past is for one that has expired.
+// sign makes a token for modproxy that is valid for an hour. claims are added or replaced; exp=past makes the token expired.
 func (i *issuer) sign(claims []string) (string, error) {
 	all := map[string]any{"iss": i.URL, "aud": "modproxy", "sub": "job", "exp": time.Now().Add(time.Hour).Unix()}
 	for _, claim := range claims {

@@ -20,7 +20,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// runInstalls compares what the client installs for configurations with what modproxy says that they install.
+// runInstalls compares the modules that the client installs for configurations with those that modproxy predicts.
 func runInstalls(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	env, err := w.environ(ts)
@@ -50,7 +50,7 @@ func runInstalls(ts *testscript.TestScript, neg bool, args []string) {
 type configs struct {
 	dir, tool, program string
 	env, vars          []string
-	fails              bool // the client, and modproxy, must fail
+	fails              bool // the client and modproxy must fail
 }
 
 func (c configs) compare(dir string) error {
@@ -95,7 +95,7 @@ func (c configs) run(program string, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// runGenerate writes a fixture and configurations that call its modules, by chance.
+// runGenerate writes a random fixture and random configurations that call its modules.
 func runGenerate(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 4 || neg {
 		ts.Fatalf("usage: generate FIXTURE CONFIGS N SEED")
@@ -117,7 +117,7 @@ type generator struct {
 	ts  *testscript.TestScript
 }
 
-const generated = 8 // modules of the fixture, each of which calls later ones only
+const generated = 8 // modules of the fixture; each calls only later ones
 
 var (
 	anyVersions = []string{"1.0.0", "1.0.1", "1.1.0", "1.2.0-beta.1", "1.2.0", "1.10.0", "2.0.0-rc1", "2.0.0"}
@@ -139,7 +139,7 @@ func (g *generator) write(name, text string) {
 
 func (g *generator) pick(list []string) string { return list[g.IntN(len(list))] }
 
-// fixture writes modules with versions that all of the constraints choose one of.
+// fixture writes modules with versions such that each constraint matches one.
 func (g *generator) fixture(dir string) {
 	for m := range generated {
 		for _, version := range anyVersions {
@@ -158,7 +158,7 @@ func (g *generator) fixture(dir string) {
 	}
 }
 
-// call writes a call of a module from a number on, in one of the directories below at.
+// call writes a call of a module with number from or higher, in one of the directories below at.
 func (g *generator) call(at string, dirs []string, from, number int) {
 	if from >= generated {
 		return

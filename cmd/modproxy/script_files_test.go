@@ -18,14 +18,13 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// treeFile is what sametree compares of one file.
+// treeFile is the part of a file that sametree compares.
 type treeFile struct {
 	data string
 	mode fs.FileMode // the owner's permissions
 }
 
-// readTree reads the files below dir, links as what they point to, without .git and
-// links that point to nothing.
+// readTree reads the files below dir, without .git. It reads the targets of links, and ignores links without a target.
 func readTree(dir string) (map[string]treeFile, error) {
 	files := map[string]treeFile{}
 	return files, walkTree(dir, "", files)
@@ -98,7 +97,7 @@ func sametree(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// tree prints the names of the files in a tree, executables with a star.
+// tree prints the names of the files in a tree. Executable files get a star.
 func tree(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 || neg {
 		ts.Fatalf("usage: tree DIR")
@@ -120,7 +119,7 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// requires makes a new directory with a configuration that requires providers.
+// requires creates a directory with a configuration that requires providers.
 func requires(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 || neg {
 		ts.Fatalf("usage: requires DIR ADDRESS[@CONSTRAINT]…")
@@ -151,7 +150,7 @@ func writeCertificate(ts *testscript.TestScript, neg bool, args []string) {
 	until, err2 := time.ParseDuration(args[3])
 	cert, key, err := registrytest.CA().IssueFor(from, until, "127.0.0.1", "localhost", "registry.terraform.io")
 	ts.Check(errors.Join(err1, err2, err))
-	for file, content := range map[string][]byte{args[0]: cert, args[1]: key} { // each at once, as a program that renews writes it
+	for file, content := range map[string][]byte{args[0]: cert, args[1]: key} { // each file at once, as programs that renew certificates write them
 		ts.Check(os.WriteFile(ts.MkAbs(file+".new"), content, 0o600))
 		ts.Check(os.Rename(ts.MkAbs(file+".new"), ts.MkAbs(file)))
 	}

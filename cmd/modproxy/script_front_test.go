@@ -32,13 +32,13 @@ http {
 }
 `
 
-// startNginx starts an nginx in dir, which is made, with server blocks, and waits until it answers at address.
+// startNginx creates dir, starts an nginx in it with server blocks, and waits until it answers at address.
 func startNginx(dir, address, servers string) (*rig.Process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	user := ""
-	if os.Getuid() == 0 { // whose files its workers would not see
+	if os.Getuid() == 0 { // as root, the workers of nginx could not read its files
 		user = "user root;"
 	}
 	text := strings.NewReplacer("USER", user, "DIR", dir, "SERVERS", servers).Replace(nginxConfig)
@@ -46,7 +46,7 @@ func startNginx(dir, address, servers string) (*rig.Process, error) {
 		return nil, err
 	}
 	cmd := exec.Command("nginx", "-c", filepath.Join(dir, "main.conf"), "-p", dir, "-e", filepath.Join(dir, "error.log"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // its workers outlive it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the workers of nginx outlive it
 	nginx, err := rig.Start(cmd, filepath.Join(dir, "nginx.log"))
 	if err != nil {
 		return nil, err
@@ -68,10 +68,10 @@ func startNginx(dir, address, servers string) (*rig.Process, error) {
 	return nginx, nil
 }
 
-// frontHost is the address of every nginx. Connections have 127.0.0.1 as theirs, so that none takes a port of this one.
+// frontHost is the address of every nginx. Connections come from 127.0.0.1, so they never use a port of this address.
 const frontHost = "127.0.0.9"
 
-// freeAddress returns an address of this machine with a port that nothing listens on.
+// freeAddress returns an address of this machine with a free port.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", frontHost+":0")
 	if err != nil {
@@ -80,7 +80,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// frontServer is a reverse proxy, as people configure one.
+// frontServer is a typical reverse proxy.
 const frontServer = `server {
     listen ADDRESS ssl HTTP2;
     ssl_certificate CERTS/cert.pem;
@@ -95,7 +95,7 @@ const frontServer = `server {
     }
   }`
 
-// startFront starts an nginx before the modproxy at the URL proxy. Clients ask it at address, by HTTP/2 if that is wanted.
+// startFront starts an nginx at address in front of the modproxy at the URL proxy, with HTTP/2 for clients if http2 is true.
 func startFront(dir, address, certs, proxy string, http2 bool) (*rig.Process, error) {
 	protocol := ""
 	if http2 {
@@ -105,7 +105,7 @@ func startFront(dir, address, certs, proxy string, http2 bool) (*rig.Process, er
 	return startNginx(dir, address, text)
 }
 
-// runFront starts an nginx before modproxy, until the script ends, and leads the client to it.
+// runFront starts an nginx in front of modproxy until the script ends, and makes the client use it.
 func runFront(ts *testscript.TestScript, neg bool, args []string) {
 	const usage = "usage: front http1|http2 [ADDRESS], or front address VARIABLE"
 	if neg || len(args) == 0 || len(args) > 2 {

@@ -24,26 +24,25 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// comeAgain is what clients are told of a question that takes long: they ask it again.
+// comeAgain is the end of answers to requests that take long: clients must repeat the request.
 const comeAgain = "; the request continues"
 
-// unanswered reports whether a busy machine has not answered in time. What failed already is an answer to a question that
-// is to fail.
+// unanswered reports whether a busy machine has not answered in time. If the request must fail, a failure counts as an answer.
 func unanswered(text string, neg bool) bool {
 	return strings.Contains(text, comeAgain) && !(neg && strings.Contains(text, "it last failed with"))
 }
 
-// question is what get asks, and what it does with the answer.
+// question is a request of get, with what to do with its answer.
 type question struct {
 	method, url string
 	body        string
 	header      http.Header
 	times       int
-	take        int64          // bytes of the body, after which it goes away; 0 for all of it
-	output      string         // a file for the body
-	until       *regexp.Regexp // of the answer that is waited for
-	variable    string         // is set to
-	part        *regexp.Regexp // its first group in what is printed
+	take        int64          // bytes of the body before the client goes away; 0: all
+	output      string         // file for the body
+	until       *regexp.Regexp // repeat the request until the answer matches
+	variable    string         // the variable to set
+	part        *regexp.Regexp // its first group in the output is the value
 }
 
 func get(ts *testscript.TestScript, neg bool, args []string) {
@@ -107,7 +106,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	ask := func() (string, []byte, error) { return q.ask(context.Background(), now) }
 	text, body, err := ask()
 	end := time.Now().Add(patience)
-	for !once && unanswered(text, neg) && time.Now().Before(end) { // a busy machine may not have it in time
+	for !once && unanswered(text, neg) && time.Now().Before(end) { // a busy machine may not answer in time
 		time.Sleep(time.Second)
 		text, body, err = ask()
 	}
@@ -135,10 +134,8 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	check(ts, neg, err)
 }
 
-// ask asks the same so often at the same time, wants the same body every time, and
-// is one answer, as it is printed, and its body. With a status of 400 and more, or a
-// body that is cut off, it is an error, too. It takes nothing of bodies before read
-// is closed.
+// ask sends the same requests at the same time and requires the same body from all. It returns the printed form of one answer, and its
+// body. A status of 400 or more, and a body that is cut off, are errors. It reads no body before read is closed.
 func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, body []byte, err error) {
 	answers, bodies := make([]*http.Response, q.times), make([][]byte, q.times)
 	var cut, whole atomic.Int32
@@ -171,7 +168,7 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 	if err := group.Wait(); err != nil {
 		return "", nil, err
 	}
-	// One that is to be asked again is printed, if there is one.
+	// If one answer asks the client to come again, print that one.
 	shown := max(0, slices.IndexFunc(bodies, func(body []byte) bool { return bytes.Contains(body, []byte(comeAgain)) }))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", answers[shown].Status)
@@ -196,14 +193,13 @@ func (q *question) ask(ctx context.Context, read <-chan struct{}) (text string, 
 	return b.String(), bodies[0], nil
 }
 
-// answered is what became of a question.
+// answered is the result of a question.
 type answered struct {
 	text string
 	err  error
 }
 
-// askBeside asks in the background. It returns when the requests are on their way; what
-// becomes of them, its result gives.
+// askBeside asks in the background. It returns when the requests are sent. The channel delivers the result.
 func (q *question) askBeside(read <-chan struct{}) <-chan answered {
 	var unsent atomic.Int32
 	unsent.Store(int32(q.times))
@@ -225,7 +221,7 @@ func (q *question) askBeside(read <-chan struct{}) <-chan answered {
 	return done
 }
 
-// send makes one request, follows no redirect and trusts the test authority.
+// send sends one request. It follows no redirect and trusts the test authority.
 func send(r *http.Request) (*http.Response, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(registrytest.CA().PEM)

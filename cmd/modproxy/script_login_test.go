@@ -20,17 +20,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// logins are the people who log in at an issuer.
+// logins are the users who log in at an issuer.
 type logins struct {
 	mu     sync.Mutex
-	claims []string              // of their access tokens; one without a value is the token itself
-	codes  map[string]url.Values // that were given out, with what they were asked for by
+	claims []string              // of their access tokens; a claim without a value is the token itself
+	codes  map[string]url.Values // issued codes, with the parameters of their requests
 }
 
-// redirects are the redirect URIs that the issuer's client has, also with the answer to it.
+// redirects are the redirect URIs of the issuer's client, also with a code.
 var redirects = regexp.MustCompile(`^http://localhost:2[0-9]{4}/login(\?code=|$)`)
 
-// serveAuthorize answers a browser whose user is known to the issuer, and agrees.
+// serveAuthorize answers a browser whose user is logged in and agrees.
 func (i *issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	for name, want := range map[string]string{
@@ -52,7 +52,7 @@ func (i *issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(), http.StatusFound)
 }
 
-// serveToken gives out a token for a code (RFC 6749, section 4.1.3; RFC 7636, section 4.6).
+// serveToken issues a token for a code (RFC 6749, section 4.1.3; RFC 7636, section 4.6).
 func (i *issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	q, claims := i.codes[r.PostFormValue("code")], i.claims
@@ -80,8 +80,8 @@ func (i *issuer) serveToken(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"access_token": access, "id_token": id, "token_type": "Bearer", "expires_in": 3600})
 }
 
-// runLogin runs the client's login. Nothing opens a browser, so that it prints what a person would. Clients read what it
-// stores only where no variable names their configuration (LoadConfig in command/cliconfig).
+// runLogin runs the client's login. Without a browser, the client prints the URL. Clients read the stored token only if no variable names
+// their configuration (LoadConfig in command/cliconfig).
 func runLogin(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if len(args) != 1 || w.issuer == nil {
@@ -99,7 +99,7 @@ func runLogin(ts *testscript.TestScript, neg bool, args []string) {
 		fmt.Fprintln(ts.Stdout(), lines.Text())
 		if where := strings.TrimSpace(lines.Text()); strings.HasPrefix(where, "https://") && strings.Contains(where, "code_challenge") {
 			if err := browse(ctx, where); err != nil {
-				cancel() // it would wait for ever
+				cancel() // the client would wait forever
 				fmt.Fprintln(ts.Stdout(), err)
 			}
 		}
@@ -107,8 +107,8 @@ func runLogin(ts *testscript.TestScript, neg bool, args []string) {
 	check(ts, neg, cmd.Wait())
 }
 
-// browse goes where a browser would be led to, which has to be the client. Terraform ends at once when it has the code, and
-// may not answer.
+// browse follows the redirects of a browser, which must lead to the client. Terraform exits as soon as it has the code, and may not
+// answer.
 func browse(ctx context.Context, where string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// answers fails unless a document has all that is in a recorded one, but for some members. It may have more members. A list
-// of things with names may be in another order, and must not have more of them.
+// answers fails unless a document contains a recorded one, except for some members. The document may have more members. A list of objects
+// with names may have another order, but not more objects.
 func answers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 || len(args) > 2 && args[2] != "but" {
 		ts.Fatalf("usage: answers DOCUMENT RECORDED [but MEMBER…]")
@@ -38,7 +38,7 @@ func answers(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// different returns where a value is not as it was recorded, one line for each place.
+// different returns the differences between a value and the recorded one, one line for each.
 func different(at string, got, recorded any) (wrong string) {
 	if list, ok := recorded.([]any); ok {
 		recorded = byName(list)
@@ -70,7 +70,7 @@ func different(at string, got, recorded any) (wrong string) {
 	return wrong
 }
 
-// byName returns the things in a list by their names, or the list if they have none.
+// byName returns the objects in a list by their names, or the list if they have none.
 func byName(list []any) any {
 	named := map[string]any{}
 	for _, value := range list {

@@ -16,8 +16,8 @@ var hostBlock = regexp.MustCompile(`(?m)^#   (host .*)\n#   (  services .*)\n#  
 // installationBlock finds the block about providers in it.
 var installationBlock = regexp.MustCompile(`(?m)^#   provider_installation \{\n(?:#     .*\n)+#   \}$`)
 
-// runSite serves a site by nginx, until the script ends, and makes the client ask it as its nginx.conf says: with -tls for
-// providers, too.
+// runSite serves a site with nginx until the script ends, and configures the client as the site's nginx.conf says; with -tls also for
+// providers.
 func runSite(ts *testscript.TestScript, neg bool, args []string) {
 	scheme, tls := "http", ""
 	if len(args) == 2 && args[0] == "-tls" {

@@ -1,17 +1,15 @@
-// The scripts in testdata/script run the built modproxy with real clients: with
-// Terraform, OpenTofu or both if they have a client command, see clientsOf.
-// Only the internet is not real: package registrytest stands in for it. Beside
-// the commands of testscript there are these:
+// The scripts in testdata/script run the built modproxy with real clients: with Terraform, OpenTofu or both if they have a client
+// command, see clientsOf. Only the internet is fake: package registrytest replaces it. Beside the commands of testscript there are these:
 //
 //	upstream NAME start DIR [KNOB=VALUE…]   start a registry that serves the fixture in DIR
-//	upstream NAME load DIR                  serve DIR from now on
+//	upstream NAME load DIR                  serve DIR instead
 //	upstream NAME move REPO TAG REVISION    move a tag to the commit of another revision
 //	upstream NAME set KNOB=VALUE…           turn knobs ([registrytest.Knobs]); KIND.KNOB=VALUE for one kind only
 //	upstream NAME down | up                 refuse connections, accept them again
-//	internet NAME                           from now on a proxy of the site leads whatever leaves this machine by https
-//	                                        to NAME, which has a certificate for the two public registries, too
-//	internet proxy                          from now on the client is led to modproxy by https, as by the DNS of a site;
-//	                                        cert.pem is for registry.terraform.io, too
+//	internet NAME                           let a proxy of the site lead all https requests from this machine to NAME, which gets
+//	                                        a certificate for the two public registries, too
+//	internet proxy                          lead the client to modproxy by https, as the DNS of a site does; cert.pem is then for
+//	                                        registry.terraform.io, too
 //	requests NAME KIND N                    NAME saw N requests of KIND ("all" for any) since the last reset; "N+" for at least N
 //	requests NAME KIND=N…                   NAME saw just these requests, and none of another kind
 //	requests proxy …                        the same for modproxy, by its own log: discovery, versions, download, head, archive,
@@ -30,8 +28,8 @@
 //	                                        run the client in DIR, through modproxy, asking the upstreams itself, or with
 //	                                        modproxy as its provider mirror; "lock" is providers lock
 //	tells TEXT                              what the last program said, in one line, has TEXT in it
-//	wrong FILE                              add to FILE what the client said is wrong, wrapped anew, with $NAMEs, $HEX
-//	                                        and $TIME for what differs from run to run
+//	wrong FILE                              add the errors in the client's output to FILE, wrapped again, with $NAMEs, $HEX
+//	                                        and $TIME for parts that vary
 //	installs [-var NAME=VALUE]… DIR…        the client's "get" installs in each DIR what "modproxy policy report" says of it
 //	generate FIXTURE CONFIGS N SEED         write a fixture, and N directories with configurations, by chance
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
@@ -50,9 +48,9 @@
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
-//	issuer gives CLAIM=VALUE…|TEXT          who logs in from now on gets a token of it, or TEXT for one
+//	issuer gives CLAIM=VALUE…|TEXT          give users that log in a token with these claims, or TEXT as a token
 //	login HOST                              run the client's login, and be the browser with its user
-//	requires DIR ADDRESS[@CONSTRAINT]…      make DIR anew, with a configuration that requires these providers
+//	requires DIR ADDRESS[@CONSTRAINT]…      replace DIR by a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	front http1|http2 [ADDRESS]             put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
 //	front address VARIABLE                  set VARIABLE to an address for it that is free
@@ -103,14 +101,13 @@ import (
 
 var updateScripts = flag.Bool("update-scripts", false, "write what differs in cmp into the scripts; with -parallel 1")
 
-// built is the program that the scripts run.
+// built is the path of the program that the scripts run.
 var built string
 
 func build(t *testing.T) {
 	t.Helper()
-	// Under the race detector a program sleeps for a second when it ends, so that the
-	// races of goroutines that are left are seen, unless GORACE says otherwise. The
-	// scripts run modproxy some hundred times.
+	// Under the race detector a program sleeps for a second when it ends, to find races of remaining goroutines, unless GORACE says
+	// otherwise. The scripts run modproxy some hundred times.
 	os.Setenv("GORACE", cmp.Or(os.Getenv("GORACE"), "atexit_sleep_ms=20"))
 	var err error
 	if built, err = rig.Program(t.Context(), t.TempDir(), rig.AsTested...); err != nil {
@@ -118,18 +115,17 @@ func build(t *testing.T) {
 	}
 }
 
-// stopLine finds testscript's own command "stop", after which nothing of a script
-// would run: "end" ends modproxy.
+// stopLine finds testscript's own command "stop", which would skip the rest of a script. To end modproxy, scripts use "end".
 var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 
 // clientLine finds a script's first use of the client.
 var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs|login) |\$CLIENT`)
 
-// clientCondition finds what a script does with one of the clients only.
+// clientCondition finds conditions on one of the clients.
 var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
 
-// TestMain makes this binary what reads configurations, as the program is, and has more scripts run beside each other than there are processors, unless
-// -parallel says otherwise, because much of the time of most is waiting.
+// TestMain makes this binary usable as the child that reads configurations. Without -parallel it runs three scripts for each processor at
+// the same time, because most scripts mostly wait.
 func TestMain(m *testing.M) {
 	tfconfig.Child()
 	flag.Parse()
@@ -236,14 +232,14 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 	})
 }
 
-// realProvider is the program that tools/build-provider.sh builds.
+// realProvider is the path of the program that tools/build-provider.sh builds.
 func realProvider() string {
-	cache, _ := os.UserCacheDir() // without one there is no such program
+	cache, _ := os.UserCacheDir() // without a cache directory the program does not exist
 	return filepath.Join(cache, "modproxy-tools", "terraform-provider-time")
 }
 
-// available reports whether a script can have what a program shows to be there. Where tests must not be left out, it is
-// an error that it is not.
+// available reports whether a script can use a feature, which it can if program succeeds. In runs that must not skip tests, a missing
+// feature is an error.
 func available(t *testing.T, program string, args ...string) (bool, error) {
 	out, err := exec.Command(program, args...).CombinedOutput()
 	if err != nil && rig.Required() {
@@ -255,7 +251,7 @@ func available(t *testing.T, program string, args ...string) (bool, error) {
 	return err == nil, nil
 }
 
-// setup gives a script its own environment, in which nothing of the user's counts.
+// setup gives a script its own environment, without the settings of the user.
 func setup(env *testscript.Env, name, program string) error {
 	ca := filepath.Join(env.WorkDir, "ca.pem")
 	w := &world{t: env.T(), dir: env.WorkDir, tool: name, program: program, upstreams: map[string]*registrytest.Upstream{}}

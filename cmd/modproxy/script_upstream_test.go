@@ -52,7 +52,7 @@ func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// start gives every upstream of a script an address of its own.
+// start gives every upstream of a script its own address.
 func (w *world) start(ts *testscript.TestScript, name string, args []string) error {
 	addr := fmt.Sprintf("127.0.0.%d:0", 2+len(w.upstreams))
 	u, err := registrytest.Start(ts.MkAbs(args[0]), registrytest.Options{
@@ -70,8 +70,8 @@ func (w *world) start(ts *testscript.TestScript, name string, args []string) err
 	return w.writeConfigs()
 }
 
-// runInternet sets the proxies in the environments of the client and, unless it is where they lead, of modproxy:
-// neither uses them for this machine's own addresses.
+// runInternet sets the proxies in the environments of the client and, unless the proxies lead to it, of modproxy. Neither uses them for
+// addresses of this machine.
 func runInternet(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if neg || len(args) != 1 || args[0] != "proxy" && w.upstreams[args[0]] == nil {
@@ -131,8 +131,8 @@ func (w *world) seen(name string) (map[string]int, error) {
 	return counts, nil
 }
 
-// seenByProxy counts the request lines in modproxy's log, but for those of clients that were told to come again: on a
-// busy machine they ask the same twice.
+// seenByProxy counts the request lines in modproxy's log, except those of clients that were told to come again: on a busy machine they
+// repeat requests.
 func (w *world) seenByProxy() map[string]int {
 	counts := map[string]int{}
 	for line := range bytes.Lines(w.log()[w.logStart:]) {
@@ -170,7 +170,7 @@ func kindAtProxy(method, p string) string {
 	return "other"
 }
 
-// runConnections looks how many connections an upstream has seen since the last reset.
+// runConnections checks the number of connections to an upstream since the last reset.
 func runConnections(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if neg || len(args) != 2 || w.upstreams[args[0]] == nil {
@@ -209,8 +209,8 @@ func runRequests(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// resetLog makes modproxy's requests count from here on: from after the line of a
-// request that nobody else makes. modproxy may hold its lines back for a while.
+// resetLog makes the counts of modproxy's requests begin here: after the line of a request that only this function sends. modproxy may
+// delay its lines.
 func (w *world) resetLog(proxy string) error {
 	if w.proxy == nil {
 		w.logStart = len(w.log())
@@ -262,7 +262,7 @@ func parseWant(args []string) (func(map[string]int) bool, error) {
 	return func(got map[string]int) bool { return maps.Equal(got, all) }, nil
 }
 
-// list is what a script that counts wrong wants to see.
+// list returns the counts for the message of a script that fails.
 func (w *world) list(name string) string {
 	if name == "proxy" {
 		return string(w.log())
@@ -274,7 +274,7 @@ func (w *world) list(name string) string {
 	return b.String()
 }
 
-// runSeen looks for a request of a kind that matches, line by line as it was sent.
+// runSeen looks for a request of a kind that has a matching line.
 func runSeen(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if len(args) != 3 || w.upstreams[args[0]] == nil {

@@ -23,26 +23,26 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// patience is how long a script waits for what has to come.
+// patience is the longest wait of a script.
 const patience = 2 * time.Minute
 
 type worldKey struct{}
 
-// world is what one script has around it.
+// world is the environment of one script.
 type world struct {
 	t             testscript.T
 	dir           string
 	tool, program string // the client's name and path
 	upstreams     map[string]*registrytest.Upstream
 	issuer        *issuer  // nil before its start
-	ownConfig     bool     // the script brings a modproxy.yaml
+	ownConfig     bool     // the environment at the start of the script
 	env           []string // the environment that the script began with
 
 	proxy    *rig.Process    // nil while it does not run
-	asked    <-chan answered // what became of "get … &"
-	read     chan struct{}   // closed when its answer is read
-	logStart int             // where in the log requests are counted from
-	resets   int             // how often they began to be
+	asked    <-chan answered // result of "get … &"
+	read     chan struct{}   // closed when its answer may be read
+	logStart int             // offset in the log at which counting begins
+	resets   int             // number of resets
 }
 
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
@@ -66,8 +66,7 @@ func (w *world) close() {
 	}
 }
 
-// writeConfigs writes modproxy's configuration, if the script has none, and the
-// client's for asking the upstreams directly.
+// writeConfigs writes modproxy's configuration, if the script has none, and the client's configuration for direct requests.
 func (w *world) writeConfigs() error {
 	var own, direct strings.Builder
 	fmt.Fprintf(&own, "upstreams:\n")
@@ -100,7 +99,7 @@ func runModproxy(ts *testscript.TestScript, neg bool, args []string) {
 	check(ts, neg, ts.Exec(built, args...))
 }
 
-// check ends the script unless err is what its line wants.
+// check ends the script unless err is the expected result of its line.
 func check(ts *testscript.TestScript, neg bool, err error) {
 	switch {
 	case neg && err == nil:
@@ -110,7 +109,7 @@ func check(ts *testscript.TestScript, neg bool, err error) {
 	}
 }
 
-// serve starts modproxy and waits until it says where it is.
+// serve starts modproxy and waits until it prints its URL.
 func (w *world) serve(ts *testscript.TestScript, args []string) error {
 	if w.proxy != nil {
 		return fmt.Errorf("modproxy runs already")
@@ -134,7 +133,7 @@ func (w *world) serve(ts *testscript.TestScript, args []string) error {
 	return w.configureClient(ts, url)
 }
 
-// measure starts modproxy with nothing of the script's.
+// measure starts a modproxy that is independent of the script.
 func measure(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: measure VARIABLE DURATION")
@@ -151,7 +150,7 @@ func measure(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprintf("%.0fs", max(least, 10*time.Since(began)).Seconds()))
 }
 
-// environ is the environment that setup made, with what the script says of modproxy and of the certificates that count.
+// environ is the environment of setup, with the settings of the script for modproxy and for trusted certificates.
 func (w *world) environ(ts *testscript.TestScript) ([]string, error) {
 	if err := ts.Exec("sh", "-c", "env -0 | grep -z -e ^MODPROXY_ -e ^SSL_CERT_FILE= -e ^GIT_SSL_CAINFO="); err != nil {
 		return nil, err
@@ -160,7 +159,7 @@ func (w *world) environ(ts *testscript.TestScript) ([]string, error) {
 	return append(slices.Clone(w.env), said...), nil
 }
 
-// log is modproxy's log up to now; empty before its first start.
+// log is modproxy's log so far; empty before its first start.
 func (w *world) log() []byte {
 	data, err := os.ReadFile(w.path("modproxy.log"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +168,7 @@ func (w *world) log() []byte {
 	return data
 }
 
-// configureClient makes the client ask modproxy, as its own words say: mirrors must be https.
+// configureClient configures the client with the output of client-config. Mirrors must use https.
 func (w *world) configureClient(ts *testscript.TestScript, url string) error {
 	for form, file := range map[string]string{"registry": "proxied.tfrc", "mirror": "mirror.tfrc"} {
 		if form == "mirror" && !strings.HasPrefix(url, "https:") {
@@ -198,7 +197,7 @@ func runEnd(ts *testscript.TestScript, neg bool, args []string) {
 	err := proxy.Stop()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		ts.Fatalf("%v", err) // it had to be killed, which is no end that a script may want
+		ts.Fatalf("%v", err) // it had to be killed, which no script may expect
 	}
 	if err != nil && !neg {
 		ts.Logf("%s", w.log())
@@ -224,7 +223,7 @@ func runSignal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// logged waits for a line of modproxy's log: it is not written at once.
+// logged waits for a line of modproxy's log, which may be delayed.
 func logged(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 || neg {
 		ts.Fatalf("usage: logged REGEXP")
@@ -258,8 +257,8 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 		return ts.Exec(w.program, slices.Concat([]string{"-chdir=" + args[1]}, verbs[args[0]], args[2:])...)
 	}
 	err := run()
-	// A busy machine has not answered when the client came again, or knows why a package cannot be had only after the
-	// client was told its address. Clients are run again then.
+	// On a busy machine, modproxy may have no answer when the client comes again, or may find the reason of a failure only after the client
+	// received the address of the package. The client is then run again.
 	unsaid := func(text string) bool {
 		return neg && strings.Contains(text, "ould not download module") && strings.Contains(text, "bad response code")
 	}
@@ -272,7 +271,7 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TF_CLI_CONFIG_FILE", w.path("proxied.tfrc"))
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		ts.Fatalf("%v", err) // it had to be killed, which is no end that a script may want
+		ts.Fatalf("%v", err) // it had to be killed, which no script may expect
 	}
 	if err != nil && !neg {
 		ts.Logf("%s", w.log())
@@ -283,7 +282,7 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 // border is what the clients draw beside an error.
 var border = strings.NewReplacer("│", "", "╷", "", "╵", "")
 
-// oneLine is what a client said, however it has wrapped that.
+// oneLine returns the output of a client without line breaks.
 func oneLine(ts *testscript.TestScript) string {
 	return strings.Join(strings.Fields(border.Replace(ts.ReadFile("stdout")+ts.ReadFile("stderr"))), " ")
 }
@@ -302,7 +301,7 @@ var (
 	when        = regexp.MustCompile(`\b[0-9]+s\b|\b20[0-9T:-]+Z`) // times
 )
 
-// wrong adds what the client said is wrong to a file, as a paragraph with the names of what differs from run to run.
+// wrong adds the errors in the client's output to a file, as a paragraph in which names replace the varying parts.
 func wrong(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 || neg {
 		ts.Fatalf("usage: wrong FILE")
@@ -314,7 +313,7 @@ func wrong(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	text = hexadecimal.ReplaceAllString(strings.NewReplacer(names...).Replace(text), "$$HEX")
 	text = when.ReplaceAllString(text, "$$TIME")
-	text = strings.ReplaceAll(text, "tried $TIME ago, and again in $TIME", "to be tried again in $TIME") // which slow runs say
+	text = strings.ReplaceAll(text, "tried $TIME ago, and again in $TIME", "to be tried again in $TIME") // text of slow runs
 	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	ts.Check(err)
 	width := 0

@@ -39,8 +39,8 @@ of the configuration have changed, and ends nothing.
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.
 
---bundle serves what is in a file that "modproxy export" has written, and
-nothing else. It needs no data directory, and asks nobody.`,
+--bundle serves the content of a file that "modproxy export" has written, and
+nothing else. It needs no data directory, and requests no registry.`,
 		Example: `  modproxy serve
   modproxy serve --config /etc/modproxy.yaml --data /var/lib/modproxy
   modproxy serve --bundle all.bundle --key "$(cat ledger.key)"`,
@@ -53,9 +53,9 @@ nothing else. It needs no data directory, and asks nobody.`,
 	return cmd
 }
 
-// serve runs a proxy until ctx ends: that of the configuration, or with a file that of a bundle.
+// serve runs a proxy until ctx ends: the configured one, or one for the bundle in file.
 func (env *environment) serve(ctx context.Context, file string, keys []string) error {
-	hangup := make(chan os.Signal, 1) // one that comes during a reload is not lost
+	hangup := make(chan os.Signal, 1) // keeps a signal that arrives during a reload
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 	c, err := env.load()
@@ -78,11 +78,11 @@ func (env *environment) serve(ctx context.Context, file string, keys []string) e
 	return errors.Join(err, a.Close())
 }
 
-// endTime is how long the end may take beside the time of the key shutdown: twice what closing the data directory may wait.
+// endTime is the time for closing everything after the time of the key shutdown: twice the maximum wait for the data directory.
 const endTime = 20 * time.Second
 
-// endAtLast ends the process if done is not called for so long after ctx has ended, because a disk does not answer. What was
-// acknowledged is on the disk.
+// endAtLast ends the process if done is not called within a time after ctx ends, for example because a disk does not answer. Acknowledged
+// data is on the disk.
 func (env *environment) endAtLast(ctx context.Context, after time.Duration) (done func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -101,7 +101,7 @@ func (env *environment) endAtLast(ctx context.Context, after time.Duration) (don
 	return func() { close(ended) }
 }
 
-// serveBundle serves a bundle.
+// serveBundle serves the bundle in file.
 func (env *environment) serveBundle(ctx context.Context, c *config.Config, o app.Options, file string, keys []string) error {
 	b, err := app.OpenBundle(c, o, file, keys)
 	if err != nil {
@@ -119,14 +119,14 @@ func (env *environment) serveBundle(ctx context.Context, c *config.Config, o app
 	return errors.Join(err, b.Close())
 }
 
-// announce prints where the proxy is and what to do next.
+// announce prints the URL of the proxy and the next steps.
 func (env *environment) announce(a *app.App, c *config.Config) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "modproxy listens on %s and keeps its data in %s\n\n", a.URL(), c.Data)
 	if a.ReadOnly() != nil {
-		b.WriteString("The data directory is read-only: what is kept is served, and nothing more is kept.\n\n")
+		b.WriteString("The data directory is read-only: cached packages are served, and no new ones are stored.\n\n")
 	}
-	b.WriteString(app.ClientConfig(a.BaseURL(), "", false, c, nil)) // where people log in is not known yet
+	b.WriteString(app.ClientConfig(a.BaseURL(), "", false, c, nil)) // the login of clients is not known yet
 	if c.PublicURL == "" && listensEverywhere(c.Listen) {
 		b.WriteString("\nOther machines cannot use localhost: set public_url to the URL that clients use.\n")
 	}
@@ -134,23 +134,23 @@ func (env *environment) announce(a *app.App, c *config.Config) error {
 		b.WriteString("\nClients send their tokens to this proxy unencrypted: set tls.cert_file and\ntls.key_file, or public_url to the https URL that clients use.\n")
 	}
 	if a.NobodyHasToken() {
-		fmt.Fprintf(&b, "\nThere is no token yet, and clients need one: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), clean.ShellQuote(c.Data))
+		fmt.Fprintf(&b, "\nClients need a token, but none exists: %s.\nTo make one:\n\n  modproxy token create NAME --scope '*' --data %s\n\nWith \"anonymous: true\" clients need none.\n", c.RequiresTokenBecause(), clean.ShellQuote(c.Data))
 	}
 	return env.printf("%s", b.String())
 }
 
-// listensEverywhere reports whether an address to listen on is of every interface.
+// listensEverywhere reports whether a listen address means every interface.
 func listensEverywhere(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "" || ip.IsUnspecified())
 }
 
-// tuneCollector says how often to collect garbage until ctx ends, unless GOGC or GOMEMLIMIT do. A request leaves a few
-// kilobytes of it: with Go's default, and the few megabytes that a proxy with little in it has in memory, the collector would
-// run tens of times a second under load.
+// tuneCollector adapts the pace of the garbage collector until ctx ends, unless GOGC or GOMEMLIMIT set it. A request allocates a few
+// kilobytes. With the default of Go and the few megabytes that a small proxy uses, the collector would run tens of times a second under
+// load.
 func (env *environment) tuneCollector(ctx context.Context, c *config.Config) {
-	if env.variable("GOGC") != "" || env.variable("GOMEMLIMIT") != "" { // empty is not set for Go, too
+	if env.variable("GOGC") != "" || env.variable("GOMEMLIMIT") != "" { // Go treats an empty variable as unset, too
 		return
 	}
 	tune := func() {
@@ -174,9 +174,8 @@ func (env *environment) tuneCollector(ctx context.Context, c *config.Config) {
 	}()
 }
 
-// collecting returns how much garbage there may be, in percent of what is live, and how much memory before it is collected more
-// often than that. Garbage has so many bytes that collecting takes little of the time of requests, and of a proxy with much in
-// memory half as many as are live.
+// collecting returns GOGC (garbage in percent of live memory) and the memory limit above which the collector runs more often. live and held
+// are bytes. The amount of garbage keeps the cost of collecting small for requests; for a proxy with much live memory it is half of that.
 func collecting(live, held int64) (percent int, limit int64) {
 	const garbage = 64 << 20
 	return int(max(50, min(400, 100*garbage/max(live, 1)))), max(2*live, 2*held+256<<20)
@@ -199,10 +198,10 @@ one at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 	return withJSON(cmd, `"url", "status"`, "")
 }
 
-// checkHealth returns an error unless the proxy at base answers, or without base the one that the configuration describes.
+// checkHealth returns an error unless the proxy at base answers. An empty base means the configured proxy.
 func (env *environment) checkHealth(ctx context.Context, base string) error {
 	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true}, // and no HTTP proxy
+		Transport:     &http.Transport{DisableKeepAlives: true}, // ignore HTTP proxies of the environment
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if base == "" {
@@ -213,8 +212,8 @@ func (env *environment) checkHealth(ctx context.Context, base string) error {
 		if base, err = c.LocalURL(); err != nil {
 			return err
 		}
-		// The request stays on this machine and has no secret, only the status of
-		// its answer counts, and certificates seldom name the loopback address.
+		// The request stays on this machine and has no secret. Only the status of the answer counts, and certificates seldom name the
+		// loopback address.
 		client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	}
 	base = strings.TrimRight(base, "/")

@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// Garbage has a bound beside a few megabytes as beside many, and the limit of memory is never what keeps the collector running.
+// The amount of garbage is bounded for small and large heaps, and the memory limit alone never keeps the collector running.
 func TestCollecting(t *testing.T) {
 	for _, c := range []struct {
 		live, held int64

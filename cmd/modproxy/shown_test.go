@@ -25,7 +25,7 @@ import (
 
 var updateShown = flag.Bool("update-shown", false, "write what the clients show into docs/reference/errors.md")
 
-// shownStatuses are those that a registry might answer an error with.
+// shownStatuses are statuses of errors that a registry may return.
 var shownStatuses = []int{400, 401, 403, 404, 409, 410, 421, 424, 429, 451, 500, 501, 502, 503, 504, 507}
 
 // shownRequests are the requests of a client that installs one module, in order.
@@ -37,8 +37,7 @@ const (
 	shownEnd   = "<!-- until here -->\n"
 )
 
-// TestWhatClientsShow holds docs/reference/errors.md to what the real clients show a person of
-// each status, on each of their requests.
+// TestWhatClientsShow compares docs/reference/errors.md with the output of the real clients for each status, on each of their requests.
 func TestWhatClientsShow(t *testing.T) {
 	t.Parallel()
 	clients := rig.Clients(t)
@@ -104,11 +103,10 @@ func shownBy(t *testing.T, name, program string) string {
 	return b.String()
 }
 
-// shownVersion finds a client and its version in what it says of itself.
+// shownVersion finds a client and its version in its output.
 var shownVersion = regexp.MustCompile(`(?m)^(Terraform|OpenTofu) v(\d+\.\d+)`)
 
-// showAll has a client install one module for each status, of which all but one
-// request is answered as it should be, and says what it printed of that one.
+// showAll installs one module for each status with a client. All requests except one kind succeed. It returns the output for that kind.
 func showAll(t *testing.T, program, request string) map[int]string {
 	site := &failing{request: request, packed: onePackage(t), asked: map[string]int{}}
 	server := httptest.NewServer(site)
@@ -129,7 +127,7 @@ func showAll(t *testing.T, program, request string) map[int]string {
 	}
 	cmd := exec.Command(program, "-chdir="+dir, "get", "-no-color")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "TF_CLI_CONFIG_FILE="+rc, "CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1")
-	out, _ := cmd.CombinedOutput() // it fails, or does not mind
+	out, _ := cmd.CombinedOutput() // the installation fails, or ignores the error
 	text := strings.Join(strings.Fields(string(out)), " ")
 	shown := map[int]string{}
 	for _, status := range shownStatuses {
@@ -159,8 +157,7 @@ func showAll(t *testing.T, program, request string) map[int]string {
 	return shown
 }
 
-// failing is a registry that answers one kind of request with an error, whose status
-// the module's name says.
+// failing is a registry that answers one kind of request with an error. The name of the module has the status.
 type failing struct {
 	request string
 	packed  []byte

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// count returns a number with what is counted.
+// count returns a number with its noun, in the plural unless n is 1.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -21,12 +21,12 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// newTable returns what to print lines to whose columns end in tabs, and what returns the table that they are.
+// newTable returns a writer for lines with tabs between columns, and a function that returns them as a table.
 func newTable() (out io.Writer, table func() string) {
 	var b bytes.Buffer
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	return w, func() string {
-		_ = w.Flush() // a buffer does not fail
+		_ = w.Flush() // a buffer never fails
 		return b.String()
 	}
 }
@@ -38,12 +38,12 @@ const (
 	exitMisuse = 2 // the command line or the configuration is wrong
 )
 
-// misuse marks err as a mistake in the command line or the configuration.
+// misuse marks err as a mistake in the command line or the configuration. The exit code is exitMisuse.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
 
-// problems are several errors, each printed in a line of its own.
+// problems are several errors, each printed in its own line.
 type problems []error
 
 func (p problems) Unwrap() []error { return p }
@@ -61,7 +61,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// printError prints what is wrong, then what to do about it.
+// printError prints an error, then its hints.
 func printError(w io.Writer, err error) {
 	var all problems
 	var wrong config.Error
@@ -80,5 +80,5 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// printable returns s as a part of a line: names in it may come from strangers.
+// printable makes s safe to print in a line. Names may come from untrusted sources.
 func printable(s string) string { return clean.Text(s) }

@@ -9,15 +9,15 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// progress shows how far something has come: on a terminal in a line that changes, elsewhere in one now and then.
+// progress shows progress: on a terminal in a changing line, elsewhere in a new line from time to time.
 type progress struct {
 	w        io.Writer
 	terminal bool
 	shown    time.Time
-	open     bool // a line that changes is on the screen
+	open     bool // a changing line is on the screen
 }
 
-// progressPause is between lines where there is no terminal.
+// progressPause is the pause between lines without a terminal.
 const progressPause = 10 * time.Second
 
 func newProgress(w io.Writer) *progress {
@@ -36,7 +36,7 @@ func (p *progress) show(text string) {
 	}
 }
 
-// clear makes room for another line.
+// clear clears the changing line before other output.
 func (p *progress) clear() {
 	if p.open {
 		fmt.Fprint(p.w, "\r\x1b[K")
@@ -44,27 +44,27 @@ func (p *progress) clear() {
 	}
 }
 
-// transfer shows how many bytes have come. It is a writer of these.
+// transfer shows the number of transferred bytes. It is a writer that counts them.
 type transfer struct {
-	mu           sync.Mutex // a request's body may still be read when its answer is there
+	mu           sync.Mutex // the body of a request may be read after its answer
 	ended        bool
 	progress     *progress
-	verb         string // what was done with them
-	done, total  int64  // total is zero if it is not known
+	verb         string // for the message, such as "read"
+	done, total  int64  // in bytes; total is zero if unknown
 	began, shown time.Time
 }
 
-// transferPause is between two looks of a line on a terminal.
+// transferPause is the pause between updates on a terminal.
 const transferPause = 100 * time.Millisecond
 
 func newTransfer(w io.Writer, verb string) *transfer {
 	return &transfer{progress: newProgress(w), verb: verb, began: time.Now()}
 }
 
-// begin tells that the first of so many bytes come now.
+// begin starts the clock of a transfer of total bytes.
 func (t *transfer) begin(total int64) { t.began, t.total = time.Now(), total }
 
-// Write counts bytes. It does not fail.
+// Write counts bytes. It never fails.
 func (t *transfer) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +76,7 @@ func (t *transfer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// end makes room for another line.
+// end ends the changing line.
 func (t *transfer) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,14 +84,14 @@ func (t *transfer) end() {
 	t.progress.clear()
 }
 
-// String returns how many bytes have come.
+// String describes the progress.
 func (t *transfer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return transferText(t.verb, t.done, t.total, 0)
 }
 
-// transferText is how many bytes of total have come in a time, in one line.
+// transferText describes the progress of a transfer in one line.
 func transferText(verb string, done, total int64, took time.Duration) string {
 	s := modproxy.SizeText(done)
 	if total > 0 {

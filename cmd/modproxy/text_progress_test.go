@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/mirror"
 )
 
-// What is no terminal gets whole lines, and few of them.
+// An output that is not a terminal gets few, whole lines.
 func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out)
@@ -36,7 +36,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// How far a mirror has come is told with what is left, as far as that is known.
+// The progress of a mirror has the remaining time, if it is known.
 func TestMirrorText(t *testing.T) {
 	for want, m := range map[string]mirror.Progress{
 		"0 modules asked for versions; 0 packages fetched, 0B; 0 kept before":                   {Left: 4, Seconds: 3},
@@ -52,7 +52,7 @@ func TestMirrorText(t *testing.T) {
 	}
 }
 
-// How many bytes have come is told with their rate and what is left, as far as that is known.
+// The progress of a transfer has the rate and the remaining time, if they are known.
 func TestTransferText(t *testing.T) {
 	for want, is := range map[string]struct {
 		done, total int64
@@ -70,7 +70,7 @@ func TestTransferText(t *testing.T) {
 	}
 }
 
-// A terminal gets a look now and then, and none once that has ended.
+// A terminal gets an update from time to time, and none after the end.
 func TestTransfer(t *testing.T) {
 	var out bytes.Buffer
 	b := newTransfer(&out, "written")
@@ -88,7 +88,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// An import that is ended says what it has read, and what then.
+// An import that is interrupted prints how much it has read, and how to continue.
 func TestImportEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

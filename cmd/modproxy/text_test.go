@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A long list is printed in parts, each at least as wide as the one before, without another head.
+// A long list is printed in parts with one header. The columns of each part are at least as wide as those of the part before.
 func TestPackageTableInParts(t *testing.T) {
 	var out strings.Builder
 	table := packageTable{out: bufio.NewWriter(&out)}
@@ -41,7 +41,7 @@ func TestPackageTableInParts(t *testing.T) {
 	}
 }
 
-// Names and texts in lists may come from strangers.
+// Names and texts in lists may come from untrusted sources.
 func TestListsArePrintable(t *testing.T) {
 	const odd = "a\u202eb"
 	made := &modproxy.Decision{By: odd, Reason: odd}

@@ -27,7 +27,7 @@ proxy that serves from it notices changes within five seconds.`,
 		newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
 }
 
-// tokens opens the tokens in the data directory, which must exist. All else that is configured may be wrong.
+// tokens opens the tokens in the data directory, which must exist. Other mistakes in the configuration do not matter.
 func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
 	c, err := env.settings()
 	if err == nil {
@@ -91,7 +91,7 @@ followed.
 
 The data directory must exist: "modproxy serve" makes it.`
 
-// parseExpiry reads how long a token is valid.
+// parseExpiry reads how long a token is valid: a duration, or "never", which returns the zero time.
 func parseExpiry(s string) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
@@ -103,7 +103,7 @@ func parseExpiry(s string) (time.Time, error) {
 	return time.Now().Add(d).Truncate(time.Second), nil
 }
 
-// createToken makes a token in the data directory, which must exist: in another one, no proxy would know the token.
+// createToken creates a token in the data directory, which must exist, because a running proxy would not use a new directory.
 func (env *environment) createToken(ctx context.Context, spec auth.Token) error {
 	c, err := env.settings()
 	if err != nil {
@@ -141,7 +141,7 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	return err
 }
 
-// createdToken is a new token with its text, which is printed once.
+// createdToken is a new token with its text, which is printed only once.
 type createdToken struct {
 	Text string `json:"token"`
 	auth.Token
@@ -162,7 +162,7 @@ it within five seconds.`,
 				return err
 			}
 			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
-				return hint.With(fmt.Errorf("there are no tokens in %s", c.Data), datadir.Hint)
+				return hint.With(fmt.Errorf("%s has no tokens", c.Data), datadir.Hint)
 			}
 			revoked, err := tokens.Revoke(cmd.Context(), args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {
@@ -183,7 +183,7 @@ func newKeyCommand(env *environment) *cobra.Command {
 func newKeyRotateCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:     "rotate",
-		Short:   "Sign package paths with a new key from now on",
+		Short:   "Sign new package paths with a new key",
 		Long:    `Paths signed before stay valid until they expire, or until the second rotation.`,
 		Example: "  modproxy key rotate --data /var/lib/modproxy",
 		Args:    arguments(0, 0),
@@ -203,7 +203,7 @@ func newKeyRotateCommand(env *environment) *cobra.Command {
 	}, "data"), `"file"`, "")
 }
 
-// keyHint says what to do when no new key could be made.
+// keyHint returns a remedy for an error while a key is created.
 func keyHint(err error, dir string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

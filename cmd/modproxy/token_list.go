@@ -77,7 +77,7 @@ func scopesText(scopes []auth.Scope) string {
 	return cmp.Or(strings.Join(all, " "), "-")
 }
 
-// tokenHelp says how clients show a new token, and not the token itself: standard error may go to a log.
+// tokenHelp describes how clients use a new token. It does not contain the token, because standard error may go to a log.
 func tokenHelp(c *config.Config, t auth.Token) string {
 	var b strings.Builder
 	end := "It never expires"
@@ -86,7 +86,7 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
 		t.Name, t.ID, app.Absolute(c.TokensFile()), end, clean.ShellQuote(t.Name))
-	own := "" // the proxy's host with its port, as clients write it, if that is known
+	own := "" // the proxy's host with port as clients write it; empty if unknown
 	base, _ := c.BaseURL()
 	if u, err := url.Parse(base); err == nil {
 		own = u.Host
@@ -118,7 +118,7 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 	return b.String()
 }
 
-// tokenHosts returns the hosts for which clients show the token: those in source addresses.
+// tokenHosts returns the hosts for which clients use the token: the hosts in source addresses.
 func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 	var hosts []string
 	for _, u := range c.Upstreams {
@@ -129,12 +129,12 @@ func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 		}
 	}
 	if own != "" && len(t.Scopes) > 0 && (c.TLS.CertFile != "" || strings.HasPrefix(c.PublicURL, "https:")) {
-		hosts = append(hosts, own) // clients ask a registry's own hostname by https only
+		hosts = append(hosts, own) // clients use https for a registry's own hostname
 	}
 	return hosts
 }
 
-// unknownHosts returns the hosts of scopes that are not among the upstreams.
+// unknownHosts returns the hosts of scopes that are not upstreams.
 func unknownHosts(c *config.Config, t auth.Token) []string {
 	var unknown []string
 	for _, s := range t.Scopes {
@@ -146,8 +146,8 @@ func unknownHosts(c *config.Config, t auth.Token) []string {
 	return unknown
 }
 
-// normalised returns the normal form of a host that was not checked, or an empty string if it is none.
+// normalised returns the normal form of a host, or the empty string if it is not a valid host.
 func normalised(host string) string {
-	h, _ := hostname.Parse(host) // empty with an error
+	h, _ := hostname.Parse(host) // empty on error
 	return h
 }

@@ -14,8 +14,7 @@ import (
 
 var tokenText = regexp.MustCompile(`^mp_[a-z2-7]{16}_[a-z2-7]{52}\n$`)
 
-// A token is the one thing on standard output, and nowhere else: neither beside it,
-// nor in a file, nor in a list.
+// A new token is on standard output only: not on standard error, in a file, or in a list.
 func TestTokenCreate(t *testing.T) {
 	data := t.TempDir()
 	variables := []string{"MODPROXY_DATA=" + data, "MODPROXY_PUBLIC_URL=https://modules.example.com",
@@ -51,7 +50,7 @@ func TestTokenCreate(t *testing.T) {
 	if got.Name != "ci" || !got.Admin || len(got.Scopes) != 3 || got.Scopes[0].String() != "registry.acme-corp.example/acme" || !strings.Contains(list.stdout, got.ID) {
 		t.Errorf("%+v\n%s", got, list.stdout)
 	}
-	for _, idOrName := range []string{"ci", got.ID} { // again does nothing
+	for _, idOrName := range []string{"ci", got.ID} { // a repetition does nothing
 		if out := command(t, variables, "token", "revoke", idOrName); out.code != exitDone || !strings.Contains(out.stdout, "is revoked") {
 			t.Errorf("%+v", out)
 		}
@@ -97,8 +96,7 @@ func TestTokenMisused(t *testing.T) {
 	}
 }
 
-// A configuration that is not in order does not keep anybody from revoking, and a
-// directory that is not there is not made by looking for tokens in it.
+// An invalid configuration does not prevent revoking a token. Listing tokens does not create a missing directory.
 func TestTokensOfAnyConfiguration(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	variables := []string{"MODPROXY_DATA=" + data}

@@ -39,7 +39,7 @@ means that something is wrong.`,
 func (env *environment) verify(ctx context.Context, in admin.VerifyRequest) error {
 	progress := newProgress(env.rawErr)
 	defer progress.clear()
-	ledger, index, wrong := 0, 0, 0 // that are left
+	ledger, index, wrong := 0, 0, 0 // remaining problems
 	done, err := ask(ctx, env, admin.PackagesVerify, in, func(line admin.VerifyLine) error {
 		if line.Progress != nil {
 			progress.show(verifyText(*line.Progress))
@@ -69,7 +69,7 @@ func (env *environment) verify(ctx context.Context, in admin.VerifyRequest) erro
 			hints = append(hints, "put the backup of the directory \"ledger\" back; --repair does not mend the ledger")
 		}
 		if index > 0 {
-			hints = append(hints, `stop modproxy and run "modproxy rebuild", which makes the index anew; --repair does not mend it`)
+			hints = append(hints, `stop modproxy and run "modproxy rebuild", which rebuilds the index; --repair does not mend it`)
 		}
 		if wrong > 0 {
 			hints = append(hints, `modproxy records what the ledger lacks when it serves it, and fetches again what the ledger contradicts; if the ledger is an older copy, put a newer one of the directory "ledger" back`)
@@ -85,7 +85,7 @@ func (env *environment) verify(ctx context.Context, in admin.VerifyRequest) erro
 	return nil
 }
 
-// damageText is something that is wrong, in one line.
+// damageText describes a problem in one line.
 func damageText(d *admin.Damage) string {
 	s := string(d.Kind) + ": "
 	for _, name := range []string{d.Module, d.Version, d.Platform} {
@@ -102,7 +102,7 @@ func damageText(d *admin.Damage) string {
 	return s + "\n"
 }
 
-// verifyText is what was looked at so far, in one line.
+// verifyText describes the progress in one line.
 func verifyText(v store.Verified) string {
 	s := fmt.Sprintf("%d records; %d packages, %s", v.Records, v.Kept.Blobs, modproxy.SizeText(v.Kept.Bytes))
 	if v.Read > 0 && v.Seconds > 0 {
@@ -116,7 +116,7 @@ func verifyText(v store.Verified) string {
 	}
 	s += fmt.Sprintf("; damage: %d", v.Damage)
 	if v.Repaired > 0 {
-		s += fmt.Sprintf(", of which repaired: %d", v.Repaired)
+		s += fmt.Sprintf(" (repaired: %d)", v.Repaired)
 	}
 	return s
 }
@@ -160,6 +160,6 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config) error {
 	}
 	text += fmt.Sprintf("the new index has %d packages and %d lists of versions; %d packages are of no version in the ledger\n",
 		out.Kept.Blobs, out.Lists, out.Orphans.Blobs)
-	out.Damaged = nil // they are the items
+	out.Damaged = nil // the items list them
 	return env.end(out, text)
 }

@@ -156,9 +156,9 @@ func TestHostileTar(t *testing.T) {
 		tar  []byte
 		why  string
 	}{
-		{"nothing", nil, "there is no file in it"},
+		{"nothing", nil, "it has no file"},
 		{"no tar", []byte(strings.Repeat("hello ", 200)), "first entry: archive/tar: invalid tar header"},
-		{"only directories", tarOf(t, typed(tar.TypeDir, "a/")), "there is no file in it"},
+		{"only directories", tarOf(t, typed(tar.TypeDir, "a/")), "it has no file"},
 		{"cut in content", tarOf(t, file("a", "12"))[:513], "unexpected EOF"},
 		{"cut in a header", data[:100], "unexpected EOF"},
 		{"dot-dot", tarOf(t, file("../a", "1")), `"../a": the name has the component ".."`},
@@ -171,7 +171,7 @@ func TestHostileTar(t *testing.T) {
 		{"no name", join(block("", tar.TypeReg, 0), tarEnd), "an entry without a name"},
 		{"file named dot", join(block("./", tar.TypeReg, 0), tarEnd), "an entry without a name"},
 		{"link in a circle", tarOf(t, link("l", "m"), link("m", "l"), a), "leads back to itself"},
-		{"writing through a link", tarOf(t, typed(tar.TypeDir, "d/"), link("l", "d"), file("l/a", "1")), "is a symbolic link, and a directory as well"},
+		{"writing through a link", tarOf(t, typed(tar.TypeDir, "d/"), link("l", "d"), file("l/a", "1")), "is a symbolic link and also a directory"},
 		{"link with content", join(signed(func() []byte { b := block("l", tar.TypeSymlink, 512); copy(b[157:], "a"); return b }()), block("b", tar.TypeReg, 0), tarEnd), "is a directory or a link, and has content"},
 		{"directory with content", join(block("d/", tar.TypeDir, 512), block("b", tar.TypeReg, 0), tarEnd), "has content"},
 		{"directory by its mode, with content", tarOf(t, withMode(file("a", "1"), 0o40755)), "is a directory or a link, and has content"},
@@ -181,7 +181,7 @@ func TestHostileTar(t *testing.T) {
 		{"unknown type", join(block("a", 'Z', 0), tarEnd), `has the unknown type 'Z'`},
 		{"continuous file", join(block("a", tar.TypeCont, 0), tarEnd), `has the unknown type '7'`},
 		{"GNU volume", join(block("a", 'V', 0), tarEnd), `has the unknown type 'V'`},
-		{"file and directory", tarOf(t, a, file("a/b", "1")), "is a file, and a directory as well"},
+		{"file and directory", tarOf(t, a, file("a/b", "1")), "is a file and also a directory"},
 		{"git for NTFS", tarOf(t, file("GIT~1/config", "1")), "for .git"},
 		{"sparse", join(block("a", tar.TypeGNUSparse, 0), tarEnd), "invalid tar header"},
 		{"sparse by attributes", join(block("x", tar.TypeXHeader, 27), padded("27 GNU.sparse.realsize=100\n"), block("a", tar.TypeReg, 1), padded("1"), tarEnd), "is a sparse file"},

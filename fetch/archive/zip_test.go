@@ -232,7 +232,7 @@ func TestHostileZip(t *testing.T) {
 	}{
 		{"nothing", nil, "it is empty"},
 		{"a page", []byte("<!DOCTYPE html><title>Sign in</title>"), "an HTML page instead of a zip archive"},
-		{"no entries", zipOf(t, nil), "there is no file in it"},
+		{"no entries", zipOf(t, nil), "it has no file"},
 		{"cut short", good[:len(good)-1], "not a zip file, or not all of it"},
 		{"cut in front", good[1:], "no header is where the directory says"},
 		{"several parts", zipOf(t, put(4, 1), a), "in several parts"},
@@ -301,7 +301,7 @@ func TestHostileZip(t *testing.T) {
 		{"drive letter", zipOf(t, nil, part{name: "C:/a"}), "drive letter"},
 		{"backslash", zipOf(t, nil, part{name: `d\a`}), "backslash"},
 		{"NUL", zipOf(t, nil, part{name: "a\x00b"}), "control character"},
-		{"file and directory", zipOf(t, nil, a, part{name: "a/b"}), "is a file, and a directory as well"},
+		{"file and directory", zipOf(t, nil, a, part{name: "a/b"}), "is a file and also a directory"},
 		{"device", zipOf(t, nil, part{name: "a", creator: unix, mode: 0o020644}), "is a device"},
 		{"named pipe", zipOf(t, nil, part{name: "a", creator: unix, mode: 0o010644}), "a named pipe"},
 		{"socket", zipOf(t, nil, part{name: "a", creator: 19, mode: 0o140644}), "or a socket"},
@@ -310,7 +310,7 @@ func TestHostileZip(t *testing.T) {
 		{"file that is a directory on DOS", zipOf(t, nil, change(a, func(p *part) { p.central = put(38, 0x10) })), "but not by its name"},
 		{"link to nothing", zipOf(t, nil, linkTo(""), a), "a symbolic link to nothing"},
 		{"link of 1 MB", zipOf(t, nil, linkTo(strings.Repeat("a/../", 1<<18)+"a"), a), "a target of 4097 bytes"},
-		{"writing through a link", zipOf(t, nil, linkTo("d"), part{name: "d/a"}, part{name: "l/a"}), "a directory as well"},
+		{"writing through a link", zipOf(t, nil, linkTo("d"), part{name: "d/a"}, part{name: "l/a"}), "also a directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := unpack(t, tt.zip, archive.Zip, pack.Limits{})

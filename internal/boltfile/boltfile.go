@@ -136,7 +136,7 @@ func (f *File) metaAt(id uint64, pageSize int64) (meta, error) {
 	case m.pageSize < 1<<10 || m.pageSize > 1<<24 || m.pageSize&(m.pageSize-1) != 0 || id > 0 && m.pageSize != pageSize:
 		return meta{}, damaged("meta page %d: pages of %d bytes", id, m.pageSize)
 	case m.end > 1<<40 || m.root < ownPages || m.root >= m.end || m.free != noFreeList && (m.free < ownPages || m.free >= m.end):
-		return meta{}, damaged("meta page %d names pages that are not there", id)
+		return meta{}, damaged("meta page %d names pages that do not exist", id)
 	}
 	return m, nil
 }

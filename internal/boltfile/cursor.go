@@ -123,7 +123,7 @@ func (c *Cursor) descend(id uint64) (*level, error) {
 
 func (c *Cursor) read(l *level, id uint64) error {
 	if id < ownPages || id >= c.end {
-		return damaged("page %d is not there", id)
+		return damaged("page %d does not exist", id)
 	}
 	pages := int64(1)
 	for {
@@ -138,7 +138,7 @@ func (c *Cursor) read(l *level, id uint64) error {
 		whole := int64(h.overflow) + 1
 		switch {
 		case h.id != id || h.overflow >= c.end-id || whole*c.pageSize > maxPage:
-			return damaged("page %d is another", id)
+			return damaged("page %d has another number", id)
 		case h.flags != leafPage && (h.flags != branchPage || h.count == 0):
 			return damaged("page %d has no keys", id)
 		case whole == pages:

@@ -68,7 +68,7 @@ func (w *walk) isSeen(id uint64) bool { return w.seen[id/64]&(1<<(id%64)) != 0 }
 // take records that a page has its place in the file. A second place is an error.
 func (w *walk) take(id uint64) error {
 	if id >= w.end {
-		return damaged("page %d is not there", id)
+		return damaged("page %d does not exist", id)
 	}
 	if w.isSeen(id) {
 		return damaged("page %d is in two places", id)
@@ -95,7 +95,7 @@ func (w *walk) page(id uint64, depth int) (h header, b []byte, err error) {
 	h = headerOf(b)
 	whole := int64(h.overflow+1) * w.pageSize
 	if h.id != id || h.overflow >= w.end-id || whole > maxPage {
-		return h, nil, damaged("page %d is another", id)
+		return h, nil, damaged("page %d has another number", id)
 	}
 	for i := id + 1; w.Damaged == nil && i <= id+h.overflow; i++ {
 		if err := w.take(i); err != nil {
@@ -140,7 +140,7 @@ func (w *walk) freeList() error {
 		n, ids = binary.NativeEndian.Uint64(ids), ids[8:]
 	}
 	if h.flags != freePage || n > uint64(len(ids)/8) {
-		return damaged("page %d is no list of free pages", w.free)
+		return damaged("page %d is not a list of free pages", w.free)
 	}
 	for ; n > 0; n-- {
 		if err := w.take(binary.NativeEndian.Uint64(ids)); err != nil {
@@ -211,7 +211,7 @@ func (w *walk) elements(bucket []byte, p page, high []byte, depth int) (err erro
 // bucket visits a bucket. A small bucket is inside its element.
 func (w *walk) bucket(p page, e element, depth int) error {
 	if e.flags != bucketFlag || len(e.value) < bucketHeader {
-		return w.note(damaged("page %d has a key that is no bucket", p.id))
+		return w.note(damaged("page %d has a key that is not a bucket", p.id))
 	}
 	root, sequence, inside := binary.NativeEndian.Uint64(e.value), binary.NativeEndian.Uint64(e.value[8:]), e.value[bucketHeader:]
 	if w.Bucket != nil {
@@ -237,7 +237,7 @@ func (w *walk) bucket(p page, e element, depth int) error {
 	small := page{headerOf(inside), inside}
 	err := small.check(nil, nil, 1)
 	if err == nil && (small.flags != leafPage || small.id != 0) {
-		err = damaged("page %d has a bucket that is none", p.id)
+		err = damaged("page %d has an invalid bucket", p.id)
 	}
 	if err != nil {
 		if err := w.note(err); err != nil {

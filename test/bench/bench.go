@@ -15,18 +15,18 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// bench is one run: what it has started, and where.
+// bench is one run with everything that it has started.
 type bench struct {
 	*settings
 	progress io.Writer
-	scratch  string // directories of this run, below those of the settings
+	scratch  string // directories of this run, below the configured ones
 	data     string
 
 	modproxy, nginxProgram, wrkProgram string
 	clients                            []client
 
 	up       *upstream
-	proxy    *rig.Process // nil while none runs
+	proxy    *rig.Process // nil if none is running
 	proxyURL string
 	proxyDir string
 	servers  []*rig.Process
@@ -35,7 +35,7 @@ type bench struct {
 // A client is a program that installs modules.
 type client struct{ name, path string }
 
-// newBench looks for all that is needed, and starts upstream.
+// newBench finds the needed programs and starts upstream.
 func newBench(ctx context.Context, s *settings, progress io.Writer) (_ *bench, err error) {
 	b := &bench{settings: s, progress: progress}
 	if err := b.find(); err != nil {
@@ -67,7 +67,7 @@ func newBench(ctx context.Context, s *settings, progress io.Writer) (_ *bench, e
 	return b, nil
 }
 
-// find finds the programs, or says how to come by them.
+// find finds the programs. Its error says how to install a missing one.
 func (b *bench) find() error {
 	var missing, packages []string
 	look := func(name, pkg string) string {
@@ -116,12 +116,12 @@ func (b *bench) find() error {
 
 var started = time.Now()
 
-// say tells whoever waits what goes on.
+// say reports progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "%4.0fs "+format+"\n", append([]any{time.Since(started).Seconds()}, args...)...)
 }
 
-// close ends everything and removes it.
+// close ends all processes and removes all files.
 func (b *bench) close() error {
 	errs := []error{b.stopProxy()}
 	for _, p := range b.servers {

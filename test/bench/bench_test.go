@@ -51,8 +51,7 @@ Transfer/sec:    421.87MB
 	}
 }
 
-// What shares a line is sent one after the other, and a line that was idle has
-// nothing saved up.
+// Data that shares a line is sent in sequence, and an idle line saves up no bandwidth.
 func TestPace(t *testing.T) {
 	p := &pace{rate: 1000}
 	begin := time.Unix(0, 0)
@@ -72,7 +71,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A relay changes nothing, and passes on that one direction has ended.
+// A relay changes no data, and passes on the end of one direction.
 func TestRelay(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +111,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// A repository is the same one every time, and git finds nothing wrong with it.
+// A generated repository is always the same, and git finds no error in it.
 func TestRepository(t *testing.T) {
 	var ids [][]string
 	for range 2 {
@@ -147,8 +146,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A new connection over a line takes as long as the line says, and with TLS no longer: what is said before the first
-// question has no price of its own. Every question takes a round trip.
+// A new connection over a line takes the configured time, with TLS, too: data before the first request costs nothing more. Each request
+// takes a round trip.
 func TestConnect(t *testing.T) {
 	const trip, connect = 60 * time.Millisecond, 150 * time.Millisecond
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -160,7 +159,7 @@ func TestConnect(t *testing.T) {
 		}
 		defer r.close()
 		r.serve(server.Listener.Addr().String())
-		var first, second time.Duration // the shortest of several: the machine may have other work
+		var first, second time.Duration // the shortest of several, because the machine may be busy
 		for range 5 {
 			client := &http.Client{Transport: server.Client().Transport.(*http.Transport).Clone()}
 			for _, shortest := range []*time.Duration{&first, &second} {
@@ -210,7 +209,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// Every process of git is counted, those that git starts, too.
+// Every process of git is counted, including those that git starts.
 func TestCountGit(t *testing.T) {
 	c, err := countGit(t.Context(), t.TempDir())
 	if err != nil {
@@ -221,7 +220,7 @@ func TestCountGit(t *testing.T) {
 		cmd := exec.Command("git", "ls-remote", t.TempDir())
 		cmd.Env = append(registrytest.GitEnvironment(), c.env...)
 		cmd.Path = filepath.Join(filepath.Dir(c.file), "git")
-		_ = cmd.Run() // there is no repository
+		_ = cmd.Run() // the repository does not exist
 		if n, err := c.count(); n < 2 || err != nil {
 			t.Errorf("%d processes, %v; want at least two", n, err)
 		}
@@ -231,7 +230,7 @@ func TestCountGit(t *testing.T) {
 	}
 }
 
-// What may be chance is neither met nor missed.
+// A difference that may be chance is neither met nor missed.
 func TestBetween(t *testing.T) {
 	var values []float64
 	for i := range 30 {
@@ -251,7 +250,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// What the line alone takes are its round trips, its connections and its bytes.
+// The floor of the line is the sum of its round trips, connections and bytes.
 func TestFloor(t *testing.T) {
 	modules := []module{{"acme", "a", "1.0.0"}, {"acme", "a", "2.0.0"}, {"acme", "b", "1.0.0"}}
 	ways := []*way{

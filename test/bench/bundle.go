@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// bulkPackages are as many packages in a bundle, of files with as many lines.
+// bulkPackages is the number of packages in a bundle; bulkLines is the number of lines of their files.
 const (
 	bulkPackages = 32
 	bulkLines    = 60_000
 )
 
-// bundleReport is what it takes to write a bundle, to take it, and to copy it.
+// bundleReport has the costs of writing, importing and copying a bundle.
 type bundleReport struct {
 	Packages int         `json:"packages"`
 	Bytes    int64       `json:"bytes"`
 	Ways     []wayReport `json:"ways"`
 }
 
-// measureBundle exports packages that are kept, imports them elsewhere, and copies the bundle, in turns. All of it is
-// on the disk in the end.
+// measureBundle exports stored packages, imports them elsewhere, and copies the bundle, in turns. Each result is flushed to the disk.
 func (b *bench) measureBundle(ctx context.Context, r *report) error {
 	if err := b.startProxy(ctx); err != nil {
 		return err
@@ -75,7 +74,7 @@ func (b *bench) measureBundle(ctx context.Context, r *report) error {
 	return nil
 }
 
-// verb runs a verb of modproxy with the configuration of a proxy in dir, and returns what it prints.
+// verb runs a verb of modproxy with the configuration of a proxy in dir, and returns its output.
 func (b *bench) verb(ctx context.Context, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, b.modproxy, append(args, "--config", filepath.Join(dir, "modproxy.yaml"))...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, b.proxyEnv...)
@@ -86,7 +85,7 @@ func (b *bench) verb(ctx context.Context, dir string, args ...string) (string, e
 	return string(out), nil
 }
 
-// verbSays runs a verb that has to print want.
+// verbSays runs a verb whose output must contain want.
 func (b *bench) verbSays(ctx context.Context, want string, args ...string) error {
 	out, err := b.verb(ctx, b.proxyDir, args...)
 	if err == nil && !strings.Contains(out, want) {

@@ -15,20 +15,20 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// way is a way for packages to come to a client.
+// way is a way in which a client gets packages.
 type way struct {
 	name     string
-	modules  []module                     // that the configuration calls
+	modules  []module                     // called by the configuration
 	sources  func(i int, m module) string // the arguments of the i-th module block
-	registry string                       // URL that stands for the registry; empty for none
-	proxied  bool                         // it is the proxy, which
-	cold     bool                         // has nothing yet
-	env      []string                     // of a cold one
+	registry string                       // URL of the registry for the client; empty: none
+	proxied  bool                         // through the proxy
+	cold     bool                         // which is empty at first
+	env      []string                     // of a cold proxy
 
-	upstream  map[string]int // requests there in the last run
+	upstream  map[string]int // requests to it in the last run
 	seconds   []float64
 	spent     []spent // by a cold proxy
-	processes int     // of git, that it ran
+	processes int     // processes of git that it ran
 }
 
 const (
@@ -39,12 +39,12 @@ const (
 	wayNginx    = "nginx"
 )
 
-// coldBy is the name of the way through a cold proxy to locations of a form.
+// coldBy is the name of the way through a cold proxy, by the form of locations.
 var coldBy = map[form]string{
 	byCommit: wayCold + ", commit", byTag: wayCold + ", tag", byArchive: wayCold + ", archive",
 }
 
-// measureClients installs all modules in every way, in turns, with and without a price of new connections.
+// measureClients installs all modules in every way, in turns, with and without a cost of new connections.
 func (b *bench) measureClients(ctx context.Context, r *report) error {
 	if err := b.startProxy(ctx); err != nil {
 		return err
@@ -137,8 +137,7 @@ func (b *bench) measureWays(ctx context.Context, c client, ways []*way) error {
 	return nil
 }
 
-// install installs the modules of a way into an empty directory, and returns how long that
-// took and the digest of what is there then.
+// install installs the modules of a way into an empty directory. It returns the duration and the digest of the files.
 func (b *bench) install(ctx context.Context, c client, w *way) (time.Duration, string, error) {
 	dir, err := os.MkdirTemp(b.scratch, "client-")
 	if err != nil {
@@ -166,8 +165,7 @@ func (b *bench) install(ctx context.Context, c client, w *way) (time.Duration, s
 	return took, content, err
 }
 
-// digest names the files below dir, but for what git keeps of itself and the
-// list of modules, in which the sources stand.
+// digest lists the files below dir, without git's own files and the list of modules, which has the sources.
 func digest(dir string) (string, error) {
 	files := map[string][sha256.Size]byte{}
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

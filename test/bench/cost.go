@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// atOnce is how many clients want the same package that nobody has had.
+// atOnce is the number of clients that request the same new package.
 const atOnce = 200
 
-// measureCost lets them, and counts what upstream is asked.
+// measureCost lets them request it, and counts the requests to upstream.
 func (b *bench) measureCost(ctx context.Context, r *report) error {
 	if err := b.startProxy(ctx); err != nil {
 		return err

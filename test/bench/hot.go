@@ -25,42 +25,42 @@ const (
 	serverMemory = "net/http from memory"
 )
 
-// server answers what is asked.
+// server is a server on the hot path.
 type server struct {
 	name, url string
-	header    []string // names and values that every question has
+	header    []string // names and values for every request
 	pids      func() []int
 }
 
-// target is what is asked for.
+// target is a document or a package that is requested.
 type target struct {
 	name        string
 	module      module
 	question    string
-	coding      string // what Accept-Encoding says
-	connections int    // as many at most; 0 for those of the flag
+	coding      string // for Accept-Encoding
+	connections int    // maximum; 0: that of the flag
 	bytes       int
 	servers     []*measured
 }
 
-// measured is a server at one target, turn for turn.
+// measured has the measurements of a server with one target, by turn.
 type measured struct {
 	server
 	*target
-	path  string // with the signature that the server wants
+	path  string // with the signature for this server
 	turns []asked
-	cpu   []time.Duration // of the server for one request
-	peak  int64           // bytes; of the proxy only
+	cpu   []time.Duration // of the server, for one request
+	peak  int64           // in bytes; of the proxy only
 }
 
-// measureHot asks every server for every target, in turns.
+// measureHot sends requests for every target to every server, in turns.
 func (b *bench) measureHot(ctx context.Context, r *report) error {
 	proxy, err := b.startBeside(ctx, serverProxy, withTokens+longFresh)
 	if err != nil {
 		return err
 	}
 	var answers []copied
-	for range 2 { // the first ones say that upstream was asked
+	for range 2 { // the first answers depend on upstream
 		if answers, err = b.copyAnswers(ctx, proxy, []module{listed, small, large, huge}); err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (b *bench) measureHot(ctx context.Context, r *report) error {
 	return nil
 }
 
-// settled is how old a package on disk must be for the proxy not to hash it each time.
+// settled is the age at which the proxy no longer hashes a package on disk for each request.
 const settled = 62 * time.Second
 
 func (b *bench) waitUntil(ctx context.Context, when time.Time) error {
@@ -125,18 +125,18 @@ func (b *bench) waitUntil(ctx context.Context, when time.Time) error {
 	return nil
 }
 
-// targets returns what is asked for.
+// targets returns the targets of the hot path.
 func targets() []*target {
 	return []*target{
 		{name: "versions", module: listed, question: "versions", coding: "identity"},
-		{name: "versions, gzip", module: listed, question: "versions", coding: "gzip"}, // as the clients want it
+		{name: "versions, gzip", module: listed, question: "versions", coding: "gzip"}, // as clients request it
 		{name: "download", module: small, question: "download", coding: "gzip"},
 		{name: "small package", module: small, question: "package", coding: "identity"},
 		{name: "large package", module: large, question: "package", coding: "identity"},
 	}
 }
 
-// prepare holds the servers to the same answer.
+// prepare checks that all servers give the same answer.
 func (t *target) prepare(ctx context.Context, servers []server) error {
 	var first answer
 	for i, s := range servers {
@@ -162,7 +162,7 @@ func (t *target) prepare(ctx context.Context, servers []server) error {
 
 func fieldNames(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
 
-// of asks a server for the target once.
+// of requests the target from a server once.
 func (t *target) of(ctx context.Context, s server) (*measured, answer, error) {
 	m := &measured{server: s, target: t, path: t.module.path(t.question)}
 	if t.question == "package" {
@@ -170,7 +170,7 @@ func (t *target) of(ctx context.Context, s server) (*measured, answer, error) {
 		if err != nil {
 			return nil, answer{}, err
 		}
-		m.path, m.header = at, nil // the clients send nothing there but the path
+		m.path, m.header = at, nil // clients send nothing else with the path
 	}
 	a, err := m.ask(ctx, m.url+m.path, t.coding)
 	return m, a, err
@@ -195,7 +195,7 @@ func (b *bench) measureTarget(ctx context.Context, t *target) error {
 	return nil
 }
 
-// turn asks m as fast as it answers.
+// turn sends requests to m as fast as it answers.
 func (m *measured) turn(ctx context.Context, b *bench, d time.Duration) error {
 	before := cpu(m.pids()...)
 	a, err := b.wrk(ctx, m, d)
@@ -207,7 +207,7 @@ func (m *measured) turn(ctx context.Context, b *bench, d time.Duration) error {
 	return nil
 }
 
-// profileTarget records where the proxy's processor time goes while m is asked.
+// profileTarget records where the proxy spends processor time while m is measured.
 func (b *bench) profileTarget(ctx context.Context, m *measured) error {
 	perf, err := exec.LookPath("perf")
 	if err != nil {

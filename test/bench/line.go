@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A line stands for the way to the internet: what goes over it arrives later, all that goes in one direction shares the
-// bandwidth, and a new connection has its price.
+// A line simulates the way to the internet: data arrives later, all data in one direction shares the bandwidth, and a new connection has
+// a cost.
 type line struct {
 	delay    time.Duration // one way
-	connect  atomic.Int64  // nanoseconds until a new connection carries the client's first question, with TLS
+	connect  atomic.Int64  // nanoseconds until a new connection carries the client's first request, with TLS
 	up, down pace
 }
 
-// A pace says when bytes have left that are sent one after the other.
+// A pace computes when bytes that are sent in sequence have left.
 type pace struct {
 	rate float64 // bytes a second
 
@@ -25,7 +25,7 @@ type pace struct {
 	sent int64 // bytes
 }
 
-// take is when n bytes that are handed over now have left.
+// take returns the time when n bytes that are handed over now have left.
 func (p *pace) take(now time.Time, n int) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,7 +37,7 @@ func (p *pace) take(now time.Time, n int) time.Time {
 	return p.free
 }
 
-// total is how many bytes have been sent since it was asked for last.
+// total is the number of bytes sent since the last call.
 func (p *pace) total() (n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,11 +51,11 @@ func newLine(roundTrip, connect time.Duration, rate float64) *line {
 	return l
 }
 
-// greeting is what both sides of a connection say before the client's first question. TLS 1.3 has the client speak, the
-// server answer, and the client end that together with its question. It is not delayed: connect is its price.
+// greeting is the exchange before the client's first request. In TLS 1.3, the client sends, the server answers, and the client completes
+// the exchange together with its request. The greeting is not delayed, because connect includes its cost.
 type greeting struct{ answered, ended atomic.Bool }
 
-// up and down report whether what has been read from the client, or the server, belongs to the greeting.
+// up and down report whether data read from the client, or the server, belongs to the greeting.
 func (g *greeting) up() bool {
 	if g.answered.Load() {
 		g.ended.Store(true)
@@ -68,7 +68,7 @@ func (g *greeting) down() bool {
 	return !g.ended.Load()
 }
 
-// A relay takes connections on Addr and carries them over a line to a server.
+// A relay accepts connections on Addr and carries them over a line to a server.
 type relay struct {
 	Addr string // host:port
 
@@ -80,7 +80,7 @@ type relay struct {
 	running  sync.WaitGroup
 }
 
-// listenRelay makes a relay that takes connections when [relay.serve] says where to.
+// listenRelay returns a relay that accepts connections after [relay.serve].
 func listenRelay(l *line) (*relay, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,8 +112,7 @@ func (r *relay) close() error {
 	return err
 }
 
-// carry carries one connection, that a client opened at accepted, until both its
-// directions have ended or one is broken.
+// carry carries one connection, which a client opened at accepted, until both directions have ended or one is broken.
 func (r *relay) carry(client net.Conn, target string, accepted time.Time) {
 	defer client.Close()
 	server, err := net.Dial("tcp", target)
@@ -128,7 +127,7 @@ func (r *relay) carry(client net.Conn, target string, accepted time.Time) {
 		server.Close()
 	})
 	defer stop()
-	// The kernel has opened the connection at once; before the line has, the client sends nothing.
+	// The kernel opens the connection at once. The client sends nothing before the line has opened it.
 	open := accepted.Add(time.Duration(r.line.connect.Load()))
 	var g greeting
 	var both sync.WaitGroup
@@ -137,7 +136,7 @@ func (r *relay) carry(client net.Conn, target string, accepted time.Time) {
 	both.Wait()
 }
 
-// parcel is what was read at once, and when it arrives; last is the end of it all.
+// parcel is data from one read, with its time of arrival. last marks the end.
 type parcel struct {
 	data []byte
 	at   time.Time
@@ -146,7 +145,7 @@ type parcel struct {
 
 const parcelSize = 16 << 10
 
-// send moves bytes from src to dst, none before open and at once what greets, until src ends.
+// send moves data from src to dst until src ends: nothing before open, except the greeting, which moves at once.
 func (r *relay) send(
 	ctx context.Context, broken func(), dst, src net.Conn, p *pace, open time.Time, greets func() bool,
 ) {

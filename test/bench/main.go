@@ -1,63 +1,48 @@
-// Command bench measures what modproxy costs and saves, beside what else could
-// be there, in one run on one machine:
+// Command bench measures what modproxy costs and saves, in comparison with its alternatives, on one machine:
 //
 //	go run ./test/bench            everything, about an hour
-//	go run ./test/bench -quick     the same with few and short runs, to see that it works
+//	go run ./test/bench -quick     the same with few and short runs, as a check that it works
 //	go run ./test/bench -h         the flags
 //
-// Client. Terraform or OpenTofu installs 24 modules of 8 generated git
-// repositories, over a line with a round trip of 80 ms and 20 MB/s: straight from
-// git (git:: addresses), through a registry that answers with git locations, through
-// a cold proxy whose registry answers with commits, tags or archives, through a warm
-// one, and from nginx with the same packages as static files, which is the client's
-// own work. Every installation must have the same files. All that twice: with a line
-// on which a new connection takes 160 ms before its first question, as TCP and TLS
-// have it there, and with one on which it takes nothing. What a package costs a cold
-// proxy stands below: its time, its memory, and the processes of git that it runs,
-// which are counted in an installation of their own.
+// Client. Terraform or OpenTofu installs 24 modules of 8 generated git repositories, over a line with a round trip of 80 ms and 20 MB/s:
+// directly from git (git:: addresses), through a registry that answers with git locations, through a cold proxy whose registry answers
+// with commits, tags or archives, through a warm proxy, and from nginx with the same packages as static files, which shows the client's
+// own work. Every installation must have the same files. All of it is measured twice: with a line on which a new connection takes 160 ms
+// before its first request, as with TCP and TLS, and with one on which it takes no time. The costs of a package for a cold proxy follow:
+// time, memory, and the number of git processes, which are counted in a separate installation.
 //
-// Mirror. The same for a configuration whose modules call others: 96 calls of 23
-// packages, which are known in three steps; with read-ahead and without (the key
-// cache.read_ahead). modproxy mirror fills a cold proxy with it. There is no git::
-// beside it: modules call each other by the registry, wherever the first ones are.
+// Mirror. The same for a configuration whose modules call others: 96 calls of 23 packages, found in three steps; with and without
+// read-ahead (the key cache.read_ahead). modproxy mirror fills a cold proxy with it. It has no comparison with git:: addresses,
+// because the modules call each other by registry addresses.
 //
-// Providers. A client installs five providers of 4 MiB over the same line: straight from their registry, through a
-// cold proxy and a warm one, and from nginx with the same answers as static files. Every installation must have the
-// same files and the same lock file. Then eight clients at once want a package of 200 MiB, of a proxy that has yet to
-// fetch it, of one that has it, and of nginx.
+// Providers. A client installs five providers of 4 MiB over the same line: directly from their registry, through a cold and a warm
+// proxy, and from nginx with the same answers as static files. Every installation must have the same files and the same lock file. Then
+// eight clients at once request a package of 200 MiB from a proxy that does not have it yet, from one that has it, and from nginx.
 //
-// Bundle. The packages of a proxy are exported to a file, and imported elsewhere, beside a copy of the file.
+// Bundle. The packages of a proxy are exported to a file and imported elsewhere, in comparison with a copy of the file.
 //
-// Hot path. wrk asks the warm proxy, nginx with the same bytes on disk, nginx as a
-// cache before that (proxy_cache), and a net/http handler that has them in memory, in
-// turns. Every server must answer with the same bytes, and the handler with the same
-// header fields: it is what modproxy is compared with. The proxy has tokens checked,
-// and signs the paths of packages; a request of modproxy and one of nginx write one
-// line to a log each, and modproxy counts them.
+// Hot path. wrk requests documents and packages from the warm proxy, nginx with the same bytes on disk, nginx as a cache in front of
+// that (proxy_cache), and a net/http handler with the bytes in memory, in turns. Every server must answer with the same bytes, and the
+// handler with the same header fields: it is the reference for modproxy. The proxy checks tokens and signs the paths of packages.
+// modproxy and nginx write one log line for each request, and modproxy counts requests.
 //
-// Pairs. wrk asks a warm proxy, another one like it, and others that differ from it in
-// one thing, in many short turns: ten rules, a token for each request, no log. So it
-// asks one proxy for what describes a version, and for the list of versions. Turn is
-// compared with turn, and the interval says what may be chance.
+// Pairs. wrk sends requests to a warm proxy, to another one like it, and to others that differ from it in one thing, in many short
+// turns: ten rules, a token for each request, no log. In the same way it compares requests for the description of a version with those
+// for the list of versions. Turns are compared with each other, and the interval shows what may be chance.
 //
-// Scale. A proxy with a thousand versions is compared with one that has ten times as many, and so on: how long it takes to
-// start, to list, to verify and to evict, what it answers, and its memory. Ten times as much may cost eleven times as much.
+// Scale. A proxy with a thousand versions is compared with one that has ten times as many, and so on: the time to start, to list, to
+// verify and to evict, its answers, and its memory. Ten times as many versions may cost eleven times as much.
 //
-// Cost. What upstream is asked in all this: nothing by a warm proxy, once by 200
-// clients at once. Anything else fails the run.
+// Cost. The number of requests to upstream in all this: none by a warm proxy, one by 200 clients at once. Any other number fails the
+// run.
 //
-// How to read it: the machine is whatever it is, so only what stands side by side
-// is worth comparing, as the ratios do; the median of several turns counts. Under
-// other load look at "cpu/request" first: it is the server's own time, and hardly
-// changes when others take the machine. The line is a TCP relay on loopback: it
-// has latency, handshakes and a bandwidth, but no slow start and no loss, which
-// both would cost a whole clone more than they cost a proxy that fetches less.
-// The proxy and nginx are on loopback without TLS; wrk shares the machine with
-// them.
+// How to read it: only figures of one run are comparable, as the ratios do it; the median of several turns counts. On a busy machine
+// look at "cpu/request" first: it is the server's own time, and hardly depends on other load. The line is a TCP relay on loopback. It
+// has latency, handshakes and a bandwidth, but no slow start and no loss, which both would cost a whole clone more than a proxy that
+// fetches less. The proxy and nginx are on loopback without TLS; wrk shares the machine with them.
 //
-// It needs terraform or tofu, git, nginx and wrk in PATH (Debian: apt-get install
-// nginx-light wrk; tools/build-tofu.sh builds an OpenTofu), and perf for -profile.
-// It listens on loopback, asks nobody else, and removes what it made.
+// It needs terraform or tofu, git, nginx and wrk in PATH (Debian: apt-get install nginx-light wrk; tools/build-tofu.sh builds an
+// OpenTofu), and perf for -profile. It listens on loopback, sends no requests elsewhere, and removes its files.
 package main
 
 import (
@@ -74,7 +59,7 @@ import (
 	"time"
 )
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	parts       []string
 	tools       []string
@@ -83,9 +68,9 @@ type settings struct {
 	rounds      int
 	connections int
 	timeout     time.Duration
-	modules     int // that the clients install
+	modules     int // installed by the clients
 	pairTurns   int // of each side of a pair
-	versions    int // that are kept at most
+	versions    int // maximum number of stored versions
 	idle        time.Duration
 	scratch     string // the client's directory
 	data        string // the servers' directory
@@ -110,7 +95,7 @@ func main() {
 	}
 }
 
-// misuse is an error of whoever started the program.
+// misuse is an error in the use of the program.
 type misuse struct{ error }
 
 // The parts of a run.
@@ -124,7 +109,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	tool := flags.String("tool", "terraform", "clients, with commas between: terraform, tofu, or paths")
 	flags.IntVar(&s.runs, "n", 5, "installations of each kind")
 	flags.DurationVar(&s.duration, "duration", 8*time.Second, "how long wrk asks in one turn")
-	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server, of which the median counts")
+	flags.IntVar(&s.rounds, "rounds", 3, "turns of each server; the median counts")
 	flags.IntVar(&s.connections, "connections", 64, "connections of wrk")
 	flags.DurationVar(&s.timeout, "timeout", 90*time.Minute, "when to give up altogether")
 	flags.StringVar(&s.scratch, "scratch", defaultScratch(), "where the client works; a tmpfs, for the disk is not what is measured")
@@ -169,7 +154,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 	return s, nil
 }
 
-// defaultScratch is a tmpfs where there is one.
+// defaultScratch is a tmpfs if there is one.
 func defaultScratch() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// The calls that are mirrored, and of how many packages they are.
+// Calls and packages of the mirrored configuration.
 const (
 	mirrorCalls    = 96
 	mirrorPackages = 23
 )
 
-// wayAlone is through a cold proxy that asks for nothing by itself.
+// wayAlone is the way through a cold proxy without read-ahead.
 const wayAlone = "cold proxy, no read-ahead"
 
-// mirrorReport is what it takes to fill a proxy that has nothing, beside an installation without it.
+// mirrorReport has the costs of filling an empty proxy, in comparison with a direct installation.
 type mirrorReport struct {
 	Client   string      `json:"client"`
 	Connect  float64     `json:"new_connection"`
@@ -49,8 +49,8 @@ func (m *mirrorReport) writeText(w io.Writer) {
 	writeGoals(w, m.Goals)
 }
 
-// measureMirror installs nested modules from the registry and git and through cold proxies, which ask for what packages
-// call before the client does, or not, and mirrors the same, in turns, with and without a price of new connections.
+// measureMirror installs nested modules from the registry and git, and through cold proxies with and without read-ahead, and mirrors the
+// same modules, in turns, with and without a cost of new connections.
 func (b *bench) measureMirror(ctx context.Context, r *report) error {
 	defer b.up.line.connect.Store(int64(newConnection))
 	for _, c := range b.clients {
@@ -102,7 +102,7 @@ func sourceOf(_ int, m module) string {
 	return fmt.Sprintf("source = %q\n  version = %q", registryHost+"/"+m.address(), m.version)
 }
 
-// mirror has the proxy fetch the nested modules, and returns how long that took.
+// mirror lets the proxy fetch the nested modules, and returns the duration.
 func (b *bench) mirror(ctx context.Context) (time.Duration, error) {
 	dir, err := os.MkdirTemp(b.scratch, "mirror-")
 	if err != nil {

@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// The configuration of the mirror part calls six modules. Each of them calls three of five others, and each of those
-// calls four of twelve more: 96 calls of 23 packages, in three steps of which each is known when the one before it is
-// there.
+// The configuration of the mirror part calls six modules. Each of them calls three of five others, and each of those calls four of
+// twelve more: 96 calls of 23 packages. Each of the three steps is known when the packages of the step before are read.
 var nestedLevels = []struct {
 	name         string
-	count, calls int // modules, and how many of the next level each of them calls
+	count, calls int // modules, and the number of calls of the next level in each
 }{{"top", 6, 3}, {"middle", 5, 4}, {"leaf", 12, 0}}
 
 // nestedCalls are the names of the modules that one of a level calls, by its number.
@@ -20,7 +19,7 @@ func nestedCalls(level, i int) (names []string) {
 	}
 	l, next := nestedLevels[level], nestedLevels[level+1]
 	for n := range l.calls {
-		// From one on the next begins where it ended, as far as there are enough: all are called.
+		// Each module begins where the one before it ended, so that all modules of the next level are called, if possible.
 		names = append(names, fmt.Sprint(next.name, (i*l.calls+n)%next.count))
 	}
 	return names

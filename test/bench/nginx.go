@@ -19,10 +19,10 @@ import (
 type nginx struct {
 	*rig.Process
 	disk, cached string // URLs
-	files        string // the directory of what is served
+	files        string // the directory of the served files
 }
 
-// startNginx serves answers.
+// startNginx serves answers as files.
 func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error) {
 	dir, err := os.MkdirTemp(b.data, "nginx-")
 	if err != nil {
@@ -70,8 +70,7 @@ func (b *bench) startNginx(ctx context.Context, answers []copied) (*nginx, error
 	})
 }
 
-// nginxUser is the directive that lets the workers of a root's nginx read files
-// of root.
+// nginxUser is the directive with which workers of an nginx of root can read files of root.
 func nginxUser() string {
 	if os.Getuid() == 0 {
 		return "user root;"
@@ -79,9 +78,8 @@ func nginxUser() string {
 	return ""
 }
 
-// nginxConfig is Debian's, as far as it matters, with as many requests on one
-// connection as its clients like, and the access log in the pieces in which
-// modproxy writes its own.
+// nginxConfig is the relevant part of Debian's, with any number of requests on one connection, and the access log in pieces of the size
+// in which modproxy writes its own.
 const nginxConfig = `daemon off;
 USER
 worker_processes auto;
@@ -120,7 +118,7 @@ LOCATIONS  }
 }
 `
 
-// freeAddress is one that nobody listens on.
+// freeAddress is an address with a free port.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -130,7 +128,7 @@ func freeAddress() (string, error) {
 	return listener.Addr().String(), nil
 }
 
-// inMemory serves answers from memory by net/http and nothing else, with the header fields that they had.
+// inMemory serves answers from memory by net/http alone, with their original header fields.
 func inMemory(answers []copied) (server *http.Server, address string, err error) {
 	type pair struct{ plain, gzipped *answer }
 	all := map[string]pair{}
@@ -157,13 +155,13 @@ func inMemory(answers []copied) (server *http.Server, address string, err error)
 		}
 		maps.Copy(w.Header(), a.header)
 		w.WriteHeader(a.status)
-		w.Write(a.body) // a client that is gone is no concern
+		w.Write(a.body) // an error means that the client is gone
 	})}
 	go server.Serve(listener)
 	return server, "http://" + listener.Addr().String(), nil
 }
 
-// fixed is an answer without what net/http writes itself, and with its length.
+// fixed is the answer without the fields that net/http writes, and with its length.
 func (a answer) fixed() *answer {
 	a.header = a.header.Clone()
 	a.header.Del("Date")
@@ -173,7 +171,7 @@ func (a answer) fixed() *answer {
 	return &a
 }
 
-// machine says what this runs on.
+// machine describes this machine.
 func machine(s *settings) string {
 	return fmt.Sprintf("%s/%s, %d cores, %s; client in %s, servers in %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), s.scratch, s.data)
 }

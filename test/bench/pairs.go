@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The proxies of the pairs part. The second is like the first: what differs between those two is chance.
+// The proxies of the pairs part. The second is like the first, so that the difference between them is chance.
 const (
 	serverPlain  = "modproxy"
 	serverAgain  = "another one like it"
@@ -18,17 +18,16 @@ const (
 	serverSilent = "without a log"
 )
 
-// pairReport compares the processor time of a request, turn by turn: of one side to that of the other, which was asked
-// beside it.
+// pairReport compares the processor time of a request, turn by turn, between one side and the other.
 type pairReport struct {
 	Target string   `json:"target"`
 	Pair   string   `json:"pair"`
-	CPU    float64  `json:"cpu_per_request"` // of the second
+	CPU    float64  `json:"cpu_per_request"` // of the second side
 	Ratio  interval `json:"ratio"`
 	Most   float64  `json:"target_ratio,omitempty"`
 }
 
-// interval is the median of ratios, and what the true one lies between with 95 %.
+// interval is the median of ratios, and the limits of the true ratio with 95 %.
 type interval struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -40,10 +39,10 @@ func (i interval) String() string {
 	return fmt.Sprintf("×%.3f (%.3f to %.3f)", i.Median, i.Low, i.High)
 }
 
-// enoughTurns are what an interval needs that does not end at the least and the greatest value.
+// enoughTurns is the number of turns for an interval that is narrower than the range of all values.
 const enoughTurns = 8
 
-// verdict says whether a ratio is at most a target. What may be chance is not called missed.
+// verdict reports whether a ratio is at most a target. A difference that may be chance is not called missed.
 func (i interval) verdict(most float64) string {
 	if i.Turns < enoughTurns {
 		return "too few turns"
@@ -51,7 +50,7 @@ func (i interval) verdict(most float64) string {
 	return met(i.Low <= most)
 }
 
-// between returns the median of at least one value, with the interval that order statistics give it.
+// between returns the median of at least one value, with its interval from order statistics.
 func between(values []float64) interval {
 	sorted := slices.Sorted(slices.Values(values))
 	n := float64(len(sorted))
@@ -59,8 +58,8 @@ func between(values []float64) interval {
 	return interval{Median: median(sorted), Low: sorted[low], High: sorted[len(sorted)-1-low], Turns: len(sorted)}
 }
 
-// measurePairs asks proxies that differ in one thing for the same, and one proxy for documents that should cost the
-// same, a second each, in an order that turns.
+// measurePairs sends the same requests to proxies that differ in one thing, and compares documents that should cost the same on one
+// proxy, for a second each, in changing order.
 func (b *bench) measurePairs(ctx context.Context, r *report) error {
 	var servers []server
 	for _, s := range []struct{ name, more string }{
@@ -108,7 +107,7 @@ func (b *bench) measurePairs(ctx context.Context, r *report) error {
 	return nil
 }
 
-// takeTurns asks all, each as often as the others.
+// takeTurns measures all, with the same number of turns.
 func (b *bench) takeTurns(ctx context.Context, all []*measured) error {
 	for turn := range b.pairTurns {
 		for i := range all {
@@ -128,7 +127,7 @@ func (b *bench) addPair(r *report, target, name string, m, other *measured, most
 	r.Pairs = append(r.Pairs, p)
 }
 
-// ratios are those of other's processor time for a request to m's, turn by turn.
+// ratios are the ratios of m's processor time for a request to that of other, turn by turn.
 func (m *measured) ratios(other *measured) (all []float64) {
 	for i := range m.cpu {
 		all = append(all, other.cpu[i].Seconds()/m.cpu[i].Seconds())
@@ -136,7 +135,7 @@ func (m *measured) ratios(other *measured) (all []float64) {
 	return all
 }
 
-// rules are ten, of which some are about what is asked for, and let it pass.
+// rules are ten rules; some match the requests, and allow them.
 func rules() string {
 	text := "policy:\n  default: deny\n  rules:\n  - allow: " + registryHost + "/acme/*/aws\n  - {deny: \"*/*/*/aws\", versions: \"> 1000\"}\n"
 	for i := range 8 {

@@ -6,10 +6,10 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// family returns a process and those that it started.
+// family returns a process and its children.
 func family(pid int) []int { return append([]int{pid}, rig.Children(pid)...) }
 
-// cpu is the time that processes have computed so far.
+// cpu is the processor time of processes so far.
 func cpu(pids ...int) (sum time.Duration) {
 	for _, pid := range pids {
 		sum += rig.Ticks(pid, 2)
@@ -17,8 +17,8 @@ func cpu(pids ...int) (sum time.Duration) {
 	return sum
 }
 
-// peak is the most memory that a process has had since rig.ResetPeak, in bytes.
+// peak is the largest memory of a process since rig.ResetPeak, in bytes.
 func peak(pid int) int64 { return rig.InStatus(pid, "VmHWM") }
 
-// private is the memory of a process without what is mapped of files, which the system has back when it wants, in bytes.
+// private is the memory of a process without mapped files, which the system can reclaim, in bytes.
 func private(pid int) int64 { return rig.InStatus(pid, "RssAnon") }

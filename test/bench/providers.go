@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// The providers that the clients install, and the one that many want at once, with the sizes of their packages in MiB.
+// The providers that clients install, and the large one, with the sizes of their packages in MiB.
 const (
 	toyProviders = 5
 	toySize      = 4
@@ -26,7 +26,7 @@ const (
 	largeClients = 8
 )
 
-// wayDirect is straight from a registry of providers, which has their packages, too.
+// wayDirect is the way directly from a registry of providers with their packages.
 const wayDirect = "registry"
 
 // provider is version 1.0.0 of one of them.
@@ -41,7 +41,7 @@ func toys() (all []provider) {
 	return all
 }
 
-// registryOfProviders is where a server here answers what registries of providers are asked.
+// registryOfProviders is the path of requests to registries of providers on the servers here.
 const registryOfProviders = "/" + registryHost + "/v1/providers/"
 
 func (p provider) path(question string) string {
@@ -50,12 +50,12 @@ func (p provider) path(question string) string {
 
 const download = "1.0.0/download/" + runtime.GOOS + "/" + runtime.GOARCH
 
-// fixture is what registries know of a provider whose packages have so many MiB.
+// fixture is the data of a provider in a registry, with packages of size MiB.
 func (p provider) fixture(size int) (name, data string) {
 	return "providers/" + string(p) + "/1.0.0", fmt.Sprintf("size=%d\nplatforms=%s_%s\n", size, runtime.GOOS, runtime.GOARCH)
 }
 
-// providersReport is what it takes to install providers, and to send a large package to many.
+// providersReport has the costs of installing providers, and of sending a large package to many clients.
 type providersReport struct {
 	Clients []providerClientReport `json:"clients"`
 	Bytes   int64                  `json:"large_bytes"`
@@ -69,16 +69,16 @@ type providerClientReport struct {
 	WarmToNginx  float64     `json:"warm_to_nginx"`
 }
 
-// largeReport is one way for a large package to come to many clients at once.
+// largeReport is one way in which a large package reaches many clients at once.
 type largeReport struct {
 	Way    string    `json:"way"`
 	Rates  []float64 `json:"bytes_per_second"` // to all clients
 	Median float64   `json:"median"`
-	CPU    float64   `json:"cpu"` // seconds of the server for all clients
+	CPU    float64   `json:"cpu"` // seconds of the server, for all clients
 	Peak   int64     `json:"peak_memory"`
 }
 
-// measureProviders installs providers in every way, in turns, and has a large one sent to many.
+// measureProviders installs providers in every way, in turns, and has a large one sent to many clients.
 func (b *bench) measureProviders(ctx context.Context, r *report) error {
 	if err := b.startProxy(ctx); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (b *bench) measureProviders(ctx context.Context, r *report) error {
 	return b.measureLarge(ctx, n, out)
 }
 
-// copyProvider asks the proxy all about a provider but for a large package. URLs become paths.
+// copyProvider requests everything about a provider except a large package from the proxy. URLs become paths.
 func (b *bench) copyProvider(ctx context.Context, p provider) ([]copied, error) {
 	var files struct {
 		Zip       string `json:"download_url"`
@@ -196,8 +196,7 @@ func (b *bench) measureInits(ctx context.Context, c client, ways []*way) error {
 	return nil
 }
 
-// init installs the small providers into an empty directory, and returns how long that took, and the digest of what is
-// there then with the lock file.
+// init installs the small providers into an empty directory. It returns the duration, and the digest of the files with the lock file.
 func (b *bench) init(ctx context.Context, c client, w *way) (time.Duration, string, error) {
 	dir, err := os.MkdirTemp(b.scratch, "client-")
 	if err != nil {
@@ -225,8 +224,8 @@ func (b *bench) init(ctx context.Context, c client, w *way) (time.Duration, stri
 	return took, content + string(locked), err
 }
 
-// measureLarge has many clients want a large package at once: of a proxy that does not have it yet, once, and then in
-// turns of the proxy and of nginx.
+// measureLarge lets many clients request a large package at once: from a proxy that does not have it yet, once, and then in turns from
+// the proxy and from nginx.
 func (b *bench) measureLarge(ctx context.Context, n *nginx, out *providersReport) error {
 	if err := b.startProxy(ctx); err != nil {
 		return err
@@ -284,16 +283,16 @@ func (b *bench) measureLarge(ctx context.Context, n *nginx, out *providersReport
 	return nil
 }
 
-// sending is a server of a large package, turn for turn.
+// sending is a server of a large package, with its measurements by turn.
 type sending struct {
 	name, url    string
 	pids         func() []int
 	seconds, cpu []float64
-	bytes        []int64 // that each client has had
+	bytes        []int64 // received by each client
 	peak         int64
 }
 
-// send has a server send its package to all clients.
+// send lets a server send its package to all clients.
 func (b *bench) send(ctx context.Context, l *sending) error {
 	for _, pid := range l.pids() {
 		rig.ResetPeak(pid)
@@ -321,7 +320,7 @@ func (b *bench) send(ctx context.Context, l *sending) error {
 	return nil
 }
 
-// saveURL writes what a server answers to a file, and returns how much that is.
+// saveURL writes the answer of a server to a file, and returns its size.
 func saveURL(ctx context.Context, file, url string) (n int64, err error) {
 	r, err := rig.NewRequest(ctx, http.MethodGet, url)
 	if err != nil {
@@ -340,7 +339,7 @@ func saveURL(ctx context.Context, file, url string) (n int64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	// A plain writer: what a file would do by itself differs between files.
+	// A plain writer, because the methods of files differ.
 	return io.Copy(struct{ io.Writer }{to}, response.Body)
 }
 

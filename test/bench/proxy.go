@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// startProxy starts a modproxy that has nothing yet, with more environment.
+// startProxy starts an empty modproxy with additional environment.
 func (b *bench) startProxy(ctx context.Context, env ...string) error {
 	if err := b.stopProxy(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (b *bench) startProxy(ctx context.Context, env ...string) error {
 	return err
 }
 
-// runProxy starts a modproxy with its files in dir, and with more configuration and environment.
+// runProxy starts a modproxy with its files in dir, and with additional configuration and environment.
 func (b *bench) runProxy(dir, more string, env ...string) (*rig.Process, error) {
 	file, err := b.writeConfig(dir, more)
 	if err != nil {
@@ -41,7 +41,7 @@ func (b *bench) runProxy(dir, more string, env ...string) (*rig.Process, error) 
 	return rig.Start(cmd, filepath.Join(dir, "log"))
 }
 
-// writeConfig writes what a modproxy with its files in dir is configured with, and more, and returns the file.
+// writeConfig writes the configuration of a modproxy with its files in dir, with more, and returns the file.
 func (b *bench) writeConfig(dir, more string) (file string, err error) {
 	config := fmt.Sprintf(`listen: 127.0.0.1:0
 data: %[1]s
@@ -52,7 +52,7 @@ egress: {allow: [127.0.0.0/8], ca_file: %[4]s}
 	return file, os.WriteFile(file, []byte(config), 0o600)
 }
 
-// startBeside starts another proxy, which runs until the end. One that checks tokens is asked with one.
+// startBeside starts another proxy, which runs until the end. If it checks tokens, requests to it have one.
 func (b *bench) startBeside(ctx context.Context, name, more string) (s server, err error) {
 	dir, err := os.MkdirTemp(b.data, "beside-")
 	if err != nil {
@@ -87,11 +87,11 @@ func (b *bench) startBeside(ctx context.Context, name, more string) (s server, e
 const (
 	withTokens = "auth: {required: true}\n"
 	withoutLog = "log: {level: error}\n"
-	// What is measured in the hot path and in pairs is not asked for again in between.
+	// Documents on the hot path and in pairs are not refreshed during the measurement.
 	longFresh = "cache: {fresh: 24h}\n"
 )
 
-// stopProxy ends the proxy, if one runs, and removes what it kept.
+// stopProxy ends the proxy, if it is running, and removes its data.
 func (b *bench) stopProxy() error {
 	if b.proxy == nil {
 		return nil
@@ -104,12 +104,12 @@ func (b *bench) stopProxy() error {
 	return os.RemoveAll(b.proxyDir)
 }
 
-// ask returns the answer of one of the servers here, with its body as it was sent.
+// ask returns the answer of one of the servers here, with its body as sent.
 func ask(ctx context.Context, address, coding string) (answer, error) {
 	return server{}.ask(ctx, address, coding)
 }
 
-// ask asks a URL of the server.
+// ask requests a URL from the server.
 func (s server) ask(ctx context.Context, address, coding string) (answer, error) {
 	a := rig.Get(ctx, address, append([]string{"Accept-Encoding", coding}, s.header...)...)
 	if a.Err != nil || a.Status/100 != 2 {
@@ -121,7 +121,7 @@ func (s server) ask(ctx context.Context, address, coding string) (answer, error)
 	}, nil
 }
 
-// answer is what a server said.
+// answer is an answer of a server.
 type answer struct {
 	status   int
 	coding   string // Content-Encoding
@@ -130,27 +130,27 @@ type answer struct {
 	body     []byte
 }
 
-// copied is an answer of the proxy, and where it was asked for.
+// copied is an answer of the proxy, with its path.
 type copied struct {
 	path string
 	answer
-	gzipped *answer // for those who accept gzip, if it differs
+	gzipped *answer // for clients that accept gzip, if it differs
 }
 
-// packagePath is where a server says that the package of a module is, from its root.
+// packagePath is the path of a module's package in the answer of a server.
 func (s server) packagePath(ctx context.Context, m module) (string, error) {
 	a, err := s.ask(ctx, s.url+m.path("download"), "identity")
 	if err != nil {
 		return "", err
 	}
 	u, err := url.Parse(a.location)
-	if err != nil || !strings.HasSuffix(u.Path, m.path("package")) { // behind what is signed
+	if err != nil || !strings.HasSuffix(u.Path, m.path("package")) { // after the signature
 		return "", fmt.Errorf("%s %s is at %q, not at %s: %w", m.address(), m.version, a.location, m.path("package"), err)
 	}
 	return u.Path, nil
 }
 
-// copyAnswers asks a proxy all about modules. Locations become paths.
+// copyAnswers requests everything about modules from a proxy. Locations become paths.
 func (b *bench) copyAnswers(ctx context.Context, s server, modules []module) ([]copied, error) {
 	var all []copied
 	for _, m := range modules {

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// report is what a run has found. Times are in seconds, sizes in bytes, and
-// ratios such that more is more: of time for clients, of requests a second and of
-// computing for one request on the hot path.
+// report has the results of a run. Times are in seconds, sizes in bytes. Ratios are such that more is better for modproxy: of time for
+// clients, and of requests a second and processor time of a request on the hot path.
 type report struct {
 	Machine   string           `json:"machine"`
 	Clients   []clientReport   `json:"clients,omitempty"`
@@ -47,7 +46,7 @@ type wayReport struct {
 	Spent    *spentReport   `json:"spent,omitempty"`
 }
 
-// spentReport is what a cold proxy has used: medians, but the most of memory.
+// spentReport has the resources used by a cold proxy: medians, but the maximum of memory.
 type spentReport struct {
 	CPU       float64 `json:"cpu_per_package"`
 	Processes float64 `json:"git_processes_per_package"`
@@ -55,7 +54,7 @@ type spentReport struct {
 	PeakAll   int64   `json:"peak_memory_with_processes"`
 }
 
-// goal is a ratio and what it should be at most, if that was said.
+// goal is a ratio, and its maximum, if there is a target.
 type goal struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -86,7 +85,7 @@ type serverReport struct {
 	P99    float64 `json:"p99"`
 	CPU    float64 `json:"cpu_per_request"`
 	Peak   int64   `json:"peak_memory,omitempty"`
-	// To that of the handler that has the answers in memory: more is better for requests, less for computing.
+	// Relative to the handler with the answers in memory: more is better for requests, less for processor time.
 	ToMemory    float64 `json:"to_memory"`
 	CPUToMemory float64 `json:"cpu_to_memory"`
 }
@@ -103,7 +102,7 @@ type stampedeReport struct {
 	Upstream map[string]int `json:"upstream"`
 }
 
-// median of at least one value.
+// median returns the median of at least one value.
 func median[T float64 | time.Duration](values []T) T {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -130,7 +129,7 @@ func (r *report) addClient(name string, repos []*repository, connect time.Durati
 	r.Clients = append(r.Clients, c)
 }
 
-// coldTarget is what a cold proxy should take at most of the time that registry and git take.
+// coldTarget is the maximum time of a cold proxy, relative to the registry and git.
 func coldTarget(connect time.Duration) float64 {
 	if connect == 0 {
 		return 0.5
@@ -138,9 +137,9 @@ func coldTarget(connect time.Duration) float64 {
 	return 0.3
 }
 
-// floor says what the line alone takes of a cold installation, where the client asks for one module after the other: a
-// question for the list of each module, and two for where each version is and for it, over two new connections. What
-// servers take to answer comes on top.
+// floor describes the time of a cold installation that the line alone takes, if the client requests one module after another: one
+// request for the list of each module, and two for the location of each version and the version, over two new connections. The time of
+// servers adds to that.
 func floor(ways []*way, connect time.Duration) string {
 	names := map[string]bool{}
 	var kb int
@@ -162,7 +161,7 @@ func floor(ways []*way, connect time.Duration) string {
 		questions, float64(kb)/1000, least, least/registry, wayRegistry)
 }
 
-// report is what the way has taken to bring packages.
+// report has the costs of bringing packages in this way.
 func (w *way) report(packages int) wayReport {
 	out := wayReport{
 		Way: w.name, Runs: w.seconds, Median: median(w.seconds),
@@ -321,7 +320,7 @@ func missed(is bool) string {
 	return ""
 }
 
-// met says whether a target was.
+// met describes whether a target was met.
 func met(is bool) string {
 	if is {
 		return "met"
@@ -329,7 +328,7 @@ func met(is bool) string {
 	return "MISSED"
 }
 
-// inUnit is a time of seconds with three digits.
+// inUnit formats seconds with three digits.
 func inUnit(seconds float64) string {
 	if seconds < 1e-3 {
 		return fmt.Sprintf("%.3g µs", seconds*1e6)

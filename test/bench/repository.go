@@ -14,20 +14,19 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// A repository is a generated git repository: the same one every time.
+// A repository is a generated git repository. It is always the same.
 type repository struct {
 	name           string
 	files, commits int
 	seed           uint64
-	calls          string // a file more, of module blocks
+	calls          string // an additional file with module blocks
 
 	versions []string // versions, oldest first
-	ids      []string // and their commits
+	ids      []string // their commits
 	packed   int64    // bytes
 }
 
-// newRepositories are repositories of the sizes that modules have: most are small,
-// some have hundreds of files and a long history.
+// newRepositories returns repositories of typical sizes: most are small, some have hundreds of files and a long history.
 func newRepositories() []*repository {
 	sizes := []struct{ files, commits int }{
 		{60, 60}, {80, 120}, {110, 90}, {140, 150}, {180, 200}, {240, 180}, {300, 250}, {400, 300},
@@ -60,7 +59,7 @@ func (r *repository) archive(ctx context.Context, root string) error {
 	return nil
 }
 
-// write makes the repository as a bare one below root, packed as a forge would.
+// write writes the repository as a bare one below root, packed as by a forge.
 func (r *repository) write(ctx context.Context, root string) error {
 	dir := filepath.Join(root, "acme", r.name+".git")
 	if _, err := git(ctx, nil, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", dir); err != nil {
@@ -104,8 +103,7 @@ func (r *repository) write(ctx context.Context, root string) error {
 	return nil
 }
 
-// history writes all commits in the language of git-fast-import(1), and returns
-// the marks of those that are versions.
+// history writes all commits in the language of git-fast-import(1), and returns the marks of the versions.
 func (r *repository) history(w *bytes.Buffer) (tagged []int) {
 	random := rand.New(rand.NewPCG(r.seed, 1))
 	texts := map[string][]string{}
@@ -143,8 +141,7 @@ func (r *repository) history(w *bytes.Buffer) (tagged []int) {
 	return tagged
 }
 
-// fileName is the name of the i-th file: three in the root module, the others
-// where modules have theirs.
+// fileName is the name of the i-th file: three in the root module, the others at typical places.
 func fileName(i int) string {
 	if root := []string{"main.tf", "variables.tf", "README.md"}; i < len(root) {
 		return root[i]
@@ -159,7 +156,7 @@ var words = strings.Fields(`aws subnet network cluster instance profile policy b
 	route table region zone private public default enabled name prefix tags count role key secret
 	monitor alarm topic queue function layer domain record certificate listener target group rule`)
 
-// text is n lines that are HCL and about as compressible.
+// text is n lines of HCL, compressible like real files.
 func text(random *rand.Rand, n int) []string {
 	lines := make([]string, n)
 	for i := range lines {
@@ -181,7 +178,7 @@ func edit(random *rand.Rand, lines []string) {
 	}
 }
 
-// content is a file with these lines, which Terraform can read.
+// content is a file with these lines that Terraform can read.
 func content(name string, lines []string) string {
 	body := strings.Join(lines, "\n")
 	if strings.HasSuffix(name, ".tf") {
@@ -190,7 +187,7 @@ func content(name string, lines []string) string {
 	return body + "\n"
 }
 
-// git runs git with no configuration of the user.
+// git runs git without the configuration of the user.
 func git(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Stdin = stdin

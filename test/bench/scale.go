@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	scaleAsked  = 500       // questions of a kind, of which the mean counts
-	scaleFloor  = 0.05      // seconds: what takes less is not compared, as the clock of CPU time is coarse
+	scaleAsked  = 500       // requests of a kind; the mean counts
+	scaleFloor  = 0.05      // seconds: shorter times are not compared, because the clock of CPU time is coarse
 	scaleMemory = 8 << 20   // bytes, likewise
-	scaleGrowth = 11.       // that ten times as many versions may cost
-	idleTarget  = 50 << 20  // bytes at the fewest versions
+	scaleGrowth = 11.       // allowed growth for ten times as many versions
+	idleTarget  = 50 << 20  // bytes at the smallest number of versions
 	readyTarget = 5.        // seconds, up to 100,000 versions
-	verbTarget  = 150 << 20 // bytes that the server has then, up to 100,000 versions
+	verbTarget  = 150 << 20 // bytes of the server during a verb, up to 100,000 versions
 )
 
 // Rows that have a target.
@@ -31,7 +31,7 @@ const (
 	rowServer = ", memory of the server without mapped files"
 )
 
-// scaleReport says what versions cost that are kept beside.
+// scaleReport has the costs of stored versions.
 type scaleReport struct {
 	Versions []int       `json:"versions"`
 	Packages []int       `json:"packages"` // with different content
@@ -39,15 +39,15 @@ type scaleReport struct {
 	Goals    []goal      `json:"goals"`
 }
 
-// scaleRow is one measure of each number of versions.
+// scaleRow is one measure for each number of versions.
 type scaleRow struct {
 	Measure string    `json:"measure"`
-	Unit    string    `json:"unit"` // s, cpu s, cpu for one question, bytes or MB/s
+	Unit    string    `json:"unit"` // s, cpu s, cpu for one request, bytes or MB/s
 	Values  []float64 `json:"values"`
 	Growth  []float64 `json:"growth"` // from one to the next
 }
 
-// row returns the row of a measure, which it makes at the first number of versions.
+// row returns the row of a measure. It creates the row at the first number of versions.
 func (r *scaleReport) row(measure, unit string) *scaleRow {
 	for _, row := range r.Rows {
 		if row.Measure == measure && row.Unit == unit {
@@ -68,7 +68,7 @@ func (r *scaleReport) add(measure, unit string, value float64) {
 	row.Values = append(row.Values, value)
 }
 
-// measureScale measures a proxy that has few versions, and ten times as many, and so on.
+// measureScale measures a proxy with few versions, with ten times as many, and so on.
 func (b *bench) measureScale(ctx context.Context, r *report) error {
 	out := &scaleReport{}
 	r.Scale = out
@@ -98,7 +98,7 @@ func (b *bench) measureShelf(ctx context.Context, out *scaleReport, s *shelf) (e
 	}
 	defer func() { err = errors.Join(err, p.Stop()) }()
 	url, err := p.URL(ctx)
-	for more := s.versions / 100_000; err != nil && more > 0; more-- { // it may take longer than others
+	for more := s.versions / 100_000; err != nil && more > 0; more-- { // it may take longer than other verbs
 		url, err = p.URL(ctx)
 	}
 	if err != nil {
@@ -131,18 +131,18 @@ func (b *bench) measureShelf(ctx context.Context, out *scaleReport, s *shelf) (e
 	if err := p.Stop(); err != nil {
 		return err
 	}
-	// Offline nothing is removed.
+	// Offline, nothing is removed.
 	if _, err := b.writeConfig(s.dir, ""); err != nil {
 		return err
 	}
 	return b.verbOn(ctx, out, s, nil, "gc to half", "packages over the bound", "gc", "--max-size", fmt.Sprintf("%dB", s.bytes/2))
 }
 
-// askShelf asks a proxy for the versions of modules, for a page of its list, and for words.
+// askShelf requests versions of modules, a page of the list, and searches from a proxy.
 func (b *bench) askShelf(ctx context.Context, out *scaleReport, s *shelf, p *rig.Process, url string) error {
 	base := url + "/" + registryHost + "/v1/modules"
 	began := time.Now()
-	for { // all modules are read for it, and who asks meanwhile is told to come again
+	for { // all modules are read for it; meanwhile clients are told to retry
 		a := rig.Get(ctx, base)
 		if a.Err == nil && a.Status == http.StatusOK {
 			break
@@ -178,7 +178,7 @@ func (b *bench) askShelf(ctx context.Context, out *scaleReport, s *shelf, p *rig
 	return nil
 }
 
-// verbOn measures a verb of modproxy, which must print want, and the memory of a proxy meanwhile, if one serves.
+// verbOn measures a verb of modproxy, which must print want, and the memory of a serving proxy meanwhile.
 func (b *bench) verbOn(ctx context.Context, out *scaleReport, s *shelf, p *rig.Process, name, want string, args ...string) error {
 	b.say("%d versions: %s", s.versions, name)
 	cmd := exec.CommandContext(ctx, b.modproxy, append(args, "--config", filepath.Join(s.dir, "modproxy.yaml"))...)
@@ -215,7 +215,7 @@ func (b *bench) verbOn(ctx context.Context, out *scaleReport, s *shelf, p *rig.P
 	return nil
 }
 
-// tail is the last that was written.
+// tail is the last part of what was written.
 type tail struct{ text []byte }
 
 func (t *tail) Write(p []byte) (int, error) {

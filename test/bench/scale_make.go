@@ -30,12 +30,12 @@ import (
 
 const (
 	versionsOfModule = 10
-	scaleBlobs       = 100_000 // that are kept at most: of more versions, some have the same content
+	scaleBlobs       = 100_000 // maximum number of stored blobs; further versions share content
 	scaleFile        = 2 << 10 // bytes of a package, in base64
-	scaleWorkers     = 256     // what waits for the disk is written together
+	scaleWorkers     = 256     // writes that wait for the disk are combined
 )
 
-// shelf is a data directory with many versions, as modproxy writes it.
+// shelf is a data directory with many versions, in the form that modproxy writes.
 type shelf struct {
 	dir      string
 	versions int
@@ -47,8 +47,8 @@ func scaleModule(i int) modproxy.Address {
 	return modproxy.Address{Host: registryHost, Namespace: fmt.Sprintf("team-%d", i%100), Name: fmt.Sprintf("network-%d", i), System: "aws"}
 }
 
-// makeShelf fills a data directory with n versions: packages, their records, those of the ledger, the versions documents
-// and when the versions were first listed. It is made where it is fast, and then copied to the disk.
+// makeShelf fills a data directory with n versions: packages, their records, those of the ledger, the versions documents and the
+// first-seen times. It is made on a fast file system, and then copied to the disk.
 func (b *bench) makeShelf(ctx context.Context, n int) (*shelf, error) {
 	made, err := os.MkdirTemp(b.scratch, "shelf-")
 	if err != nil {
@@ -106,7 +106,7 @@ type filler struct {
 	known   [scaleBlobs]atomic.Pointer[modproxy.Package]
 }
 
-// module keeps a module and its versions.
+// module stores a module and its versions.
 func (f *filler) module(ctx context.Context, i int) error {
 	m := scaleModule(i)
 	var listed []modproxy.Listed
@@ -126,13 +126,13 @@ func (f *filler) module(ctx context.Context, i int) error {
 	return errors.Join(f.cache.Learn(ctx, m, listed), f.sights.Take(ctx, m, seen))
 }
 
-// version keeps the version of a number.
+// version stores a version by its number.
 func (f *filler) version(ctx context.Context, v modproxy.Ref, number int) error {
 	p, err := f.content(number % scaleBlobs)
 	if err != nil {
 		return err
 	}
-	if number < scaleBlobs { // else it shares the bytes of another
+	if number < scaleBlobs { // otherwise it shares the bytes of another version
 		atomic.AddInt64(&f.bytes, p.Size)
 	}
 	source := modproxy.Source{URL: "https://git.example.com/" + v.Namespace + "/" + v.Name + ".git", Commit: fmt.Sprintf("%040x", number)}
@@ -147,9 +147,9 @@ func (f *filler) version(ctx context.Context, v modproxy.Ref, number int) error 
 	return nil
 }
 
-// content returns the package of a number. It is not compressed, which would take most of the time.
+// content returns the package of a number. It is not compressed, because that would take most of the time.
 func (f *filler) content(number int) (*modproxy.Package, error) {
-	if known := f.known[number].Load(); known != nil { // whose bytes are there, and not read
+	if known := f.known[number].Load(); known != nil { // its bytes are stored and not read
 		p := *known
 		return &p, nil
 	}
@@ -158,7 +158,7 @@ func (f *filler) content(number int) (*modproxy.Package, error) {
 	var out bytes.Buffer
 	gz, _ := f.writers.Get().(*gzip.Writer)
 	if gz == nil {
-		gz, _ = gzip.NewWriterLevel(nil, gzip.NoCompression) // there is such a level
+		gz, _ = gzip.NewWriterLevel(nil, gzip.NoCompression) // the level is valid
 	}
 	defer f.writers.Put(gz)
 	gz.Reset(&out)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// judge compares what was measured with what is wanted.
+// judge compares the measurements with the targets.
 func (r *scaleReport) judge() {
 	var worst struct {
 		growth float64
@@ -38,7 +38,7 @@ func (r *scaleReport) judge() {
 	}
 }
 
-// writeText prints a line for each measure: its values, each with how many times the one before it is.
+// writeText prints a line for each measure: its values, each with its ratio to the one before.
 func (r *scaleReport) writeText(w io.Writer) {
 	fmt.Fprintf(w, "\nVersions of modules that are kept, %d of each module; of more than %d, some have the same content\n\n", versionsOfModule, scaleBlobs)
 	fmt.Fprint(w, "measure")

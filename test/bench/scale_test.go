@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// What is made for the measurement is what modproxy itself keeps, and whole.
+// A data directory made for the measurement is one that modproxy reads, undamaged.
 func TestShelf(t *testing.T) {
 	const versions = 25
 	dir := filepath.Join(t.TempDir(), "data")
@@ -44,7 +44,7 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// Ten times as many versions may cost ten times as much; what hardly takes any time is not compared.
+// Ten times as many versions may cost ten times as much; very short times are not compared.
 func TestScaleGrowth(t *testing.T) {
 	r := &scaleReport{Versions: []int{1000, 10_000}}
 	for _, values := range [][2]float64{{0.1, 1}, {0.1, 1.2}, {0.001, 0.04}} {

@@ -15,19 +15,19 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// spent is what a proxy has used while a client installed modules through it.
+// spent has the resources that a proxy used while a client installed modules.
 type spent struct {
-	cpu   time.Duration // with its processes
-	own   int64         // the most memory that it had, in bytes
-	whole int64         // the most that it had with its processes, as far as that was seen
+	cpu   time.Duration // including its children
+	own   int64         // its largest memory, in bytes
+	whole int64         // the largest memory with its children, as observed
 }
 
 const sampleEvery = 20 * time.Millisecond
 
-// watch begins to measure what a process uses; stop says what that was.
+// watch begins to measure a process; stop returns the result.
 func watch(pid int) (stop func() spent) { return watchFor(pid, resident) }
 
-// watchFor is watch with what memory says in the place of what the process has with all below it.
+// watchFor is watch with another measure of memory.
 func watchFor(pid int, memory func(pid int) int64) (stop func() spent) {
 	rig.ResetPeak(pid)
 	before := rig.Ticks(pid, 4)
@@ -54,7 +54,7 @@ func watchFor(pid int, memory func(pid int) int64) (stop func() spent) {
 	}
 }
 
-// resident is the memory of a process and of all below it, in bytes. What they share counts for each.
+// resident is the memory of a process and its descendants, in bytes. Shared memory counts for each.
 func resident(pid int) int64 {
 	var pages int64
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
@@ -68,14 +68,14 @@ func resident(pid int) int64 {
 	return sum
 }
 
-// counting has git say which processes it runs.
+// counting counts the processes of git.
 type counting struct {
-	env  []string // of whoever runs git
+	env  []string // for programs that run git
 	file string   // has a line for each process
 }
 
-// countGit makes a directory that stands before git's own, with a script for every program there. It makes each of them
-// slower, so that nothing else is measured with it.
+// countGit makes a directory with a script for every program of git, to be put before git's own directory. The scripts make git slower,
+// so nothing else is measured with them.
 func countGit(ctx context.Context, dir string) (*counting, error) {
 	out, err := git(ctx, nil, "--exec-path")
 	if err != nil {
@@ -98,7 +98,7 @@ func countGit(ctx context.Context, dir string) (*counting, error) {
 	return c, nil
 }
 
-// count returns how many processes there were, and begins anew.
+// count returns the number of processes since the last call.
 func (c *counting) count() (int, error) {
 	text, err := os.ReadFile(c.file)
 	if os.IsNotExist(err) {
@@ -110,7 +110,7 @@ func (c *counting) count() (int, error) {
 	return bytes.Count(text, []byte{'\n'}), os.Remove(c.file)
 }
 
-// countProcesses installs once more in every way through a cold proxy, and counts the processes of git that it runs.
+// countProcesses installs once more in every way through a cold proxy, and counts the git processes of the proxy.
 func (b *bench) countProcesses(ctx context.Context, c client, ways []*way) error {
 	dir, err := os.MkdirTemp(b.data, "counting-")
 	if err != nil {
@@ -127,14 +127,14 @@ func (b *bench) countProcesses(ctx context.Context, c client, ways []*way) error
 		if err := b.startProxy(ctx, slices.Concat(w.env, counting.env)...); err != nil {
 			return err
 		}
-		if _, err := counting.count(); err != nil { // what it has looked for
+		if _, err := counting.count(); err != nil { // forget earlier processes
 			return err
 		}
 		w.registry = b.proxyURL + "/" + registryHost + "/v1/modules/"
 		if _, _, err := b.install(ctx, c, w); err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
-		if err := b.stopProxy(); err != nil { // when it has ended what it still does
+		if err := b.stopProxy(); err != nil { // after its remaining work
 			return err
 		}
 		if w.processes, err = counting.count(); err != nil {

@@ -36,9 +36,9 @@ type upstream struct {
 	nested   []*repository // of the mirror part
 	line     *line
 
-	registryURL, gitURL string // as seen over the line
+	registryURL, gitURL string // for clients of the line
 	git                 *http.Server
-	asked, archives     atomic.Int64 // requests there, of git and for archives of versions
+	asked, archives     atomic.Int64 // requests to it, of git and for archives of versions
 	relays              []*relay
 }
 
@@ -126,7 +126,7 @@ type module struct{ namespace, name, version string }
 
 func (m module) address() string { return m.namespace + "/" + m.name + "/aws" }
 
-// path is where a registry answers a question about the module.
+// path is the path of a registry's request about the module.
 func (m module) path(question string) string {
 	switch question {
 	case "versions":
@@ -149,7 +149,7 @@ var (
 	bulk     = module{"acme", "bulk", ""}
 )
 
-// form is how the registry says where a package is: the namespace of the modules of which it says that so.
+// form is a form of package locations: the namespace of the modules with that form.
 type form string
 
 const (
@@ -158,8 +158,7 @@ const (
 	byArchive form = "archived" // https://….tar.gz
 )
 
-// installed are the modules that the clients install, with locations of a form: of each repository one version, then of
-// each another one.
+// installed are the modules that the clients install, with locations of a form: one version of each repository, then another one of each.
 func (u *upstream) installed(f form) (all []module, locations []string) {
 	for i := range u.repos[0].versions {
 		for _, r := range u.repos {
@@ -170,7 +169,7 @@ func (u *upstream) installed(f form) (all []module, locations []string) {
 	return all, locations
 }
 
-// location is where the i-th version in a repository is.
+// location is the location of the i-th version in a repository.
 func (u *upstream) location(f form, r *repository, i int) string {
 	switch f {
 	case byTag:
@@ -182,7 +181,7 @@ func (u *upstream) location(f form, r *repository, i int) string {
 	return fmt.Sprintf("git::%s/acme/%s.git?ref=%s", u.gitURL, r.name, r.ids[i])
 }
 
-// fixture is what the registry serves for parts of a run.
+// fixture is the data of the registry for parts of a run.
 func (u *upstream) fixture(parts []string) *txtar.Archive {
 	ar := &txtar.Archive{}
 	add := func(name string, data string) {
@@ -208,7 +207,7 @@ func (u *upstream) fixture(parts []string) *txtar.Archive {
 	}
 	add("modules/"+listed.address()+"/versions", versionsDocument(20<<10))
 	random := rand.New(rand.NewPCG(1, 2))
-	add("archives/listed.tar.gz/README.md", strings.Repeat(content("README.md", text(random, 8)), 22)) // what describes it is about as long
+	add("archives/listed.tar.gz/README.md", strings.Repeat(content("README.md", text(random, 8)), 22)) // about as long as the description
 	if slices.Contains(parts, "hot") {
 		add("archives/huge.tar.gz/data.bin", noise(random, 50<<20))
 	}
@@ -228,8 +227,7 @@ func (u *upstream) fixture(parts []string) *txtar.Archive {
 	return ar
 }
 
-// noise is data that no compressor makes smaller, and that has no placeholder of
-// a fixture in it.
+// noise is data that does not compress, and that contains no placeholder of a fixture.
 func noise(random *rand.Rand, size int) string {
 	data := make([]byte, size)
 	for i := range data {
@@ -238,8 +236,7 @@ func noise(random *rand.Rand, size int) string {
 	return strings.ReplaceAll(string(data), "{", "(")
 }
 
-// versionsDocument is one of about size bytes, as a registry with many versions
-// and all their variables has.
+// versionsDocument is a document of about size bytes, as of a registry with many versions and all their variables.
 func versionsDocument(size int) string {
 	var entries []string
 	for n, i := 0, 0; n < size; i++ {
@@ -251,7 +248,7 @@ func versionsDocument(size int) string {
 	return `{"modules":[{"source":"acme/listed/aws","versions":[` + strings.Join(entries, ",") + `]}]}`
 }
 
-// count is how many requests came since the last reset, by what they asked for.
+// count is the number of requests since the last reset, by kind.
 func (u *upstream) count() map[string]int {
 	counts := map[string]int{}
 	for _, r := range u.registry.Requests() {
@@ -266,7 +263,7 @@ func (u *upstream) count() map[string]int {
 	return counts
 }
 
-// connections is how many were opened since the last reset.
+// connections is the number of connections since the last reset.
 func (u *upstream) connections() (n int) {
 	for _, r := range u.relays {
 		n += int(r.accepted.Load())

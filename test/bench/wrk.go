@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// asked is what wrk says of one server in one turn.
+// asked is the result of wrk for one server in one turn.
 type asked struct {
 	requests int
 	perSec   float64
 	p50, p99 time.Duration
 }
 
-// wrk asks m for its target as fast as it is answered.
+// wrk requests the target of m as fast as it is answered.
 func (b *bench) wrk(ctx context.Context, m *measured, d time.Duration) (asked, error) {
 	ctx, cancel := context.WithTimeout(ctx, d+20*time.Second)
 	defer cancel()
@@ -43,7 +43,7 @@ func (b *bench) wrk(ctx context.Context, m *measured, d time.Duration) (asked, e
 	return a, nil
 }
 
-// parseWrk reads what wrk prints. Answers that were not good, or none, are an error.
+// parseWrk reads the output of wrk. Bad or missing answers are an error.
 func parseWrk(text string) (a asked, err error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)

@@ -13,9 +13,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// serveNames makes a name server the one that programs in here ask, until the test
-// is over. Every name is that of 127.0.0.1, unless code says how it is answered
-// instead. The counter is that of the questions.
+// serveNames starts a name server for the programs in this namespace until the test ends. Every name has the address 127.0.0.1, unless
+// code returns another answer. The counter counts lookups.
 func serveNames(t *testing.T, code func(name string) dnsmessage.RCode) *atomic.Int64 {
 	t.Helper()
 	const address, conf = "127.0.53.53", "/etc/resolv.conf"

@@ -29,13 +29,13 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// trouble is a registry of which everything is well until it is not.
+// trouble is a registry that works until its trouble is turned on.
 type trouble struct {
 	name   string
-	accept func(net.Conn)                       // instead of serving it
-	cert   func(*authority, string) certificate // instead of a good one
-	serve  http.HandlerFunc                     // instead of answering
-	code   dnsmessage.RCode                     // instead of an address
+	accept func(net.Conn)                       // replaces serving the connection
+	cert   func(*authority, string) certificate // replaces a valid certificate
+	serve  http.HandlerFunc                     // replaces the answer
+	code   dnsmessage.RCode                     // replaces an address
 
 	on        atomic.Bool
 	connected atomic.Int64
@@ -69,10 +69,10 @@ func (x *trouble) path(path string) string {
 	return strings.Replace(path, "/up.example.com", "/"+x.host(), 1)
 }
 
-// certificate has a key.
+// certificate is a certificate with its key.
 type certificate = tls.Certificate
 
-// authority issues certificates that begin two hours ago.
+// authority issues certificates whose validity began two hours ago.
 type authority struct {
 	certificate
 	leaf *x509.Certificate
@@ -84,8 +84,7 @@ func newAuthority() *authority {
 	return a
 }
 
-// issue makes a certificate for a name that ends in a time; without a name it is
-// that of a, by itself.
+// issue makes a certificate for a name. The end of its validity is relative to now. Without a name it is the authority's own.
 func (a *authority) issue(name string, end time.Duration) certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -160,13 +159,13 @@ func (x *trouble) start(t *testing.T, ca *authority) {
 	t.Cleanup(x.server.Close)
 }
 
-// turn turns the trouble on or off, also for whoever is connected.
+// turn turns the trouble on or off, also for existing connections.
 func (x *trouble) turn(on bool) {
 	x.on.Store(on)
 	x.server.CloseClientConnections()
 }
 
-// newTroubledProxy has all registries that are, or will be, in trouble.
+// newTroubledProxy returns a proxy of all registries with troubles.
 func newTroubledProxy(t *testing.T) (*proxy, []*trouble, *atomic.Int64) {
 	t.Helper()
 	all, ca := troubles(), newAuthority()
@@ -200,7 +199,7 @@ func newTroubledProxy(t *testing.T) (*proxy, []*trouble, *atomic.Int64) {
 	return r, all, dns
 }
 
-// warm has a module of a registry kept.
+// warm stores a module of a registry.
 func (r *proxy) warm(x *trouble) {
 	r.t.Helper()
 	for _, path := range []string{modulePath("kept") + "/versions", packagePath("kept", "1.0.0")} {
@@ -210,7 +209,7 @@ func (r *proxy) warm(x *trouble) {
 	}
 }
 
-// keptServed fails the test unless what is kept of a registry is served in time.
+// keptServed fails the test unless the stored modules of a registry are served in time.
 func (r *proxy) keptServed(x *trouble) {
 	r.t.Helper()
 	for range 2 {
@@ -231,13 +230,13 @@ func (r *proxy) keptServed(x *trouble) {
 	}
 }
 
-// soonEnough is before clients give up, which they do after ten seconds.
+// soonEnough is shorter than the ten seconds that clients wait.
 const soonEnough = 9 * time.Second
 
-// colds are paths of what is not kept.
+// colds are paths of modules that are not stored.
 var colds = []string{modulePath("cold") + "/versions", modulePath("cold") + "/1.0.0/download", modulePath("kept") + "/2.0.0/download"}
 
-// coldRefused fails the test unless modproxy says soon that it cannot tell.
+// coldRefused fails the test unless modproxy answers soon, with an error that is not "not found".
 func (r *proxy) coldRefused(x *trouble) {
 	r.t.Helper()
 	var group sync.WaitGroup
@@ -245,7 +244,7 @@ func (r *proxy) coldRefused(x *trouble) {
 		group.Go(func() {
 			a := r.ask("GET", x.path(path))
 			bad := a.Status < 502 || a.Status > 504
-			if a.Status == http.StatusFailedDependency { // the registry did answer, or another try is in vain
+			if a.Status == http.StatusFailedDependency { // the registry did answer, or another attempt is useless
 				answered := strings.HasSuffix(path, "/download") && x.serve != nil
 				lasts := x.cert != nil || x.code == dnsmessage.RCodeNameError
 				bad = !answered && !lasts && !strings.Contains(a.Said(), "modproxy is offline")
@@ -258,9 +257,8 @@ func (r *proxy) coldRefused(x *trouble) {
 	group.Wait()
 }
 
-// Whatever keeps a registry from answering, what is kept is served, marked where it
-// may be out of date; what is not is answered soon and never with "not found"; and
-// when it is over, all is well.
+// When a registry cannot answer, for any reason, stored modules are served, with a mark if they may be stale. Requests for others fail
+// soon and never with "not found". Afterwards everything works.
 func TestUpstreamTrouble(t *testing.T) {
 	r, all, _ := newTroubledProxy(t)
 	var group sync.WaitGroup
@@ -289,8 +287,7 @@ func TestUpstreamTrouble(t *testing.T) {
 	r.stop()
 }
 
-// Offline, what is kept is served, what is not is refused, and nobody is asked: no
-// registry, no name server.
+// Offline, stored modules are served and others are refused. No registry and no name server is requested.
 func TestOfflineAsksNobody(t *testing.T) {
 	r, all, dns := newTroubledProxy(t)
 	r.stop()

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// backUp copies the directory while modproxy works in it, in the order that
-// docs/how-to/backup.md says.
+// backUp copies the directory while modproxy uses it, in the order in docs/how-to/backup.md.
 func (r *proxy) backUp(to string) {
 	r.t.Helper()
 	if err := os.MkdirAll(filepath.Join(to, "ledger"), 0o700); err != nil {
@@ -28,8 +27,7 @@ func (r *proxy) backUp(to string) {
 	}
 }
 
-// restored starts a modproxy, offline, with what is in the directory, if need be
-// after a rebuild, which is said.
+// restored starts modproxy offline with the directory, after a rebuild if necessary. It reports whether a rebuild was necessary.
 func (r *proxy) restored(what string) (rebuilt bool) {
 	r.t.Helper()
 	refusal := r.startOrRefuse("--offline")
@@ -46,8 +44,7 @@ func (r *proxy) restored(what string) (rebuilt bool) {
 	return true
 }
 
-// A copy of the directory that is taken under load, at any moment, has everything
-// that was acknowledged before, with its record in the ledger.
+// A copy of the directory under load, at any moment, has everything that was acknowledged before, with its record in the ledger.
 func TestBackupUnderLoad(t *testing.T) {
 	r := newProxy(t, with{})
 	r.start()
@@ -94,10 +91,9 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		}
 		r.stop()
-		found := r.verify() // of what came while it was copied
+		found := r.verify() // of packages that arrived during the copy
 		if found["record_damaged"] > 0 {
-			// A page of the index was copied while it was written: docs/how-to/backup.md says what
-			// to do then.
+			// A page of the index was copied while it was written. This is the remedy in docs/how-to/backup.md.
 			r.output("rebuild")
 			found = r.verify()
 		}
@@ -105,7 +101,7 @@ func TestBackupUnderLoad(t *testing.T) {
 			switch kind {
 			case "package_missing":
 				missing += n
-			case "pin_differs": // not recorded in the ledger
+			case "pin_differs": // it is not recorded in the ledger
 				unrecorded += n
 			default:
 				t.Errorf("copy %d: verify finds %d %s", i, n, kind)
@@ -116,8 +112,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		len(backups), len(backups[len(backups)-1].acks), rebuilt, missing, unrecorded)
 }
 
-// mixes are directories that are in part those of another time: what of them is
-// older.
+// mixes are directories with parts of different ages, by the older part.
 var mixes = []struct {
 	name  string
 	older []string
@@ -130,10 +125,9 @@ var mixes = []struct {
 	{"all but the index", []string{"blobs", "ledger"}},
 }
 
-// A directory of which a part was put back from an older copy: modproxy starts. What is
-// in the index and there is served, what is missing is named and fetched again as what it
-// was, what is there and in the ledger is found again, and that the ledger is behind is no
-// secret.
+// If a part of the directory is restored from an older copy, modproxy starts. It serves the packages that are in the index and on disk.
+// It names missing packages and fetches them again with the same content. It finds packages that are on disk and in the ledger. It
+// reports that the ledger is old.
 func TestMixedBackups(t *testing.T) {
 	t.Setenv("MODPROXY_LOG_LEVEL", "warn")
 	d := newDirectory(t, rounds(6, 30))
@@ -151,7 +145,7 @@ func TestMixedBackups(t *testing.T) {
 		}
 		if has["ledger"] && !has["index.db"] {
 			unrecorded = len(d.kept) - half + 1
-			if has["blobs"] { // nobody looks at a package of a provider whose release is missing
+			if has["blobs"] { // a package of a provider is not checked without its release
 				hidden = 1
 			}
 		}
@@ -174,7 +168,7 @@ func TestMixedBackups(t *testing.T) {
 		d.start("--offline")
 		d.ready()
 		d.keptOf(mix.name+", repaired", func(i int) bool { return i < half || !has["blobs"] && !(has["index.db"] && has["ledger"]) })
-		// Online, all is fetched again, and is what it was.
+		// Online, all packages are fetched again with the same content.
 		d.start()
 		d.ready()
 		d.keptOf(mix.name+", online", func(int) bool { return true })
@@ -190,8 +184,8 @@ func TestMixedBackups(t *testing.T) {
 	}
 }
 
-// keptOf fails the test unless modproxy serves those packages that it must, as they
-// were, and says of the others that it is offline. It ends modproxy.
+// keptOf fails the test unless modproxy serves the packages for which must returns true, unchanged, and reports for the others that it is
+// offline. It ends modproxy.
 func (d *directory) keptOf(what string, must func(i int) bool) {
 	d.t.Helper()
 	for i, p := range d.kept {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// bundled makes a proxy with packages that clients were given, which does not run, and a bundle of them.
+// bundled returns a stopped proxy with packages that clients received, and a bundle of them.
 func bundled(t *testing.T, packages int) (from *proxy, file, key string) {
 	t.Helper()
 	from = newProxy(t, with{})
@@ -34,7 +34,7 @@ func bundled(t *testing.T, packages int) (from *proxy, file, key string) {
 	return from, file, strings.TrimSpace(from.must("ledger", "key"))
 }
 
-// must runs a verb, which must succeed, and returns what it has printed.
+// must runs a verb, which must succeed, and returns its output.
 func (r *proxy) must(args ...string) string {
 	r.t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -46,7 +46,7 @@ func (r *proxy) must(args ...string) string {
 	return stdout.String()
 }
 
-// interrupt runs a verb and kills it at any moment within its usual time. It reports whether it was done before.
+// interrupt runs a verb and kills it at a random moment of its usual time. It reports whether the verb ended before.
 func (r *proxy) interrupt(usual time.Duration, args ...string) (done bool) {
 	r.t.Helper()
 	cmd := r.command(args...)
@@ -58,7 +58,7 @@ func (r *proxy) interrupt(usual time.Duration, args ...string) (done bool) {
 	return cmd.Wait() == nil
 }
 
-// An export that is killed leaves no file, or the whole one, and the next one makes it.
+// A killed export leaves no file or the whole file, and the next export succeeds.
 func TestKillExport(t *testing.T) {
 	r, file, _ := bundled(t, 40)
 	want, err := os.ReadFile(file)
@@ -87,7 +87,7 @@ func TestKillExport(t *testing.T) {
 	}
 }
 
-// wantAll imports the whole bundle, which completes what is there: everything is there once.
+// wantAll imports the whole bundle, which completes the content. Everything is then stored once.
 func (r *proxy) wantAll(from *proxy, file, key string) {
 	r.t.Helper()
 	var imported struct {
@@ -111,7 +111,7 @@ func (r *proxy) wantAll(from *proxy, file, key string) {
 	r.residue()
 }
 
-// An import that is killed at any moment has damaged nothing, and the next one completes it.
+// An import that is killed at any moment damages nothing, and the next import completes it.
 func TestKillImport(t *testing.T) {
 	from, file, key := bundled(t, 40)
 	began := time.Now()
@@ -124,7 +124,7 @@ func TestKillImport(t *testing.T) {
 				break
 			}
 			if _, err := os.Stat(filepath.Join(r.data, "ledger", "log")); err != nil {
-				continue // it was ended before it had begun
+				continue // it was killed before it began
 			}
 			if err := r.check(); err != nil {
 				t.Fatalf("round %d: %v", round+1, err)
@@ -132,7 +132,7 @@ func TestKillImport(t *testing.T) {
 		}
 		r.wantAll(from, file, key)
 	}
-	// The process that serves is killed: then the verb ends, too.
+	// If the serving process is killed, the verb ends, too.
 	r := newProxy(t, with{})
 	for round := range rounds(3, 40) {
 		r.start("--offline")
@@ -151,7 +151,7 @@ func TestKillImport(t *testing.T) {
 	r.wantAll(from, file, key)
 }
 
-// The power goes at any moment of an import.
+// The power fails at any moment of an import.
 func TestPowerCutImport(t *testing.T) {
 	from, file, key := bundled(t, 40)
 	for _, option := range options[:rounds(2, len(options))] {

@@ -18,16 +18,14 @@ import (
 	"time"
 )
 
-// clock is that of a program: its code for clock_gettime, which the system has
-// mapped into it, is replaced by one that adds to what the system says. Programs in
-// Go ask for the time there and nowhere else. So the wall clock jumps for the live
-// program and for nobody else, and time passes in no time.
+// clock is the clock of a program. The code for clock_gettime that the kernel maps into the program is replaced by code that adds
+// offsets. Programs in Go read the time only there. So the wall clock jumps for the running program only, and time passes instantly.
 type clock struct {
 	t       *testing.T
-	wall    time.Duration // what is added to the wall clock
-	passed  time.Duration // what is added to all clocks
+	wall    time.Duration // added to the wall clock
+	passed  time.Duration // added to all clocks
 	memory  *os.File      // of the program
-	offsets int64         // where they are in it
+	offsets int64         // their address in the memory
 }
 
 // getTime is clock_gettime of a C program:
@@ -47,11 +45,11 @@ var getTime = []byte("\x89\xff" + "\xb8\xe4\x00\x00\x00" + "\x0f\x05" + "\x83\xf
 	"\x48\x8d\x0d\x0b\x00\x00\x00" + "\x48\x8b\x0c\xf9" + "\x48\x01\x0e" + "\xc3" + "\x90\x90\x90" +
 	"\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00")
 
-// offsetsAt is where the offsets are in getTime.
+// offsetsAt is the position of the offsets in getTime.
 const offsetsAt = 32
 
-// newClock gives the programs of a rig a clock, and an upstream without a
-// certificate, which would not be valid at most times.
+// newClock gives the programs of a rig a clock, and an upstream without a certificate, because a certificate would be invalid at most
+// times.
 func newClock(r *proxy) *clock {
 	r.t.Helper()
 	plain := httptest.NewServer(r.upstream.Config.Handler)
@@ -73,7 +71,7 @@ func newClock(r *proxy) *clock {
 
 // start starts a program, and replaces the code before its first instruction.
 func (c *clock) start(cmd *exec.Cmd) error {
-	runtime.LockOSThread() // who traces is a thread
+	runtime.LockOSThread() // tracing is bound to a thread
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr.Ptrace = true
 	if err := cmd.Start(); err != nil {
@@ -140,7 +138,7 @@ func (c *clock) write() error {
 	return err
 }
 
-// set makes the wall clock wrong by offset, in whole seconds.
+// set sets the offset of the wall clock, in whole seconds.
 func (c *clock) set(offset time.Duration) {
 	c.t.Helper()
 	c.wall = offset
@@ -149,7 +147,7 @@ func (c *clock) set(offset time.Duration) {
 	}
 }
 
-// pass lets time pass, in whole seconds.
+// pass advances all clocks, in whole seconds.
 func (c *clock) pass(d time.Duration) {
 	c.t.Helper()
 	c.passed += d

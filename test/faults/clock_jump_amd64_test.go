@@ -20,12 +20,11 @@ const (
 	year = 365 * day
 )
 
-// to1970 is how far back 1970 is, a day after its begin.
+// to1970 is the offset to the second day of 1970.
 func to1970() time.Duration { return -time.Since(time.Unix(0, 0).Add(day)).Truncate(time.Second) }
 
-// work is the same work whenever it is done: the versions of 50 modules, ten
-// packages that were acknowledged, and four that were not. It is how many questions
-// that made for upstream.
+// work does a fixed amount of work: the versions of 50 modules, ten acknowledged packages, and four others. It returns the number of
+// requests to upstream.
 func (r *proxy) work() int64 {
 	r.t.Helper()
 	before := r.asked.Load()
@@ -54,8 +53,7 @@ func (r *proxy) work() int64 {
 	return r.asked.Load() - before
 }
 
-// The wall clock jumps: nothing is asked of upstream because of it, and nothing
-// goes wrong.
+// Jumps of the wall clock cause no requests to upstream and no errors.
 func TestClockJumps(t *testing.T) {
 	r := newProxy(t, with{})
 	c := newClock(r)
@@ -96,7 +94,7 @@ func TestClockJumps(t *testing.T) {
 	t.Logf("%d jumps; upstream was asked %d times for the work, and %d times at most after a jump", len(jumps), normal, most)
 }
 
-// clock is what time it is for modproxy, by the header of an answer.
+// clock returns modproxy's time, from the header of an answer.
 func (r *proxy) clock() time.Time {
 	r.t.Helper()
 	a := r.ask("GET", "/-/healthz")
@@ -107,7 +105,7 @@ func (r *proxy) clock() time.Time {
 	return is
 }
 
-// No jump of the wall clock makes a token or a signed path last longer.
+// Jumps of the wall clock never prolong a token or a signed path.
 func TestClockJumpsAndTokens(t *testing.T) {
 	t.Setenv("MODPROXY_AUTH_REQUIRED", "true")
 	t.Setenv("MODPROXY_AUTH_SIGNED_PATHS", "1m")
@@ -145,7 +143,7 @@ func TestClockJumpsAndTokens(t *testing.T) {
 		want("signed at first, and back", "", path, http.StatusOK)
 		want("signed ahead, and back", "", ahead, http.StatusOK)
 	}
-	c.pass(3 * time.Minute) // two are the life of a path at most, and one the skew
+	c.pass(3 * time.Minute) // a path lives at most two minutes, and the skew is one
 	want("signed at first, after its life", "", path, http.StatusUnauthorized)
 	want("signed ahead, after its life", "", ahead, http.StatusUnauthorized)
 	want("brief, in its life", brief, download, http.StatusNoContent)
@@ -164,7 +162,7 @@ func TestClockJumpsAndTokens(t *testing.T) {
 	}
 }
 
-// token makes a token.
+// token creates a token.
 func (r *proxy) token(name, expires string) string {
 	r.t.Helper()
 	out, err := r.command("token", "create", name, "--scope", "*", "--expires", expires).Output()

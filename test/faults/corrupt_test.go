@@ -24,14 +24,13 @@ import (
 	"time"
 )
 
-// seedVariable names the first seed of TestCorruption: a run that was ended goes on with the next one. "-run TestCorruption/^7$"
-// runs one.
+// seedVariable names the first seed of TestCorruption, so that an interrupted run can continue. "-run TestCorruption/^7$" runs one seed.
 const seedVariable = "FAULTS_SEED"
 
-// verbTime is how long a verb, a start or an end may take, whatever the files are.
+// verbTime is the longest time of a verb, a start or an end, with any files.
 const verbTime = 2 * time.Minute
 
-// corruptions are what can happen to a file. Each returns the new content.
+// corruptions are changes of a file. Each returns the new content.
 var corruptions = []struct {
 	name string
 	do   func(r *rand.Rand, b []byte) []byte
@@ -57,7 +56,7 @@ var corruptions = []struct {
 		pages[i], pages[k] = pages[k], pages[i]
 		return slices.Concat(pages...)
 	}},
-	{"a circle", func(r *rand.Rand, b []byte) []byte { // of branch pages, if it is an index that has some
+	{"a circle", func(r *rand.Rand, b []byte) []byte { // of branch pages, if the index has some
 		for at := 2 * 4096; at+4096 <= len(b); at += 4096 {
 			if n := binary.NativeEndian.Uint16(b[at+8:]); n == 1 {
 				if count := int(binary.NativeEndian.Uint16(b[at+10:])); count > 0 && count < 250 {
@@ -69,7 +68,7 @@ var corruptions = []struct {
 	}},
 }
 
-// files are the files of a data directory that are not empty.
+// files returns the files of a data directory that are not empty.
 func (d *directory) files() (names []string) {
 	d.t.Helper()
 	err := filepath.WalkDir(d.whole, func(name string, entry fs.DirEntry, err error) error {
@@ -88,11 +87,11 @@ func (d *directory) files() (names []string) {
 	return names
 }
 
-// corrupt puts the directory back with one file corrupted as a seed says, and returns its name and what happened to it.
+// corrupt restores the directory with one file corrupted by a seed. It returns the name of the file and the change.
 func (d *directory) corrupt(seed int, files []string) (name, what string) {
 	d.t.Helper()
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
-	if name = "index.db"; r.IntN(3) == 0 { // most of the others are packages
+	if name = "index.db"; r.IntN(3) == 0 { // most other files are packages
 		name = files[r.IntN(len(files))]
 		if r.IntN(2) == 0 {
 			name = []string{"ledger/log", "ledger/head", "ledger/key", "layout.json", "auth/tokens.json"}[r.IntN(5)]
@@ -104,7 +103,7 @@ func (d *directory) corrupt(seed int, files []string) (name, what string) {
 	return name, c.name
 }
 
-// ends runs a verb, which must end in time, and returns what it prints and whether it went well.
+// ends runs a verb, which must end in time, and returns its output and whether it succeeded.
 func (d *directory) ends(what string, args ...string) (text string, ok bool) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), verbTime)
@@ -122,8 +121,8 @@ func (d *directory) ends(what string, args ...string) (text string, ok bool) {
 	return string(out), err == nil
 }
 
-// serves starts modproxy, asks for everything, and ends it with SIGTERM. It returns what is not served, or why modproxy refuses to
-// start.
+// serves starts modproxy, requests everything, and ends it with SIGTERM. It returns what is not served, or the reason why modproxy does
+// not start.
 func (d *directory) serves(what string, args ...string) (lacks []string, refusal string) {
 	d.t.Helper()
 	before, _ := os.ReadFile(d.path("log"))
@@ -159,7 +158,7 @@ func (d *directory) serves(what string, args ...string) (lacks []string, refusal
 	if err := d.server.Signal(syscall.SIGTERM); err != nil {
 		d.t.Errorf("%s: %v", what, err)
 	}
-	var exit *exec.ExitError // it says so if it could not write down what was used
+	var exit *exec.ExitError // it reports when it could not record the last uses
 	if err := d.server.Wait(verbTime); err != nil && (!errors.As(err, &exit) || !exit.Exited()) {
 		d.t.Errorf("%s: after SIGTERM: %v", what, err)
 	}
@@ -167,7 +166,7 @@ func (d *directory) serves(what string, args ...string) (lacks []string, refusal
 	return lacks, ""
 }
 
-// remedy does what a message says, and returns false if it says nothing.
+// remedy follows the advice in a message, and returns false if the message has none.
 func (d *directory) remedy(what, message, export, key string) bool {
 	d.t.Helper()
 	switch {
@@ -191,15 +190,15 @@ func (d *directory) remedy(what, message, export, key string) bool {
 	return true
 }
 
-// everyVerb are verbs that look into a data directory, with their arguments.
+// everyVerb are verbs that read a data directory, with their arguments.
 var everyVerb = [][]string{
 	{"ls"}, {"ls", "--json"}, {"verify"}, {"gc"}, {"missing"}, {"pending"}, {"decisions"}, {"ledger", "show"}, {"ledger", "drift"}, {"ledger", "key"},
 	{"token", "list"}, {"policy", "report"}, {"refresh", "up.example.com/acme/m0/aws"}, {"rm", "up.example.com/acme/m0/aws", "1.0.0"},
 	{"export", "all.bundle"}, {"block", "up.example.com/acme/m1/aws", "1.0.0"}, {"verify", "--read-data", "--repair"}, {"rebuild"},
 }
 
-// Whatever happens to one file of the data directory: modproxy starts and serves what is right, or refuses; every verb ends; each
-// message names a remedy, which works; no wrong byte is served; what is not served was noticed by verify; and SIGTERM ends the
+// After any change of one file of the data directory, modproxy starts and serves intact packages, or refuses to start. Every verb ends.
+// Each message names a remedy that works. No wrong byte is served. verify reports everything that is not served. SIGTERM ends the
 // process.
 func TestCorruption(t *testing.T) {
 	d := newDirectory(t, 60)
@@ -242,12 +241,12 @@ func TestCorruption(t *testing.T) {
 	t.Logf("seeds %d to %d: %v", first, most-1, counts)
 }
 
-// namesRemedy reports whether a message says what to do.
+// namesRemedy reports whether a message names a remedy.
 func namesRemedy(message string) bool {
 	return slices.ContainsFunc([]string{"hint: ", `"modproxy `, "back", "remove it"}, func(s string) bool { return strings.Contains(message, s) })
 }
 
-// survives is what becomes of a corrupted directory.
+// survives returns the outcome for a corrupted directory.
 func (d *directory) survives(what, name string, seed int, export, key string) (outcome string) {
 	d.t.Helper()
 	found, sound := d.ends(what, "verify", "--read-data")
@@ -277,11 +276,11 @@ func (d *directory) survives(what, name string, seed int, export, key string) (o
 		d.t.Errorf("%s: it started, and lacks %q", what, lacks)
 	case !sound:
 		outcome = "served, and found by verify"
-		if again, ok := d.ends(what, "verify", "--read-data"); !ok && !d.remedy(what, again, export, key) { // else serve has mended it
+		if again, ok := d.ends(what, "verify", "--read-data"); !ok && !d.remedy(what, again, export, key) { // otherwise serve has mended it
 			return outcome
 		}
 	}
-	// With the registry everything is there, and as it was; without it, all but a package whose own bytes were damaged.
+	// With the registry, everything is served unchanged. Without it, everything except a package whose own bytes were damaged.
 	if lacks, refusal := d.serves(what+", remedied", "--offline"); refusal != "" || len(lacks) > 1 || len(lacks) == 1 && !strings.HasPrefix(name, "blobs/") {
 		d.t.Errorf("%s, remedied: it lacks %q, and says %q", what, lacks, refusal)
 	}
@@ -295,7 +294,7 @@ func (d *directory) survives(what, name string, seed int, export, key string) (o
 }
 
 // A copy of the directory whose index was read in two parts while clients installed is refused with a remedy that works, or serves
-// everything that clients had before. While modproxy says that it is ready, it installs new packages.
+// everything that clients had before. While modproxy reports that it is ready, it installs new packages.
 func TestTornIndex(t *testing.T) {
 	r := newProxy(t, with{})
 	r.start()
@@ -358,7 +357,7 @@ func TestTornIndex(t *testing.T) {
 	t.Logf("%d copies, %d were refused", len(list), refused)
 }
 
-// repair runs modproxy verify, which must leave nothing but that the ledger, which is copied first, lacks versions.
+// repair runs modproxy verify. Its only remaining finding may be that the ledger, which is copied first, lacks versions.
 func (r *proxy) repair() {
 	r.t.Helper()
 	out, err := r.command("verify", "--read-data", "--repair").CombinedOutput()
@@ -371,7 +370,7 @@ func (r *proxy) repair() {
 	}
 }
 
-// hasAll fails the test unless modproxy serves what clients had.
+// hasAll fails the test unless modproxy serves everything that clients received.
 func (r *proxy) hasAll(what string, acks map[string]string) {
 	r.t.Helper()
 	for path, digest := range acks {
@@ -382,7 +381,7 @@ func (r *proxy) hasAll(what string, acks map[string]string) {
 	}
 }
 
-// tear replaces a copy of the index by one whose second half is read some commits after the first.
+// tear copies the index with its second half read some commits after the first.
 func (r *proxy) tear(to string) {
 	r.t.Helper()
 	index, err := os.Open(filepath.Join(r.data, "index.db"))

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// What is damaged while it is being sent does not arrive: what is sent is what was
-// checked, or it is cut off.
+// If a package is damaged while it is sent, the client receives the verified bytes, or the answer is cut off.
 func TestDamageWhileItIsSent(t *testing.T) {
 	const size = 10 << 20
 	t.Setenv("MODPROXY_CACHE_MEMORY", "1MiB")
@@ -21,7 +20,7 @@ func TestDamageWhileItIsSent(t *testing.T) {
 	r.ready()
 	p := r.keep("large")
 	for _, of := range []string{"", "bytes=0-", "bytes=1000-"}[:rounds(2, 3)] {
-		// At the end, and where it is on its way; behind what buffers hold either way.
+		// At the end, and on the way; beyond the size of buffers in both cases.
 		for _, at := range []int{len(p.body) - 1, len(p.body) * 3 / 4} {
 			req, err := http.NewRequestWithContext(t.Context(), "GET", r.url+p.path, nil)
 			if err != nil {
@@ -50,7 +49,7 @@ func TestDamageWhileItIsSent(t *testing.T) {
 			if err == nil {
 				t.Errorf("%q, byte %d of %d damaged: %d bytes of %d, and no error", of, at, len(p.body), got.Len(), resp.ContentLength)
 			}
-			if a := r.ask("GET", p.path, "Range", "bytes=0-9"); a.Err != nil || !bytes.Equal(a.Body, p.body[:10]) { // it is mended
+			if a := r.ask("GET", p.path, "Range", "bytes=0-9"); a.Err != nil || !bytes.Equal(a.Body, p.body[:10]) { // it was mended
 				t.Errorf("%q, byte %d of %d damaged: afterwards %v", of, at, len(p.body), a)
 			}
 		}

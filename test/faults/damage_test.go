@@ -22,8 +22,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// damages are what can happen to the file that a package is kept in; other is that
-// of another package.
+// damages are changes of the file of a package. other is the file of another package.
 var damages = []struct {
 	name string
 	do   func(file, other string) error
@@ -42,7 +41,7 @@ var damages = []struct {
 	}},
 }
 
-// change changes a file where it is: whoever has it open sees it.
+// change changes a file in place, so that open descriptors see the change.
 func change(file string, how func([]byte) []byte) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -70,11 +69,11 @@ func flip(file string, at int64) error {
 	return errors.Join(err, f.Chmod(0o444))
 }
 
-// asks are what can be asked of a package of size bytes.
+// asks are requests for a package of size bytes.
 var asks = []struct {
 	name, method string
 	header       func(p keptPackage) []string
-	from, to     int // the part that it answers with; to is from the end if not positive
+	from, to     int // the part in the answer; to counts from the end if not positive
 }{
 	{"GET", "GET", none, 0, 0},
 	{"HEAD", "HEAD", none, 0, 0},
@@ -91,19 +90,19 @@ func ranged(of string) func(keptPackage) []string {
 	return func(keptPackage) []string { return []string{"Range", of} }
 }
 
-// keptPackage is a package as it was when a client was first given it.
+// keptPackage is a package as a client first received it.
 type keptPackage struct {
 	path, file, tag string
 	body            []byte
 }
 
-// keep has modproxy fetch a package of a module.
+// keep lets modproxy fetch a package of a module.
 func (r *proxy) keep(name string) keptPackage {
 	r.t.Helper()
 	return r.keepAt(packagePath(name, "1.0.0"))
 }
 
-// keepAt has modproxy fetch a package.
+// keepAt lets modproxy fetch a package.
 func (r *proxy) keepAt(path string) keptPackage {
 	r.t.Helper()
 	a := r.ask("GET", path)
@@ -115,8 +114,7 @@ func (r *proxy) keepAt(path string) keptPackage {
 	return keptPackage{path, filepath.Join(r.data, "blobs/v1/sha256", digest[:2], digest), a.Header.Get("Etag"), a.Body}
 }
 
-// judge is whether an answer to asks[i] is what it should be, and complete. It
-// fails the test when it is complete and something else.
+// judge reports whether an answer to asks[i] is right and complete. It fails the test if the answer is complete and wrong.
 func (r *proxy) judge(what string, i int, p keptPackage, a rig.Answer) bool {
 	r.t.Helper()
 	if a.Err != nil || a.Status >= 400 {
@@ -132,7 +130,7 @@ func (r *proxy) judge(what string, i int, p keptPackage, a rig.Answer) bool {
 	}
 	want := p.body[from:to]
 	if asks[i].method == "HEAD" || a.Status == http.StatusNotModified {
-		// What it says is true if the package is to be had.
+		// The headers are right if the package is available.
 		a, want = r.ask("GET", p.path), p.body
 	}
 	if a.Err != nil || a.Status >= 400 || !bytes.Equal(a.Body, want) {
@@ -141,8 +139,7 @@ func (r *proxy) judge(what string, i int, p keptPackage, a rig.Answer) bool {
 	return true
 }
 
-// withoutOverride is a program that runs modproxy as a user that may not read what
-// nobody may.
+// withoutOverride is a program that runs modproxy as a user without access to files that only root may read.
 func withoutOverride(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "modproxy")
@@ -153,7 +150,7 @@ func withoutOverride(t *testing.T) string {
 	return name
 }
 
-// sized is answer, with archives of one size; moved, they have other content.
+// sized is answer with archives of one size; with moved, they have other content.
 type sized struct {
 	bytes int
 	moved atomic.Bool
@@ -169,17 +166,15 @@ func (s *sized) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(packed(fmt.Sprint(r.URL.Path, s.moved.Load()), random(r.URL.Path, s.bytes)))
 }
 
-// Whatever happens to the files of packages, while modproxy runs or while it does
-// not, whatever is asked: what is answered completely is what was kept. While there
-// is a registry that has it, it is to be had; offline it is said that it is not.
-// What is damaged is set aside.
+// After any change of the files of packages, while modproxy runs or not, every complete answer has the stored content. If a registry has
+// the package, it is available. Offline, modproxy reports that it is not. Damaged packages are quarantined.
 func TestDamage(t *testing.T) {
 	program := withoutOverride(t)
-	for _, memory := range []string{"64MiB", "8KiB"} { // all are held in it, or none
+	for _, memory := range []string{"64MiB", "8KiB"} { // all packages in memory, or none
 		for _, running := range []bool{false, true} {
 			for _, offline := range []bool{false, true} {
 				if !rig.Long() && (memory == "64MiB") != (running == offline) {
-					continue // half of them tell most
+					continue // half of the cases suffice
 				}
 				t.Run(fmt.Sprintf("%s-running-%v-offline-%v", memory, running, offline), func(t *testing.T) {
 					t.Setenv("MODPROXY_CACHE_MEMORY", memory)
@@ -191,8 +186,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// damageAll keeps a package for each damage and whatever is asked, damages them,
-// and asks. Those that are held in memory are not noticed.
+// damageAll stores a package for each damage and request, damages them, and sends the requests. Damage of packages in memory is not
+// noticed.
 func (r *proxy) damageAll(running, offline, held bool) {
 	var args []string
 	if offline {
@@ -219,7 +214,7 @@ func (r *proxy) damageAll(running, offline, held bool) {
 	if running && offline {
 		restart()
 	}
-	if held || running && offline { // what was only fetched is looked at in the store first
+	if held || running && offline { // before a fetch, the store is checked
 		for d := range damages {
 			for _, p := range all[d] {
 				r.ask("GET", p.path)
@@ -233,7 +228,7 @@ func (r *proxy) damageAll(running, offline, held bool) {
 		for i, p := range all[d] {
 			other := all[d][(i+1)%len(asks)].file
 			if damage.name == "another" && i == len(asks)-1 {
-				continue // in this way every one of them has become another
+				continue // each of these is now another package
 			}
 			if err := damage.do(p.file, other); err != nil {
 				r.t.Fatalf("%s: %v", damage.name, err)
@@ -249,7 +244,7 @@ func (r *proxy) damageAll(running, offline, held bool) {
 			what := damage.name + ", " + asks[i].name
 			a := r.ask(asks[i].method, p.path, asks[i].header(p)...)
 			well := r.judge(what, i, p, a)
-			if !well && a.Status < 400 && asks[i].name == "GET" { // it was cut off; so much for what is sent while it is checked
+			if !well && a.Status < 400 && asks[i].name == "GET" { // it was cut off, because it is verified while it is sent
 				a = r.ask("GET", p.path)
 				well = r.judge(what+" once more", i, p, a)
 			}
@@ -270,12 +265,12 @@ func (r *proxy) damageAll(running, offline, held bool) {
 	if held {
 		r.damagesFound(every, 0)
 	} else {
-		r.damagesFound(0, every-len(asks)) // there is nothing of those that are gone
+		r.damagesFound(0, every-len(asks)) // missing files have no remains
 	}
 	evicted := 0
 	switch {
 	case held:
-		evicted = 3 * len(asks) // where there is no file: gone, a directory, a link
+		evicted = 3 * len(asks) // without a regular file: missing, a directory, a link
 	case offline:
 		evicted = every
 	}
@@ -284,8 +279,8 @@ func (r *proxy) damageAll(running, offline, held bool) {
 	}
 }
 
-// damagesFound holds what verify finds, and what was set aside, to what there was:
-// what is set aside is damaged no more, and not kept.
+// damagesFound compares the findings of verify and the quarantined packages with the damages: a quarantined package is not reported
+// again, and is not stored.
 func (r *proxy) damagesFound(found, aside int) {
 	r.t.Helper()
 	kinds := r.verify()
@@ -302,8 +297,7 @@ func (r *proxy) damagesFound(found, aside int) {
 	}
 }
 
-// While upstream offers something else, what is damaged is not replaced by that,
-// and what was offered is written down.
+// If upstream offers other content, it does not replace a damaged package, and the offer is recorded.
 func TestDamageWhenUpstreamHasMoved(t *testing.T) {
 	for _, memory := range []string{"64MiB", "8KiB"} {
 		t.Setenv("MODPROXY_CACHE_MEMORY", memory)
@@ -347,7 +341,7 @@ func TestDamageWhenUpstreamHasMoved(t *testing.T) {
 	}
 }
 
-// verify is how much of each kind "modproxy verify --read-data" finds damaged.
+// verify returns the number of damaged items of each kind that "modproxy verify --read-data" finds.
 func (r *proxy) verify() map[string]int {
 	r.t.Helper()
 	out, err := r.command("verify", "--read-data", "--json").Output()

@@ -1,27 +1,21 @@
-// Package faults is the rig in which the built program is killed, loses power, runs
-// out of space and of what else a system gives, stands still, and is lied to about
-// the time, while clients ask for packages.
+// Package faults kills the built program, cuts its power, exhausts its resources and damages its files, under load.
 //
-// A power cut is a file system on a loop device that is shut down under the
-// program, as xfstests does it: what was not flushed is lost. What a client was
-// given completely must be there after it, with the same bytes, without anybody
-// being asked, and "modproxy verify --read-data" must find nothing. That the rig
-// would notice is proved with programs that do not flush what they should.
+// Run it with "make faults", as root.
 //
-// Whatever happens, once it is over and with the upstream gone: every package that a
-// client was given is served with the same bytes, every record of the ledger is what
-// it was, what a client was told to have changed is in the ledger, and nothing
-// temporary is left.
+// A power cut is the shutdown of a file system on a loop device under the program, as in xfstests: data that was not flushed is lost.
+// After it, every package that a client received completely must be stored with the same bytes, without a request to a registry, and
+// "modproxy verify --read-data" must find nothing. Programs that omit a flush prove that the rig would notice.
 //
-// It corrupts every file of a data directory a thousand times, by seeds: every verb
-// ends and names a remedy that works. FAULTS_SEED names the seed to go on with.
+// After every case, without the upstream: every package that a client received is served with the same bytes, every record of the ledger
+// is unchanged, every reported change of content is in the ledger, and no temporary file remains.
 //
-// Beside that it damages packages, index and ledger, mixes backups, troubles
-// registries and cuts what they send, and ends modproxy while it sends: no complete
-// answer may have other bytes than were first seen, nothing may be lost without a
-// word, and what modproxy says to do must help.
+// The rig corrupts every file of a data directory a thousand times, by seeds: every verb ends and names a remedy that works. FAULTS_SEED
+// names the first seed of a continued run.
 //
-// It takes root, Linux, mount, mkfs.ext4, strace and control groups for memory and
-// processes; the wall clock jumps on amd64 only. It runs in mount and process
-// namespaces of its own, so that nothing of it outlasts it.
+// It also damages packages, index and ledger, mixes backups, disturbs registries and cuts their answers, makes the wall clock jump, and
+// ends modproxy during transfers. No complete answer may have other bytes than at first, every loss must be reported, and every remedy
+// must work.
+//
+// It needs root, Linux, mount, mkfs.ext4, strace and control groups for memory and processes; the wall clock jumps on amd64 only. It
+// runs in its own mount and process namespaces, so that nothing remains after it.
 package faults

@@ -23,7 +23,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// narrow is a client that takes what it reads and little more.
+// narrow is a client with small buffers.
 func narrow() *http.Client {
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
@@ -35,7 +35,7 @@ func narrow() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 }
 
-// begin asks for a package and reads the beginning of it.
+// begin requests a package and reads its beginning.
 func (r *proxy) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 	r.t.Helper()
 	resp, err := narrow().Get(r.url + p.path)
@@ -49,9 +49,8 @@ func (r *proxy) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 	return resp, &got
 }
 
-// Told to end while a large package is on its way, modproxy sends all of it, and
-// exits with 0. One whose client does not take it in time is cut off, and so is one
-// when modproxy is killed: neither looks whole.
+// On SIGTERM during the transfer of a large package, modproxy sends all of it and exits with 0. If the client does not read it in time,
+// or modproxy is killed, the transfer is cut off and does not look whole.
 func TestEndWhileStreaming(t *testing.T) {
 	t.Setenv("MODPROXY_SHUTDOWN", "1m")
 	r := newProxy(t, with{registry: &sized{bytes: rounds(12<<20, 100<<20)}})
@@ -113,7 +112,7 @@ func TestEndWhileStreaming(t *testing.T) {
 	}
 }
 
-// usage is what a process has of what can be leaked.
+// usage is the number of resources of a process that can leak.
 type usage struct{ descriptors, goroutines, children int }
 
 func (r *proxy) usage() (u usage) {
@@ -129,7 +128,7 @@ func (r *proxy) usage() (u usage) {
 		r.t.Fatalf("%v, %v", tasks, err)
 	}
 	for _, task := range tasks {
-		text, _ := os.ReadFile(task) // it may have ended
+		text, _ := os.ReadFile(task) // the thread may have ended
 		u.children += len(strings.Fields(string(text)))
 	}
 	for line := range strings.Lines(string(r.ask("GET", "/-/metrics").Body)) {
@@ -143,10 +142,9 @@ func (r *proxy) usage() (u usage) {
 	return u
 }
 
-// Clients that go away in the middle, while a package is fetched for them or sent to
-// them, leave nothing behind.
+// Clients that go away during a download or a transfer leave no resources behind.
 func TestClientsThatGoAway(t *testing.T) {
-	const idle = 16 // connections to upstream that are kept, each with two goroutines
+	const idle = 16 // idle connections to upstream, each with two goroutines
 	more := func(before, after usage) bool {
 		return after.descriptors > before.descriptors+idle || after.goroutines > before.goroutines+2*idle || after.children > before.children
 	}
@@ -182,7 +180,7 @@ func TestClientsThatGoAway(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				} else if resp, err := narrow().Do(req); err == nil {
-					io.CopyN(io.Discard, resp.Body, rand.Int64N(1<<20)) // however far it comes
+					io.CopyN(io.Discard, resp.Body, rand.Int64N(1<<20)) // any part
 					resp.Body.Close()
 				}
 				cancel()

@@ -19,8 +19,8 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// The certificate is replaced again and again while clients connect: none of them
-// notices, the new one is soon in use, and one that is half written is not.
+// The certificate is replaced repeatedly while clients connect. No client fails, new certificates are soon in use, and a partly written
+// one is not.
 func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	etc := t.TempDir()
 	replace := func() (serial string) {
@@ -33,7 +33,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string][]byte{"cert.pem": cert, "key.pem": key} { // with a time in which they do not fit
+		for name, text := range map[string][]byte{"cert.pem": cert, "key.pem": key} { // for a while the two do not match
 			if err := errors.Join(os.WriteFile(filepath.Join(etc, "new"), text, 0o600), os.Rename(filepath.Join(etc, "new"), filepath.Join(etc, name))); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(etc, "cert.pem"), []byte("-----BEGIN CERTIFICATE-----\nMIIB"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Second) // it has looked
+	time.Sleep(2 * time.Second) // modproxy has looked at the files
 	if is := shown(); is != last {
 		t.Errorf("with half a certificate: %s, want %s", is, last)
 	}

@@ -17,8 +17,8 @@ import (
 
 const listed = `{"modules": [{"versions": [{"version": "1.0.0"}, {"version": "1.1.0"}]}]}`
 
-// vanishings are what a registry may say of a module of which it had 1.0.0 and
-// 1.1.0. Those of them that it has no more are gone; new is one that it has anew.
+// vanishings are answers of a registry for a module that had 1.0.0 and 1.1.0. gone are versions that it no longer has; new is an added
+// version.
 var vanishings = []struct {
 	name      string
 	status    int
@@ -37,16 +37,16 @@ var vanishings = []struct {
 		[]string{"1.0.0"}, []string{"1.2.0"}},
 }
 
-// absurd are parts of versions that no answer may have.
+// absurd are texts that no answer may contain.
 var absurd = []string{"9223372036854775808", "../", "1.3.0", "99999", "null", "7,"}
 
-// What a registry has listed once and modproxy has kept stays listed and is served,
-// whatever the registry says later, offline, too; and that it says so is told.
+// A version that was listed once and is stored stays listed and is served, for any later answer of the registry, and offline. modproxy
+// reports the answer.
 func TestVersionsThatVanish(t *testing.T) {
 	t.Setenv("MODPROXY_CACHE_FRESH", "1ms")
 	t.Setenv("MODPROXY_LOG_LEVEL", "warn")
 	var turned atomic.Bool
-	var asked [10]atomic.Int64 // for the list, since it was turned
+	var asked [10]atomic.Int64 // requests for the list since the last turn
 	up := &sized{bytes: 1000}
 	r := newProxy(t, with{registry: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for i, v := range vanishings {
@@ -94,7 +94,7 @@ func TestVersionsThatVanish(t *testing.T) {
 			for _, version := range append([]string{"1.0.0", "1.1.0"}, v.new...) {
 				times := 1
 				if when == "offline" && slices.Contains(v.new, version) {
-					times = 0 // its package is not kept
+					times = 0 // its package is not stored
 				}
 				if n := bytes.Count(list.Body, fmt.Appendf(nil, "%q", version)); list.Status != http.StatusOK || n != times {
 					t.Errorf("%s, who %s: %s is listed %d times, want %d: %v %s", when, v.name, version, n, times, list, list.Body)
@@ -116,7 +116,7 @@ func TestVersionsThatVanish(t *testing.T) {
 			}
 		}
 	}
-	for i, v := range vanishings { // it is asked behind the clients' backs
+	for i, v := range vanishings { // requests in the background
 		seen := func() bool {
 			text := r.ask("GET", modulePath(v.name)+"/versions").Body
 			for _, version := range v.new {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A disk that does not answer when modproxy ends does not keep it: it ends, and says so.
+// If a disk does not answer when modproxy ends, modproxy ends anyway, and reports it.
 func TestEndsAlthoughTheDiskDoesNotAnswer(t *testing.T) {
 	t.Setenv("MODPROXY_SHUTDOWN", "1s")
 	d := newDisk(t, 64, "commit=1")
@@ -26,7 +26,7 @@ func TestEndsAlthoughTheDiskDoesNotAnswer(t *testing.T) {
 			t.Errorf("fsfreeze %s: %v\n%s", how, err, out)
 		}
 	}
-	freeze("--freeze") // what is written waits, and cannot be interrupted
+	freeze("--freeze") // writes wait, and cannot be interrupted
 	frozen := true
 	thaw := func() {
 		if frozen {
@@ -35,7 +35,7 @@ func TestEndsAlthoughTheDiskDoesNotAnswer(t *testing.T) {
 		}
 	}
 	t.Cleanup(thaw)
-	r.ask("GET", r.some()) // when it was used is written down at the end
+	r.ask("GET", r.some()) // its last use is recorded at the end
 	if err := r.server.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

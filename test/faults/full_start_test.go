@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// fillUp leaves no byte of the disk.
+// fillUp fills the disk.
 func (d *disk) fillUp() {
 	d.t.Helper()
 	f, err := os.Create(filepath.Join(d.mounted, "ballast"))
@@ -33,12 +33,12 @@ func (d *disk) fillUp() {
 	}
 }
 
-// On a full disk modproxy starts, also after it was killed, serves what is kept,
-// and the verbs that make room work whether it serves or not.
+// On a full disk modproxy starts, also after it was killed, and serves stored packages. Verbs that free space work, with or without a
+// serving process.
 func TestFullStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(*proxy)
-		serves bool // while room is made
+		serves bool // while space is freed
 	}{
 		"ended":             {(*proxy).stop, false},
 		"killed":            {(*proxy).kill, false},
@@ -46,7 +46,7 @@ func TestFullStart(t *testing.T) {
 		"killed and serves": {(*proxy).kill, true},
 	} {
 		if !rig.Long() && (name == "killed" || name == "ended and serves") {
-			continue // half of them tell most
+			continue // half of the cases suffice
 		}
 		t.Run(name, func(t *testing.T) {
 			d := newDisk(t, 16, "commit=5")
@@ -56,7 +56,7 @@ func TestFullStart(t *testing.T) {
 			r.fill(20)
 			c.end(r)
 			d.fillUp()
-			for range 3 { // a start may take what the next one needs
+			for range 3 { // a start may use space that the next start needs
 				r.start()
 				r.ready()
 				for _, path := range r.paths() {
@@ -77,7 +77,7 @@ func TestFullStart(t *testing.T) {
 				r.start()
 				r.ready()
 			}
-			r.fill(5) // there is room
+			r.fill(5) // there is space again
 			r.stop()
 			clear(r.acks) // most of them were evicted
 			if err := r.check(); err != nil {
@@ -87,7 +87,7 @@ func TestFullStart(t *testing.T) {
 	}
 }
 
-// Where no inode is free, a refusal says that, and not that the disk is full. Stored packages are served, and fetches go on when
+// Without free inodes, the refusal says so, and not that the disk is full. Stored packages are served, and downloads continue after
 // files were removed.
 func TestNoInodes(t *testing.T) {
 	d := newDisk(t, 16, "commit=5")

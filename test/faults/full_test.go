@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// A disk that is full fails fetches, not what is kept, and fetches go on when
-// there is room again; nothing is damaged by it.
+// On a full disk downloads fail, and stored packages are served. Downloads continue after space was freed, and nothing is damaged.
 func TestFull(t *testing.T) {
 	d := newDisk(t, 16, "commit=5")
 	ballast := filepath.Join(d.mounted, "ballast")
@@ -38,7 +37,7 @@ func TestFull(t *testing.T) {
 			t.Errorf("while the disk is full: %v", err)
 		}
 	}
-	r.ready() // it goes on serving
+	r.ready() // it continues to serve
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +58,7 @@ func TestFull(t *testing.T) {
 	t.Logf("%d packages until the disk was full; %v until the next after there was room; answers by status: %v", kept, recovered, r.counts())
 }
 
-// A bound that the disk has room for keeps it from becoming full. Of a provider nothing is kept that cannot be served.
+// cache.max_size keeps the disk from becoming full. Only complete provider packages are stored.
 func TestBound(t *testing.T) {
 	const bound = 4 << 20
 	d := newDisk(t, 16, "commit=5")
@@ -96,7 +95,7 @@ func TestBound(t *testing.T) {
 	t.Logf("answers by status: %v", statuses)
 }
 
-// size is the bytes of all files below a directory.
+// size is the total size of all files below a directory, in bytes.
 func size(t *testing.T, dir string) (sum int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {

@@ -28,7 +28,7 @@ func TestIndexFailsWhileServing(t *testing.T) {
 	}
 	whole := d.file(d.data, "index.db")
 	for _, p := range pages(whole, 16) {
-		at := int64(cap(whole) - cap(p)) // where the page is
+		at := int64(cap(whole) - cap(p)) // offset of the page
 		if _, err := index.WriteAt(make([]byte, len(p)), at); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestIndexFailsWhileServing(t *testing.T) {
 	if err := d.server.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	var exit *exec.ExitError // it says that it could not record when packages were last used
+	var exit *exec.ExitError // it reports that it could not record the last uses of packages
 	if err := d.server.Wait(verbTime); err != nil && (!errors.As(err, &exit) || !exit.Exited()) {
 		t.Error(err)
 	}

@@ -16,17 +16,16 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// directory is a data directory to be damaged, as it was in the end, and an older
-// copy of it.
+// directory is a data directory for damages, in its last state, with an older copy.
 type directory struct {
 	*proxy
 	whole, older string
 	kept         []keptPackage
 	lists        []string // the paths of their versions
-	ledger       []byte   // what "modproxy ledger show" prints
+	ledger       []byte   // output of "modproxy ledger show"
 }
 
-// newDirectory keeps some packages of modules, and two of a provider; the older copy has half of them.
+// newDirectory stores packages of modules, and two of a provider. The older copy has half of them.
 func newDirectory(t *testing.T, packages int) *directory {
 	t.Helper()
 	r := newProxy(t, with{registry: &sized{bytes: 1000}})
@@ -69,7 +68,7 @@ func copyAll(t *testing.T, from, to string) {
 	t.Fatalf("%s was replaced during each of 100 copies", from)
 }
 
-// output is what a verb prints, which must go well.
+// output returns the output of a verb, which must succeed.
 func (r *proxy) output(args ...string) []byte {
 	r.t.Helper()
 	var complaint bytes.Buffer
@@ -82,10 +81,10 @@ func (r *proxy) output(args ...string) []byte {
 	return out
 }
 
-// startOrRefuse is empty when modproxy starts, and else what it says.
+// startOrRefuse returns the empty string if modproxy starts, and otherwise its message.
 func (r *proxy) startOrRefuse(args ...string) (refusal string) {
 	r.t.Helper()
-	before, _ := os.ReadFile(r.path("log")) // there may be none
+	before, _ := os.ReadFile(r.path("log")) // the log may not exist
 	r.start(args...)
 	err := r.server.Until(r.t.Context(), r.isReady)
 	if err == nil {
@@ -104,8 +103,7 @@ func (r *proxy) startOrRefuse(args ...string) (refusal string) {
 	return refusal
 }
 
-// complete fails the test unless everything that was kept is there, offline, as it
-// was, and the ledger has what it had. It ends modproxy.
+// complete fails the test unless all stored packages are served offline, unchanged, and the ledger is unchanged. It ends modproxy.
 func (d *directory) complete(what string) {
 	d.t.Helper()
 	if lacks := d.lacks(what); len(lacks) > 0 {
@@ -120,8 +118,8 @@ func (d *directory) complete(what string) {
 	}
 }
 
-// lacks asks for everything that was kept and returns what is not served. It fails the
-// test if something is served that is not as it was, or is said not to exist.
+// lacks requests all stored packages and returns those that are not served. It fails the test if one is served with other content, or is
+// reported not to exist.
 func (d *directory) lacks(what string) (lacks []string) {
 	d.t.Helper()
 	for i, p := range d.kept {
@@ -143,8 +141,8 @@ func (d *directory) lacks(what string) (lacks []string) {
 	return lacks
 }
 
-// pages are the pages of an index of one kind: 2 is a leaf, 16 the list of the free
-// ones (internal/common/page.go of bbolt). Those that are free are among them.
+// pages returns the pages of one kind in an index: 2 is a leaf, 16 the list of free pages (internal/common/page.go of bbolt). Free pages
+// are included.
 func pages(index []byte, kind uint16) (all [][]byte) {
 	size := os.Getpagesize()
 	for at := 2 * size; at+size <= len(index); at += size {
@@ -157,7 +155,7 @@ func pages(index []byte, kind uint16) (all [][]byte) {
 
 func scribble(part []byte) { copy(part, random("garbage", len(part))) }
 
-// indexDamages are what can happen to an index.
+// indexDamages are changes of an index.
 var indexDamages = []struct {
 	name string
 	do   func(d *directory, index []byte) []byte
@@ -194,7 +192,7 @@ var indexDamages = []struct {
 	{"foreign", func(*directory, []byte) []byte { return random("foreign", 20_000) }},
 }
 
-// leaves are the leaf pages with package records, which some kept ones are in.
+// leaves calls do with the leaf pages that have records of stored packages.
 func (d *directory) leaves(index []byte, do func(page []byte)) {
 	n := 0
 	for _, p := range pages(index, 2) {
@@ -217,7 +215,7 @@ func (d *directory) file(dir, name string) []byte {
 	return data
 }
 
-// put puts the directory back as it was, but for one file; nil is none.
+// put restores the directory except for one file; nil means without the file.
 func (d *directory) put(name string, content []byte) {
 	d.t.Helper()
 	copyAll(d.t, d.whole, d.data)
@@ -230,9 +228,8 @@ func (d *directory) put(name string, content []byte) {
 	}
 }
 
-// Whatever happens to the index: modproxy starts and has everything, or refuses, or
-// serves what it has and verify finds the damage; it says what to do, and has everything
-// when that is done.
+// After any damage of the index, modproxy starts and has everything, or refuses to start, or serves intact packages while verify finds
+// the damage. It names a remedy, after which it has everything.
 func TestDamagedIndex(t *testing.T) {
 	d := newDirectory(t, rounds(12, 200))
 	for _, damage := range indexDamages {
@@ -242,7 +239,7 @@ func TestDamagedIndex(t *testing.T) {
 		if refusal == "" {
 			lacks, server := d.lacks(damage.name), d.server
 			d.server = nil
-			if err := server.Stop(); err != nil { // it writes down what was used when
+			if err := server.Stop(); err != nil { // it records the last uses
 				how, refusal = "served, but for what it should have written", string(server.Log())
 			} else if out, err := d.command("verify").CombinedOutput(); err != nil {
 				how, refusal = "served all the same, and found by verify", string(out)
@@ -270,8 +267,7 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
-// ledgerDamages are what can happen to a file of the ledger. older is the file as
-// it was before.
+// ledgerDamages are changes of a file of the ledger. older is the file in an earlier state.
 var ledgerDamages = []struct {
 	name string
 	do   func(content, older []byte) []byte
@@ -285,8 +281,7 @@ var ledgerDamages = []struct {
 	{"older", func(_, older []byte) []byte { return older }},
 }
 
-// Whatever happens to a file of the ledger: modproxy refuses, and either of the
-// remedies that it names helps.
+// After any damage of a file of the ledger, modproxy refuses to start, and each remedy that it names works.
 func TestDamagedLedger(t *testing.T) {
 	d := newDirectory(t, rounds(6, 30))
 	export := filepath.Join(t.TempDir(), "export")
@@ -298,14 +293,14 @@ func TestDamagedLedger(t *testing.T) {
 			what, name := file+": "+damage.name, "ledger/"+file
 			content := damage.do(d.file(d.whole, name), d.file(d.older, name))
 			if bytes.Equal(content, d.file(d.whole, name)) && content != nil {
-				continue // the key is older than anything
+				continue // the key never changes
 			}
 			d.put(name, content)
 			if !rig.Long() && i%3 != n {
-				continue // there is time for some of them
+				continue // only some of them, to save time
 			}
 			refusal := d.startOrRefuse("--offline")
-			if refusal == "" && what == "head: older" { // what it does not cover is in the log, whole
+			if refusal == "" && what == "head: older" { // the rest is in the log, undamaged
 				d.complete(what)
 				continue
 			}

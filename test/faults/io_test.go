@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A disk that answers every request with an error does not end modproxy: it lives,
-// says that it is not ready and why, and keeps and serves nothing wrong.
+// If the disk answers every request with an error, modproxy keeps running, reports that it is not ready and why, and neither stores nor
+// serves wrong content.
 func TestInputOutputErrors(t *testing.T) {
 	d := newDisk(t, 64, "commit=1")
 	r := newProxy(t, with{data: filepath.Join(d.mounted, "data")})
@@ -31,7 +31,7 @@ func TestInputOutputErrors(t *testing.T) {
 			t.Fatalf("modproxy is gone: %v", err)
 		}
 		defer resp.Body.Close()
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // what there is
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // the available part
 		return resp.StatusCode, string(text)
 	}
 	var status int

@@ -14,7 +14,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// refuses wants "modproxy serve" to end, and to say why.
+// refuses checks that "modproxy serve" ends with a message that contains why.
 func (r *proxy) refuses(why string) {
 	r.t.Helper()
 	started := time.Now()
@@ -28,8 +28,8 @@ func (r *proxy) refuses(why string) {
 	}
 }
 
-// One modproxy at a time works in a data directory; one that was killed is none,
-// and one that is too old for the directory leaves it alone.
+// Only one modproxy works in a data directory at a time. A killed one does not count. A version too old for the directory does not
+// change it.
 func TestSecondProcess(t *testing.T) {
 	r := newProxy(t, with{})
 	r.start()

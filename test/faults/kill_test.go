@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// modproxy is killed at any moment, from its start on: nothing that a client was
-// given is lost, nothing is damaged, and it starts again.
+// modproxy is killed at any moment since its start: no package that a client received is lost, nothing is damaged, and it starts again.
 func TestKill(t *testing.T) {
 	r := newProxy(t, with{})
 	end := r.load(8)
@@ -21,7 +20,7 @@ func TestKill(t *testing.T) {
 		if round%4 != 0 {
 			slowest = max(slowest, r.ready())
 		}
-		// A busy machine serves few in some tenths of a second: it is given as long as starts take.
+		// A busy machine serves few requests in some tenths of a second: it gets as long as starts take.
 		time.Sleep(time.Duration(rand.Int64N(int64(max(400*time.Millisecond, 2*slowest)))))
 		r.kill()
 		if err := r.check(); err != nil {
@@ -44,8 +43,8 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills, %d packages acknowledged and there, ready after %v at most; answers by status: %v", n, r.acked(), slowest, r.counts())
 }
 
-// modproxy is killed at any moment of its first start, which makes the data directory: readers find no damage, and the next start
-// goes on.
+// modproxy is killed at any moment of its first start, which creates the data directory. Readers find no damage, and the next start
+// completes it.
 func TestKillInFirstStart(t *testing.T) {
 	for round := range rounds(6, 300) {
 		r := newProxy(t, with{})

@@ -22,10 +22,10 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// named is what modproxy names a package by.
+// named is the name of a package in the output of modproxy.
 type named struct{ Module, Version, Platform string }
 
-// path is the path of the package. Releases of providers, and their keys, have one that nobody asks for.
+// path is the path of the package. Releases of providers, and their keys, have a path that clients never request.
 func (n named) path() string {
 	parts := strings.Split(n.Module, "/")
 	if len(parts) == 3 {
@@ -34,10 +34,10 @@ func (n named) path() string {
 	return packagePath(parts[2], n.Version)
 }
 
-// changes is the module of which versions are another upstream once they moved.
+// changes is the module whose versions change upstream once they are moved.
 const changes = "up.example.com/acme/changes/aws"
 
-// watched is h, of which the questions are counted, and with what has moved.
+// watched is h with a count of requests, and with the changes of moved versions.
 func (r *proxy) watched(h http.Handler) http.Handler {
 	provider, err := toys()
 	if err != nil {
@@ -59,9 +59,8 @@ func (r *proxy) watched(h http.Handler) http.Handler {
 	})
 }
 
-// loadDrift has versions of one module kept, changes them upstream, removes what is
-// kept of them, and asks for them, until end is called: who is told that a version
-// is another has had that written down.
+// loadDrift stores versions of one module, changes them upstream, removes their packages, and requests them, until end is called. A
+// client that is told of a change knows that it was recorded.
 func (r *proxy) loadDrift() (end func()) {
 	var ending atomic.Bool
 	done := make(chan struct{})
@@ -92,8 +91,7 @@ func (r *proxy) loadDrift() (end func()) {
 	return func() { ending.Store(true); <-done }
 }
 
-// remove removes a package, as the operator of modproxy, and reports whether that
-// was done.
+// remove removes a package, as an operator does, and reports whether it was removed.
 func (r *proxy) remove(module, version string) bool {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(r.data, "modproxy.sock"))
@@ -102,13 +100,13 @@ func (r *proxy) remove(module, version string) bool {
 	body := fmt.Sprintf(`{"module": %q, "version": %q}`, module, version)
 	resp, err := client.Post("http://localhost/-/api/packages/remove", "application/json", strings.NewReader(body))
 	if err != nil {
-		return false // modproxy does not serve
+		return false // modproxy is not serving
 	}
 	resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
 }
 
-// printed calls each for every item that a verb prints as JSON.
+// printed calls each for every item in the JSON output of a verb.
 func (r *proxy) printed(each func(n named, sum string), args ...string) error {
 	var text, complaint bytes.Buffer
 	cmd := r.command(append(args, "--json")...)
@@ -126,20 +124,19 @@ func (r *proxy) printed(each func(n named, sum string), args ...string) error {
 	for _, item := range list.Items {
 		each(item.named, item.Sum)
 	}
-	if err != nil && !strings.Contains(complaint.String(), "offered with other content") { // which is how "ledger drift" ends
+	if err != nil && !strings.Contains(complaint.String(), "offered with other content") { // the last line of "ledger drift" if it finds something
 		return fmt.Errorf("%v: %w %s", args, err, complaint.String())
 	}
 	return nil
 }
 
-// checkLedger is what is wrong with the ledger: what was given to a client has a
-// record, records stay what they were, and what was told to be another is in it.
-// It is called with mu held.
+// checkLedger returns an error unless every package that a client received has a record, records are unchanged, and every reported
+// change is in the ledger. The caller holds mu.
 func (r *proxy) checkLedger() error {
 	if len(r.acks) == 0 && len(r.pins) == 0 {
 		l, err := ledger.OpenReadOnly(filepath.Join(r.data, "ledger"))
 		if errors.Is(err, ledger.ErrNotCreated) {
-			return nil // it was ended while it made the ledger, which the next start goes on with
+			return nil // it was killed while it created the ledger; the next start continues
 		} else if err == nil {
 			l.Close()
 		}
@@ -173,16 +170,15 @@ func (r *proxy) checkLedger() error {
 	return nil
 }
 
-// paths are those of all packages that were acknowledged.
+// paths are the paths of all acknowledged packages.
 func (r *proxy) paths() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.acks))
 }
 
-// afterwards is what holds when a case is over: without an upstream all is served
-// that a client was given before, it is recorded, it is sound, and nothing
-// temporary is left.
+// afterwards checks the state after a case: without an upstream, all packages that clients received are served, recorded and intact, and
+// no temporary file remains.
 func (r *proxy) afterwards() {
 	r.t.Helper()
 	r.upstream.CloseClientConnections()
@@ -204,8 +200,7 @@ func (r *proxy) afterwards() {
 	}
 }
 
-// saidNothingWrong fails the test when a client was told of absence, or of an
-// error that has no name.
+// saidNothingWrong fails the test if a client received "not found", or an error without a reason.
 func (r *proxy) saidNothingWrong() {
 	r.t.Helper()
 	counts := r.counts()

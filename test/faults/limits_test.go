@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A limit of the system is hit under load: some are told to come back, nobody is
-// told anything wrong, modproxy lives, and is as before when the load is gone.
+// If a limit of the system is reached under load, some clients are told to retry, no client gets a wrong answer, modproxy keeps running,
+// and works normally after the load.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -49,7 +49,7 @@ func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 	end()
 	r.client.CloseIdleConnections()
 	started := time.Now()
-	r.ready() // the same process: else the port would be closed
+	r.ready() // the same process; otherwise the port would be closed
 	r.fill(3)
 	t.Logf("%d packages; ready, and at work, %v after the load; answers by status: %v", r.acked(), time.Since(started), r.counts())
 	for status, n := range r.counts() {
@@ -65,9 +65,8 @@ func underLimit(t *testing.T, begin func(*exec.Cmd) error) {
 	}
 }
 
-// newGroup makes a control group with one limit, which has one name in the first
-// version of control groups, and another in the second. It is the file that takes
-// processes.
+// newGroup creates a control group with one limit, which has different names in the two versions of control groups. It returns the file
+// that takes processes.
 func newGroup(t *testing.T, controller, first, second string, limit int) string {
 	t.Helper()
 	const groups = "/sys/fs/cgroup"
@@ -83,7 +82,7 @@ func newGroup(t *testing.T, controller, first, second string, limit int) string 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for range 100 { // what was killed leaves it a moment later
+		for range 100 { // killed processes leave the group a moment later
 			if os.Remove(dir) == nil {
 				return
 			}
@@ -97,7 +96,7 @@ func newGroup(t *testing.T, controller, first, second string, limit int) string 
 	return filepath.Join(dir, "cgroup.procs")
 }
 
-// startAfter starts a program after something that a shell does.
+// startAfter starts a program after a command of a shell.
 func startAfter(cmd *exec.Cmd, before string) error {
 	shell, err := exec.LookPath("sh")
 	if err != nil {

@@ -28,7 +28,7 @@ func rounds(short, full int) int {
 	return short
 }
 
-// possible says why the tests cannot run here.
+// possible returns the reason why the tests cannot run here, or nil.
 func possible() error {
 	if os.Geteuid() != 0 {
 		return errors.New("mounting file systems needs root")

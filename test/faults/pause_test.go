@@ -14,8 +14,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// modproxy stands still for a while, as when its machine is moved: everybody gets
-// an answer afterwards, nothing is fetched twice, and nobody else gets at its data.
+// modproxy stops for a while, as when its machine is migrated. All clients get answers afterwards, nothing is fetched twice, and no other
+// process uses its data.
 func TestPause(t *testing.T) {
 	pauses := []time.Duration{5 * time.Second}
 	if rig.Long() {
@@ -32,7 +32,7 @@ func TestPause(t *testing.T) {
 		answer(w, q)
 	})})
 	r.client.Timeout = time.Minute
-	const patient = 30 * time.Second // with an upstream that does not answer: then it is asked again
+	const patient = 30 * time.Second // longer than the wait for an upstream that does not answer, after which the request is repeated
 	var stopped []time.Time
 	r.start()
 	r.ready()
@@ -68,9 +68,9 @@ func TestPause(t *testing.T) {
 	}
 	r.stop()
 	again := 0
-	mu.Lock() // the registry may still be writing down the last question
+	mu.Lock() // the registry may still record the last request
 	for path, at := range fetched {
-		cut := func(began time.Time) bool { // what was sent a moment before arrives a moment after
+		cut := func(began time.Time) bool { // bytes sent shortly before arrive shortly after
 			return at[0].Before(began.Add(time.Second)) && at[1].After(began.Add(patient)) && at[1].Sub(at[0]) > patient
 		}
 		switch {

@@ -54,7 +54,7 @@ func (d *disk) mount() {
 	d.run("mount", "-o", "loop,"+d.option, d.image, d.mounted)
 }
 
-// cut is a power cut: nothing reaches the disk any more, the journal neither.
+// cut cuts the power: no write reaches the disk any more, not even the journal.
 func (d *disk) cut() {
 	d.t.Helper()
 	const (
@@ -71,10 +71,10 @@ func (d *disk) cut() {
 	}
 }
 
-// restore is the power coming back: the journal is replayed.
+// restore restores the power: the journal is replayed.
 func (d *disk) restore() {
 	d.t.Helper()
-	for range 100 { // files of programs that were killed are closed a moment later
+	for range 100 { // files of killed programs are closed a moment later
 		if exec.Command("umount", d.mounted).Run() == nil {
 			d.mount()
 			return
@@ -84,15 +84,13 @@ func (d *disk) restore() {
 	d.t.Fatal("the file system stays busy")
 }
 
-// options are how long the journal may hold back what is not flushed, and whether
-// contents go before names.
+// options set how long the journal may delay writes that are not flushed, and whether contents precede names.
 var options = []string{
 	"commit=1,data=ordered", "commit=5,data=ordered", "commit=1000,data=ordered",
 	"commit=1,data=writeback", "commit=5,data=writeback", "commit=1000,data=writeback",
 }
 
-// cutPower runs a program under load on a disk, cuts the power, and is what is
-// wrong afterwards.
+// cutPower runs a program under load on a disk, and cuts the power. It returns the damage found afterwards, or nil.
 func (r *proxy) cutPower(d *disk) error {
 	r.t.Helper()
 	end := r.load(8)
@@ -113,7 +111,7 @@ func (r *proxy) cutPower(d *disk) error {
 	return r.check()
 }
 
-// The power goes at any moment.
+// The power fails at any moment.
 func TestPowerCut(t *testing.T) {
 	n, acked := rounds(5, 102), 0
 	for i, option := range options {
@@ -146,8 +144,7 @@ func TestPowerCut(t *testing.T) {
 	t.Logf("%d power cuts, %d packages acknowledged and there", n, acked)
 }
 
-// A program that does not flush what it should is found out: else the rig proves
-// nothing.
+// A program that omits a flush is detected. Otherwise the rig proves nothing.
 func TestPowerCutFindsWhoDoesNotFlush(t *testing.T) {
 	for name, changes := range map[string]map[string][2]string{
 		"everything": {"internal/durable/durable.go": {"sync = (*os.File).Sync", "sync = func(*os.File) error { return nil }"}},
@@ -155,7 +152,7 @@ func TestPowerCutFindsWhoDoesNotFlush(t *testing.T) {
 		"index":      {"store/disk/bolt.go": {"bbolt.Options{ReadOnly: d.readOnly != nil}", "bbolt.Options{ReadOnly: d.readOnly != nil, NoSync: true}"}},
 	} {
 		if !rig.Long() && name != "packages" {
-			continue // each is built, which takes most of the time
+			continue // building each one takes most of the time
 		}
 		t.Run(name, func(t *testing.T) {
 			program := filepath.Join(os.TempDir(), "mutant-"+name)

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// toyVersions are how many versions the provider has that clients ask for: 1.1.0, 1.2.0 and so on.
+// toyVersions is the number of versions of the provider that clients request: 1.1.0, 1.2.0 and so on.
 const toyVersions = 48
 
 // toys is a registry of a provider. Packages of odd versions have more than a MiB, those of even ones a few bytes.
@@ -29,7 +29,7 @@ var toys = sync.OnceValues(func() (http.Handler, error) {
 	return registrytest.StartArchive(fixture, registrytest.Options{})
 })
 
-// ofProviders reports whether a registry is asked for a provider.
+// ofProviders reports whether a request is about a provider.
 func ofProviders(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/providers/") || strings.HasPrefix(r.URL.Path, "/releases/")
 }
@@ -44,11 +44,10 @@ func zipPath(version, platform string) string {
 	return fmt.Sprintf("%s/%s/%s/terraform-provider-toy_%[2]s_%[3]s.zip", toyPath, version, platform)
 }
 
-// toyZip is that of one of its versions, which go round.
+// toyZip is the path of the package of a version; versions repeat.
 func toyZip(i int64) string { return zipPath(fmt.Sprintf("1.%d.0", 1+i%toyVersions), platform) }
 
-// providersAreWhole fails the test unless every package of the provider that is kept is served offline, and so many
-// there are.
+// providersAreWhole fails the test unless every stored package of the provider is served offline. It returns their number.
 func (r *proxy) providersAreWhole(when string) (zips int) {
 	r.t.Helper()
 	kept, err := r.kept()

@@ -32,8 +32,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// A proxy is a modproxy, its data directory, its registry, and clients that ask it
-// all the time.
+// A proxy is a modproxy with its data directory, its registry, and clients that send requests all the time.
 type proxy struct {
 	t       *testing.T
 	program string
@@ -43,25 +42,25 @@ type proxy struct {
 	client  *http.Client
 
 	upstream *httptest.Server
-	asked    atomic.Int64 // questions that upstream got
-	moved    sync.Map     // versions of the module "changes" that are another upstream
+	asked    atomic.Int64 // requests to upstream
+	moved    sync.Map     // versions of the module "changes" that have changed upstream
 
-	starter func(*exec.Cmd) error // starts modproxy
+	starter func(*exec.Cmd) error // starts modproxy; nil: normally
 	server  *rig.Process          // nil while it does not run
 	next    atomic.Int64
 
 	mu       sync.Mutex
-	acks     map[string]string // the digest of each package that a client was given, by its path
-	pins     map[string]string // the first sum that the ledger was seen to have, by the path of the package
-	drifts   map[string]bool   // versions of "changes" of which a client was told that they are another
+	acks     map[string]string // digest of each package that a client received, by path
+	pins     map[string]string // first sum in the ledger, by the path of the package
+	drifts   map[string]bool   // versions of "changes" whose change was reported to a client
 	statuses map[int]int
 }
 
-// with says what of a proxy is not as usual.
+// with sets the unusual properties of a proxy.
 type with struct {
-	program  string       // another than the one under test
+	program  string       // instead of the program under test
 	data     string       // its data directory
-	registry http.Handler // another than answer
+	registry http.Handler // instead of answer
 }
 
 func newProxy(t *testing.T, w with) *proxy {
@@ -105,8 +104,8 @@ shutdown: 5s
 	return r
 }
 
-// address is one to listen on, again and again: none that a connection of somebody
-// else is given meanwhile, as those from 32768 on may be.
+// address returns an address to listen on repeatedly. Its port is below 32768, so that no outgoing connection of another program takes
+// it.
 func address(t *testing.T) string {
 	t.Helper()
 	var err error
@@ -130,7 +129,7 @@ func (r *proxy) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts modproxy, and does not wait.
+// start starts modproxy without waiting.
 func (r *proxy) start(args ...string) {
 	r.t.Helper()
 	var err error
@@ -139,7 +138,7 @@ func (r *proxy) start(args ...string) {
 	}
 }
 
-// ready waits until modproxy is, and returns how long that took.
+// ready waits until modproxy is ready, and returns how long that took.
 func (r *proxy) ready() time.Duration {
 	r.t.Helper()
 	started := time.Now()
@@ -153,7 +152,7 @@ func (r *proxy) isReady() bool {
 	return r.ask("GET", "/-/readyz").Status == http.StatusOK
 }
 
-// kill ends modproxy at once, and the programs that it has started.
+// kill kills modproxy and the programs that it has started.
 func (r *proxy) kill() {
 	if r.server != nil {
 		r.server.Kill()
@@ -161,7 +160,7 @@ func (r *proxy) kill() {
 	}
 }
 
-// stop ends modproxy as an operator would.
+// stop ends modproxy as an operator does.
 func (r *proxy) stop() {
 	r.t.Helper()
 	if err := r.server.Stop(); err != nil {
@@ -170,8 +169,8 @@ func (r *proxy) stop() {
 	r.server = nil
 }
 
-// load has n clients ask for packages until ctx ends: new ones, some of a provider, and
-// now and then one that somebody was given. end waits for them.
+// load lets n clients request packages until ctx ends: new ones, some of a provider, and sometimes one that was requested before. end
+// waits for the clients.
 func (r *proxy) load(n int) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -190,7 +189,7 @@ func (r *proxy) load(n int) (end func()) {
 					}
 				}
 				if err := r.get(ctx, path); err != nil {
-					time.Sleep(10 * time.Millisecond) // it does not run, or has no room
+					time.Sleep(10 * time.Millisecond) // it is not running, or has no space
 				}
 			}
 		})
@@ -204,13 +203,13 @@ func (r *proxy) load(n int) (end func()) {
 func (r *proxy) some() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for path := range r.acks { // in no order
+	for path := range r.acks { // in random order
 		return path
 	}
 	return ""
 }
 
-// get asks for a package. One that arrives completely is acknowledged from then on.
+// get requests a package. A complete answer is acknowledged.
 func (r *proxy) get(ctx context.Context, path string) error {
 	req, err := http.NewRequestWithContext(ctx, "GET", r.url+path, nil)
 	if err != nil {
@@ -221,7 +220,7 @@ func (r *proxy) get(ctx context.Context, path string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body) // an error when it is cut off
+	body, err := io.ReadAll(resp.Body) // an error if it is cut off
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.statuses[resp.StatusCode]++
@@ -240,11 +239,10 @@ func (r *proxy) get(ctx context.Context, path string) error {
 	return nil
 }
 
-// check is what is wrong with the data directory while nothing runs: everything
-// that was acknowledged must be there, and all that is there must be right.
+// check returns an error unless, while nothing runs, all acknowledged packages are in the data directory and everything in it is right.
 func (r *proxy) check() error {
 	if _, err := os.Stat(filepath.Join(r.data, "ledger")); errors.Is(err, fs.ErrNotExist) && r.acked() == 0 {
-		return nil // it was ended before it had begun
+		return nil // it was killed before it began
 	}
 	var verified, complaint bytes.Buffer
 	cmd := r.command("verify", "--read-data", "--json")
@@ -270,7 +268,7 @@ func (r *proxy) check() error {
 	return r.checkLedger()
 }
 
-// kept is the digest of everything that is kept, by its path.
+// kept returns the digests of all stored packages, by path.
 func (r *proxy) kept() (map[string]string, error) {
 	var listed, complaint bytes.Buffer
 	cmd := r.command("ls", "--json")
@@ -296,21 +294,21 @@ func (r *proxy) kept() (map[string]string, error) {
 	return is, nil
 }
 
-// acked is how many packages were acknowledged.
+// acked is the number of acknowledged packages.
 func (r *proxy) acked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.acks)
 }
 
-// counts is how often each status was answered.
+// counts is the number of answers by status.
 func (r *proxy) counts() map[int]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.statuses)
 }
 
-// residue fails the test when something temporary is left over.
+// residue fails the test if a temporary file remains.
 func (r *proxy) residue() {
 	r.t.Helper()
 	for _, name := range []string{"tmp", "scratch"} {

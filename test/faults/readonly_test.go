@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// newReadOnlyProxy is a rig on a disk, with some packages.
+// newReadOnlyProxy returns a rig on a disk, with some packages.
 func newReadOnlyProxy(t *testing.T) (*proxy, *disk) {
 	t.Helper()
 	d := newDisk(t, 64, "commit=1")
@@ -24,7 +24,7 @@ func newReadOnlyProxy(t *testing.T) (*proxy, *disk) {
 	return r, d
 }
 
-// fill has clients ask until n more packages are acknowledged.
+// fill lets clients send requests until n more packages are acknowledged.
 func (r *proxy) fill(n int) {
 	r.t.Helper()
 	end := r.load(4)
@@ -37,11 +37,10 @@ func (r *proxy) fill(n int) {
 	}
 }
 
-// cold is a package that nobody was given.
+// cold is a package that was never requested.
 var cold = packagePath("cold", "1.0.0")
 
-// servesReadOnly wants what is kept, and that modproxy says that nothing else is,
-// and one of the reasons.
+// servesReadOnly checks that stored packages are served, and that modproxy reports that nothing else is stored, with one of the reasons.
 func (r *proxy) servesReadOnly(reasons ...string) {
 	r.t.Helper()
 	for started := time.Now(); ; time.Sleep(20 * time.Millisecond) {
@@ -53,7 +52,7 @@ func (r *proxy) servesReadOnly(reasons ...string) {
 		if time.Since(started) > 2*time.Minute {
 			r.t.Fatalf("/-/readyz: %v %s", a, a.Body)
 		}
-		r.ask("GET", cold) // who has to write notices
+		r.ask("GET", cold) // writing shows the state of the disk
 	}
 	if a := r.ask("GET", "/-/healthz"); a.Status != http.StatusOK {
 		r.t.Errorf("/-/healthz: %v", a)
@@ -65,13 +64,13 @@ func (r *proxy) servesReadOnly(reasons ...string) {
 	}
 }
 
-// The file system becomes read-only under modproxy, as it does after an error of
-// the disk: what is kept is served, and it says that nothing else is.
+// The file system becomes read-only under modproxy, as after an error of the disk. Stored packages are served, and modproxy reports that
+// nothing else is stored.
 func TestDiskBecomesReadOnly(t *testing.T) {
 	r, d := newReadOnlyProxy(t)
 	end := r.load(4)
 	d.run("mount", "-o", "remount,abort", d.mounted)
-	r.servesReadOnly("read-only file system", "input/output error") // the latter of what was being flushed
+	r.servesReadOnly("read-only file system", "input/output error") // the latter during a flush
 	end()
 	r.kill()
 	d.restore()
@@ -82,7 +81,7 @@ func TestDiskBecomesReadOnly(t *testing.T) {
 	t.Logf("%d packages; answers by status: %v", r.acked(), r.counts())
 }
 
-// A data directory that is read-only from the start is served as it is.
+// modproxy serves a data directory that is read-only from the start.
 func TestDataIsReadOnly(t *testing.T) {
 	r, d := newReadOnlyProxy(t)
 	r.stop()
@@ -106,13 +105,13 @@ func TestDataIsReadOnly(t *testing.T) {
 	}
 	paths := r.paths()
 	module := slices.IndexFunc(paths, func(path string) bool { return strings.Contains(path, "/v1/modules/") })
-	kept := strings.Split(paths[module], "/") // which is downloaded, and not counted
+	kept := strings.Split(paths[module], "/") // it is downloaded, and not counted
 	for path, want := range map[string]int{"/" + kept[7] + "/download": http.StatusNoContent, "/downloads/summary": http.StatusOK} {
 		if a := r.ask("GET", modulePath(kept[5])+path); a.Status != want {
 			t.Errorf("%v%s: %v", kept, path, a)
 		}
 	}
-	if err := r.check(); err != nil { // beside it, by the directory alone
+	if err := r.check(); err != nil { // beside the serving process, from the directory alone
 		t.Error(err)
 	}
 	for _, args := range [][]string{
@@ -126,7 +125,7 @@ func TestDataIsReadOnly(t *testing.T) {
 	r.stop()
 	r.start("--offline")
 	r.ready()
-	if a := r.ask("GET", "/-/readyz"); a.Status != 200 || !strings.Contains(string(a.Body), "nothing new is kept") { // nothing new comes
+	if a := r.ask("GET", "/-/readyz"); a.Status != 200 || !strings.Contains(string(a.Body), "nothing new is kept") { // new packages are not stored
 		t.Errorf("offline: %v", a)
 	}
 	r.stop()

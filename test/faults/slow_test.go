@@ -13,12 +13,11 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// The disk is slow to write, for a while: who asks for what is kept does not wait
-// for those who keep something, and all goes on as before afterwards.
+// If the disk is slow to write for a while, requests for stored packages do not wait for writes. Afterwards everything works as before.
 func TestSlowDisk(t *testing.T) {
 	const (
-		delay    = 2 * time.Second // of every call
-		promised = 9 * time.Second // by which versions and locations are answered, whatever happens
+		delay    = 2 * time.Second // of every system call
+		promised = 9 * time.Second // limit for versions and locations
 	)
 	t.Setenv("MODPROXY_CACHE_MEMORY", "64KiB") // packages are read from the disk
 	r := newProxy(t, with{})

@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// strace is strace that does to system calls what inject says, and tells nothing.
+// strace is the command that changes system calls as inject says, without output.
 func strace(calls, inject string) []string {
 	return []string{"strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace=" + calls, "-e", "signal=none", "-e", "inject=" + calls + ":" + inject}
 }
@@ -31,7 +31,7 @@ func injected(calls, inject string) func(*exec.Cmd) error {
 	}
 }
 
-// inject does so to modproxy that runs, until end is called.
+// inject applies inject to the running modproxy until end is called.
 func (r *proxy) inject(calls, inject string) (end func()) {
 	r.t.Helper()
 	pid := strconv.Itoa(r.server.ID())
@@ -45,24 +45,23 @@ func (r *proxy) inject(calls, inject string) (end func()) {
 	for started := time.Now(); ; time.Sleep(time.Millisecond) {
 		status, err := os.ReadFile("/proc/" + pid + "/status")
 		if err != nil || bytes.Contains(status, []byte("State:\tZ")) || !bytes.Contains(status, []byte("TracerPid:\t0\n")) {
-			break // it has been killed already, or is traced
+			break // it was killed, or is traced already
 		}
 		if time.Since(started) > time.Minute {
 			r.t.Fatalf("strace does nothing: %s", &complaint)
 		}
 	}
 	return func() {
-		cmd.Process.Signal(syscall.SIGTERM) // it lets go of modproxy, if that has not ended
+		cmd.Process.Signal(syscall.SIGTERM) // strace detaches from modproxy, if that has not ended
 		cmd.Wait()
 	}
 }
 
-// swept are the system calls by which modproxy changes files, and the one by which
-// it opens them, with how many of them are tried in the long form. strace counts
-// those of each thread.
+// swept are the system calls by which modproxy changes and opens files, and the number of calls that the long form tries. strace counts
+// the calls of each thread.
 var swept = []struct {
 	name, calls string
-	starts      int // of a start
+	starts      int // during a start
 	most        int // under load
 }{
 	{"fsync", "fsync", 100, 200}, {"fdatasync", "fdatasync", 100, 200}, {"renameat", "renameat,renameat2", 100, 200},
@@ -70,12 +69,11 @@ var swept = []struct {
 	{"unlinkat", "unlinkat", 100, 200}, {"mkdirat", "mkdirat", 100, 60}, {"ftruncate", "ftruncate", 10, 1},
 }
 
-// few are how many of them are tried in the short form.
+// few is the number of calls that the short form tries.
 const few = 3
 
-// modproxy is killed at its Nth system call of a kind while it starts, for one N
-// after the other, where there is no data directory, and where there is one: the
-// next start goes on from there.
+// modproxy is killed at its Nth system call of a kind during a start, for each N, with and without a data directory. The next start
+// continues.
 func TestSweepOfStarts(t *testing.T) {
 	for _, s := range swept[:rounds(few, len(swept))] {
 		t.Run(s.name, func(t *testing.T) {
@@ -95,7 +93,7 @@ func TestSweepOfStarts(t *testing.T) {
 	}
 }
 
-// sweepStarts kills modproxy at its Nth call until one is behind the start.
+// sweepStarts kills modproxy at its Nth call, for each N, until the start succeeds.
 func (r *proxy) sweepStarts(calls string, most int, anew bool) (killed []int) {
 	r.t.Helper()
 	defer func() { r.starter = (*exec.Cmd).Start }()
@@ -120,7 +118,7 @@ func (r *proxy) sweepStarts(calls string, most int, anew bool) (killed []int) {
 	return killed
 }
 
-// modproxy is killed so while it makes the index anew: when that is done again, it has everything.
+// modproxy is killed while it rebuilds the index. After another rebuild it has everything.
 func TestSweepOfRebuild(t *testing.T) {
 	d := newDirectory(t, 6)
 	for _, calls := range []string{"linkat", "renameat,renameat2", "unlinkat", "pwrite64", "fsync", "fdatasync"}[:rounds(2, 6)] {
@@ -152,7 +150,7 @@ func TestSweepOfRebuild(t *testing.T) {
 	}
 }
 
-// modproxy is killed so under load: all that a client was given is there.
+// modproxy is killed under load. All packages that clients received are stored.
 func TestSweep(t *testing.T) {
 	kills := 0
 	for _, s := range swept[:rounds(few, len(swept))] {
@@ -199,12 +197,10 @@ func sweep(t *testing.T, calls string, most int) int {
 	return len(killed)
 }
 
-// patience is how long the load may take to bring modproxy to a system call. The short form tries only those that come
-// on any machine.
+// patience is the time in which the load must cause a system call. The short form tries only calls that occur on any machine.
 var patience = map[bool]time.Duration{true: 5 * time.Second, false: time.Minute}[rig.Long()]
 
-// numbers are those of the calls that are tried: every one at first, and then
-// fewer, up to most; or few.
+// numbers are the numbers of the calls to try: all at first, then fewer, up to most; or few.
 func numbers(most int, some ...int) (list []int) {
 	if !rig.Long() {
 		for _, n := range some {
@@ -218,7 +214,7 @@ func numbers(most int, some ...int) (list []int) {
 	return list
 }
 
-// ended reports whether modproxy was killed before something was so.
+// ended reports whether modproxy was killed before a condition became true.
 func (r *proxy) ended(before func() bool) bool {
 	r.t.Helper()
 	for !before() {

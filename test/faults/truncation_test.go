@@ -15,8 +15,7 @@ import (
 	"time"
 )
 
-// cutAnswers are the beginnings of answers with an archive, up to where the
-// connection ends.
+// cutAnswers are the beginnings of answers with an archive, up to the end of the connection.
 var cutAnswers = map[string]func(archive []byte) string{
 	"nothing":         func([]byte) string { return "" },
 	"half a head":     func([]byte) string { return "HTTP/1.1 200 OK\r\nContent-Le" },
@@ -35,7 +34,7 @@ func withLength(a []byte, sent int) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(a), a[:sent])
 }
 
-// ends are how a connection ends: in order, without the last word of TLS, torn.
+// ends are the ways in which a connection ends: normally, without the close of TLS, reset.
 var ends = map[string]func(*tls.Conn){
 	"closed":      func(c *tls.Conn) { c.Close() },
 	"cut":         func(c *tls.Conn) { c.NetConn().Close() },
@@ -43,8 +42,7 @@ var ends = map[string]func(*tls.Conn){
 	"half closed": func(c *tls.Conn) { c.NetConn().(*net.TCPConn).CloseWrite() },
 }
 
-// An archive that does not come whole is not kept, whatever ends it, and its next
-// fetch goes well.
+// A truncated archive is not stored, and the next download succeeds.
 func TestCutTransfers(t *testing.T) {
 	t.Setenv("MODPROXY_CACHE_MISSING", "1ms")
 	var well atomic.Bool
@@ -76,7 +74,7 @@ func TestCutTransfers(t *testing.T) {
 			group.Go(func() {
 				a := r.ask("GET", packagePath(name, "1.0.0"))
 				want := http.StatusServiceUnavailable
-				if answer == "up to the close" { // which no server may send for an archive
+				if answer == "up to the close" { // not allowed for an archive
 					want = http.StatusFailedDependency
 				}
 				if a.Err != nil || a.Status != want || a.Said() == "" || want == http.StatusServiceUnavailable && a.Header.Get("Retry-After") == "" {
@@ -95,7 +93,7 @@ func TestCutTransfers(t *testing.T) {
 	well.Store(true)
 	for _, name := range names {
 		a := r.ask("GET", packagePath(name, "1.0.0"))
-		for tries := 0; a.Status == http.StatusServiceUnavailable && tries < 60; tries++ { // as clients come back
+		for tries := 0; a.Status == http.StatusServiceUnavailable && tries < 60; tries++ { // clients retry
 			time.Sleep(time.Second)
 			a = r.ask("GET", packagePath(name, "1.0.0"))
 		}

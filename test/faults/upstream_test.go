@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// upstream is a registry at an address of its own, that answers with h.
+// upstream starts a registry at its own address that answers with h.
 func upstream(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	config, err := registrytest.CA().ServerConfig("127.0.0.1")
@@ -30,14 +30,13 @@ func upstream(t *testing.T, h http.Handler) *httptest.Server {
 	}
 	s := httptest.NewUnstartedServer(h)
 	s.TLS = config
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of programs that are killed
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections of killed programs
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s
 }
 
-// answer is a registry that has every version of every module: a few files, of
-// which the size and content follow from the name.
+// answer is a registry that has every version of every module: a few files, whose sizes and contents depend on the name.
 func answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/download"):
@@ -53,7 +52,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// archive is 1 to 100 KiB that do not compress.
+// archive is an archive of 1 to 100 KiB that does not compress.
 func archive(name string) []byte {
 	h := fnv.New64a()
 	h.Write([]byte(name))
@@ -71,7 +70,7 @@ func packed(name string, content []byte) []byte {
 	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // it does not compress, and this is a level
 	t := tar.NewWriter(z)
 	for file, data := range map[string][]byte{"main.tf": []byte("# " + name + "\n"), "data.bin": content} {
-		t.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: int64(len(data))}) // into a buffer
+		t.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: int64(len(data))}) // writes to a buffer
 		t.Write(data)
 	}
 	t.Close()
@@ -79,7 +78,7 @@ func packed(name string, content []byte) []byte {
 	return b.Bytes()
 }
 
-// random is n bytes that follow from a name.
+// random returns n bytes that depend on a name.
 func random(name string, n int) []byte {
 	data := make([]byte, n)
 	rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(data) // never fails

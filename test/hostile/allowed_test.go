@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// named is ordinary without the rule that every registry may be asked.
+// named is ordinary without the rule that allows every registry.
 var named = strings.Replace(ordinary, "  - host: \"*\"\n", "", 1)
 
-// A registry that is not named may not be asked, however much it looks like one that
-// is.
+// A registry that is not named is not requested, even if its name looks like a named one.
 func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
 	p := startOwn(t, named+"anonymous: true\n")
 	lookalikes := []string{
@@ -50,7 +49,7 @@ func TestOnlyNamedRegistriesAreAsked(t *testing.T) {
 	}
 }
 
-// What egress.allow excepts is what it says, and no more.
+// Exceptions of egress.allow apply exactly as written.
 func TestExceptionsAreExact(t *testing.T) {
 	for name, to := range map[string][]string{
 		"allowed.evil.test": {insideAddress}, "xallowed.evil.test": {insideAddress}, "sub.allowed.evil.test": {insideAddress},

@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// walked is told what anybody may read, and wants a token for the rest.
+// walked lets everybody read some modules, and requires a token for the others.
 const walked = `
 upstreams: [{host: open.evil.test, private: true}, {host: shut.evil.test, private: true, docs: https://docs.evil.test}, {host: up-a.test}]
 routes: [{namespace: inside, upstream: shut.evil.test}]
@@ -28,17 +28,17 @@ log: {level: debug}
 shutdown: 5s
 `
 
-// houses are the registries with their namespaces, each of which has the module net and the provider toy.
+// houses are the registries with their namespaces. Each namespace has the module net and the provider toy.
 var houses = map[string][]string{
 	"open.evil.test": {"public", "mine", "theirs"},
 	"shut.evil.test": {"inside", "closed"},
 }
 
-// asker is one that asks. It may read what its scopes, if any, cover, and what anybody may.
+// asker is a client. It may read what its scopes, if any, cover, and what is open to everybody.
 type asker struct {
 	name, header string
 	scope        string
-	unknown      bool // shows nothing that is good
+	unknown      bool // shows no valid credential
 }
 
 func (who asker) reads(host, namespace string) bool {
@@ -46,8 +46,8 @@ func (who asker) reads(host, namespace string) bool {
 	return !who.unknown && (slices.Contains(covers, who.scope) || slices.Contains(covers, "open.evil.test/public"))
 }
 
-// What there is and what there is not, to who may not read it, are the same bytes: for every asker, in every question, at
-// every registry. Only who shows no credential is taken for nobody, and reads what is for anybody and nothing else.
+// For a client without access, answers about existing and missing modules have the same bytes: for every client, request and registry.
+// Only a client without a credential is anonymous, and reads exactly what is open to everybody.
 func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 	few := shorter(t, "everything is asked once, and of what is cold by GET only; of namespaces that do not exist for one module")
 	p := startOwn(t, walked)
@@ -85,10 +85,10 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 	w.p.run("all", func(t *testing.T) {
 		for _, m := range w.modules() {
 			if w.exists(m) {
-				p.mustInstall(m, "1.0.0") // from which it is described
+				p.mustInstall(m, "1.0.0") // the description is made from the package
 			}
 			for _, q := range w.questions(m) {
-				if strings.HasSuffix(q.name, " record") && !w.exists(m) { // see everything
+				if strings.HasSuffix(q.name, " record") && !w.exists(m) { // may read all records
 					continue
 				}
 				a := p.ask(q.method, q.path, q.headers...)
@@ -112,21 +112,21 @@ func TestAnybodyReadsWhatIsForAnybody(t *testing.T) {
 	w.p.run("others", func(t *testing.T) { w.others(t, askers) })
 }
 
-// walk asks every question.
+// walk sends every request.
 type walk struct {
 	p     *proxy
-	few   bool                  // not all of the questions
-	faces map[string]rig.Answer // the first answer of those that have to be alike
+	few   bool                  // only some of the requests
+	faces map[string]rig.Answer // the first answer of each group that must be alike
 }
 
 // question is a request about a module.
 type question struct {
 	name, method, path string
 	headers            []string
-	kept               bool // of what is there, it has an answer
+	kept               bool // has an answer for every existing module
 }
 
-// modules are what is there, and what is not.
+// modules are existing and missing modules.
 func (w *walk) modules() (all []module) {
 	for _, host := range slices.Sorted(maps.Keys(houses)) {
 		for _, namespace := range append(houses[host], "nowhere", "publicly") {
@@ -179,7 +179,7 @@ func (w *walk) questions(m module) (all []question) {
 	return all
 }
 
-// may reports whether an asker may have what a question is about. Records are for operators, and for nobody without a token.
+// may reports whether an asker may have the answer to q. Records are for operators, and never for anonymous clients.
 func (w *walk) may(who asker, m module, q question) bool {
 	if strings.HasSuffix(q.name, " record") && (who.header == "" || who.name == "operator") {
 		return who.name == "operator"
@@ -191,7 +191,7 @@ func (w *walk) ask(who asker, q question) rig.Answer {
 	return w.p.ask(q.method, q.path, append([]string{"Authorization", who.header}, q.headers...)...)
 }
 
-// forbidden asks what the askers may not.
+// forbidden sends the requests that the askers may not send.
 func (w *walk) forbidden(t *testing.T, askers []asker) {
 	w.each(askers, func(who asker, m module, q question) {
 		if !w.may(who, m, q) && (!w.few || q.method == http.MethodGet) {
@@ -210,12 +210,12 @@ func (w *walk) each(askers []asker, f func(asker, module, question)) {
 	}
 }
 
-// refused wants the answer to a question that all get who may not ask it, or ask for what is not there.
+// refused checks an answer for an asker without access, or about a missing module.
 func (w *walk) refused(t *testing.T, who asker, m module, q question) {
 	t.Helper()
 	status, kind := http.StatusNotFound, "absent"
 	switch {
-	case who.name == "revoked": // which its owner is told
+	case who.name == "revoked": // its owner is told the reason
 		status, kind = http.StatusUnauthorized, "revoked"
 	case who.unknown:
 		status, kind = http.StatusUnauthorized, "unknown"
@@ -230,7 +230,7 @@ func (w *walk) refused(t *testing.T, who asker, m module, q question) {
 	w.alike(t, kind+" "+q.name, fmt.Sprintf("%s of %v, by %s", q.name, m, who.name), a)
 }
 
-// alike wants that answers of one kind cannot be told apart.
+// alike checks that answers of one kind cannot be distinguished.
 func (w *walk) alike(t *testing.T, kind, what string, a rig.Answer) {
 	t.Helper()
 	if _, ok := w.faces[kind]; !ok {
@@ -239,14 +239,14 @@ func (w *walk) alike(t *testing.T, kind, what string, a rig.Answer) {
 	alike(t, what, a, w.faces[kind])
 }
 
-// everything asks every question.
+// everything sends every request.
 func (w *walk) everything(t *testing.T, askers []asker) {
 	w.each(askers, func(who asker, m module, q question) {
 		isThere := w.exists(m) && !strings.Contains(q.name, "no version")
 		switch {
 		case !w.may(who, m, q):
 			w.refused(t, who, m, q)
-		case !isThere && strings.HasSuffix(q.name, " record"): // which is answered by the server of such records
+		case !isThere && strings.HasSuffix(q.name, " record"): // the server of such records answers it
 		case q.kept || !isThere:
 			if a := w.ask(who, q); (a.Status < 300) != isThere {
 				t.Errorf("%s of %v, by %s: %d %s", q.name, m, who.name, a.Status, a.Said())
@@ -269,7 +269,7 @@ type page struct {
 	Modules []struct{ Namespace string }
 }
 
-// lists wants that lists have what may be read, and that no page tells of more.
+// lists checks that lists have exactly the readable modules, and that no page reveals more.
 func (w *walk) lists(t *testing.T, askers []asker) {
 	for _, who := range askers {
 		seen := map[list]bool{}
@@ -291,14 +291,14 @@ func (w *walk) lists(t *testing.T, askers []asker) {
 	}
 }
 
-// list is of the modules of a registry, or of one namespace, that have a word about them.
+// list selects modules of a registry, or of one namespace, whose description has a word.
 type list struct{ host, query, namespace, word string }
 
 func (l list) has(namespace string) bool {
 	return (l.namespace == "" || l.namespace == namespace) && strings.Contains("net canary-"+namespace, l.word)
 }
 
-// list wants that a list, page by page, has what an asker may read of it.
+// list checks that all pages of a list together have the modules that an asker may read.
 func (w *walk) list(t *testing.T, who asker, l list, base string, headers ...string) {
 	t.Helper()
 	may := func(namespace string) bool { return who.reads(l.host, namespace) }
@@ -338,7 +338,7 @@ func (w *walk) list(t *testing.T, who asker, l list, base string, headers ...str
 	}
 }
 
-// others wants that what tells of more than a module is not for who shows no credential.
+// others checks that anonymous clients get no answer that covers more than one module.
 func (w *walk) others(t *testing.T, askers []asker) {
 	for _, path := range []string{
 		"/", "/-/metrics", "/-/sumdb/key", "/-/sumdb/modproxy/supported", "/-/sumdb/modproxy/latest", "/-/sumdb/modproxy/tile/8/0/000.p/1",
@@ -355,7 +355,7 @@ func (w *walk) others(t *testing.T, askers []asker) {
 			}
 		}
 	}
-	// What a registry has besides tells of all of its modules.
+	// Other paths of a registry cover all of its modules.
 	for host := range houses {
 		for _, path := range []string{"/.well-known/terraform.json", "/files/all"} {
 			tells := func(who ...string) bool {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// atArchive is a module whose package a stranger serves as a file with a name.
+// atArchive is a module whose package an untrusted server serves as a file with a name.
 func atArchive(t testing.TB, name string, serve http.HandlerFunc) module {
 	return module{located("https://" + stranger(t, serve) + "/" + name).host(t), "case", "archive", "aws"}
 }
@@ -189,7 +189,7 @@ func sizeOf(t testing.TB, dir string) (size int64) {
 	return size
 }
 
-// What is odd and does no harm is taken, and made harmless.
+// Odd but harmless archives are accepted, and made harmless.
 func TestOddArchivesAreMadeHarmless(t *testing.T) {
 	p := startOwn(t, bounded)
 	want := map[string]file{"main.tf": {"# good\n", false}}
@@ -218,7 +218,7 @@ func TestOddArchivesAreMadeHarmless(t *testing.T) {
 		"case":         {"x.tar.gz", tarGz(t, plainFile, entry{name: "MAIN.tf", data: "x"}), more("MAIN.tf", file{"x", false})},
 		"zip-case":     {"x.zip", zipOf(t, nil, "main.tf", "MAIN.tf"), map[string]file{"main.tf": {"data", false}, "MAIN.tf": {"data", false}}},
 
-		// What these links name is not theirs to show.
+		// The content of the links' targets must not appear.
 		"link-out":      {"x.tar.gz", tarGz(t, plainFile, link("l", "../../etc/passwd")), want},
 		"link-absolute": {"x.tar.gz", tarGz(t, plainFile, link("l", "/etc/passwd")), want},
 		"link-dangling": {"x.tar.gz", tarGz(t, plainFile, link("l", "nothing")), want},
@@ -248,7 +248,7 @@ func withoutEnd(t testing.TB) []byte {
 	return out.Bytes()
 }
 
-// What did not come whole is not kept, and what comes whole afterwards is.
+// A broken transfer is not stored, and a later whole transfer is.
 func TestBrokenTransfersAreNotKept(t *testing.T) {
 	p := startOwn(t, strings.Replace(bounded, "\nlog:", "\ncache: {missing: 1ms}\nlog:", 1))
 	data := fetched(t, "https://src.test/archives/legal.tar.gz")
@@ -281,7 +281,7 @@ func TestBrokenTransfersAreNotKept(t *testing.T) {
 				t.Errorf("%d: %s", a.Status, a.Said())
 			}
 			well = true
-			time.Sleep(20 * time.Millisecond) // for so long it is remembered, and more
+			time.Sleep(20 * time.Millisecond) // longer than the failure is remembered
 			same(t, name, p.mustInstall(m, "1.0.0"), want)
 		})
 	}

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// Locations that try to become an option, a command or a file of this machine are
-// refused before any program is started for them. OWNED is a file that modproxy
-// could write.
+// Locations that try to become an option, a command or a file of this machine are refused before a program is started for them. OWNED is
+// a file that modproxy could write.
 var hostileLocations = map[string]string{
 	"ext":                     "git::ext::sh -c touch% OWNED",
 	"ext-escaped":             "git::ext::sh%20-c%20touch%25%20OWNED",
@@ -52,7 +51,7 @@ var hostileLocations = map[string]string{
 	"file":                    "file:///etc/passwd",
 	"file-getter":             "file::/etc/passwd",
 	"file-archive":            "file:///etc/passwd?archive=zip",
-	"path":                    "/etc/passwd", // of the registry
+	"path":                    "/etc/passwd", // path on the registry
 	"bare-path":               "etc/passwd",
 	"home":                    "~/.ssh/id_rsa",
 	"windows":                 `C:\Windows\x.zip`,
@@ -105,8 +104,7 @@ func TestLocationsAreNoCommands(t *testing.T) {
 	}
 }
 
-// What names of branches, paths and hosts may be is what git may be given: none of
-// it is taken for something else.
+// Odd but legal names of branches, paths and hosts can be passed to git: none of them is taken for anything else.
 func TestOddButLegalRefs(t *testing.T) {
 	p := start(t, ordinary)
 	refs := []string{"$(id)", "refs/heads/a@b", "über", "v1.0.0", "#1", "a@b", "`id`", ";id"}

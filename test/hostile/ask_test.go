@@ -22,15 +22,14 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// plain asks modproxy: no proxy, no redirect, no connection that is left open.
+// plain requests without a proxy, follows no redirect, and keeps no connection.
 var plain = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Timeout:       2 * time.Minute,
 }
 
-// ask sends one request and reads its answer to the end. What must hold of every
-// answer is checked here.
+// ask sends one request and reads the whole answer. It checks what must hold for every answer.
 func (p *proxy) ask(method, path string, headers ...string) rig.Answer {
 	p.t.Helper()
 	a, err := p.try(context.Background(), method, path, headers...)
@@ -59,7 +58,7 @@ func (p *proxy) try(ctx context.Context, method, path string, headers ...string)
 	return a, a.Err
 }
 
-// keepConnections has a test with very many requests send them over connections that stay open until it ends.
+// keepConnections lets a test with very many requests keep its connections open until it ends.
 func (p *proxy) keepConnections(t *testing.T) {
 	connections := &http.Transport{DisableCompression: true}
 	p.client = &http.Client{Transport: connections, CheckRedirect: plain.CheckRedirect, Timeout: plain.Timeout}
@@ -69,15 +68,14 @@ func (p *proxy) keepConnections(t *testing.T) {
 	})
 }
 
-// count expects more lines in the log.
+// count expects n more lines in the log.
 func (p *proxy) count(n int) {
 	p.mu.Lock()
 	p.asked += n
 	p.mu.Unlock()
 }
 
-// hold checks what holds of every answer: nothing secret, no package that is
-// another than before, errors in the one form that errors have.
+// hold checks what must hold for every answer: it has no secret, packages never change, and errors have the one form of errors.
 func (p *proxy) hold(method, path string, a rig.Answer) {
 	p.t.Helper()
 	var header bytes.Buffer
@@ -110,8 +108,7 @@ func (p *proxy) hold(method, path string, a rig.Answer) {
 
 func (p *proxy) status(path string) int { return p.ask(http.MethodGet, path).Status }
 
-// install asks as a client does that installs a version, and returns the package,
-// or the answer that refused it.
+// install installs a version as a client does. It returns the answer with the package, or the answer that refused it.
 func (p *proxy) install(m module, version string) rig.Answer {
 	p.t.Helper()
 	a := p.ask(http.MethodGet, m.path(version+"/download"))
@@ -133,7 +130,7 @@ func (p *proxy) install(m module, version string) rig.Answer {
 	return p.ask(http.MethodGet, to)
 }
 
-// mustInstall is install, and has to succeed.
+// mustInstall is install, and fails the test on an error.
 func (p *proxy) mustInstall(m module, version string) map[string]file {
 	p.t.Helper()
 	a := p.install(m, version)
@@ -143,8 +140,8 @@ func (p *proxy) mustInstall(m module, version string) map[string]file {
 	return unpack(p.t, a.Body)
 }
 
-// refuse wants that a version cannot be installed, that the client is told why in
-// words that match, at the time and afterwards, and that the world is as it was.
+// refuse checks that a version cannot be installed, that the client gets a matching reason, at once and later, and that the world is
+// unchanged.
 func (p *proxy) refuse(t testing.TB, m module, version, why string) {
 	t.Helper()
 	first := p.install(m, version)

@@ -21,10 +21,10 @@ import (
 
 const piece = 4 << 20
 
-// bzip2Zeros is what bzip2 -9 makes of 100 MiB of zeros.
+// bzip2Zeros is the output of bzip2 -9 for 100 MiB of zeros.
 const bzip2Zeros = "QlpoOTFBWSZTWQ4J4t8BX45AAMAAAAggADCATUZCoCWpCoCXMUFZJlNZDgni3wFfjkAAwAAACCAAMIBNRkKgJakKgJcxQVkmU1mKltepAGQGRADAABAAAAggADDMBSmmKARbEoBF4u5IpwoSFdRTLWA="
 
-// zeroBombs are archives of a few mebibytes with a file of that size.
+// zeroBombs are small archives with a file of size MiB.
 func zeroBombs(t testing.TB, size int) map[string]func() []byte {
 	t.Helper()
 	compress := func(data []byte, to func(w io.Writer) (io.WriteCloser, error)) []byte {
@@ -50,7 +50,7 @@ func zeroBombs(t testing.TB, size int) map[string]func() []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Deflated zeros that are not at an end can be repeated.
+	// Deflated zeros that are not at the end can be repeated.
 	var part bytes.Buffer
 	w, err := flate.NewWriter(&part, flate.BestSpeed)
 	if err != nil {
@@ -69,7 +69,7 @@ func zeroBombs(t testing.TB, size int) map[string]func() []byte {
 		t.Fatal(err)
 	}
 	lies := bytes.Clone(zipped.Bytes())
-	says := func(n int) []byte { // as zip has it, where it fits
+	says := func(n int) []byte { // in the form of zip, if it fits
 		if size > 1<<32-1 {
 			return binary.LittleEndian.AppendUint64(nil, uint64(n))
 		}
@@ -89,7 +89,7 @@ func zeroBombs(t testing.TB, size int) map[string]func() []byte {
 	}
 }
 
-// A bomb stops at the bounds; what is stopped is not taken for whole.
+// A bomb stops at the bounds, and a stopped download does not count as whole.
 func TestBombs(t *testing.T) {
 	received, size := 64, 10<<30
 	few := shorter(t, "bombs of 256 MiB instead of 10 GiB, in gzip and zip only")

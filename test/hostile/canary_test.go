@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// canaries are where nobody may be led to: whoever gets there has found something
-// that answers.
+// canaries are addresses that no connection may reach. They accept connections and record them.
 var canaries = []string{
 	"169.254.169.254:80", "169.254.169.254:443", // metadata of most clouds
 	"[fd00:ec2::254]:80", "[fd00:ec2::254]:443", // and its IPv6
@@ -28,7 +27,7 @@ var canaries = []string{
 	"[::1]:80", "[::1]:443",
 }
 
-// touches is what led somewhere it must not.
+// touches are connections that must not exist.
 type touches struct {
 	mu   sync.Mutex
 	seen []string
@@ -42,7 +41,7 @@ func (c *touches) add(format string, args ...any) {
 	}
 }
 
-// check fails a test since whose beginning, or the last check, there were any.
+// check fails a test if there were any since the beginning or the last check.
 func (c *touches) check(t testing.TB) {
 	t.Helper()
 	c.mu.Lock()
@@ -53,7 +52,7 @@ func (c *touches) check(t testing.TB) {
 	c.seen = nil
 }
 
-// startCanaries listens at the canaries and to every attempt to connect elsewhere.
+// startCanaries listens at the canaries, and for attempts to connect elsewhere.
 func (c *touches) startCanaries() error {
 	for _, address := range canaries {
 		l, err := net.Listen("tcp", address)
@@ -65,7 +64,7 @@ func (c *touches) startCanaries() error {
 	return c.listenIn()
 }
 
-// accept answers whoever connects as a metadata server might.
+// accept answers connections as a metadata server might.
 func (c *touches) accept(l net.Listener) {
 	for {
 		conn, err := l.Accept()
@@ -84,8 +83,8 @@ func (c *touches) accept(l net.Listener) {
 	}
 }
 
-// listenIn notes every attempt to connect to an address that is neither a loopback
-// address, where the test itself talks to modproxy, nor one of the known servers.
+// listenIn records every attempt to connect to an address that is neither a loopback address, where the test talks to modproxy, nor a known
+// server.
 func (c *touches) listenIn() error {
 	const everything = 0x0300 // ETH_P_ALL in network byte order
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, everything)
@@ -119,7 +118,7 @@ func (c *touches) listenIn() error {
 	return nil
 }
 
-// firstPackets lets the packets pass that open a TCP connection, and all of UDP.
+// firstPackets passes packets that open a TCP connection, and all UDP packets.
 var firstPackets = []bpf.Instruction{
 	bpf.LoadExtension{Num: bpf.ExtProto},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0x86dd, SkipTrue: 6},

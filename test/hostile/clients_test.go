@@ -16,8 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// getModules has a client fetch modules, given by name and source, and returns
-// where it has put them. Registries are asked through modproxy, unless p is nil.
+// getModules installs modules, given by name and source, with a client and returns their directories. The client uses modproxy unless p is
+// nil.
 func getModules(t *testing.T, client string, p *proxy, sources map[string]string, registries ...string) string {
 	t.Helper()
 	i := &rig.Installation{Dir: t.TempDir(), Calls: map[string]string{}, Registries: map[string]string{}, CAFile: world.caFile}
@@ -40,15 +40,14 @@ func getModules(t *testing.T, client string, p *proxy, sources map[string]string
 	return dir
 }
 
-// legalForms are the ways in which registries say where a package is that must work,
-// by the module that the registry up-a.test has for each.
+// legalForms are the forms of package locations that must work, by the module of the registry up-a.test that has each form.
 var legalForms = []string{
 	"header-204", "json-200", "header-200", "path", "relative", "tgz", "bzip2", "tbz2", "xz", "txz", "zip",
 	"archive-argument", "checksum", "subdirectory", "glob", "glob-argument", "git", "git-branch", "git-subdirectory",
 	"get", "meta", "user", "query",
 }
 
-// Being hostile to hostile registries must not be hostile to good ones.
+// Guards against hostile registries must not break good ones.
 func TestLegalFormsWork(t *testing.T) {
 	p := start(t, ordinary)
 	golden := goldenTree(t, "archives/legal.zip/")
@@ -67,7 +66,7 @@ func TestLegalFormsWork(t *testing.T) {
 		sources[form] = "up-a.test/legal/" + form + "/aws"
 		sources[form+"-sub"] = "up-a.test/legal/" + form + "/aws//modules/sub"
 	}
-	delete(sources, "subdirectory-sub") // is in the subdirectory already
+	delete(sources, "subdirectory-sub") // the subdirectory is the root there
 	delete(sources, "git-subdirectory-sub")
 	for name, client := range rig.Clients(t) {
 		p.run(name, func(t *testing.T) {
@@ -75,7 +74,7 @@ func TestLegalFormsWork(t *testing.T) {
 			for form := range sources {
 				want := maps.Clone(golden)
 				if strings.HasSuffix(form, "-sub") {
-					delete(want, ".hidden") // clients copy what they have already without it
+					delete(want, ".hidden") // clients leave hidden files out when they copy
 				}
 				if strings.HasSuffix(form, "subdirectory") {
 					want = under("wrapped", golden)
@@ -86,7 +85,7 @@ func TestLegalFormsWork(t *testing.T) {
 	}
 }
 
-// A package from git has the files that a client gets that goes to git itself.
+// A package from git has the same files that a client gets from git directly.
 func TestPackagesAreFaithful(t *testing.T) {
 	p := start(t, ordinary)
 	for name, client := range rig.Clients(t) {
@@ -102,7 +101,7 @@ func TestPackagesAreFaithful(t *testing.T) {
 	}
 }
 
-// goldenTree is what the fixture of src.test has below a name.
+// goldenTree is the part of the fixture of src.test below a prefix.
 func goldenTree(t *testing.T, prefix string) map[string]file {
 	t.Helper()
 	fixture, err := txtar.ParseFile(filepath.Join("testdata", "src.test.txtar"))
@@ -130,7 +129,7 @@ func under(dir string, files map[string]file) map[string]file {
 	return moved
 }
 
-// fetched is what a good server has at a URL.
+// fetched returns the content that a good server has at a URL.
 func fetched(t *testing.T, url string) []byte {
 	t.Helper()
 	res, err := trusting().Get(url)

@@ -13,13 +13,12 @@ import (
 	"testing"
 )
 
-// The vaults are registries and forges for which there are a token and a password.
-// They do what they can to have them shown to others.
+// The vaults are registries and forges with a configured token and password. They try to make modproxy show these to other hosts.
 const vaults = 250
 
 func vault(i int) string { return fmt.Sprintf("v%d.vault.evil.test", i) }
 
-// trusted is ordinary with who we are to the vaults.
+// trusted is ordinary with the credentials for the vaults.
 var trusted = func() string {
 	var upstreams, credentials strings.Builder
 	for i := range vaults {
@@ -29,10 +28,10 @@ var trusted = func() string {
 	return strings.NewReplacer("routes:\n", upstreams.String()+"routes:\n", "credentials:\n", "credentials:\n"+credentials.String()).Replace(ordinary)
 }()
 
-// isVault reports whether a host is one of the vaults, and not one that looks so.
+// isVault reports whether a host is one of the vaults. A lookalike is not.
 var isVault = regexp.MustCompile(`^v\d+\.vault\.evil\.test$`).MatchString
 
-// shown is what a request shows of who we are.
+// shown returns the credentials in a request.
 func (s sighting) shown() string {
 	var all []string
 	for name, values := range s.Header {
@@ -47,8 +46,7 @@ func (s sighting) shown() string {
 	return strings.Join(all, " ")
 }
 
-// checkShown wants that nobody but the vaults, by https on their own port, was shown
-// anything since there were before requests.
+// checkShown checks that only the vaults, by https at their own port, received credentials since the first before requests.
 func checkShown(t *testing.T, before int) {
 	t.Helper()
 	for _, s := range world.strangers.at("")[before:] {
@@ -61,7 +59,7 @@ func checkShown(t *testing.T, before int) {
 	}
 }
 
-// others are hosts that are not the vault, with what makes one think of it.
+// others are hosts that resemble the vault, by the kind of resemblance.
 var others = map[string]func(vault string) string{
 	"other":     func(string) string { return "other.evil.test" },
 	"lookalike": func(vault string) string { return vault + ".evil.test" },
@@ -70,7 +68,7 @@ var others = map[string]func(vault string) string{
 	"port":      func(vault string) string { return vault + ":8443" },
 }
 
-// leaks are what a vault can do to send us to another host with what it was shown.
+// leaks are the ways in which a vault can try to send credentials on to another host.
 func leaks(own, other string) map[string]*registry {
 	elsewhere := "https://" + other
 	toElsewhere := func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +97,7 @@ func leaks(own, other string) map[string]*registry {
 	}
 }
 
-// zipFor serves a package to whoever asks, and a cookie with it.
+// zipFor serves a package and a cookie to every client.
 func zipFor(t *testing.T) http.HandlerFunc {
 	zip := fetched(t, "https://src.test/archives/legal.zip")
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +168,7 @@ func TestCredentialsStayWhereTheyBelong(t *testing.T) {
 	})
 }
 
-// A registry that is trusted with a token is not sent what a client has sent.
+// A registry with a configured token does not receive headers of clients.
 func TestClientsOwnHeadersStayHere(t *testing.T) {
 	p := start(t, trusted)
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -20,14 +20,14 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// randomPackage is an archive of so many bytes that cannot be made smaller.
+// randomPackage is an archive of size bytes that cannot be compressed.
 func randomPackage(t testing.TB, size int) []byte {
 	data := make([]byte, size)
 	rand.Read(data)
 	return tarGz(t, entry{name: "random", data: string(data)})
 }
 
-// digestOf asks for a package without holding it in memory.
+// digestOf reads a package without holding it in memory.
 func (p *proxy) digestOf(ctx context.Context, path string) (digest string, size int64, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, nil)
 	if err != nil {
@@ -50,8 +50,8 @@ func (p *proxy) digestOf(ctx context.Context, path string) (digest string, size 
 	return fmt.Sprintf("%x", h.Sum(nil)), size, err
 }
 
-// Two hundred ask for a package that is not there yet; the first of them goes away
-// when half of it has come. It is fetched once, and all others have it whole.
+// Two hundred clients request a package that is not stored yet. The first goes away after half of it. It is fetched once, and all others
+// get it whole.
 func TestStampedeCostsOneFetch(t *testing.T) {
 	p := startOwn(t, ordinary)
 	crowd, size := 199, 5<<20
@@ -99,7 +99,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 		if err := <-gone; err == nil {
 			t.Error("the first had it all: the case shows nothing")
 		}
-		time.Sleep(100 * time.Millisecond) // for it to be noticed
+		time.Sleep(100 * time.Millisecond) // until modproxy notices it
 		close(goOn)
 		group.Wait()
 		slices.Sort(digests)
@@ -112,7 +112,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 	})
 }
 
-// connections is how many sockets the program has.
+// connections is the number of sockets of the program.
 func (p *proxy) connections() int {
 	n := 0
 	for _, link := range p.files() {
@@ -123,7 +123,7 @@ func (p *proxy) connections() int {
 	return n
 }
 
-// slowest is how long an ordinary request takes for the slowest of a hundred.
+// slowest is the longest time of an ordinary request among a hundred.
 func (p *proxy) slowest(t *testing.T, requests int) time.Duration {
 	t.Helper()
 	m := module{"up-a.test", "good", "archive", "aws"}
@@ -140,8 +140,8 @@ func (p *proxy) slowest(t *testing.T, requests int) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// hardlyWorse wants that others have not waited for a crowd, which does not go for ten seconds. By how much a machine
-// that is busy with a crowd answers later, a test cannot judge.
+// hardlyWorse checks that other clients do not wait for a crowd, which stays at least ten seconds. A test cannot judge by how much a busy
+// machine slows down.
 func hardlyWorse(t *testing.T, before, now time.Duration) {
 	t.Helper()
 	t.Logf("99 of 100 requests within %v; before, within %v", now, before)
@@ -150,8 +150,8 @@ func hardlyWorse(t *testing.T, before, now time.Duration) {
 	}
 }
 
-// A flood of names that do not exist takes little from those who ask for others, no
-// memory for ever, and costs each registry no more than a question for each name.
+// A flood of missing names hardly slows other clients, uses no memory permanently, and costs each registry at most one request for each
+// name.
 func TestFloodOfAbsentNames(t *testing.T) {
 	p := startOwn(t, ordinary)
 	n, requests := 20_000, 200
@@ -191,8 +191,7 @@ func TestFloodOfAbsentNames(t *testing.T) {
 	world.good["up-b.test"].Reset()
 }
 
-// Clients that send their request slowly are cut off; clients that read slowly, or
-// not at all, cost little; others do not notice.
+// Clients that send their request slowly are cut off. Clients that read slowly, or not at all, cost little. Other clients are not affected.
 func TestSlowClients(t *testing.T) {
 	p := startOwn(t, ordinary)
 	slow, readers, deaf, requests := 2000, 200, 100, 200

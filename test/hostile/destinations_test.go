@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// internalTargets are spellings of places that nothing may be fetched from, as they
-// can stand in a location.
+// internalTargets are spellings of forbidden addresses, as they may appear in a location.
 var internalTargets = map[string]string{
 	"metadata":              "https://169.254.169.254/latest/x.zip",
 	"metadata-plain":        "http://169.254.169.254/latest/x.zip",
@@ -126,8 +125,7 @@ func TestInternalTargetsAreRefused(t *testing.T) {
 	})
 }
 
-// A name that leads to a good address when it is looked up first leads nowhere else
-// afterwards.
+// A name that resolves to a good address in the first lookup leads nowhere else afterwards.
 func TestRebindingLeadsNowhere(t *testing.T) {
 	p := start(t, ordinary)
 	broken := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -156,7 +154,7 @@ func TestRebindingLeadsNowhere(t *testing.T) {
 	})
 }
 
-// Of a name with good and bad addresses only the good ones are connected to.
+// For a name with good and bad addresses, modproxy connects only to the good ones.
 func TestMixedAddresses(t *testing.T) {
 	p := start(t, ordinary)
 	strangerAt(t, "mixed.evil.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

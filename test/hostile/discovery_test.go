@@ -25,8 +25,7 @@ func redirectTo(location string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// endless sends a beginning and then something again and again, until nobody
-// listens any more.
+// endless writes a beginning and then repeats a text until the connection ends.
 func endless(w io.Writer, beginning, again string) {
 	io.WriteString(w, beginning)
 	again = strings.Repeat(again, 1+32<<10/len(again))
@@ -43,7 +42,7 @@ func TestDiscoveryLeadsNowhere(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer func(http.ResponseWriter, *http.Request)
 		why    string
-		most   int // requests of one question
+		most   int // requests for one document
 	}{
 		"redirect-to-metadata":   {redirectTo("https://169.254.169.254" + found), "not allowed", 1},
 		"redirect-to-name":       {redirectTo("https://inside.evil.test" + found), "not allowed", 1},
@@ -87,7 +86,7 @@ func TestDiscoveryLeadsNowhere(t *testing.T) {
 					asked++
 				}
 			}
-			// What failed is remembered for a while; a little is left for slow machines.
+			// A failure is remembered for a while. Slow machines get a margin.
 			if asked > 2*test.most {
 				t.Errorf("asked %d times for the document; want at most %d, and %d after a while", asked, test.most, test.most)
 			}
@@ -95,7 +94,7 @@ func TestDiscoveryLeadsNowhere(t *testing.T) {
 	}
 }
 
-// Redirects that stay within the rules are followed, as the clients do.
+// Redirects within the rules are followed, as clients do.
 func TestDiscoveryMayRedirect(t *testing.T) {
 	p := start(t, ordinary)
 	target := located("https://src.test/archives/good.tar.gz")

@@ -16,7 +16,7 @@ import (
 type names struct {
 	mu    sync.Mutex
 	fixed map[string][]netip.Addr
-	// turns has names whose address is another one every time, the last for ever.
+	// turns has names whose address changes with each lookup; the last address stays.
 	turns map[string][]netip.Addr
 	asked map[string]int
 }
@@ -33,22 +33,21 @@ func addresses(list []string) []netip.Addr {
 	return all
 }
 
-// set makes a name lead to addresses.
+// set sets the addresses of a name.
 func (n *names) set(name string, to ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.fixed[name] = addresses(to)
 }
 
-// rebind makes a name lead to one address after the other.
+// rebind sets the addresses of a name for successive lookups.
 func (n *names) rebind(name string, to ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.turns[name] = addresses(to)
 }
 
-// lookUp is what a name leads to; ok is false when there is no such name. Every
-// name below evil.test is the strangers'.
+// lookUp returns the addresses of a name; ok is false if the name does not exist. All names below evil.test belong to strangers.
 func (n *names) lookUp(name string, six bool) (found []netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,7 +71,7 @@ func (n *names) lookUp(name string, six bool) (found []netip.Addr, ok bool) {
 	return found, ok
 }
 
-// serve answers questions over UDP.
+// serve answers lookups over UDP.
 func (n *names) serve() error {
 	_, err := rig.ServeNames(nameServer, func(name string, six bool) ([]netip.Addr, dnsmessage.RCode) {
 		found, ok := n.lookUp(name, six)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// atGit is a module that is in the repository of a git server.
+// atGit is a module in the repository of a git server.
 func atGit(t testing.TB, g http.Handler) module {
 	return module{located("git::https://" + stranger(t, g) + "/x.git?ref=v1").host(t), "case", "git", "aws"}
 }
@@ -25,7 +25,7 @@ func goodPack() (*gitPack, string) {
 	return g, g.commit(g.tree([3]string{"100644", "main.tf", blob}))
 }
 
-// The stand-in for a git server is one that git understands.
+// git accepts the fake git server.
 func TestGitServerIsUnderstood(t *testing.T) {
 	p := start(t, ordinary)
 	p.run("good", func(t *testing.T) {
@@ -83,12 +83,12 @@ func TestGitIsLedNowhere(t *testing.T) {
 	}
 }
 
-// bounded is ordinary with bounds that a bomb reaches soon. Its timeout is for honest work on a slow machine.
+// bounded is ordinary with bounds that a bomb reaches soon. Its timeout suffices for honest work on a slow machine.
 var bounded = strings.Replace(ordinary,
 	"max_received: 64MiB, max_unpacked: 64MiB, max_files: 20000, timeout: 1m",
 	"max_received: 8MiB, max_unpacked: 16MiB, max_files: 2000, timeout: 3m", 1)
 
-// mostOfGit is what one git may take for a repository of 8 MiB, in MiB.
+// mostOfGit bounds the memory of one git process for a repository of 8 MiB, in MiB.
 const mostOfGit = 384
 
 func TestGitBombs(t *testing.T) {
@@ -169,7 +169,7 @@ func treeBomb() *gitServer {
 	return served(g, g.commit(id))
 }
 
-// A pack that never goes on is given up, with whatever git has started for it.
+// A pack that stalls is given up, and all git processes for it end.
 func TestGitThatStalls(t *testing.T) {
 	timeout := brief(t, 3*time.Second).String()
 	p := startOwn(t, strings.Replace(bounded, "timeout: 3m", "timeout: "+timeout, 1))

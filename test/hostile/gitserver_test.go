@@ -24,7 +24,7 @@ const (
 
 var packTypes = map[int]string{packCommit: "commit", packTree: "tree", packBlob: "blob"}
 
-// A gitPack is a pack in the making, with whatever in it.
+// A gitPack is a pack in the making, with any content.
 type gitPack struct {
 	bytes.Buffer
 	objects int
@@ -38,7 +38,7 @@ func (g *gitPack) add(kind int, data []byte) string {
 	return objectID(packTypes[kind], data)
 }
 
-// addDelta adds what delta makes of the object base.
+// addDelta adds an object that is the result of delta on the object base.
 func (g *gitPack) addDelta(base string, delta []byte) {
 	g.objects++
 	g.Write(packHeader(packRefDelta, uint64(len(delta))))
@@ -47,7 +47,7 @@ func (g *gitPack) addDelta(base string, delta []byte) {
 	g.Write(deflate(delta))
 }
 
-// tree adds a tree of entries that are each mode, name and id, in the order given.
+// tree adds a tree with entries of mode, name and id, in the given order.
 func (g *gitPack) tree(entries ...[3]string) string {
 	var data bytes.Buffer
 	for _, e := range entries {
@@ -63,7 +63,7 @@ func (g *gitPack) commit(tree string) string {
 	return g.add(packCommit, fmt.Appendf(nil, "tree %s\nauthor %s\ncommitter %s\n\nx\n", tree, who, who))
 }
 
-// finish is the whole pack.
+// finish returns the whole pack.
 func (g *gitPack) finish() []byte {
 	head := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(g.objects))
 	all := append(head, g.Bytes()...)
@@ -98,29 +98,28 @@ func deflate(data []byte) []byte {
 	return b.Bytes()
 }
 
-// copies is a delta that repeats the first 64 KiB of its base as often as it takes
-// to come to size.
+// copies is a delta that repeats the first 64 KiB of its base up to size.
 func copies(base, size uint64) []byte {
 	delta := binary.AppendUvarint(nil, base)
 	delta = binary.AppendUvarint(delta, size)
 	for ; size > 0; size -= min(size, 0x10000) {
-		delta = append(delta, 0x80) // copy from offset 0 the size 0, which is 64 KiB
+		delta = append(delta, 0x80) // copy from offset 0 with size 0, which means 64 KiB
 	}
 	return delta
 }
 
-// A gitServer serves one commit over git's HTTP protocol, version 0, and version 2 to who begins with it.
+// A gitServer serves one commit over git's HTTP protocol, version 0, and version 2 for clients that request it.
 type gitServer struct {
 	commit string
-	// pack answers with the pack, and may do so as it likes.
+	// pack writes the pack, or anything else.
 	pack func(w io.Writer)
-	// refs answers for /info/refs in place of what is right.
+	// refs, if not nil, answers /info/refs instead.
 	refs http.HandlerFunc
-	// upload answers for /git-upload-pack in place of what is right.
+	// upload, if not nil, answers /git-upload-pack instead.
 	upload http.HandlerFunc
 }
 
-// served serves one pack whose last commit is commit.
+// served returns a server of one pack with the last commit commit.
 func served(g *gitPack, commit string) *gitServer {
 	data := g.finish()
 	return &gitServer{commit: commit, pack: func(w io.Writer) { w.Write(data) }}
@@ -158,7 +157,7 @@ func (g *gitServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// second answers a question in version 2.
+// second answers a request in version 2.
 func (g *gitServer) second(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
 	if bytes.Contains(body, []byte("command=ls-refs")) {
@@ -170,7 +169,7 @@ func (g *gitServer) second(w http.ResponseWriter, body []byte) {
 	io.WriteString(w, "0000")
 }
 
-// banded writes into the first sideband, each time so much as goes into a line.
+// banded writes into the first sideband, in pieces that fit into a line.
 type banded struct{ w http.ResponseWriter }
 
 func (b banded) Write(p []byte) (n int, err error) {

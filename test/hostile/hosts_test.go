@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// What a client says about where it sent its request to is not told to others, and
-// not even to itself.
+// The host that a client names in its request does not appear in answers to others, or to itself.
 func TestHostIsNotBelieved(t *testing.T) {
 	p := start(t, ordinary+"anonymous: true\n")
 	const poison = "poison.example"
@@ -31,7 +30,7 @@ func TestHostIsNotBelieved(t *testing.T) {
 	for name, headers := range poisons {
 		number++
 		p.run(name, func(t *testing.T) {
-			// Cold: a registry of its own for each.
+			// Each case has its own registry, so that nothing is cached.
 			host := located("https://src.test/archives/good.tar.gz").host(t)
 			m := module{host, "case", "headers", "aws"}
 			paths := []string{
@@ -63,14 +62,13 @@ func TestHostIsNotBelieved(t *testing.T) {
 	})
 }
 
-// Who is believed is who is trusted to forward, and it is believed for its own
-// requests only.
+// Forwarding headers count only from trusted proxies, and only for their own requests.
 func TestForwardingIsBelievedOfTheTrusted(t *testing.T) {
 	p := startOwn(t, ordinary+"trusted_proxies: [127.0.0.0/8]\nanonymous: true\n")
 	const path = "/up-a.test/v1/modules/good/archive/aws/1.0.0/download"
 	for name, test := range map[string]struct {
 		headers []string
-		want    string // the beginning of the location
+		want    string // of the location
 	}{
 		"host":     {[]string{"X-Forwarded-Host", "modules.example", "X-Forwarded-Proto", "https"}, "https://modules.example/up-a.test~/"},
 		"clean":    {nil, p.url + "/up-a.test~/"},

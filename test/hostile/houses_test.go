@@ -33,7 +33,7 @@ func house(namespaces []string) *txtar.Archive {
 	return all
 }
 
-// listing is a registry that lists its modules as registries do, for next, which has all else.
+// listing is a registry that lists its modules as registries do. next answers all other requests.
 func listing(next http.Handler, namespaces []string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		parts, query := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/v1/modules"), "/"), "/"), r.URL.Query()

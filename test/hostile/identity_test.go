@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// from is what the one file of a package in the fixtures says of itself.
+// from returns the name in the one file of a package of the fixtures.
 func from(t testing.TB, files map[string]file) string {
 	t.Helper()
 	_, value, _ := strings.Cut(files["main.tf"].data, `value = "`)
@@ -20,11 +20,10 @@ func from(t testing.TB, files map[string]file) string {
 	return value
 }
 
-// Whatever the spelling: a request is refused, or answered with the one package that
-// it means.
+// For any spelling, a request is refused, or answered with the one package that it means.
 func TestSpellingsHaveOneIdentity(t *testing.T) {
 	p := startOwn(t, ordinary)
-	for _, test := range []struct{ host, module, version, want string }{ // want is empty for refused
+	for _, test := range []struct{ host, module, version, want string }{ // an empty want means refused
 		{"up-a.test", "same/network/aws", "1.0.0", "up-a"},
 		{"UP-A.TEST", "same/network/aws", "1.0.0", "up-a"},
 		{"up-a.test:443", "same/network/aws", "1.0.0", "up-a"},
@@ -42,7 +41,7 @@ func TestSpellingsHaveOneIdentity(t *testing.T) {
 		{"up-a.test", "same/network/AWS", "1.0.0", ""},
 		{"up-a.test", "%73ame/network/aws", "1.0.0", "up-a"},
 		{"up-a.test", "Mixed/Case/aws", "1.0.0", "Mixed"},
-		{"up-a.test", "mixed/case/aws", "1.0.0", ""}, // other content than the first spelling that was recorded
+		{"up-a.test", "mixed/case/aws", "1.0.0", ""}, // content differs from the first recorded spelling
 		{"up-a.test", "mixed/Case/aws", "1.0.0", ""},
 		{"up-a.test", "a/b-c/aws", "1.0.0", "a b-c"},
 		{"up-a.test", "a-b/c/aws", "1.0.0", "a-b c"},
@@ -90,7 +89,7 @@ func TestSpellingsHaveOneIdentity(t *testing.T) {
 			}
 		})
 	}
-	// The paths of packages: one for each.
+	// Each package has one path.
 	seen := map[string]string{}
 	for path, digest := range p.packages {
 		if other, ok := seen[digest]; ok && !strings.Contains(path, "many") {
@@ -100,8 +99,7 @@ func TestSpellingsHaveOneIdentity(t *testing.T) {
 	}
 }
 
-// The same coordinates at several registries are several modules, also while one of
-// the registries is away.
+// Modules with the same coordinates at several registries are different modules, also while one of the registries is unavailable.
 func TestRegistriesAreNotMixed(t *testing.T) {
 	p := startOwn(t, ordinary)
 	versions := func(host string) module { return module{host, "same", "network", "aws"} }
@@ -148,8 +146,7 @@ func TestRegistriesAreNotMixed(t *testing.T) {
 	}
 }
 
-// A namespace that is reserved for one registry is asked of no other, by its name or
-// one like it.
+// A reserved namespace is not requested from other registries, by its name or a similar one.
 func TestReservedNamespacesStayReserved(t *testing.T) {
 	p := startOwn(t, ordinary)
 	public := []string{"up-a.test", "up-b.test"}

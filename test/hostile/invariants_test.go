@@ -26,17 +26,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxResident bounds the memory of a program that has seen a whole test, in KiB.
+// maxResident bounds the memory of a program over a whole test, in KiB.
 const maxResident = 512 << 10
 
-// memoryIsBounded reports whether the program under test is held to bounds of memory: the race detector takes several times
-// as much.
+// memoryIsBounded reports whether the memory of the program under test is checked. The race detector needs several times as much.
 var memoryIsBounded = sync.OnceValue(func() bool {
 	info, err := buildinfo.ReadFile(os.Getenv(rig.ProgramVariable))
 	return err != nil || !slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 })
 
-// check is what must hold after every case.
+// check checks what must hold after every case.
 func (p *proxy) check(t testing.TB) {
 	t.Helper()
 	world.touches.check(t)
@@ -47,7 +46,7 @@ func (p *proxy) check(t testing.TB) {
 	}
 }
 
-// checkAll is check, and what is so for good once it is so.
+// checkAll is check, with checks of state that only grows.
 func (p *proxy) checkAll(t testing.TB) {
 	t.Helper()
 	p.check(t)
@@ -60,12 +59,12 @@ func (p *proxy) checkAll(t testing.TB) {
 	}
 }
 
-// encodings of the secrets under which they might be shown as well, by the secret.
+// encodings are encoded forms of the secrets, by secret.
 var encodings = sync.OnceValue(func() map[string][][]byte {
 	all := map[string][][]byte{}
 	for _, secret := range secrets {
 		all[secret] = [][]byte{[]byte(secret)}
-		for _, user := range []string{"", "robot:", "u:"} { // as HTTP basic authentication has it
+		for _, user := range []string{"", "robot:", "u:"} { // for HTTP basic authentication
 			plain := []byte(user + secret)
 			all[secret] = append(all[secret], base64.StdEncoding.AppendEncode(nil, plain[:len(plain)/3*3]))
 		}
@@ -73,7 +72,7 @@ var encodings = sync.OnceValue(func() map[string][][]byte {
 	return all
 })
 
-// contains is the secret that data has, or "".
+// contains returns the secret that data contains, or "".
 func contains(data []byte) string {
 	for secret, encoded := range encodings() {
 		for _, e := range encoded {
@@ -85,7 +84,7 @@ func contains(data []byte) string {
 	return ""
 }
 
-// confides is the secret that data has, be it one of this program only, or "".
+// confides returns the secret of any program, or of this program, that data contains, or "".
 func (p *proxy) confides(data []byte) string {
 	for _, secret := range p.unwritten {
 		if bytes.Contains(data, []byte(secret)) {
@@ -95,7 +94,7 @@ func (p *proxy) confides(data []byte) string {
 	return contains(data)
 }
 
-// checkLog holds the whole log to what logs must be.
+// checkLog checks the whole log.
 func (p *proxy) checkLog() {
 	p.t.Helper()
 	log := p.log()
@@ -108,7 +107,7 @@ func (p *proxy) checkLog() {
 		var entry struct{ Message, Error string }
 		if err := json.Unmarshal(line, &entry); err != nil {
 			p.t.Errorf("a line of the log is not JSON: %.2000q", line)
-			break // what follows is its continuation
+			break // the following lines continue it
 		}
 		if entry.Message == "request" {
 			requests++
@@ -129,7 +128,7 @@ func (p *proxy) checkLog() {
 	}
 }
 
-// checkData looks for secrets in whatever was kept.
+// checkData looks for secrets in all files of the data directory.
 func (p *proxy) checkData() {
 	p.t.Helper()
 	err := filepath.WalkDir(p.data, func(name string, d fs.DirEntry, err error) error {
@@ -147,7 +146,7 @@ func (p *proxy) checkData() {
 	}
 }
 
-// counted is how many requests modproxy itself has counted.
+// counted is the number of requests that modproxy counted.
 func (p *proxy) counted() int {
 	total := 0
 	for line := range strings.Lines(string(p.ask(http.MethodGet, "/-/metrics").Body)) {
@@ -159,7 +158,7 @@ func (p *proxy) counted() int {
 	return total
 }
 
-// usage is what a program holds.
+// usage is the number of resources of a program.
 type usage struct{ files, goroutines, children int }
 
 func (u usage) within(base usage) bool {
@@ -167,7 +166,7 @@ func (u usage) within(base usage) bool {
 	return u.files <= more(base.files) && u.goroutines <= more(base.goroutines) && u.children <= base.children
 }
 
-// files is what the descriptors of the program lead to.
+// files returns the targets of the program's file descriptors.
 func (p *proxy) files() (all []string) {
 	dir := fmt.Sprintf("/proc/%d/fd", p.server.ID())
 	entries, err := os.ReadDir(dir)
@@ -193,7 +192,7 @@ func (p *proxy) usage() usage {
 	return u
 }
 
-// settled is the usage when it is down to base, or after a time does not go down.
+// settled returns the usage once it is down to base, or when it no longer goes down.
 func (p *proxy) settled(base usage) usage {
 	p.t.Helper()
 	u := p.usage()
@@ -220,10 +219,10 @@ func (p *proxy) checkUsage() {
 	}
 }
 
-// resident is the most memory that the program has had, in KiB.
+// resident is the largest memory size of the program so far, in KiB.
 func (p *proxy) resident() int { return mostResident(fmt.Sprintf("/proc/%d", p.server.ID())) }
 
-// mostResident reads it from a process's directory; 0 if the process is gone.
+// mostResident reads it from the directory of a process in /proc; 0 if the process has ended.
 func mostResident(dir string) int {
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -243,21 +242,20 @@ type process struct {
 	arguments string
 }
 
-// running are the programs that are supposed to run, by their ids.
+// running are the ids of the programs that should run.
 var running = map[int]bool{}
 
-// ofGit is git and what it starts, as /proc names them.
+// ofGit matches git and the programs that it starts, as /proc names them.
 var ofGit = regexp.MustCompile(`\((git[^)]*|ssh[^)]*|sh)\)`)
 
-// processes lists what else runs in the world. What was left to this process, as the
-// first of its namespace, by parents that are gone is buried when it has ended.
+// processes lists other processes in the world. This process is the first of its namespace and reaps orphans.
 func processes() (all []process) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {
 		pid, _ := strconv.Atoi(filepath.Base(name))
 		stat, err := os.ReadFile(filepath.Join(name, "stat"))
 		if err != nil || running[pid] || pid == os.Getpid() {
-			continue // it has ended, or is one of us
+			continue // it has ended, or belongs to the test
 		}
 		arguments, _ := os.ReadFile(filepath.Join(name, "cmdline"))
 		_, rest, _ := strings.Cut(string(stat), ") ")
@@ -271,12 +269,11 @@ func processes() (all []process) {
 	return all
 }
 
-// arguments watches the arguments of all processes for secrets, and the memory
-// that git takes.
+// arguments watches the arguments of all processes for secrets, and the memory of git processes.
 type arguments struct {
 	mu   sync.Mutex
 	seen []string
-	git  int // the most memory of one git, in KiB
+	git  int // largest memory of one git process, in KiB
 }
 
 func (a *arguments) watch() {
@@ -315,7 +312,7 @@ func (a *arguments) watch() {
 	}
 }
 
-// mostGit is the most memory that one git has taken since it was asked last, in MiB.
+// mostGit is the largest memory of one git process since the last call, in MiB.
 func (a *arguments) mostGit() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

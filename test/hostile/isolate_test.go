@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nameServer is the one name server of the world.
+// nameServer is the address of the world's name server.
 const nameServer = "127.0.0.53"
 
-// isolate turns the namespaces that this process was started in into a machine
-// that has every address in the world and no way out of it.
+// isolate turns the new namespaces of this process into a machine that has every address and no way out.
 func isolate() error {
 	if err := rig.EnterMounts(); err != nil {
 		return err
@@ -36,8 +35,7 @@ func isolate() error {
 	if err := rig.LoopbackUp(); err != nil {
 		return err
 	}
-	// Every address is an address of this machine. Nothing is sent anywhere, and
-	// whoever connects to an address that should not be can be seen.
+	// Every address belongs to this machine. No packet leaves it, and connections to forbidden addresses are visible.
 	if err := routeHere(unix.AF_INET); err != nil {
 		return fmt.Errorf("routes: %w", err)
 	}
@@ -47,8 +45,7 @@ func isolate() error {
 	return os.WriteFile("/proc/sys/net/ipv6/ip_nonlocal_bind", []byte("1"), 0)
 }
 
-// routeHere makes every address of a family one of this machine, as "ip route add
-// local 0.0.0.0/0 dev lo" does (rtnetlink(7)).
+// routeHere makes every address of a family local, as "ip route add local 0.0.0.0/0 dev lo" does (rtnetlink(7)).
 func routeHere(family uint8) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -95,8 +92,7 @@ func routeHere(family uint8) error {
 	return nil
 }
 
-// enterJail makes everything but some directories read-only, for the process that
-// this one becomes.
+// enterJail makes everything except some directories read-only, and then becomes the program.
 func enterJail(writable, program string, args []string) int {
 	var err error
 	for dir := range strings.SplitSeq(writable, ":") {

@@ -28,13 +28,13 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// An issuer is an identity provider of the world, with keys of its own.
+// An issuer is an identity provider of the world with its own keys.
 type issuer struct {
 	host string
 
 	mu    sync.Mutex
-	keys  map[string]crypto.Signer // those that it publishes, by their ids
-	asked int                      // how often
+	keys  map[string]crypto.Signer // published keys, by id
+	asked int                      // number of requests for keys
 }
 
 func newIssuer(t *testing.T) *issuer {
@@ -58,7 +58,7 @@ func newIssuer(t *testing.T) *issuer {
 
 func (i *issuer) url() string { return "https://" + i.host }
 
-// publish replaces a key; nil takes it back.
+// publish replaces a key; nil removes it.
 func (i *issuer) publish(id string, key crypto.Signer) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -110,7 +110,7 @@ func jwk(id string, key crypto.Signer) map[string]string {
 	panic("another kind of key")
 }
 
-// job is what the issuer says of a job that may read what is corp's, with changes.
+// job returns the claims of a job that may read the modules of corp, with changes.
 func (i *issuer) job(changes map[string]any) map[string]any {
 	claims := map[string]any{"iss": i.url(), "aud": "modproxy", "sub": "job", "project": "corp/infra", "exp": time.Now().Add(time.Hour).Unix()}
 	maps.Copy(claims, changes)
@@ -122,14 +122,14 @@ func (i *issuer) job(changes map[string]any) map[string]any {
 	return claims
 }
 
-// unsigned is a token up to its signature.
+// unsigned is a token without its signature.
 func unsigned(header map[string]string, claims map[string]any) string {
 	h, _ := json.Marshal(header)
 	c, _ := json.Marshal(claims)
 	return base64URL(h) + "." + base64URL(c)
 }
 
-// token signs by ES256 or RS256, as the key is.
+// token signs with ES256 or RS256, depending on the key.
 func (i *issuer) token(id string, key crypto.Signer, claims map[string]any) string {
 	algorithm := "ES256"
 	if _, ok := key.(*rsa.PrivateKey); ok {
@@ -148,7 +148,7 @@ func (i *issuer) token(id string, key crypto.Signer, claims map[string]any) stri
 	return text + "." + base64URL(signature)
 }
 
-// hs256 signs with a secret, such as the issuer's public key, which all know.
+// hs256 signs with a secret, such as the public key of the issuer, which everybody knows.
 func hs256(claims map[string]any, secret []byte) string {
 	text := unsigned(map[string]string{"alg": "HS256", "kid": "rsa", "typ": "JWT"}, claims)
 	mac := hmac.New(sha256.New, secret)
@@ -164,7 +164,7 @@ const withIssuer = ordinary + `auth:
       groups: [{name: infra, match: ["project=corp/infra"], scopes: [corp.test/corp]}]
 `
 
-// A job is who its issuer says, if it was that issuer who said it, to us, in time.
+// A token identifies a job only if the right issuer signed it, for modproxy, and it has not expired.
 func TestIssuersAreNotImpersonated(t *testing.T) {
 	i, other := newIssuer(t), newIssuer(t)
 	p := startOwn(t, strings.Replace(withIssuer, "ISSUER", i.host, 1))
@@ -235,7 +235,7 @@ func TestIssuersAreNotImpersonated(t *testing.T) {
 	}
 }
 
-// ownKey is a token that brings the key to check it with, and says where there is one.
+// ownKey is a token that contains its own key and names a URL for it.
 func ownKey(t *testing.T, i *issuer) string {
 	key := newEC(t)
 	h, _ := json.Marshal(map[string]any{"alg": "ES256", "jwk": jwk("own", key), "jku": "https://169.254.169.254/keys", "x5u": "https://169.254.169.254/x"})
@@ -246,8 +246,7 @@ func ownKey(t *testing.T, i *issuer) string {
 	return text + "." + base64URL(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }
 
-// leftTheGroup: with other groups in the configuration, neither the token nor the path
-// that was signed for it is good any more.
+// leftTheGroup: after the configuration has other groups, the token and its signed path are invalid.
 func leftTheGroup(t *testing.T, p *proxy, shown string) {
 	segment, path := p.signed(t, shown, private, "1.0.0")
 	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.Status != http.StatusOK {
@@ -279,9 +278,8 @@ func leftTheGroup(t *testing.T, p *proxy, shown string) {
 	}
 }
 
-// keyRotated: a new key counts after the pause in which the issuer is not asked again,
-// and then the one that was taken back does not. Tokens of keys that do not exist have
-// the issuer asked no more than that.
+// keyRotated: a new key counts after the pause between requests to the issuer, and the removed key then does not. Tokens with unknown keys
+// do not cause more requests.
 func keyRotated(t *testing.T, p *proxy, i *issuer, ask func(string) rig.Answer) {
 	old, next := i.key("ec"), newEC(t)
 	if a := ask(i.token("ec", old, i.job(nil))); a.Status != http.StatusOK {

@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// countingWriter counts what was sent.
+// countingWriter counts sent bytes.
 type countingWriter struct {
 	io.Writer
 	n *atomic.Int64
@@ -29,7 +29,7 @@ func (c countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// hugeAnswers are versions documents that are none.
+// hugeAnswers are invalid versions documents.
 var hugeAnswers = map[string]func(w io.Writer, r http.ResponseWriter){
 	"a-million-versions": func(w io.Writer, _ http.ResponseWriter) {
 		io.WriteString(w, `{"modules":[{"versions":[{"version":"0.0.0"}`)
@@ -71,8 +71,7 @@ var hugeAnswers = map[string]func(w io.Writer, r http.ResponseWriter){
 	},
 }
 
-// What is too large is read no further than to where that can be seen, is refused in
-// clear words, and takes nothing from what was known.
+// An answer that is too large is read only until that is clear, is refused with a clear message, and does not affect cached answers.
 func TestHugeAnswers(t *testing.T) {
 	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms}\nlog:", 1))
 	few := shorter(t, "answers of less than 8 MiB only")
@@ -116,7 +115,7 @@ func TestHugeAnswers(t *testing.T) {
 					t.Errorf("%s: %d after %v: %.300q", path, a.Status, a.Took, a.Body)
 				}
 			}
-			// Two or three questions, of 8 MiB each, and what is on its way.
+			// Two or three requests of 8 MiB each, and data on its way.
 			if n := sent.Load(); n > 64<<20 {
 				t.Errorf("%d bytes were read", n)
 			}
@@ -124,8 +123,7 @@ func TestHugeAnswers(t *testing.T) {
 	}
 }
 
-// Many documents that are just not too large are not all held at once: neither when
-// they come, nor when they are served again.
+// Many documents just below the limit are not in memory at the same time, neither when they arrive nor when they are served again.
 func TestManyLargeAnswers(t *testing.T) {
 	if shorter(t, "not many large documents, which takes a minute and gigabytes of memory") {
 		return
@@ -148,7 +146,7 @@ func TestManyLargeAnswers(t *testing.T) {
 			}
 			group.Wait()
 			if round == "cold" {
-				p.settled(p.before) // the questions go on without those who asked
+				p.settled(p.before) // downloads continue without their clients
 			}
 			mib := p.resident() >> 10
 			t.Logf("modproxy took %d MiB of memory", mib)
@@ -159,7 +157,7 @@ func TestManyLargeAnswers(t *testing.T) {
 	}
 }
 
-// A client may write what it likes behind the question mark.
+// A client may send any query.
 func TestHugeQueries(t *testing.T) {
 	p := start(t, ordinary)
 	m := module{"up-a.test", "good", "archive", "aws"}
@@ -175,14 +173,14 @@ func TestHugeQueries(t *testing.T) {
 		p.run(name, func(t *testing.T) {
 			for _, path := range []string{m.path("versions"), m.path("1.0.0/download"), m.archive("1.0.0"), "/.well-known/terraform.json"} {
 				a, err := p.send("GET " + path + "?" + query + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-				tooLarge := a.Status == http.StatusRequestHeaderFieldsTooLarge // and the rest is not read
+				tooLarge := a.Status == http.StatusRequestHeaderFieldsTooLarge // the rest is not read
 				if !tooLarge && (err != nil || a.Status >= 300) {
 					t.Errorf("%s: %d, %v: %.300q", path, a.Status, err, a.Body)
 				}
 			}
 		})
 	}
-	// What stands in a location is read as a client would, within bounds.
+	// The query of a location is read as clients read it, within bounds.
 	for name, query := range map[string]string{"many": strings.Repeat("a=1&", 900), "too-many": strings.Repeat("a=1&", 100_000)} {
 		p.run("location-"+name, func(t *testing.T) {
 			m := module{located("https://src.test/archives/good.tar.gz?" + query).host(t), "case", "query", "aws"}

@@ -17,8 +17,7 @@ import (
 
 const limited = asking + "limits: {connections: 60, requests: 4, rate: 20}\n"
 
-// Who asks too much is told when to come back, and can; others do not notice. When
-// there is too much of everybody, it passes.
+// A client over its limit is told when to retry, and can; others are not affected. After an overload by all clients, all recover.
 func TestLimitsAreHitAndRecover(t *testing.T) {
 	p := startOwn(t, limited)
 	loud := p.token("loud", "--scope", "*")
@@ -27,7 +26,7 @@ func TestLimitsAreHitAndRecover(t *testing.T) {
 	p.run("rate", func(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() { tooFast(t, p, loud) })
-		group.Go(func() { tooFast(t, p, "Bearer mp_x") }) // the rate of an address
+		group.Go(func() { tooFast(t, p, "Bearer mp_x") }) // the rate limit of an address
 		for range 10 {
 			if a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet); a.Status != http.StatusOK {
 				t.Errorf("another client: %d %s", a.Status, a.Said())
@@ -39,7 +38,7 @@ func TestLimitsAreHitAndRecover(t *testing.T) {
 	p.run("connections", func(t *testing.T) { tooOpen(t, p, quiet) })
 }
 
-// later wants an answer that tells to come back in some seconds.
+// later checks for an answer that asks to retry after some seconds.
 func later(t *testing.T, a rig.Answer) time.Duration {
 	t.Helper()
 	seconds, err := strconv.Atoi(a.Header.Get("Retry-After"))
@@ -49,7 +48,7 @@ func later(t *testing.T, a rig.Answer) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// tooFast asks for more than one client may.
+// tooFast sends more requests than one client may.
 func tooFast(t *testing.T, p *proxy, loud string) {
 	path := private.path("versions")
 	served := p.ask(http.MethodGet, path, "Authorization", loud).Status
@@ -60,7 +59,7 @@ func tooFast(t *testing.T, p *proxy, loud string) {
 		group.Go(func() { answers <- p.ask(http.MethodGet, path, "Authorization", loud) })
 	}
 	group.Wait()
-	most := 20 + int(20*time.Since(began).Seconds()) // may be answered in the time that the machine took to ask
+	most := 20 + int(20*time.Since(began).Seconds()) // allowed in the time that the requests took
 	close(answers)
 	refused, wait := 0, time.Duration(0)
 	for a := range answers {
@@ -78,8 +77,8 @@ func tooFast(t *testing.T, p *proxy, loud string) {
 	}
 }
 
-// tooMany has as many wait for a package as are answered at a time. The next is told
-// to come back, and is answered when one of them is.
+// tooMany lets as many clients wait for a package as may be answered at a time. The next is told to retry, and is answered after one of
+// them.
 func tooMany(t *testing.T, p *proxy, quiet string) {
 	release := make(chan bool)
 	data := tarGz(t, plainFile)
@@ -91,7 +90,7 @@ func tooMany(t *testing.T, p *proxy, quiet string) {
 	for range 4 {
 		group.Go(func() {
 			var a rig.Answer
-			eventually(func() bool { // who comes after one that looks whether all are there comes back
+			eventually(func() bool { // a client that arrives during the check retries
 				a = p.ask(http.MethodGet, m.archive("1.0.0"), "Authorization", quiet)
 				return a.Status != http.StatusServiceUnavailable
 			})
@@ -101,7 +100,7 @@ func tooMany(t *testing.T, p *proxy, quiet string) {
 		})
 	}
 	told := func() bool { // not yet while some of the first four are not there
-		time.Sleep(50 * time.Millisecond) // within the rate
+		time.Sleep(50 * time.Millisecond) // within the rate limit
 		a := p.ask(http.MethodGet, private.path("versions"), "Authorization", quiet)
 		if a.Status != http.StatusOK {
 			later(t, a)
@@ -121,8 +120,8 @@ func tooMany(t *testing.T, p *proxy, quiet string) {
 	}
 }
 
-// tooOpen has as many connections open as there may be, on which nobody asks for
-// anything. The next waits until one of them ends, at the latest when it is cut off.
+// tooOpen opens the maximum number of connections without requests. The next one waits until one of them ends, at the latest when it is cut
+// off.
 func tooOpen(t *testing.T, p *proxy, quiet string) {
 	var idle []net.Conn
 	for range 60 {

@@ -15,8 +15,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// Whoever asks for absent names as fast as it can takes no more than its share of what
-// a registry is asked from those who come from another address.
+// A client that requests missing names as fast as it can gets at most its share of the requests to a registry. Clients at other addresses
+// get theirs.
 func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 	p := startOwn(t, ordinary)
 	length := 20 * time.Second
@@ -33,7 +33,7 @@ func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 		var over atomic.Bool
 		var sent, failed, asked atomic.Int64
 		var group sync.WaitGroup
-		n := 0 // of the modules of others
+		n := 0 // requests for the modules of other clients
 		for i := range 400 {
 			group.Go(func() {
 				for k := 0; !over.Load(); k++ {
@@ -65,7 +65,7 @@ func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 			others.Wait()
 			return failed.Load()*50 <= asked.Load()
 		}
-		well := fair() || !rig.Long() && eventually(fair) // a busy machine is late with answers, which clients take for trouble
+		well := fair() || !rig.Long() && eventually(fair) // a busy machine answers late, which clients take for an error
 		over.Store(true)
 		group.Wait()
 		flooding.CloseIdleConnections()

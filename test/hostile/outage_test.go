@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// asClient asks as a client does: at most ten seconds, and once more after a 5xx.
+// asClient requests as a client does: for at most ten seconds, and again after a 5xx.
 func (p *proxy) asClient(path string) rig.Answer {
 	a := p.ask(http.MethodGet, path)
 	if a.Status < 500 || a.Took > 10*time.Second {
@@ -29,8 +29,8 @@ func (p *proxy) asClient(path string) rig.Answer {
 	return p.ask(http.MethodGet, path)
 }
 
-// While a registry is there every other two seconds clients hardly notice, and all is
-// well soon after it is back for good.
+// If a registry is available in every other period of two seconds, clients hardly notice. Soon after it is available permanently, all
+// requests succeed.
 func TestRegistriesThatComeAndGo(t *testing.T) {
 	p := startOwn(t, ordinary, hedging)
 	rounds, perSecond := 10, 20
@@ -79,7 +79,7 @@ func TestRegistriesThatComeAndGo(t *testing.T) {
 			group.Wait()
 			t.Logf("%d of %d requests failed; %d questions while it was down", failed.Load(), asked.Load(), whileDown.Load())
 			most := asked.Load() / 100
-			if !rig.Long() { // a busy machine is late with answers, which clients take for trouble
+			if !rig.Long() { // a busy machine answers late, which clients take for an error
 				most = asked.Load() / 4
 			}
 			if failed.Load() > most {
@@ -89,7 +89,7 @@ func TestRegistriesThatComeAndGo(t *testing.T) {
 			whileDown.Store(0)
 			clients(2*rounds, new(atomic.Int64))
 			mostAsked := 40 + 2*rounds*5
-			if !rig.Long() { // a busy machine notices late that it is down
+			if !rig.Long() { // a busy machine notices late that the registry is down
 				mostAsked = 4 * 2 * rounds * perSecond
 			}
 			if n := whileDown.Load(); n > int64(mostAsked) {
@@ -108,7 +108,7 @@ func TestRegistriesThatComeAndGo(t *testing.T) {
 				group.Wait()
 				return after.Load() == 0
 			}
-			if !well() && (rig.Long() || !eventually(well)) { // a busy machine may be late with some of the first
+			if !well() && (rig.Long() || !eventually(well)) { // a busy machine may answer some of the first requests late
 				t.Errorf("%d requests failed after it was back", after.Load())
 			}
 		})

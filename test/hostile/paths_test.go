@@ -15,8 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// send writes bytes to modproxy as they are and returns its answer, or an error if
-// it hung up without one.
+// send writes bytes to modproxy unchanged and returns the answer, or an error if the connection ends without one.
 func (p *proxy) send(request string) (rig.Answer, error) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
 	if err != nil {
@@ -31,7 +30,7 @@ func (p *proxy) send(request string) (rig.Answer, error) {
 	}
 	body, err := io.ReadAll(res.Body)
 	a := rig.Answer{Status: res.StatusCode, Header: res.Header, Body: body, Length: res.ContentLength}
-	// What is no HTTP is answered by package net/http, and is not in the log.
+	// Package net/http answers requests that are not valid HTTP. They are not in the log.
 	if res.StatusCode < 400 || res.Header.Get("Content-Type") == "application/json" {
 		p.count(1)
 		p.hold(http.MethodGet, "", a)
@@ -39,8 +38,7 @@ func (p *proxy) send(request string) (rig.Answer, error) {
 	return a, err
 }
 
-// oddPaths are targets of requests that mean nothing, or something else to another
-// program than to this one. UP is the path below a good registry.
+// oddPaths are request targets that mean nothing, or that other programs could read differently. UP is the path below a good registry.
 var oddPaths = map[string]string{
 	"dots":                  "UP/../../../etc/passwd/n/aws/versions",
 	"dots-escaped":          "UP/..%2f..%2fetc/n/aws/versions",
@@ -138,8 +136,7 @@ func TestOddPaths(t *testing.T) {
 	}
 }
 
-// Requests that are no good HTTP, or whose end two programs could see at different
-// places, are answered once or not at all.
+// Requests that are not valid HTTP, or whose end is ambiguous, are answered once or not at all.
 func TestOddRequests(t *testing.T) {
 	p := start(t, ordinary)
 	const path = "/up-a.test/v1/modules/good/archive/aws/versions"
@@ -183,7 +180,7 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
-// The log is one line of JSON for a request, whatever the request says.
+// The log has one line of JSON for each request, with any content.
 func TestLogIsNotInjected(t *testing.T) {
 	p := startOwn(t, ordinary)
 	const forged = `{"level":"info","message":"request","kind":"forged"}`

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The rules that a gated program has at first, and what is denied later.
+// The first rules of a program with rules, and later denials.
 const (
 	gateOpen = `rules:
   - allow: up-a.test/*/*/*
@@ -50,7 +50,7 @@ func startGated(t *testing.T, config, rules string) *proxy {
 	return p
 }
 
-// rule puts other rules in force, by which a path is answered with a status.
+// rule replaces the rules and waits until path is answered with status.
 func (p *proxy) rule(rules, path string, status int) {
 	p.t.Helper()
 	next := p.write("next.yaml", rules)
@@ -62,7 +62,7 @@ func (p *proxy) rule(rules, path string, status int) {
 	}
 }
 
-// gone wants that a question is refused by the rules, however it is asked.
+// gone checks that the rules deny a request in every form.
 func (p *proxy) gone(t *testing.T, path string, headers ...string) {
 	t.Helper()
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
@@ -80,7 +80,7 @@ func (p *proxy) gone(t *testing.T, path string, headers ...string) {
 	}
 }
 
-// unasked wants that a registry was not asked for what is refused since it had so many requests.
+// unasked checks that a registry received no request for a denied version since it had since requests.
 func unasked(t *testing.T, host string, since int) {
 	t.Helper()
 	for _, r := range world.good[host].Requests()[since:] {
@@ -91,8 +91,7 @@ func unasked(t *testing.T, host string, since int) {
 	}
 }
 
-// What the rules refuse is refused by every name and on every way, also when it is kept and its path was signed; and
-// nobody is asked for it.
+// Denied versions are denied under every name and path, also if they are stored and their path was signed. No registry is requested.
 func TestPolicyHasOneVerdict(t *testing.T) {
 	p := startGated(t, asking, gateOpen)
 	p.mustInstall(gateDenied, "1.0.0")
@@ -109,7 +108,7 @@ func TestPolicyHasOneVerdict(t *testing.T) {
 				"/up-b.test/v1/modules/gate/NAME/aws/": "", "/UP-B.Test/v1/modules/gate/NAME/aws/": "",
 				"/up-b.test:443/v1/modules/gate/NAME/aws/": "", "/up%2Db%2etest/v1/modules/gate/NAME/aws/": "",
 				"/up-b.test/v1/modules/GATE/NAME/aws/": "", "/up-b.test/v1/modules/%67ate/NAME/%61ws/": "",
-				"/v1/modules/gate/NAME/aws/":  "", // by its route
+				"/v1/modules/gate/NAME/aws/":  "", // denied by its route
 				"/v1/modules/gate/NAME/aws//": "up-b.test", "/v1/modules/Gate/NAME/aws///": "UP-B.test:443",
 			} {
 				path := strings.TrimRight(strings.Replace(spelling, "NAME", name, 1), "/") + "/"
@@ -184,7 +183,7 @@ func TestPolicyHasOneVerdict(t *testing.T) {
 	}
 }
 
-// listsWithout wants that 1.2.0 is in no list of gateMixed, and is not what is had for the latest one.
+// listsWithout checks that 1.2.0 is in no list of gateMixed, and that "latest" does not return it.
 func listsWithout(t *testing.T, p *proxy) {
 	var tags []string
 	for _, path := range []string{gateMixed.path("versions"), "/UP-B.test:443/v1/modules/g%61te/mixed/aws/versions", "/v1/modules/gate/mixed/aws/versions"} {
@@ -217,7 +216,7 @@ func listsWithout(t *testing.T, p *proxy) {
 	}
 }
 
-// A mode that only observes refuses nothing, and counts what it would refuse.
+// Audit mode denies nothing, and counts what it would deny.
 func TestPolicyAudits(t *testing.T) {
 	p := startGated(t, ordinary, gateOpen)
 	p.rule(gateClosed, gateDenied.path("versions"), http.StatusForbidden)
@@ -232,7 +231,7 @@ func TestPolicyAudits(t *testing.T) {
 	}
 }
 
-// Once a block is made no request gets anything, whatever goes on: fetches, packages that are kept, lists.
+// After a block, no request receives the version, during downloads, for stored packages, and in lists.
 func TestBlocksCountAtOnce(t *testing.T) {
 	p := startGated(t, ordinary, gateOpen)
 	p.mustInstall(gateDenied, "1.0.0")
@@ -253,11 +252,11 @@ func TestBlocksCountAtOnce(t *testing.T) {
 	})
 }
 
-// raceBlock blocks a version while paths are asked for, and ends the block.
+// raceBlock blocks a version while paths are requested, and ends the block.
 func raceBlock(t *testing.T, p *proxy, m module, version string, paths []string) {
 	t.Helper()
 	var mu sync.Mutex
-	var blocked, ending time.Time // between which nothing may be had
+	var blocked, ending time.Time // no request may succeed between these
 	var group sync.WaitGroup
 	over := make(chan struct{})
 	for _, path := range paths {
@@ -270,7 +269,7 @@ func raceBlock(t *testing.T, p *proxy, m module, version string, paths []string)
 					default:
 					}
 					began := time.Now()
-					a, _ := p.try(t.Context(), http.MethodGet, path) // one that is being answered is cut off
+					a, _ := p.try(t.Context(), http.MethodGet, path) // an answer in progress is cut off
 					mu.Lock()
 					if !blocked.IsZero() && began.After(blocked) && ending.IsZero() && a.Status != http.StatusForbidden {
 						t.Errorf("%s, %v after the block: %d", path, began.Sub(blocked), a.Status)
@@ -287,7 +286,7 @@ func raceBlock(t *testing.T, p *proxy, m module, version string, paths []string)
 		*at = time.Now()
 	}
 	set(&blocked)
-	time.Sleep(150 * time.Millisecond) // for some to ask
+	time.Sleep(150 * time.Millisecond) // so that some requests are sent
 	set(&ending)
 	p.operate("unblock", m.address(), version)
 	close(over)

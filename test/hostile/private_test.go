@@ -24,8 +24,7 @@ var (
 	theirs  = module{"corp.test", "same", "network", "aws"} // of another
 )
 
-// What is private is read with a token that covers it, or by the path that was signed
-// for it, and else is as if it were not there.
+// A private package is served for a token that covers it, or at the path that was signed for it. For other clients it does not exist.
 func TestPrivatePackages(t *testing.T) {
 	p := startOwn(t, asking)
 	ours := p.token("ours", "--scope", "corp.test/corp")
@@ -45,8 +44,8 @@ func TestPrivatePackages(t *testing.T) {
 		if first.Status != http.StatusUnauthorized || bad.Status != http.StatusUnauthorized {
 			t.Errorf("%d, %d", first.Status, bad.Status)
 		}
-		time.Sleep(1100 * time.Millisecond)                                            // for the one token to expire
-		own := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", stale) // whose owner is told what became of it
+		time.Sleep(1100 * time.Millisecond)                                            // so that one token expires
+		own := p.ask(http.MethodGet, private.archive("1.0.0"), "Authorization", stale) // its owner is told the reason
 		if own.Status != http.StatusUnauthorized || !strings.Contains(own.Said(), "the token stale (") {
 			t.Errorf("an expired token: %d %s", own.Status, own.Said())
 		}
@@ -63,7 +62,7 @@ func TestPrivatePackages(t *testing.T) {
 					switch {
 					case who == stale:
 						want = own
-					case who != "": // that it has shown something is known to who has
+					case who != "": // the client knows that it has shown a credential
 						want = bad
 					}
 					alike(t, name+" "+path, p.ask(http.MethodGet, path, "Authorization", who), want)
@@ -97,7 +96,7 @@ func TestPrivatePackages(t *testing.T) {
 	p.run("expiry", func(t *testing.T) { expiry(t, p, ours, path) })
 }
 
-// goodPaths is what must work, or all that is refused shows nothing.
+// goodPaths checks the paths that must work. Without it, the refusals prove nothing.
 func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good rig.Answer) {
 	unpack(t, good.Body)
 	for name, at := range map[string][]string{
@@ -128,8 +127,7 @@ func goodPaths(t *testing.T, p *proxy, segment, path, ours string, good rig.Answ
 	}
 }
 
-// refusedAlike wants that paths are refused without a credential, all in the same way,
-// but for whether they show a segment.
+// refusedAlike checks that paths are refused without a credential, all alike, apart from the form with a segment.
 func refusedAlike(t *testing.T, p *proxy, paths map[string]string) {
 	t.Helper()
 	firsts := map[bool]rig.Answer{}
@@ -151,7 +149,7 @@ func refusedAlike(t *testing.T, p *proxy, paths map[string]string) {
 	}
 }
 
-// guesses: who knows the digest of a package, or its name, has nothing by that.
+// guesses checks that the digest of a package, or its name, gives no access.
 func guesses(t *testing.T, p *proxy, digest string) {
 	file := private.archive("1.0.0")
 	refusedAlike(t, p, map[string]string{
@@ -171,13 +169,12 @@ func guesses(t *testing.T, p *proxy, digest string) {
 	}
 }
 
-// exchanged: a segment is good for the package, the version and the spelling of the
-// path that it was made for.
+// exchanged checks that a segment works only for its package, its version and the spelling of its path.
 func exchanged(t *testing.T, p *proxy, ours, segment, path string) {
 	wide := p.token("wide", "--scope", "*")
 	_, theirPath := p.signed(t, wide, theirs, "1.0.0")
 	wideSegment, _ := p.signed(t, wide, private, "1.0.0")
-	twin := module{"up-a.test", "same", "network", "aws"} // same name, other registry, other bytes
+	twin := module{"up-a.test", "same", "network", "aws"} // same name at another registry, with other bytes
 	p.mustInstall(twin, "1.0.0")
 	paths := map[string]string{
 		"another module":   "/" + segment + theirPath,
@@ -204,7 +201,7 @@ func exchanged(t *testing.T, p *proxy, ours, segment, path string) {
 	}
 }
 
-// tampered: every bit of a segment counts.
+// tampered checks that every bit of a segment counts.
 func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
 	coding := base64.RawURLEncoding
 	raw, err := coding.DecodeString(segment[2:])
@@ -236,15 +233,15 @@ func tampered(t *testing.T, p *proxy, ours, others, segment, path string) {
 	if len(paths) != len(raw)+12 {
 		t.Errorf("%d changes of %d", len(paths), len(raw)+12)
 	}
-	delete(paths, "upper") // begins with S_, and is none
+	delete(paths, "upper") // begins with S_, and is not a segment
 	refusedAlike(t, p, paths)
 	if a := p.ask(http.MethodGet, "/"+segment+path, "Authorization", ""); a.Status != http.StatusOK {
 		t.Errorf("the good one: %d", a.Status)
 	}
 }
 
-// expiry: a path is good to the second. One that ends soon is signed here, with the
-// program's own key, as it would have been some minutes ago.
+// expiry checks that a path expires to the second. The test signs a path that expires soon with the program's key, as the program would
+// have done some minutes ago.
 func expiry(t *testing.T, p *proxy, ours, path string) {
 	end, life := endsSoon(brief(t, 3*time.Second))
 	signer, err := auth.OpenSigner(t.Context(), filepath.Join(p.data, "auth", "key"), auth.SignerConfig{Life: life})
@@ -264,7 +261,7 @@ func expiry(t *testing.T, p *proxy, ours, path string) {
 	}
 	refusedAlike(t, p, map[string]string{"long over": sign(end.Add(-life)), "signed in the future": sign(end.Add(4 * life))})
 	soon, worked := sign(end), 0
-	const slack = 200 * time.Millisecond // of two clocks
+	const slack = 200 * time.Millisecond // between two clocks
 	for asked := time.Now(); asked.Before(end.Add(time.Second)); asked = time.Now() {
 		a := p.ask(http.MethodGet, soon, "Authorization", "")
 		switch left := time.Until(end); {
@@ -283,8 +280,7 @@ func expiry(t *testing.T, p *proxy, ours, path string) {
 	refusedAlike(t, p, map[string]string{"a second over": soon})
 }
 
-// endsSoon is a time in so many seconds, or some more, and a life of paths that end then: their ends
-// are multiples of their life, counted from 1970.
+// endsSoon returns a time after which paths end, and the life of such paths: ends are multiples of the life, counted from 1970.
 func endsSoon(after time.Duration) (end time.Time, life time.Duration) {
 	for end = time.Now().Add(after).Truncate(time.Second); ; end = end.Add(time.Second) {
 		for seconds := int64(60); seconds <= 3600; seconds++ {

@@ -21,10 +21,10 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// providing is ordinary, with bounds for providers that can be reached.
+// providing is ordinary with bounds for providers that a test can reach.
 const providing = ordinary + "providers: {max_received: 64MiB, max_unpacked: 64MiB, timeout: 3m}\n"
 
-// published is a registry with versions of the provider case/toy, by what is odd about them.
+// published is a registry with versions of the provider case/toy, by their oddity.
 func published(t testing.TB, versions map[string]string) *registrytest.Upstream {
 	t.Helper()
 	return registrytest.New(t, releases(versions))
@@ -38,7 +38,7 @@ func releases(versions map[string]string) *txtar.Archive {
 	return fixture
 }
 
-// but is a registry that answers otherwise where the path of a question ends so.
+// but is next with another answer for paths that end with end.
 func but(next http.Handler, end string, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, end) {
@@ -49,7 +49,7 @@ func but(next http.Handler, end string, answer http.HandlerFunc) http.HandlerFun
 	}
 }
 
-// Where a registry is asked, by what its path ends with.
+// The ends of the paths of requests to a registry.
 const (
 	ofVersions  = "/toy/versions"
 	ofDownload  = "/download/linux/amd64"
@@ -58,15 +58,15 @@ const (
 	ofZip       = "_linux_amd64.zip"
 )
 
-// toyPath is the path of a question about the provider at modproxy.
+// toyPath is the path of a request about the provider at modproxy.
 func toyPath(host, rest string) string { return "/" + host + "/v1/providers/case/toy/" + rest }
 
 func toyZip(host, version, platform string) string {
 	return toyPath(host, fmt.Sprintf("%s/%s/terraform-provider-toy_%[1]s_%[2]s.zip", version, platform))
 }
 
-// installProvider asks as a client does that installs a version, and returns the package, or the answer that refused
-// it; an answer that breaks off has an error.
+// installProvider installs a version as a client does. It returns the answer with the package, or the answer that refused it. An answer
+// that breaks off has an error.
 func (p *proxy) installProvider(host, version string) rig.Answer {
 	p.t.Helper()
 	a := p.ask(http.MethodGet, toyPath(host, version+ofDownload))
@@ -79,11 +79,11 @@ func (p *proxy) installProvider(host, version string) rig.Answer {
 	if err := json.Unmarshal(a.Body, &said); err != nil || said.URL != p.url+toyZip(host, version, "linux_amd64") {
 		p.t.Errorf("the package of %s is said to be at %q, %v", host, said.URL, err)
 	}
-	a, _ = p.try(context.Background(), http.MethodGet, toyZip(host, version, "linux_amd64")) // the error is in a
+	a, _ = p.try(context.Background(), http.MethodGet, toyZip(host, version, "linux_amd64")) // a has the error
 	return a
 }
 
-// refuseProvider wants that a version cannot be installed, and that modproxy has words for that which match.
+// refuseProvider checks that a version cannot be installed, with a matching reason.
 func (p *proxy) refuseProvider(t testing.TB, host, version, why string) {
 	t.Helper()
 	if a := p.installProvider(host, version); a.Status < 400 && a.Err == nil || a.Status == http.StatusNotFound {
@@ -95,7 +95,7 @@ func (p *proxy) refuseProvider(t testing.TB, host, version, why string) {
 	}
 }
 
-// Of a release that is not what it should be nothing is given, and nobody is given all of a package.
+// An invalid release is never served, and its packages are never served whole.
 func TestHostileReleasesAreRefused(t *testing.T) {
 	p := startOwn(t, providing)
 	for knobs, why := range map[string]string{
@@ -115,14 +115,14 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 		"keys=":                       `key`,
 		"keys=null":                   `key`,
 		"keys=broken":                 `key`,
-		"keys=other,another":          `no key that the registry lists`,
-		"key=other\nkeys=publisher":   `no key that the registry lists`,
+		"keys=other,another":          `not made by a key that the registry lists`,
+		"key=other\nkeys=publisher":   `not made by a key that the registry lists`,
 	} {
 		p.run(strings.ReplaceAll(knobs, "\n", ","), func(t *testing.T) {
 			p.refuseProvider(t, stranger(t, published(t, map[string]string{"1.0.0": knobs})), "1.0.0", why)
 		})
 	}
-	p.run("sums=blank", func(t *testing.T) { // clients crash
+	p.run("sums=blank", func(t *testing.T) { // clients crash on it
 		host := stranger(t, published(t, map[string]string{"1.0.0": "sums=blank"}))
 		if a := p.ask(http.MethodGet, toyPath(host, "1.0.0"+ofDownload)); a.Status != http.StatusConflict || !strings.Contains(a.Said(), "blank") {
 			t.Error(a)
@@ -141,7 +141,7 @@ func TestHostileReleasesAreRefused(t *testing.T) {
 	})
 }
 
-// signed is a registry whose package of the provider is a zip, with its true checksum, which it has signed.
+// signed is a registry whose package of the provider is a zip, with the right checksum and a signature.
 func signed(t testing.TB, zipped []byte) http.HandlerFunc {
 	t.Helper()
 	sum := fmt.Sprintf("%x", sha256.Sum256(zipped))
@@ -178,7 +178,7 @@ func signed(t testing.TB, zipped []byte) http.HandlerFunc {
 	}
 }
 
-// A zip is looked through before anybody is given all of it, whoever has signed it.
+// A zip is checked before any client receives all of it, with any signature.
 func TestHostileZipsOfProvidersAreRefused(t *testing.T) {
 	p := startOwn(t, providing)
 	const program = "terraform-provider-toy_v1.0.0"
@@ -218,7 +218,7 @@ func TestHostileZipsOfProvidersAreRefused(t *testing.T) {
 	})
 }
 
-// What was published once stays what it was: its packages, for all platforms, and who signs.
+// A published version never changes: its packages, for all platforms, and its signing keys.
 func TestProvidersThatChange(t *testing.T) {
 	p := startOwn(t, strings.Replace(providing, "\nlog:", "\ncache: {fresh: 1ms}\nlog:", 1))
 	for name, changed := range map[string]map[string]string{
@@ -242,7 +242,7 @@ func TestProvidersThatChange(t *testing.T) {
 				t.Errorf("what was kept: %v", a)
 			}
 			switch name {
-			case "bytes": // of a platform that nobody has asked for
+			case "bytes": // of a platform that was not requested yet
 				a, _ := p.try(context.Background(), http.MethodGet, toyZip(host, "1.0.0", "darwin_arm64"))
 				if a.Status == http.StatusOK && a.Err == nil {
 					t.Errorf("other bytes than the release had are served: %v", a)

@@ -18,7 +18,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// No document has an end that modproxy would wait for, or take memory for.
+// An endless document costs bounded time and memory.
 func TestEndlessDocumentsOfProviders(t *testing.T) {
 	p := startOwn(t, providing)
 	u := published(t, map[string]string{"1.0.0": ""})
@@ -51,7 +51,7 @@ func TestEndlessDocumentsOfProviders(t *testing.T) {
 	})
 }
 
-// A provider's files may be elsewhere, but not where nobody may be led to.
+// A provider's files may be at other addresses, but not at forbidden ones.
 func TestRedirectsOfProviders(t *testing.T) {
 	p := start(t, ordinary)
 	u := published(t, map[string]string{"1.0.0": ""})
@@ -86,7 +86,7 @@ func TestRedirectsOfProviders(t *testing.T) {
 	}
 }
 
-// buffered is an answer to be changed.
+// buffered is an answer that can be changed.
 type buffered struct {
 	bytes.Buffer
 	header http.Header
@@ -95,7 +95,7 @@ type buffered struct {
 func (b *buffered) Header() http.Header { return b.header }
 func (b *buffered) WriteHeader(int)     {}
 
-// Only a registry itself is shown its token, and nobody is shown those of clients.
+// Only the registry itself receives its token, and no server receives tokens of clients.
 func TestTokensOfProviderRegistries(t *testing.T) {
 	const registry, elsewhere = "token.evil.test", "release.evil.test"
 	p := startOwn(t, strings.Replace(providing, "upstreams:\n", "upstreams:\n  - {host: "+registry+", token_file: TOKEN}\n", 1))
@@ -129,7 +129,7 @@ func TestTokensOfProviderRegistries(t *testing.T) {
 	}
 }
 
-// A registry that drips is given up in time, by those who wait as well.
+// A slow registry is given up in time, also for waiting clients.
 func TestSlowProviders(t *testing.T) {
 	p := startOwn(t, strings.Replace(providing, "timeout: 3m", "timeout: "+brief(t, 3*time.Second).String(), 1), hedging)
 	u := published(t, map[string]string{"1.0.0": ""})
@@ -159,7 +159,7 @@ func TestSlowProviders(t *testing.T) {
 	})
 }
 
-// What a large package takes, while it comes and many are given it, is disk.
+// A large package uses disk and not memory, while it is downloaded and served to many clients.
 func TestLargeProvider(t *testing.T) {
 	size, clients := 1000, 16
 	if shorter(t, "a package of 100 MiB instead of 1000, and with the race detector, which leaves no bound of memory, of 16") {
@@ -202,7 +202,7 @@ func TestLargeProvider(t *testing.T) {
 	}
 }
 
-// questionsAboutProviders are the paths of all that can be asked about a version, of a registry and of a mirror.
+// questionsAboutProviders are the paths of all requests about a version, of a registry and of a mirror.
 func questionsAboutProviders(host string) []string {
 	mirror := "/-/mirror/" + host + "/case/toy/"
 	return []string{
@@ -211,7 +211,7 @@ func questionsAboutProviders(host string) []string {
 	}
 }
 
-// Who may not read modules of a registry may not read its providers, and learns nothing of them.
+// A client that may not read modules of a registry may not read its providers, and learns nothing about them.
 func TestProvidersAreForWhoMayReadThem(t *testing.T) {
 	p := startOwn(t, asking)
 	u := published(t, map[string]string{"1.0.0": ""})
@@ -237,7 +237,7 @@ func TestProvidersAreForWhoMayReadThem(t *testing.T) {
 	}
 }
 
-// What the rules deny is not served, though it is kept, by any of its paths.
+// A denied provider is not served at any path, although it is stored.
 func TestPolicyHoldsForProviders(t *testing.T) {
 	const others, open, closed = "rules:\n  - allow: up-a.test/*/*/*\n", "  - allow: \"*/case/toy\"\n", "  - {deny: \"*/case/toy\", reason: it is gone}\n"
 	p := startGated(t, ordinary, others+open)

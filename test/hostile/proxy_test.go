@@ -20,8 +20,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A proxy is a running modproxy in its jail: it can write its data directory, and
-// beside it only into the directory of the git that watches git.
+// A proxy is a running modproxy in its jail. It can write to its data directory and to the directory of the git that records calls of git.
 type proxy struct {
 	t      testing.TB // of the case
 	dir    string     // of the configuration and the log
@@ -29,20 +28,19 @@ type proxy struct {
 	url    string
 	server *rig.Process
 
-	client    *http.Client // of requests, if another than plain
-	variables []string     // of its environment, beside those that all have
-	shown     string       // the credential of requests that bring none of their own, not even ""
-	unwritten []string     // texts that only clients may see: they must not appear in logs or files
+	client    *http.Client // for requests, if not plain
+	variables []string     // additional variables of its environment
+	shown     string       // the credential of requests without one of their own; not for ""
+	unwritten []string     // texts that only clients may see, not logs or files
 
 	mu       sync.Mutex
-	asked    int               // requests that must be in the log
-	others   bool              // others than the test itself have asked
-	packages map[string]string // digest of each package by its path, as first answered
+	asked    int               // number of requests that must be in the log
+	others   bool              // clients other than the test have sent requests
+	packages map[string]string // digest of the first answer for each package, by path
 	before   usage
 }
 
-// ordinary is what modproxy is told where a case does not say otherwise. Nothing
-// is excepted from its policy; the bounds are such that they can be reached.
+// ordinary is the configuration unless a case has another. Its policy has no exceptions, and tests can reach its bounds.
 const ordinary = `
 upstreams:
   - {host: up-a.test, private: true}
@@ -59,14 +57,13 @@ log: {level: debug}
 shutdown: 5s
 `
 
-// hedging is for the tests of slow servers.
+// hedging is for tests of slow servers.
 const hedging = "MODPROXY_EGRESS_HEDGING=true"
 
-// shared are the programs that run on between tests, by their configuration.
+// shared are the programs that keep running between tests, by configuration.
 var shared = map[string]*proxy{}
 
-// start gives a test the program that runs with a configuration. It is for tests
-// that leave it, and the good servers, as they were.
+// start returns the running program for a configuration. Tests that use it must leave it and the good servers unchanged.
 func start(t *testing.T, config string) *proxy {
 	t.Helper()
 	p := shared[config]
@@ -86,7 +83,7 @@ func start(t *testing.T, config string) *proxy {
 	return p
 }
 
-// finishShared ends the programs that ran on, and reports whether all was well.
+// finishShared ends the shared programs, and reports whether all checks passed.
 func finishShared() bool {
 	r := &reporter{}
 	for _, p := range shared {
@@ -96,7 +93,7 @@ func finishShared() bool {
 	return !r.failed
 }
 
-// A reporter stands in for a test when all tests are over.
+// A reporter replaces a test after all tests have ended.
 type reporter struct {
 	testing.TB
 	failed bool
@@ -118,8 +115,7 @@ func (r *reporter) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format
 
 func (r *reporter) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
-// startOwn runs modproxy with a configuration until the test ends, and then holds it
-// to what must be so at an end. It has variables beside its own.
+// startOwn runs modproxy with a configuration until the test ends, and then makes the final checks. variables are additional.
 func startOwn(t *testing.T, config string, variables ...string) *proxy {
 	t.Helper()
 	p := newProxy(t, t.TempDir(), config, variables...)
@@ -157,7 +153,7 @@ func (p *proxy) write(name, text string) string {
 	return path
 }
 
-// watchGit puts a git before git that writes down what it is started with.
+// watchGit puts a program before git that records the arguments of git.
 func (p *proxy) watchGit() {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -172,11 +168,11 @@ func (p *proxy) watchGit() {
 	}
 }
 
-// gits is what git was started with so far.
+// gits returns the recorded calls of git.
 func (p *proxy) gits() []string {
 	data, err := os.ReadFile(filepath.Join(p.dir, "git", "started"))
 	if err != nil {
-		p.t.Fatal(err) // warming up starts it
+		p.t.Fatal(err) // the warm-up has started git
 	}
 	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
 }
@@ -201,10 +197,10 @@ func (p *proxy) launch() {
 	}
 }
 
-// log is what modproxy has logged.
+// log returns the log of modproxy.
 func (p *proxy) log() []byte { return p.server.Log() }
 
-// warmUp has it do once what it does, so that what it needs for that is there.
+// warmUp uses each feature once, so that later measurements do not include first-use costs.
 func (p *proxy) warmUp() {
 	p.t.Helper()
 	for _, m := range []module{{"up-a.test", "good", "archive", "aws"}, {"up-a.test", "good", "git", "aws"}} {
@@ -223,7 +219,7 @@ func (p *proxy) config() []byte {
 	return data
 }
 
-// run runs one case, and then looks at what must hold after every case.
+// run runs one case, and then checks what must hold after every case.
 func (p *proxy) run(name string, f func(t *testing.T)) {
 	whole := p.t
 	whole.(*testing.T).Run(name, func(t *testing.T) {
@@ -234,23 +230,23 @@ func (p *proxy) run(name string, f func(t *testing.T)) {
 	})
 }
 
-// stop ends the program by SIGTERM, which must succeed.
+// stop ends the program with SIGTERM, which must succeed.
 func (p *proxy) stop() {
 	p.t.Helper()
 	delete(running, p.server.ID())
-	p.server.Signal(syscall.SIGTERM) // it may have ended, which Wait tells
+	p.server.Signal(syscall.SIGTERM) // if it has ended, Wait returns an error
 	if err := p.server.Wait(2 * time.Minute); err != nil {
 		p.t.Errorf("the end of modproxy: %v", err)
 	}
 }
 
-// finish is the end of a program: what it used is given back, nothing is left over
-// by a restart, and nothing that was logged or kept tells what it should not.
+// finish makes the final checks of a program: its resources are released, a restart leaves no temporary files, and logs and files have no
+// secrets.
 func (p *proxy) finish() {
 	p.checkAll(p.t)
 	p.checkUsage()
 	if p.others {
-		p.asked = p.counted() + 1 // and the question for that
+		p.asked = p.counted() + 1 // the request for the count is one, too
 	}
 	p.stop()
 	p.checkLog()
@@ -277,7 +273,7 @@ func (p *proxy) finish() {
 // module is a module address.
 type module struct{ host, namespace, name, system string }
 
-// path is the path of a question about the module at modproxy.
+// path is the path of a request about the module at modproxy.
 func (m module) path(rest string) string {
 	return fmt.Sprintf("/%s/v1/modules/%s/%s/%s/%s", m.host, m.namespace, m.name, m.system, rest)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// badHops is where nothing may go on to, whoever says so.
+// badHops are forbidden targets of redirects.
 var badHops = map[string]string{
 	"metadata":    "https://169.254.169.254/x.zip",
 	"mapped":      "https://[::ffff:a9fe:a9fe]/x.zip",
@@ -27,7 +27,7 @@ var badHops = map[string]string{
 	"long":        "https://src.test/" + strings.Repeat("x", 20_000) + ".zip",
 }
 
-// A redirect gives no destination that the location itself could not have.
+// A redirect reaches no destination that a location could not have.
 func TestRedirectsOfArchives(t *testing.T) {
 	p := start(t, ordinary)
 	for name, target := range badHops {
@@ -66,7 +66,7 @@ func TestRedirectsOfArchives(t *testing.T) {
 	})
 }
 
-// What a page says of where the package is, is a location like the registry's own.
+// A location in a page has the same restrictions as a location of the registry.
 func TestPagesLeadNowhere(t *testing.T) {
 	p := start(t, ordinary)
 	targets := map[string]string{
@@ -111,8 +111,7 @@ func TestPagesLeadNowhere(t *testing.T) {
 	}
 }
 
-// Pages that lead to each other come to an end. All that one location may cost is ten
-// requests, whatever they are for.
+// Pages that lead to each other end. One location costs at most ten requests of any kind.
 func TestPagesEnd(t *testing.T) {
 	p := start(t, ordinary)
 	asked := map[string]int{}

@@ -12,20 +12,20 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// revocable is for how long what was revoked may still be good.
+// revocable is the time for which a revoked credential may still work.
 const revocable = 5 * time.Second
 
-// A questioner is a client that asks one thing over and over.
+// A questioner is a client that repeats one request.
 type questioner struct {
 	method, path, shown string
-	last                time.Time // when the last request began that succeeded
-	refused             int       // since then
-	back                bool      // it succeeded after it had been refused
-	other               int       // an answer that is neither
-	had                 func()    // called when it has succeeded, or has ended
+	last                time.Time // the beginning of the last successful request
+	refused             int       // refusals since then
+	back                bool      // a request succeeded after a refusal
+	other               int       // answers that are neither success nor refusal
+	had                 func()    // called at the first success, or at the end
 }
 
-// untilRefused asks until it has been refused often enough, or over is closed.
+// untilRefused repeats the request until enough refusals, or until over is closed.
 func (q *questioner) untilRefused(p *proxy, over <-chan struct{}) {
 	for q.refused < 5 {
 		select {
@@ -49,7 +49,7 @@ func (q *questioner) untilRefused(p *proxy, over <-chan struct{}) {
 	}
 }
 
-// crowdOf is so many clients who show a token, or the path that was signed for it.
+// crowdOf returns many clients with a token, or with the path that was signed for it.
 func crowdOf(t *testing.T, p *proxy, many int, shown string) []*questioner {
 	segment, path := p.signed(t, shown, private, "1.0.0")
 	var crowd []*questioner
@@ -65,8 +65,8 @@ func crowdOf(t *testing.T, p *proxy, many int, shown string) []*questioner {
 	return crowd
 }
 
-// ends has a crowd ask until it is refused, some time after end, which is called when each has succeeded once, and returns how
-// long after what end returns the last of them succeeded.
+// ends lets a crowd repeat requests until they are refused. It calls end after each client has succeeded once. It returns the time from the
+// result of end to the last success.
 func ends(t *testing.T, p *proxy, crowd []*questioner, end func() time.Time) time.Duration {
 	t.Helper()
 	over := make(chan struct{})
@@ -103,8 +103,7 @@ func ends(t *testing.T, p *proxy, crowd []*questioner, end func() time.Time) tim
 	return last.Sub(ended)
 }
 
-// A token that is revoked, or over, is good for nobody who has it, nor are the paths
-// that were signed for it; the tokens of others are as good as before.
+// A revoked or expired token is useless for every client, and so are the paths that were signed for it. Tokens of others keep working.
 func TestRevocationCounts(t *testing.T) {
 	p := startOwn(t, asking)
 	p.mustInstall(private, "1.0.0")
@@ -113,7 +112,7 @@ func TestRevocationCounts(t *testing.T) {
 		many = 25
 	}
 	bystander := p.token("bystander", "--scope", "corp.test/corp")
-	var succeed time.Duration // which a crowd needs to succeed
+	var succeed time.Duration // time in which a crowd succeeds
 	p.run("revoked", func(t *testing.T) {
 		ci := p.token("ci", "--scope", "corp.test/corp")
 		over, began := make(chan struct{}), time.Now()
@@ -150,7 +149,7 @@ func TestRevocationCounts(t *testing.T) {
 		life := max(4*time.Second, 10*succeed).Round(time.Second)
 		made := time.Now()
 		brief := p.token("brief", "--scope", "corp.test/corp", "--expires", life.String())
-		late := time.Since(made) // the token was made at some time in between
+		late := time.Since(made) // the token was made before, at an unknown time
 		took := ends(t, p, crowdOf(t, p, many, brief), func() time.Time { return made.Add(life) })
 		t.Logf("the last of %d clients succeeded %v after the token expired, or %v less", many, took, late)
 		if rig.Late(took, late+time.Second) {

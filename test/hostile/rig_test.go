@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What is looked for is seen, or all that is looked for in vain is worth nothing.
+// The checks of the rig detect what they look for. Otherwise their silence proves nothing.
 func TestTheRigSees(t *testing.T) {
 	defer func() { world.touches.seen = nil }()
 	for address, want := range map[string]string{
@@ -56,7 +56,7 @@ func (c *touches) has(prefix string) bool {
 	return slices.ContainsFunc(c.seen, func(s string) bool { return strings.HasPrefix(s, prefix) })
 }
 
-// eventually waits a while for something.
+// eventually waits a while until f returns true.
 func eventually(f func() bool) bool {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if f() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// echo answers with all that it was told, in every place where it might be quoted.
+// echo repeats everything in the request, in every place of an answer that may be quoted.
 func echo(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		said := told(r)
@@ -22,7 +22,7 @@ func echo(status int) http.HandlerFunc {
 	}
 }
 
-// told is who a request says it comes from, as sent and in the clear, and its URL.
+// told returns the credentials in a request, as sent and decoded, and its URL.
 func told(r *http.Request) string {
 	_, password, _ := r.BasicAuth()
 	return strings.Join([]string{r.Header.Get("Authorization"), password, r.URL.RequestURI()}, " ")
@@ -40,10 +40,8 @@ func raw(answer func(said string) string) http.HandlerFunc {
 	}
 }
 
-// What a registry or a forge was told, it may say again: in an error page, in a
-// header, in what is no HTTP at all, in a redirect, or to git. It goes no further.
-// Whether it does is looked for in every answer, and at the end of a program in
-// all that it logged and kept.
+// A registry or forge may repeat what it received: in an error page, a header, an answer that is not HTTP, a redirect, or to git. Secrets
+// must not go further. Every answer is checked, and at the end of a program all logs and files.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	p := startOwn(t, trusted)
 	answers := map[string]http.HandlerFunc{
@@ -94,7 +92,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 			if few && where != "archive" && !common {
 				continue
 			}
-			// A host for each, because hosts that are in trouble are left alone.
+			// Each case has its own host, because failing hosts are not requested for a while.
 			host := vault(number)
 			number++
 			p.run(name+"-at-"+where, func(t *testing.T) {
@@ -115,7 +113,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// naming is g with its own name in place of HOST in locations.
+// naming is g with its own name instead of HOST in locations.
 func naming(host string, g *registry) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.ServeHTTP(&namer{w, host}, r)
@@ -136,7 +134,7 @@ func (n *namer) WriteHeader(status int) {
 	n.ResponseWriter.WriteHeader(status)
 }
 
-// secretOf is what a request shows, without the name of the scheme.
+// secretOf returns the credential in a request, without the name of the scheme.
 func secretOf(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

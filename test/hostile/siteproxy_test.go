@@ -22,8 +22,7 @@ import (
 	"github.com/modproxy/modproxy/egress/egresstest"
 )
 
-// onlyThere are names that the world's name server does not know, but the proxy of the
-// site does.
+// onlyThere are names that the proxy of the site resolves, but not the world's name server.
 var onlyThere = []string{"there.test", "git.there.test"}
 
 // startSite starts the proxy of a site, and returns it and its URL.
@@ -57,9 +56,8 @@ func startSite(t *testing.T, scheme string) (*egresstest.Proxy, string) {
 	return site, url
 }
 
-// Where all goes out through the proxy of a site, for archives as for git, that leads
-// nowhere that could not be reached directly: the proxy is not even asked. By http and
-// socks5 it is asked for addresses; by https, with the key for it, and socks5h for names.
+// If all requests go through the proxy of a site, for archives and for git, this reaches no address that is forbidden otherwise: the proxy
+// receives no such request. With http and socks5 the proxy is asked for addresses; with https, with its key, and socks5h for names.
 func TestProxiesOfSites(t *testing.T) {
 	schemes := []string{"http", "https", "socks5", "socks5h"}
 	few := shorter(t, "proxies by https and socks5 only, and a tenth of the targets")
@@ -77,7 +75,7 @@ func TestProxiesOfSites(t *testing.T) {
 		p.run(scheme+"-is-used", func(t *testing.T) { siteIsUsed(t, p, site, byAddress) })
 		number := 0
 		for name, target := range internalTargets {
-			if number++; few && number%10 != 0 { // others each time
+			if number++; few && number%10 != 0 { // a different subset each time
 				continue
 			}
 			p.run(scheme+"-"+name, func(t *testing.T) {
@@ -96,11 +94,10 @@ func TestProxiesOfSites(t *testing.T) {
 	}
 }
 
-// siteIsUsed: the proxy, and it alone, is asked for what is good. Where it is asked for
-// addresses a name that only the proxy knows cannot be reached, nor one that has led to
-// another address since.
+// siteIsUsed checks that all good requests go through the proxy. If it is asked for addresses, a name that only the proxy resolves cannot
+// be reached, nor a name that has another address since.
 func siteIsUsed(t *testing.T, p *proxy, site *egresstest.Proxy, byAddress bool) {
-	asked := strings.Join(site.Took(), " ") // warming up has installed from git and an archive
+	asked := strings.Join(site.Took(), " ") // the warm-up has installed from git and an archive
 	for _, name := range []string{"up-a.test", "src.test"} {
 		want := name + ":443"
 		if byAddress {
@@ -133,7 +130,7 @@ func siteIsUsed(t *testing.T, p *proxy, site *egresstest.Proxy, byAddress bool) 
 	site.Took()
 }
 
-// A proxy that cannot be one is said to be none before anything goes past it.
+// An invalid proxy is reported as such, and no request bypasses it.
 func TestProxiesThatAreNone(t *testing.T) {
 	for _, setting := range []string{
 		"HTTPS_PROXY=ftp://site:" + secretPassword + "@127.0.0.1:21", "ALL_PROXY=socks4://127.0.0.1:1080",

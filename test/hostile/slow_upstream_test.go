@@ -16,11 +16,10 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A client gives up after ten seconds, so that an answer is worth nothing later.
+// Clients give up after ten seconds. A later answer is useless.
 const soonEnough = 9 * time.Second
 
-// brief returns a timeout for a program that is to reach it: d, or ten times what an installation takes here if that is
-// longer.
+// brief returns a timeout that a program can reach: d, or ten times the duration of an installation here if that is longer.
 func brief(t *testing.T, d time.Duration) time.Duration {
 	t.Helper()
 	p := start(t, ordinary)
@@ -29,8 +28,7 @@ func brief(t *testing.T, d time.Duration) time.Duration {
 	return max(d, 10*time.Since(began).Round(time.Second))
 }
 
-// slow is a stranger that sends a byte a second, if it drips, and else nothing, until
-// the test is over.
+// slow is a stranger that sends a byte a second if it drips, and otherwise nothing, until the test ends.
 func slow(t *testing.T, drips bool) http.HandlerFunc {
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })
@@ -54,7 +52,7 @@ func slow(t *testing.T, drips bool) http.HandlerFunc {
 	}
 }
 
-// silent is the address of a server that accepts connections and says nothing.
+// silent is the address of a server that accepts connections and sends nothing.
 func silent(t *testing.T) string {
 	l, err := net.Listen("tcp", goodNetwork+"67:443")
 	if err != nil {
@@ -73,8 +71,7 @@ func silent(t *testing.T) string {
 	return goodNetwork + "67"
 }
 
-// Whatever a registry does instead of answering, clients are answered in time, and
-// with what was known before if there is something.
+// If a registry does not answer properly, clients get answers in time, from cached data if there is some.
 func TestSlowRegistries(t *testing.T) {
 	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1s}\nlog:", 1), hedging)
 	world.names.set("silent.evil.test", silent(t))
@@ -137,8 +134,7 @@ func TestSlowRegistries(t *testing.T) {
 	})
 }
 
-// inTime asks all about a module at once: the answers have to be there soon enough,
-// and none of them may say that there is no such module.
+// inTime sends all requests about a module at once. The answers must arrive soon enough, and none may say that the module does not exist.
 func (p *proxy) inTime(m module) {
 	var group sync.WaitGroup
 	for _, path := range []string{"versions", "1.0.0/download", "2.0.0/download"} {
@@ -152,7 +148,7 @@ func (p *proxy) inTime(m module) {
 	group.Wait()
 }
 
-// A registry that wants to be left alone for a time is not asked before.
+// A registry that sent Retry-After receives no request before that time.
 func TestRetryAfterIsHeeded(t *testing.T) {
 	p := startOwn(t, strings.Replace(ordinary, "\nlog:", "\ncache: {fresh: 1ms, missing: 1ms}\nlog:", 1))
 	const pause = 30 * time.Second
@@ -197,7 +193,7 @@ func TestRetryAfterIsHeeded(t *testing.T) {
 	}
 }
 
-// Packages that come too slowly are given up, and clients that wait are told why.
+// Slow packages are given up, and waiting clients are told why.
 func TestSlowPackages(t *testing.T) {
 	few := shorter(t, "archives only, and not the least rate, which takes 30s")
 	timeout := brief(t, 3*time.Second)

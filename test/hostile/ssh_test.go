@@ -15,8 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// sshHosts are names that an ssh key is configured for: where each leads, what is
-// known of it, and which key it is shown.
+// sshHosts are names with a configured ssh key: the address of each, its known host key, and the key that it receives.
 var sshHosts = map[string]struct {
 	to    []string
 	known string // "": the host's own key
@@ -59,8 +58,7 @@ func bySSH(credentials string) string {
 	return strings.NewReplacer("egress: {", "egress: {ports: [22], ", "credentials:\n", "credentials:\n"+credentials).Replace(ordinary)
 }
 
-// A repository by ssh is fetched from the host that was meant, by its name, its
-// address and its key, or not at all.
+// A repository is fetched by ssh from the intended host, checked by its name, its address and its key, or not at all.
 func TestSSH(t *testing.T) {
 	s := startSSH(t)
 	if s == nil {
@@ -75,7 +73,7 @@ func TestSSH(t *testing.T) {
 		"no-user": "git::ssh://ssh.test" + repository + "?ref=main",
 		"scp":     "git::git@ssh.test:" + repository + "?ref=v1.0.0",
 		"short":   "git@ssh.test:" + repository + "?ref=v1.0.0",
-		"mixed":   "git::ssh://git@mixed.test" + repository + "?ref=v1.0.0", // only the good address is connected to
+		"mixed":   "git::ssh://git@mixed.test" + repository + "?ref=v1.0.0", // only the good address is used
 		"rebound": "git::ssh://git@rebind.test" + repository + "?ref=v1.0.0",
 	} {
 		p.run(name, func(t *testing.T) {
@@ -139,7 +137,7 @@ func lettersOnly(r rune) rune {
 	return '_'
 }
 
-// A server that does not go on is given up, and what was started to talk to it ends.
+// A server that stalls is given up, and the programs for it end.
 func TestSSHThatStalls(t *testing.T) {
 	s := startSSH(t)
 	if s == nil {

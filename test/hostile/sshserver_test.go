@@ -14,18 +14,16 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// sshAddress is where all good names of servers by ssh lead, and at stallingAddress
-// there is one that does not go on.
+// sshAddress is the address of all good ssh servers. At stallingAddress is one that stalls.
 const (
 	sshAddress      = goodNetwork + "70"
 	stallingAddress = goodNetwork + "71"
 )
 
-// An sshServer is OpenSSH's, one process for each connection, for the user git and
-// the repository network.git in its home directory.
+// An sshServer runs OpenSSH, one process for each connection, for the user git and the repository network.git in its home directory.
 type sshServer struct {
 	dir, sshd string
-	hostKey   string // as known_hosts has it behind a name
+	hostKey   string // in the form of known_hosts, without the name
 }
 
 func keygen(t *testing.T, file string) (public string) {
@@ -40,7 +38,7 @@ func keygen(t *testing.T, file string) (public string) {
 	return strings.TrimSpace(string(key))
 }
 
-// startSSH starts it, and gives the world a user git. nil: the machine has none.
+// startSSH starts it, and creates the user git. It returns nil if the machine has no server.
 func startSSH(t *testing.T) *sshServer {
 	t.Helper()
 	s := &sshServer{dir: t.TempDir(), sshd: "/usr/sbin/sshd"}
@@ -72,7 +70,7 @@ func startSSH(t *testing.T) *sshServer {
 	if err := rig.ReplaceFile("/etc/passwd", string(users)+"git:x:0:0:git:"+s.dir+":/bin/sh\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // it does not start without
+	if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // required by sshd
 		t.Fatal(err)
 	}
 	s.repository(t)
@@ -125,7 +123,7 @@ func (s *sshServer) serve(conn *net.TCPConn) {
 	_ = cmd.Run() // its status is that of the connection
 }
 
-// listenSSH listens where ssh does, until the test is over.
+// listenSSH listens at the port of ssh until the test ends.
 func listenSSH(t *testing.T, address string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", address+":22")

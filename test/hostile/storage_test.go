@@ -17,23 +17,23 @@ import (
 	"testing"
 )
 
-// address is the module as the verbs take it.
+// address returns the module in the form of verbs.
 func (m module) address() string {
 	return m.host + "/" + m.namespace + "/" + m.name + "/" + m.system
 }
 
-// operate is verb, for one that asks the program that serves.
+// operate is verb, for a verb that asks the serving program.
 func (p *proxy) operate(args ...string) string {
 	p.t.Helper()
 	p.count(1)
 	return p.verb(args...)
 }
 
-// What the ledger says of a version is what is served of it, whatever is kept of it
-// and remembered in memory; and what was removed is not there.
+// The record in the ledger decides which content of a version is served, for any content in the cache and in memory. Removed packages are
+// not served.
 func TestWhatCountsIsServed(t *testing.T) {
 	p := startOwn(t, ordinary)
-	var archive atomic.Pointer[[]byte] // that the server has; nil: none
+	var archive atomic.Pointer[[]byte] // of the server; nil: none
 	of := func(text string) *[]byte {
 		data := tarGz(t, entry{name: "main.tf", data: text})
 		return &data
@@ -56,7 +56,7 @@ func TestWhatCountsIsServed(t *testing.T) {
 		}
 		archive.Store(of("second"))
 		p.operate("ledger", "accept", m.address(), "1.0.0", "--sum", listed.Items[0].Sum, "--reason", "a test")
-		delete(p.packages, m.archive("1.0.0")) // from now on it is another
+		delete(p.packages, m.archive("1.0.0")) // the content changes here
 		if got := p.mustInstall(m, "1.0.0")["main.tf"].data; got != "second" {
 			t.Errorf("after the second content was accepted, the %s is served", got)
 		}
@@ -72,11 +72,10 @@ func TestWhatCountsIsServed(t *testing.T) {
 	})
 }
 
-// A blob whose bytes are not what they were is never given whole, nor a damaged part of
-// it, and is fetched again.
+// A damaged blob is never served whole, nor a damaged part of it, and is fetched again.
 func TestDamagedBlobsAreNotServed(t *testing.T) {
 	p := startOwn(t, ordinary)
-	m := atArchive(t, "x.tar.gz", bytesOf(randomPackage(t, 9<<20))) // too large to be held in memory
+	m := atArchive(t, "x.tar.gz", bytesOf(randomPackage(t, 9<<20))) // too large for the cache in memory
 	good := p.install(m, "1.0.0")
 	if good.Status != http.StatusOK {
 		t.Fatal(good.Said())
@@ -123,8 +122,8 @@ func (p *proxy) damage(digest string, at int) {
 	}
 }
 
-// Only the owner of the data directory can read what is in it, or connect to the socket
-// for the operator, even if the directory itself is opened to others.
+// Only the owner of the data directory can read its files or connect to the operator's socket, even if the directory itself is opened to
+// others.
 func TestDataIsForItsOwner(t *testing.T) {
 	p := start(t, ordinary)
 	sockets := 0
@@ -134,7 +133,7 @@ func TestDataIsForItsOwner(t *testing.T) {
 		}
 		info, err := d.Info()
 		if err != nil {
-			return nil // it has come and gone
+			return nil // it was temporary
 		}
 		if info.Mode().Type() == fs.ModeSocket {
 			sockets++
@@ -143,7 +142,7 @@ func TestDataIsForItsOwner(t *testing.T) {
 			t.Errorf("%s has mode %v", strings.TrimPrefix(name, p.data), info.Mode())
 		}
 		if d.Name() == "blobs" {
-			return fs.SkipDir // they are read-only, and behind a directory that is not
+			return fs.SkipDir // read-only files in a closed directory
 		}
 		return nil
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// strangers are the servers below evil.test: by https on their own port, and where
-// nothing should be asked, by https on another port and by plain http.
+// strangers are the servers below evil.test: by https at their own port, and, where no request should arrive, by https at another port and
+// by plain http.
 type strangers struct {
 	mu       sync.Mutex
 	handlers map[string]http.Handler // by host, without port
@@ -27,9 +27,9 @@ type strangers struct {
 	number   int
 }
 
-// sighting is one request that came to a stranger.
+// sighting is a request that a stranger received.
 type sighting struct {
-	Scheme, Host, Port string // Host as it stands in the request, without port
+	Scheme, Host, Port string // Host as in the request, without port
 	Method, URI        string
 	Header             http.Header
 }
@@ -64,15 +64,14 @@ func (s *strangers) start() error {
 
 var issued sync.Map // *tls.Certificate by name
 
-// certificateFor is a good certificate for whatever name is asked for: that is not
-// what a stranger fails by.
+// certificateFor returns a valid certificate for any name. Strangers do not fail because of their certificates.
 func certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := hello.ServerName
 	if name == "" {
 		name, _, _ = net.SplitHostPort(hello.Conn.LocalAddr().String())
 	}
 	if _, domain, ok := strings.Cut(name, "."); ok && domain == "evil.test" {
-		name = "*." + domain // one for most of them
+		name = "*." + domain // one certificate for most names
 	}
 	if c, ok := issued.Load(name); ok {
 		return c.(*tls.Certificate), nil
@@ -92,7 +91,7 @@ func certificateFor(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 func (s *strangers) track(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A new connection may be one that was made in vain, and is kept for later.
+	// A new connection may never have had a request, and waits for a later one.
 	if state == http.StateIdle || state == http.StateNew {
 		s.idle[c] = true
 	} else {
@@ -126,7 +125,7 @@ func (s *strangers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-// stranger puts a handler at a host of its own for one test, and returns the host.
+// stranger puts a handler at a new host for one test, and returns the host.
 func stranger(t testing.TB, handler http.Handler) string {
 	s := world.strangers
 	s.mu.Lock()
@@ -137,7 +136,7 @@ func stranger(t testing.TB, handler http.Handler) string {
 	return host
 }
 
-// strangerAt is stranger for a host with a certain name.
+// strangerAt is stranger for a given host.
 func strangerAt(t testing.TB, host string, handler http.Handler) {
 	s := world.strangers
 	s.mu.Lock()
@@ -151,24 +150,24 @@ func strangerAt(t testing.TB, host string, handler http.Handler) {
 	})
 }
 
-// at is what came to a host so far; a host of "" is any.
+// at returns the requests to a host so far; "" means any host.
 func (s *strangers) at(host string) []sighting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.seen), func(r sighting) bool { return host != "" && r.Host != host })
 }
 
-// A registry is a stranger that keeps to the protocol, but for what is set.
+// A registry is a stranger that follows the protocol, except in the fields that are set.
 type registry struct {
 	discovery func(w http.ResponseWriter, r *http.Request)
 	versions  func(w http.ResponseWriter, r *http.Request)
-	// download answers for a version.
+	// download, if not nil, answers for a version.
 	download func(w http.ResponseWriter, r *http.Request, version string)
-	// other answers everything else.
+	// other, if not nil, answers all other requests.
 	other func(w http.ResponseWriter, r *http.Request)
 }
 
-// host is the registry's own for one test.
+// host puts the registry at a new host for one test.
 func (g *registry) host(t testing.TB) string { return stranger(t, g) }
 
 func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +193,7 @@ func (g *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// located answers that every version is at location.
+// located is a registry whose versions are all at location.
 func located(location string) *registry {
 	return &registry{download: func(w http.ResponseWriter, _ *http.Request, _ string) {
 		w.Header().Set("X-Terraform-Get", location)

@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// What does not let in, or does not show, says no more by how long it takes than by
-// its words.
+// Refusals do not differ in their timing where they do not differ in their text.
 func TestTimeTellsNothing(t *testing.T) {
 	p := startOwn(t, asking)
 	p.mustInstall(private, "1.0.0")
@@ -72,17 +71,16 @@ type probe struct {
 	status      int
 }
 
-// compare asks two things in turn over one connection, and compares the answers, and
-// how long they took. Whether a module that one may read is there is known from a list
-// that is kept; that of another is not looked for: only what is equally unknown to
-// somebody takes equally long.
+// compare sends two requests in turn over one connection, and compares the answers and their durations. A client that may read a module
+// can see from a stored list whether it exists; modproxy does not look for a module that the client may not read. So only requests about
+// equally unknown modules take equally long.
 func compare(t *testing.T, p *proxy, pair [2]probe, rounds int, timed bool) {
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true, MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	var took [2][]time.Duration
 	var first rig.Answer
 	for n := range rounds * 2 {
-		which := (n + n/2) % 2 // each comes as often after itself as after the other
+		which := (n + n/2) % 2 // each request follows itself as often as the other
 		a, err := pair[which].send(p, client)
 		if err != nil {
 			t.Fatal(err)

@@ -14,12 +14,10 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// asking is a program that wants to know who asks. The paths of packages are good for
-// one minute at least, which is the shortest that can be configured.
+// asking is a configuration with required tokens. Signed paths are valid for at least a minute, the shortest time that can be configured.
 const asking = ordinary + "auth: {required: true, signed_paths: 1m}\n"
 
-// verb runs another modproxy beside the one that serves, on its data directory, and
-// returns what it prints.
+// verb runs another modproxy on the data directory of the serving one, and returns its output.
 func (p *proxy) verb(args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command(os.Getenv(rig.ProgramVariable), append(args, "--data", p.data)...)
@@ -31,7 +29,7 @@ func (p *proxy) verb(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// token makes a token, and returns the header that shows it.
+// token creates a token, and returns the header with it.
 func (p *proxy) token(name string, flags ...string) string {
 	p.t.Helper()
 	text := p.verb(append([]string{"token", "create", name}, flags...)...)
@@ -44,8 +42,7 @@ func (p *proxy) token(name string, flags ...string) string {
 
 var inLocation = regexp.MustCompile(`/(s_[A-Za-z0-9_-]{20,})(/.*\.tar\.gz)`)
 
-// signed is the path of a package that somebody is told: the segment, and what is
-// behind it.
+// signed returns the package path that a client receives: the segment, and the rest.
 func (p *proxy) signed(t testing.TB, who string, m module, version string) (segment, path string) {
 	t.Helper()
 	a := p.ask(http.MethodGet, m.path(version+"/download"), "Authorization", who)
@@ -57,7 +54,7 @@ func (p *proxy) signed(t testing.TB, who string, m module, version string) (segm
 	return parts[1], parts[2]
 }
 
-// face is all of an answer that a client sees, but for the time.
+// face returns the parts of an answer that a client sees, without times.
 func face(a rig.Answer) string {
 	header := a.Header.Clone()
 	header.Del("Date")
@@ -68,10 +65,10 @@ func face(a rig.Answer) string {
 	return s.String()
 }
 
-// ownHost is what a refusal repeats of the host in the path of its own request.
+// ownHost matches the host of the request's path in a refusal.
 var ownHost = regexp.MustCompile(`: set (TF_TOKEN_\w+|one in a credentials block for [^"]+)`)
 
-// alike wants that answers cannot be told apart, but by the host that was asked about.
+// alike checks that answers differ only in the host that was requested.
 func alike(t testing.TB, what string, a, b rig.Answer) {
 	t.Helper()
 	for _, of := range []*rig.Answer{&a, &b} {

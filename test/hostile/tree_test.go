@@ -16,14 +16,13 @@ import (
 	"testing"
 )
 
-// file is what counts of a file in a package.
+// file is the part of a file in a package that tests compare.
 type file struct {
 	data string
 	exec bool
 }
 
-// unpack reads a package. It must have nothing but regular files and directories
-// with clean names, each name once.
+// unpack reads a package. It must contain only regular files and directories with clean names, each name once.
 func unpack(t testing.TB, data []byte) map[string]file {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(data))
@@ -81,8 +80,7 @@ func same(t testing.TB, what string, got, want map[string]file) {
 	}
 }
 
-// readTree reads the files below a directory, links as what they name, without
-// what belongs to git.
+// readTree reads the files below a directory, without those of git. It reads the targets of links.
 func readTree(t testing.TB, dir string) map[string]file {
 	t.Helper()
 	files := map[string]file{}

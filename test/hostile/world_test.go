@@ -16,15 +16,15 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// The good servers and the strangers are at addresses of the public internet:
-// those that are set aside for tests and examples are rightly refused.
+// The good servers and the strangers have addresses of the public internet, because modproxy rightly refuses addresses for tests and
+// examples.
 const (
 	goodNetwork      = "93.184.215."
 	strangersAddress = goodNetwork + "66"
-	insideAddress    = "10.1.0.1" // of strangers too, but of the network inside
+	insideAddress    = "10.1.0.1" // of strangers, in the private network
 )
 
-// Secrets that must turn up nowhere but where they are configured to go.
+// Secrets that must appear only at their configured destinations.
 const (
 	secretToken    = "UPTOK-4f7e9a1c2b" // corp.test's bearer token
 	secretPassword = "PASSW-8d0c5e6b71" // for src2.test
@@ -36,7 +36,7 @@ const (
 
 var secrets = []string{secretToken, secretPassword, secretLocation, secretQuery, secretClient, secretCanary}
 
-// world is all that there is around modproxy. There is one for all tests.
+// world is everything around modproxy. All tests share one world.
 var world = &theWorld{names: newNames(), strangers: newStrangers(), good: map[string]*registrytest.Upstream{}}
 
 type theWorld struct {
@@ -48,7 +48,7 @@ type theWorld struct {
 	arguments arguments
 }
 
-// insideNames lead where nobody may be led to.
+// insideNames are names with forbidden addresses.
 var insideNames = map[string][]string{
 	"inside.evil.test":   {"169.254.169.254"},
 	"inside6.evil.test":  {"fd00:ec2::254"},
@@ -56,7 +56,7 @@ var insideNames = map[string][]string{
 	"loopback.evil.test": {"127.0.0.1", "::1"},
 }
 
-// goodServers have each an address and a fixture in testdata.
+// goodServers each have an address and a fixture in testdata.
 var goodServers = []string{"up-a.test", "up-b.test", "corp.test", "src.test", "src2.test"}
 
 func (w *theWorld) start() error {
@@ -93,7 +93,7 @@ func (w *theWorld) start() error {
 	return nil
 }
 
-// hangUp closes the connections that wait for their next request, at every server.
+// hangUp closes idle connections at every server.
 func (w *theWorld) hangUp() error {
 	w.strangers.hangUp()
 	for name, u := range w.good {
@@ -110,7 +110,7 @@ var cut struct {
 	lines []string
 }
 
-// shorter tells that a case is cut down, unless there is time for it in full.
+// shorter reports whether a case must be shortened, and logs that.
 func shorter(t testing.TB, what string) bool {
 	if rig.Long() {
 		return false

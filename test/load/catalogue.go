@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// catalogue has modproxy keep very many packages, and compares it with one that has few.
+// catalogue stores very many packages in modproxy, and compares it with one that has few.
 func (w *world) catalogue(ctx context.Context, r *row) error {
 	modules := w.many(w.modules, 20)
 	few, err := w.asUsual(ctx)
@@ -61,7 +61,7 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 				continue
 			}
 			r.add(v.what, float64(files)/took, " packages/s")
-			if w.size >= 64<<10 { // else it is the number of files that counts
+			if w.size >= 64<<10 { // otherwise the number of files counts
 				r.least(v.what, mb(bytes)/took, " MB/s", 400)
 			}
 		}
@@ -70,7 +70,7 @@ func (w *world) catalogue(ctx context.Context, r *row) error {
 	})
 }
 
-// asUsual is the p99 of a proxy that keeps few packages, under the same load.
+// asUsual is the p99 of a proxy with few packages, under the same load.
 func (w *world) asUsual(ctx context.Context) (p99 time.Duration, err error) {
 	other := &row{}
 	err = w.running(ctx, 1000, "", other, func(p *proxy, _ *watch) error {
@@ -88,7 +88,7 @@ func (w *world) asUsual(ctx context.Context) (p99 time.Duration, err error) {
 	return p99, err
 }
 
-// size is the bytes of all files below a directory, and how many there are.
+// size returns the total size of all files below a directory, in bytes, and their number.
 func size(dir string) (bytes int64, files int) {
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {

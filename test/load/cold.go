@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// storm has clients install modules that nobody has had. Upstream is asked once for each package.
+// storm lets clients install new modules. Upstream must get one request for each package.
 func (w *world) storm(ctx context.Context, r *row) error {
 	clients, modules, size := w.many(200, 20), w.many(50, 5), w.many(1<<20, 64<<10)
 	return w.running(ctx, 10, "", r, func(p *proxy, seen *watch) error {
@@ -56,7 +56,7 @@ func (w *world) storm(ctx context.Context, r *row) error {
 	})
 }
 
-// stormed asks one question until it is answered, as clients do that are told to come back.
+// stormed repeats one request until it is answered, as clients do that are told to retry.
 func (w *world) stormed(ctx context.Context, c *conn, t *target, k kind, said *outcome, packages *histogram) {
 	for range 20 {
 		r, wrong := t.ask(ctx, c, k)
@@ -87,7 +87,7 @@ func (w *world) stormed(ctx context.Context, c *conn, t *target, k kind, said *o
 	said.problems.add("%s of %s: told to come back again and again", k, t.module)
 }
 
-// An intake installs modules that nobody has had, until it is ended, and knows those that clients were given.
+// An intake installs new modules until it is ended, and records the packages that clients received.
 type intake struct {
 	p     *proxy
 	group string
@@ -99,7 +99,7 @@ type intake struct {
 	given []*target
 }
 
-// one installs the next module. One that is not given is refused, and gone.
+// one installs the next module. A module that was not served is dropped.
 func (in *intake) one(ctx context.Context, c *conn) error {
 	n := int(in.next.Add(1))
 	t := &target{module: moduleName(in.group, n, in.size, 1), version: "1.0.0", token: in.p.tokens[n%readers]}
@@ -120,7 +120,7 @@ func (in *intake) all() []*target {
 	return in.given[:len(in.given):len(in.given)]
 }
 
-// ingest installs as fast as that goes, and has modproxy killed meanwhile: what clients were given is all there.
+// ingest installs as fast as possible, and kills modproxy meanwhile: all packages that clients received must be stored.
 func (w *world) ingest(ctx context.Context, r *row) error {
 	return w.running(ctx, 1000, "", r, func(p *proxy, seen *watch) error {
 		in := &intake{p: p, group: "new", size: 100 << 10}
@@ -145,7 +145,7 @@ func (w *world) ingest(ctx context.Context, r *row) error {
 		pause(ctx, w.lasting(time.Minute))
 		took, n := time.Since(began), len(in.all())
 		r.wrong(failed.list()...)
-		killed() // they may see the end of it
+		killed() // they may see the end of the process
 		p.kill()
 		clients.Wait()
 		r.least("kept durably", float64(n)/took.Seconds(), "/s", 50)
@@ -158,7 +158,7 @@ func (w *world) ingest(ctx context.Context, r *row) error {
 	})
 }
 
-// afterKill starts modproxy again, without anybody to ask: what clients were given is served, with the same bytes.
+// afterKill starts modproxy without a registry: packages that clients received are served with the same bytes.
 func (w *world) afterKill(ctx context.Context, p *proxy, r *row, given []*target) error {
 	ready, err := p.start(ctx, "--offline")
 	if err != nil {

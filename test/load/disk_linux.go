@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount gives the proxy a small file system of its own for its data: ext4 on a file, mounted for this process and its
-// children only, so that it does not outlast them.
+// mount mounts a small file system for the data of the proxy: ext4 in a file. The mount is visible only to this process and its
+// children, and ends with them.
 func (s *soak) mount() error {
 	if os.Getenv(apartVariable) == "" || os.Geteuid() != 0 {
 		return errors.New("that takes root and a mount namespace")
@@ -36,7 +36,7 @@ func (s *soak) mount() error {
 		}
 	}
 	s.disk = s.p.dir + "/disk"
-	if err := command("mv", s.p.data, s.disk+"/data"); err != nil { // the tokens are there
+	if err := command("mv", s.p.data, s.disk+"/data"); err != nil { // it has the tokens
 		return err
 	}
 	return os.Symlink(s.disk+"/data", s.p.data)
@@ -47,7 +47,7 @@ func (s *soak) unmount() error {
 		return nil
 	}
 	s.p.kill()
-	for range 100 { // files of programs that were killed are closed a moment later
+	for range 100 { // files of killed programs are closed a moment later
 		if command("umount", s.disk) == nil {
 			return nil
 		}
@@ -63,7 +63,7 @@ func command(args ...string) error {
 	return nil
 }
 
-// fill fills the disk, and makes room again: what is kept is served meanwhile, and the rest afterwards.
+// fill fills the disk, and frees space again: stored packages are served meanwhile, and others afterwards.
 func (s *soak) fill(ctx context.Context) (err error) {
 	if s.disk == "" {
 		defer s.during(nothing)()
@@ -80,7 +80,7 @@ func (s *soak) fill(ctx context.Context) (err error) {
 	if err := unix.Statfs(s.disk, &has); err != nil {
 		return err
 	}
-	for at, step := int64(0), int64(has.Bfree)*int64(has.Bsize); step >= 4<<10; { // ever less, until there is no room
+	for at, step := int64(0), int64(has.Bfree)*int64(has.Bsize); step >= 4<<10; { // ever smaller pieces until the disk is full
 		if err := unix.Fallocate(int(f.Fd()), 0, at, step); err != nil {
 			step /= 2
 			continue

@@ -43,7 +43,7 @@ func (w *world) failing(ctx context.Context, r *row) error {
 			}
 			f.cached = append(f.cached, item)
 		}
-		p.up.roundTo.Store(int64(80 * time.Millisecond)) // as far as test/bench has them
+		p.up.roundTo.Store(int64(80 * time.Millisecond)) // the distance in test/bench
 		seen.reset()
 		well := f.run(ctx, before)
 		p.up.trouble.Store(&trouble{share: 0.1})

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A fault is something that happens to a running program. Its error says what should not have come of it.
+// A fault is something that happens to a running program. Its error is an unwanted consequence.
 type fault struct {
 	name string
 	run  func(*soak, context.Context) error
@@ -40,20 +40,20 @@ var faults = []fault{
 	{"stopped for a while", (*soak).freeze},
 }
 
-// inTrouble has the registry in trouble for a while. Who asks for what is kept does not notice.
+// inTrouble disturbs the registry for a while. Requests for stored packages must not be affected.
 func inTrouble(t trouble) func(*soak, context.Context) error {
 	return func(s *soak, ctx context.Context) error {
 		defer s.during(cold)()
 		s.p.up.trouble.Store(&t)
 		defer s.p.up.trouble.Store(&trouble{})
 		began := time.Now()
-		if !t.cut && (!s.quick || t.status == http.StatusInternalServerError) { // whether a module exists is not known now
+		if !t.cut && (!s.quick || t.status == http.StatusInternalServerError) { // whether a module exists is unknown now
 			r := s.question(ctx, "/"+registryHost+"/v1/modules/"+moduleName("lost", int(began.UnixNano()), 1, 1)+"/versions")
 			if r.status < http.StatusBadGateway || r.status > http.StatusGatewayTimeout {
-				return fmt.Errorf("a module that nobody has had: %v", &r)
+				return fmt.Errorf("a module that is not stored: %v", &r)
 			}
 			if r.took > 9*time.Second {
-				return fmt.Errorf("a module that nobody has had: %v after %v", &r, r.took)
+				return fmt.Errorf("a module that is not stored: %v after %v", &r, r.took)
 			}
 		}
 		pause(ctx, s.hold-time.Since(began))
@@ -61,14 +61,14 @@ func inTrouble(t trouble) func(*soak, context.Context) error {
 	}
 }
 
-// question asks something with a token, on a connection of its own.
+// question sends a request with a token, on its own connection.
 func (s *soak) question(ctx context.Context, path string) reply {
 	c := &conn{address: s.p.address, timeout: 30 * time.Second}
 	defer c.close()
 	return c.ask(ctx, path, s.p.tokens[0], false)
 }
 
-// kill kills it, and starts it again.
+// kill kills the proxy and starts it again.
 func (s *soak) kill(ctx context.Context) error {
 	defer s.during(unanswered)()
 	s.p.kill()
@@ -79,7 +79,7 @@ func (s *soak) kill(ctx context.Context) error {
 	return err
 }
 
-// restart ends it as an operator would, and starts it again.
+// restart ends the proxy as an operator does, and starts it again.
 func (s *soak) restart(ctx context.Context) error {
 	defer s.during(unanswered)()
 	ended := s.p.stop()
@@ -87,7 +87,7 @@ func (s *soak) restart(ctx context.Context) error {
 	return errors.Join(ended, err)
 }
 
-// freeze stops the process, as the move of a virtual machine does. Nobody is told anything but late.
+// freeze stops the process, as a migration of a virtual machine does. Answers are late, and nothing else.
 func (s *soak) freeze(ctx context.Context) error {
 	defer s.during(nothing)()
 	if err := s.p.signal(syscall.SIGSTOP); err != nil {
@@ -97,7 +97,7 @@ func (s *soak) freeze(ctx context.Context) error {
 	return s.p.signal(syscall.SIGCONT)
 }
 
-// operate does beside load what operators do.
+// operate runs verbs of operators beside the load.
 func (s *soak) operate(ctx context.Context) error {
 	defer s.during(nothing)()
 	bundle := s.p.path("bundle")
@@ -112,7 +112,7 @@ func (s *soak) operate(ctx context.Context) error {
 	return os.Remove(bundle + "-ledger")
 }
 
-// leave has clients begin to receive packages, and go away.
+// leave lets clients begin to receive packages, and go away.
 func (s *soak) leave(ctx context.Context) error {
 	defer s.during(nothing)()
 	for range s.many(1000, 20) {
@@ -121,7 +121,7 @@ func (s *soak) leave(ctx context.Context) error {
 			return err
 		}
 		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", s.targets[rand.IntN(len(s.targets))].path(archive), s.p.address)
-		io.ReadFull(c, make([]byte, 4<<10)) // what comes of it does not matter
+		io.ReadFull(c, make([]byte, 4<<10)) // any result is fine
 		c.Close()
 	}
 	return nil
@@ -132,7 +132,7 @@ func (s *soak) dial(ctx context.Context) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", s.p.address)
 }
 
-// slow has clients that read a kilobyte a second, and others that never say what they want.
+// slow lets clients read a kilobyte a second, and others send no request.
 func (s *soak) slow(ctx context.Context) error {
 	defer s.during(nothing)()
 	ctx, cancel := context.WithTimeout(ctx, s.hold)
@@ -157,7 +157,7 @@ func (s *soak) slow(ctx context.Context) error {
 					_, err = io.WriteString(c, "G")
 				}
 				if err != nil {
-					return // it was cut off, as it may be
+					return // it may be cut off
 				}
 			}
 		})
@@ -166,7 +166,7 @@ func (s *soak) slow(ctx context.Context) error {
 	return nil
 }
 
-// absent asks for modules that do not exist.
+// absent requests modules that do not exist.
 func (s *soak) absent(ctx context.Context) error {
 	defer s.during(nothing)()
 	c := &conn{address: s.p.address, timeout: 30 * time.Second}
@@ -184,7 +184,7 @@ func (s *soak) absent(ctx context.Context) error {
 	return nil
 }
 
-// revoke makes a token, and revokes it: it is no longer good within five seconds, nor what was signed for it.
+// revoke creates and revokes a token: within five seconds, it and its signed paths are invalid.
 func (s *soak) revoke(ctx context.Context) error {
 	defer s.during(nothing)()
 	name := fmt.Sprint("gone", time.Now().UnixNano())
@@ -207,7 +207,7 @@ func (s *soak) revoke(ctx context.Context) error {
 	})
 }
 
-// until waits until something is in order, and returns what is not after a while.
+// until waits until inOrder returns nil, and returns its error after a while.
 func (s *soak) until(ctx context.Context, most time.Duration, inOrder func() error) error {
 	for began := time.Now(); ; {
 		err := inOrder()
@@ -217,10 +217,10 @@ func (s *soak) until(ctx context.Context, most time.Duration, inOrder func() err
 	}
 }
 
-// noRules is a file of rules without any.
+// noRules is a file without rules.
 const noRules = "rules: []\n"
 
-// rules has the rules refuse a module, and then not.
+// rules denies a module by the rules, and then allows it again.
 func (s *soak) rules(ctx context.Context) error {
 	defer s.during(nothing)()
 	t := &target{module: moduleName("ruled", 1, 8<<10, 1), version: "1.0.0", token: s.p.tokens[0]}
@@ -253,7 +253,7 @@ func (s *soak) rules(ctx context.Context) error {
 	return nil
 }
 
-// damage turns a byte of a package that is kept. Nobody is given it: it is set aside and fetched again.
+// damage changes a byte of a stored package. No client may receive it: it is quarantined and fetched again.
 func (s *soak) damage(ctx context.Context) error {
 	defer s.during(nothing)()
 	t := s.targets[rand.IntN(len(s.targets))]
@@ -262,13 +262,13 @@ func (s *soak) damage(ctx context.Context) error {
 	}
 	c := &conn{address: s.p.address, timeout: 30 * time.Second}
 	defer c.close()
-	return s.until(ctx, 10*time.Second, func() error { // clients that saw it on the way have no whole answer
+	return s.until(ctx, 10*time.Second, func() error { // clients that were receiving it have no whole answer
 		r, wrong := t.ask(ctx, c, archive)
 		return errors.Join(wrong, must("a damaged package", r, http.StatusOK))
 	})
 }
 
-// flip turns a byte in the middle of a file.
+// flip changes a byte in the middle of a file.
 func flip(name string) (err error) {
 	if err := os.Chmod(name, 0o600); err != nil {
 		return err

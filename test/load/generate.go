@@ -9,41 +9,41 @@ import (
 	"time"
 )
 
-// A load asks at a constant rate, whether it is answered in time or not: every connection has its moments to ask, and
-// how long an answer takes counts from there, so that what waits behind a slow answer counts too. With no rate, every
-// connection asks again when it was answered.
+// A load sends requests at a constant rate, whether they are answered in time or not. Every connection has its times for requests, and
+// the duration of an answer counts from there, so that a request behind a slow answer counts, too. Without a rate, every connection
+// sends its next request after the answer.
 type load struct {
 	address string
 	conns   int
-	rate    float64       // of all connections, a second
-	length  time.Duration // how long
+	rate    float64       // of all connections, per second
+	length  time.Duration // duration of the load
 	next    func(*rand.Rand) (*target, kind)
 	timeout time.Duration                              // of one answer; 30s if it is 0
-	excused func(r reply, asked, ended time.Time) bool // answers that are no errors; may be nil
-	apart   func(asked, ended time.Time) bool          // good answers whose time is not counted; may be nil
+	excused func(r reply, asked, ended time.Time) bool // answers that are not errors; may be nil
+	apart   func(asked, ended time.Time) bool          // good answers whose duration does not count; may be nil
 
 	result outcome
 }
 
-// An outcome is what came of a load.
+// An outcome is the result of a load.
 type outcome struct {
-	took     histogram // of good answers, from when they were to be asked for
-	waited   histogram // of good answers, from when they were asked for
-	shed     histogram // of answers to come back later, from when they were asked for
-	late     histogram // by how much questions were asked later than they could be: the generator's own
+	took     histogram // of good answers, since the time for the request
+	waited   histogram // of good answers, since the request
+	shed     histogram // of answers to retry later, since the request
+	late     histogram // how late requests were sent: the generator's own delay
 	good     atomic.Int64
 	bytes    atomic.Int64
-	told     atomic.Int64 // to come back later, and when
+	told     atomic.Int64 // answers to retry later, with a time
 	excused  atomic.Int64
 	failed   atomic.Int64
 	length   time.Duration
 	problems problems
 }
 
-// rps is how many good answers there were in a second.
+// rps is the number of good answers per second.
 func (o *outcome) rps() float64 { return float64(o.good.Load()) / o.length.Seconds() }
 
-// problems are the first of the things that are wrong, and how many there are.
+// problems has the first of some problems, and their number.
 type problems struct {
 	mu    sync.Mutex
 	first []string
@@ -68,7 +68,7 @@ func (p *problems) list() []string {
 	return list
 }
 
-// run asks until the time is over, or ctx ends.
+// run sends requests until the time is over, or ctx ends.
 func (l *load) run(ctx context.Context) *outcome {
 	if l.timeout == 0 {
 		l.timeout = 30 * time.Second
@@ -85,7 +85,7 @@ func (l *load) run(ctx context.Context) *outcome {
 	return &l.result
 }
 
-// client is what one connection does.
+// client is the work of one connection.
 func (l *load) client(ctx context.Context, i int, begin time.Time) {
 	c := &conn{address: l.address, timeout: l.timeout}
 	defer c.close()

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// A histogram counts durations with an error of 1/64 at most, however long they are. It is safe for concurrent use.
+// A histogram counts durations of any length with an error of at most 1/64. It is safe for concurrent use.
 type histogram struct {
 	counts [64 * 58]atomic.Uint64
 	most   atomic.Int64
 }
 
-// slot is where a duration counts: its highest bit, and the six bits after that.
+// slot is the slot of a duration: its highest bit, and the six bits after that.
 func slot(d time.Duration) int {
 	n := uint64(max(d, 0))
 	shift := max(bits.Len64(n)-7, 0)
@@ -34,7 +34,7 @@ func (h *histogram) add(d time.Duration) {
 	}
 }
 
-// count is how many durations were added.
+// count is the number of durations.
 func (h *histogram) count() (n uint64) {
 	for i := range h.counts {
 		n += h.counts[i].Load()
@@ -42,7 +42,7 @@ func (h *histogram) count() (n uint64) {
 	return n
 }
 
-// quantile is the duration that a share q of all does not exceed; 0 if there are none.
+// quantile is the duration that a share q of all does not exceed; 0 for an empty histogram.
 func (h *histogram) quantile(q float64) time.Duration {
 	all := h.count()
 	rank, seen := max(uint64(q*float64(all)+0.5), 1), uint64(0)

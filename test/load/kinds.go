@@ -69,7 +69,7 @@ func (u *registry) answerGit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// source is where a version of a module is: an archive, or a tag of the repository.
+// source is the location of a version of a module: an archive, or a tag of the repository.
 func (u *registry) source(version string) string {
 	name := path.Base(path.Dir(path.Dir(version)))
 	if tag, _, _ := strings.Cut(name, "-"); strings.HasPrefix(tag, fromGit) {
@@ -78,7 +78,7 @@ func (u *registry) source(version string) string {
 	return u.url + "/archives/" + version + ".tar.gz"
 }
 
-// answerProvider answers a request for a provider whose name says how large its package is, or for a file of its release.
+// answerProvider answers a request for a provider, whose name has the size of its package, or for a file of its release.
 func (u *registry) answerProvider(w http.ResponseWriter, r *http.Request) error {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v1/providers/acme/NAME/…, or releases/acme/NAME/FILE
 	if len(parts) < 4 {
@@ -128,7 +128,7 @@ func (u *registry) answerProvider(w http.ResponseWriter, r *http.Request) error 
 	return err
 }
 
-// zippedProvider is a package with a program of so many bytes that do not compress.
+// zippedProvider is a package with a program of size bytes that do not compress.
 func zippedProvider(address string, size int) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// A level is one kind of load, and what must hold under it.
+// A level is one kind of load, with its bounds.
 type level struct {
 	name, load string
-	bound      string // what bounds it
+	bound      string // the limiting resource
 	run        func(*world, context.Context, *row) error
 }
 
 var levels = []level{
 	{"L1", "steady: 60 % versions, 25 % download, 15 % packages of 64 KiB; 256 connections, 2,000/s, 10 min", "CPU of one request", (*world).steady},
 	{"L2", "wide: the same on 1,200 connections at 1,500/s for 2 min, with 3,000 idle ones", "memory of one connection", (*world).wide},
-	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 questions for versions a second", "copies to sockets", (*world).bulk},
-	{"L4", "cold storm: 200 clients install 50 modules of 1 MiB that nobody has had, each in an order of its own; the registry is 300 ms away and answers 10 questions at a time", "the registry: 150 questions of 300 ms, 10 at a time; then sending 10 GiB", (*world).storm},
+	{"L3", "bulk: 64 streams of 10 MiB for 1 min, with 20 requests for versions a second", "copies to sockets", (*world).bulk},
+	{"L4", "cold storm: 200 clients install 50 new modules of 1 MiB, each in an order of its own; the registry is 300 ms away and answers 10 requests at a time", "the registry: 150 requests of 300 ms, 10 at a time; then sending 10 GiB", (*world).storm},
 	{"L5", "overload: three times the peak for 1 min, on 2,048 connections, in 512 MiB of memory", "CPU of one request, and of one refusal", (*world).overload},
 	{"L6", "catalogue: 10,000 modules of 10 versions, under the load of L1 for 1 min", "pages of the index that are not in memory; one file for each package", (*world).catalogue},
-	{"L7", "ingest: 16 clients install modules of 100 KiB that nobody has had, for 1 min; then it is killed", "flushes to the disk: of the package, the ledger and the index", (*world).ingest},
+	{"L7", "ingest: 16 clients install new modules of 100 KiB, for 1 min; then it is killed", "flushes to the disk: of the package, the ledger and the index", (*world).ingest},
 	{"L8", "soak: the mix of L1 at 500/s on 64 connections and a new module each second, with a fault every five minutes", "what is leaked", (*world).soakFor},
 	{"L9", "failing sources: 200 clients for 3 min install modules by archive and by git, and providers, one of ten not cached, from sources 80 ms away; of the requests to the sources 10 % are answered 502, 10 % are reset and 10 % are never answered", "requests without an answer, which are sent again after about 1.5 s", (*world).failing},
 }
 
-// each calls do for all of the targets, by so many clients at once, until one fails. It returns how long that took.
+// each calls do for all targets, with clients in parallel, until one fails. It returns the duration.
 func (p *proxy) each(ctx context.Context, clients int, targets []*target, do func(*conn, *target) error) (time.Duration, error) {
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -55,7 +55,7 @@ func (p *proxy) each(ctx context.Context, clients int, targets []*target, do fun
 	return time.Since(started), context.Cause(ctx)
 }
 
-// mix asks for versions, where a package is, and for it, as clients do together.
+// mix requests versions, locations and packages in the proportions of clients.
 func mix(targets []*target) func(*rand.Rand) (*target, kind) {
 	return func(r *rand.Rand) (*target, kind) {
 		t := targets[r.IntN(len(targets))]
@@ -69,12 +69,12 @@ func mix(targets []*target) func(*rand.Rand) (*target, kind) {
 	}
 }
 
-// only asks one question.
+// only sends one kind of request.
 func only(targets []*target, k kind) func(*rand.Rand) (*target, kind) {
 	return func(r *rand.Rand) (*target, kind) { return targets[r.IntN(len(targets))], k }
 }
 
-// usual are the modules of most levels: 50 of four versions, of which the disk is asked for some.
+// usual are the modules of most levels: 50 modules of four versions. Some packages are read from the disk.
 func (w *world) usual(p *proxy) []*target { return p.targets("m", w.many(50, 8), 64<<10, 4) }
 
 // usualLoad is the load of L1.

@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// Every level works in small, and finds nothing wrong.
+// Every level works in its small form, and finds no error.
 func TestQuick(t *testing.T) {
 	if err := rig.DependOnSources(); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestQuick(t *testing.T) {
 	t.Log(out.String())
 }
 
-// A quantile is at most 1/64 from what it is.
+// A quantile differs by at most 1/64 from the true value.
 func TestHistogram(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var h histogram
@@ -61,7 +61,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// fake is a proxy that answers as what tells it.
+// fake is a proxy that answers as what says.
 func fake(t *testing.T, what *atomic.Value) *target {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch what.Load() {
@@ -87,7 +87,7 @@ func fake(t *testing.T, what *atomic.Value) *target {
 	return one
 }
 
-// What clients are answered counts as what it is: other bytes are wrong whatever excuses errors.
+// Answers are counted by their content: other bytes are wrong even where errors are excused.
 func TestOutcome(t *testing.T) {
 	for _, c := range []struct {
 		answer                      string
@@ -120,7 +120,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// What waits behind a slow answer is slow too: its time counts from when it was to be asked for.
+// A request behind a slow answer is slow, too: its time counts since the time for the request.
 func TestOpenLoop(t *testing.T) {
 	var what atomic.Value
 	what.Store("slow")
@@ -135,7 +135,7 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
-// Figures that are not what they have to be are said to be missed, and what must never be is said.
+// A figure outside its bound is reported as missed, and a violated invariant as wrong.
 func TestHeld(t *testing.T) {
 	for _, c := range []struct {
 		row  *row

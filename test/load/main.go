@@ -1,24 +1,22 @@
-// Command load holds the built program to what it promises under load, on one machine:
+// Command load checks what the built program promises under load, on one machine:
 //
 //	go run ./test/load                      all levels but L8, about half an hour on a quiet machine
 //	go run ./test/load -levels L8 -soak 8h  the soak
-//	go run ./test/load -quick               every level for a few seconds, to see that it works
+//	go run ./test/load -quick               every level for a few seconds, as a check that it works
 //	go run ./test/load -h                   the flags
 //
-// modproxy runs as it would: clients have to show tokens, packages have signed paths, every request is a line of the
-// log, metrics are read, and packages are verified as they are by default. Its registry is this process, on loopback;
-// so are its clients. They ask at a constant rate whether they are answered in time or not, and the time of an answer
-// counts from when it was to be asked for: what has to wait behind a slow answer is slow, too. Every byte of every
-// package is compared with the first answer, whose digest is the one that the proxy and its ledger have.
+// modproxy runs as in production: clients need tokens, packages have signed paths, every request has a line in the log, metrics are
+// read, and packages are verified as by default. This process is its registry, on loopback, and has the clients. They send requests at a
+// constant rate, whether these are answered in time or not. The time of an answer counts from the time for the request: a request behind
+// a slow answer is slow, too. Every byte of every package is compared with the first answer, whose digest the proxy and its ledger have.
 //
-// How to read it: with two processors or more the generator and the proxy have half of them each, and the generator
-// says by how much it was late itself; if that is near the times that are measured, they are its own. A bound that is
-// missed is said to be missed. What must never be, on whatever machine, is "WRONG", and fails the run: other bytes, an
-// error that nothing explains, something lost, a ledger that is not whole, more questions upstream than there are
-// packages.
+// How to read it: with two processors or more, the generator and the proxy have half of them each. The generator reports its own delay;
+// if it is near the measured times, these are delays of the generator. A bound that does not hold is reported as missed. A violated
+// invariant is "WRONG" on any machine, and fails the run: other bytes, an unexplained error, a loss, a damaged ledger, more upstream
+// requests than packages.
 //
-// It listens on loopback, asks nobody else, ends when it is told to and removes what it made. The soak takes root,
-// Linux, mount and mkfs.ext4 to fill a disk, and leaves that out elsewhere.
+// It listens on loopback, sends no requests elsewhere, ends on a signal and removes its files. The soak needs root, Linux, mount and
+// mkfs.ext4 to fill a disk, and leaves that out elsewhere.
 package main
 
 import (
@@ -40,7 +38,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// settings are what the flags say.
+// settings are the values of the flags.
 type settings struct {
 	levels   []string
 	scale    float64
@@ -57,10 +55,10 @@ type settings struct {
 	args     []string
 }
 
-// misuse is an error of whoever started the program.
+// misuse is an error in the use of the program.
 type misuse struct{ error }
 
-// errWrong is the error of a run in which something was that must never be.
+// errWrong is the error of a run that violated an invariant.
 var errWrong = errors.New("something was wrong that must never be")
 
 func main() {
@@ -128,7 +126,7 @@ func parseFlags(args []string, stderr io.Writer) (*settings, error) {
 }
 
 func (s *settings) run(ctx context.Context, stdout, stderr io.Writer) error {
-	debug.SetGCPercent(400) // the generator has little in memory, and others to leave the processors to
+	debug.SetGCPercent(400) // the generator uses little memory, and leaves the processors to others
 	w, err := newWorld(ctx, s, stderr)
 	if err != nil {
 		return err
@@ -143,7 +141,7 @@ func (s *settings) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return errors.Join(err, os.RemoveAll(w.dir))
 }
 
-// runAll runs the levels, and prints what came of them.
+// runAll runs the levels and prints their results.
 func (w *world) runAll(ctx context.Context, stdout io.Writer) error {
 	s, r := w.settings, &report{Machine: machine(w.program, w.args)}
 	for _, l := range levels {
@@ -175,7 +173,7 @@ func (w *world) runAll(ctx context.Context, stdout io.Writer) error {
 	return nil
 }
 
-// A world is where the levels run.
+// A world is the environment of the levels.
 type world struct {
 	*settings
 	dir     string
@@ -201,7 +199,7 @@ func (w *world) say(format string, args ...any) {
 	fmt.Fprintf(w.stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }
 
-// lasting is how long something takes that takes full in full length.
+// lasting is the duration of something that takes full in the long form.
 func (w *world) lasting(full time.Duration) time.Duration {
 	if w.quick {
 		return min(full, time.Second)
@@ -209,7 +207,7 @@ func (w *world) lasting(full time.Duration) time.Duration {
 	return max(time.Duration(float64(full)*w.scale), time.Second)
 }
 
-// many is how many there are of something, and few in small.
+// many is a number in the long form, and a smaller one in the short form.
 func (w *world) many(full, few int) int {
 	if w.quick {
 		return few
@@ -217,7 +215,7 @@ func (w *world) many(full, few int) int {
 	return full
 }
 
-// machine is what the figures depend on.
+// machine describes what the figures depend on.
 func machine(program string, args []string) string {
 	model := "unknown processor"
 	text, _ := os.ReadFile("/proc/cpuinfo")

@@ -12,8 +12,8 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// overload finds out how much is answered at most, and asks three times as much. What else the machine does changes both:
-// the peak is that of a while before the flood and of one after it.
+// overload measures the peak rate of answers, and sends three times as many requests. Other work on the machine changes both: the peak is
+// measured before and after the flood.
 func (w *world) overload(ctx context.Context, r *row) error {
 	const limit = 512 << 20
 	p, err := w.newProxy(ctx, 1000, "")
@@ -45,7 +45,7 @@ func (w *world) overload(ctx context.Context, r *row) error {
 	}
 	before := top()
 	seen.reset()
-	// A client of versions waits ten seconds: what comes later is no answer.
+	// A client waits ten seconds for versions: a later answer is useless.
 	o := p.cost(ctx, r, "flood", &load{address: p.address, conns: w.many(2048, 256), rate: 3 * before.rps(), length: w.lasting(time.Minute), next: mix(targets),
 		timeout: 10 * time.Second, excused: func(r reply, _, _ time.Time) bool { return r.err == nil && r.header.Get("Retry-After") != "" }})
 	normal := w.normal(ctx, p, targets, before.rps())
@@ -72,14 +72,14 @@ func (w *world) overload(ctx context.Context, r *row) error {
 	return ctx.Err()
 }
 
-// costed is what came of a load, and the CPU that the proxy has used for a good answer, in seconds.
+// costed is the result of a load, with the CPU time of the proxy for a good answer, in seconds.
 type costed struct {
 	*outcome
 	cpu float64
 }
 
-// cost runs a load, and notes what the proxy and the generator have of the processors meanwhile: the one that has all it can get
-// bounds what is measured.
+// cost runs a load, and records the shares of the processors that the proxy and the generator use: if one of them uses all it can get, it
+// limits the measurement.
 func (p *proxy) cost(ctx context.Context, r *row, name string, l *load) *costed {
 	id, own := p.server.Load().ID(), os.Getpid()
 	theirs, ours := rig.Ticks(id, 2), rig.Ticks(own, 2)
@@ -91,7 +91,7 @@ func (p *proxy) cost(ctx context.Context, r *row, name string, l *load) *costed 
 	return &costed{o, theirs.Seconds() / max(float64(o.good.Load()), 1)}
 }
 
-// normal waits until a fifth of the peak is answered as on any day, and returns how long that takes.
+// normal waits until a fifth of the peak is answered normally, and returns the time until then.
 func (w *world) normal(ctx context.Context, p *proxy, targets []*target, peak float64) time.Duration {
 	began := time.Now()
 	for ctx.Err() == nil && time.Since(began) < time.Minute {
@@ -104,12 +104,12 @@ func (w *world) normal(ctx context.Context, p *proxy, targets []*target, peak fl
 	return time.Since(began)
 }
 
-// memoryGroup makes a control group of so much memory.
+// memoryGroup creates a control group with a limit of memory.
 func memoryGroup(limit int) (dir string, err error) {
 	const groups = "/sys/fs/cgroup"
 	name := fmt.Sprintf("modproxy-load-%x", rand.Uint64())
 	dir, file := filepath.Join(groups, "memory", name), "memory.limit_in_bytes"
-	if _, err := os.Stat(filepath.Join(groups, "cgroup.subtree_control")); err == nil { // the second version
+	if _, err := os.Stat(filepath.Join(groups, "cgroup.subtree_control")); err == nil { // version 2
 		dir, file = filepath.Join(groups, name), "memory.max"
 		if err := os.WriteFile(filepath.Join(groups, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
 			return "", err
@@ -125,7 +125,7 @@ func memoryGroup(limit int) (dir string, err error) {
 	return dir, nil
 }
 
-// removeGroup ends the proxy in the group, which is in it a moment longer, and removes it.
+// removeGroup ends the proxy in the group, which leaves it a moment later, and removes the group.
 func removeGroup(dir string, p *proxy) {
 	p.kill()
 	for range 100 {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apartVariable is the variable by which a process knows that it is apart, and has which processors the proxy has.
+// apartVariable is the environment variable that marks a process as separated, and has the processors of the proxy.
 const apartVariable = "LOAD_APART"
 
 // theirs are the processors of the proxy, if it has its own.
 var theirs *unix.CPUSet
 
-// theirOwn is how many processors only the proxy has.
+// theirOwn is the number of processors that only the proxy uses.
 func theirOwn() int {
 	if theirs == nil {
 		return 0
@@ -26,8 +26,8 @@ func theirOwn() int {
 	return theirs.Count()
 }
 
-// apart runs this program again, once: with the first half of the processors for itself, while the proxy has the
-// others, and for a soak by root with mounts that nobody else sees. Where there is one processor both share it.
+// apart runs this program again, once: on the first half of the processors, while the proxy gets the others, and for a soak by root with
+// private mounts. On a machine with one processor, both share it.
 func apart(s *settings) error {
 	cpus := os.Getenv(apartVariable)
 	if cpus != "" {
@@ -41,7 +41,7 @@ func apart(s *settings) error {
 	if !pin && !mounts {
 		return nil
 	}
-	runtime.LockOSThread() // it is the one that goes on
+	runtime.LockOSThread() // this thread continues
 	cpus = "all"
 	if pin {
 		cpus = ""
@@ -68,7 +68,7 @@ func apart(s *settings) error {
 	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), apartVariable+"="+cpus))
 }
 
-// arrived takes the processors of the proxy from the variable.
+// arrived reads the processors of the proxy from the variable.
 func arrived(cpus string) error {
 	if cpus == "all" {
 		return nil
@@ -84,7 +84,7 @@ func arrived(cpus string) error {
 	return nil
 }
 
-// startApart starts a program on the processors that the generator does not have.
+// startApart starts a program on the processors that the generator does not use.
 func startApart(cmd *exec.Cmd) error {
 	if theirs == nil {
 		return cmd.Start()
@@ -99,7 +99,7 @@ func startApart(cmd *exec.Cmd) error {
 	}
 	err := cmd.Start()
 	if unix.SchedSetaffinity(0, &own) == nil {
-		runtime.UnlockOSThread() // else the thread ends with its goroutine
+		runtime.UnlockOSThread() // otherwise the thread ends with its goroutine
 	}
 	return err
 }

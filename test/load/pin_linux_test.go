@@ -9,8 +9,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A soak is apart whoever started it, be that the process with id 1, of which nothing may be read: it has mounts that nobody
-// else sees, and of which nobody is told.
+// A soak is separated for any parent process, even the process with id 1, whose files cannot be read. Its mounts are private.
 func TestApart(t *testing.T) {
 	if os.Getenv("LOAD_TEST") != "" {
 		err := apart(&settings{levels: []string{"L8"}, pin: true})
@@ -25,7 +24,7 @@ func TestApart(t *testing.T) {
 	const orphan = `(while kill -0 $$ 2>/dev/null; do :; done; exec "$0" -test.run '^TestApart$' -test.v) &`
 	cmd := exec.Command("/bin/sh", "-c", orphan, os.Args[0])
 	cmd.Env = append(os.Environ(), "LOAD_TEST=1")
-	out, err := cmd.CombinedOutput() // until the orphan has ended
+	out, err := cmd.CombinedOutput() // waits until the orphan has ended
 	if strings.Contains(string(out), "error=a mount namespace: operation not permitted") {
 		rig.Missing(t, "this process may not mount")
 	}

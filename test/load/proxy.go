@@ -23,33 +23,32 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// readers is how many tokens the clients have.
+// readers is the number of tokens of clients.
 const readers = 4
 
-// A proxy is a modproxy with its registry: clients have to show tokens, every request is a line of the log, and what is
-// read from the disk is verified.
+// A proxy is a modproxy with its registry: clients need tokens, every request has a line in the log, and data from the disk is verified.
 type proxy struct {
 	program string
 	dir     string // of the configuration and the log
 	data    string
 	address string
 	env     []string
-	group   string                      // the file of a control group that takes it
-	server  atomic.Pointer[rig.Process] // nil while it does not run
+	group   string                      // the file of a control group to join
+	server  atomic.Pointer[rig.Process] // nil if it is not running
 	up      *registry
 
 	tokens   []string // of clients
 	operator string   // reads the metrics
 }
 
-// newProxy makes one that has nothing and does not run yet, with more configuration.
+// newProxy returns an empty proxy that is not running yet, with additional configuration.
 func (w *world) newProxy(ctx context.Context, atOnce int, more string) (*proxy, error) {
 	dir, err := os.MkdirTemp(w.dir, "proxy-")
 	if err != nil {
 		return nil, err
 	}
 	p := &proxy{program: w.program, dir: dir, data: filepath.Join(dir, "data")}
-	if err := os.Mkdir(p.data, 0o700); err != nil { // for the tokens
+	if err := os.Mkdir(p.data, 0o700); err != nil { // it gets the tokens
 		return nil, err
 	}
 	if p.address, err = freeAddress(); err != nil {
@@ -80,8 +79,7 @@ auth: {required: true}
 	return p, nil
 }
 
-// freeAddress is one to listen on, again and again: none that a connection of somebody else is given meanwhile, as
-// those from 32768 on may be.
+// freeAddress is an address to listen on repeatedly. Its port is below 32768, so that no outgoing connection of another program takes it.
 func freeAddress() (string, error) {
 	var l net.Listener
 	var err error
@@ -108,7 +106,7 @@ func (p *proxy) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// verb runs a verb of modproxy and returns what it prints.
+// verb runs a verb of modproxy and returns its output.
 func (p *proxy) verb(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := p.command(ctx, args...)
 	var complaint bytes.Buffer
@@ -120,7 +118,7 @@ func (p *proxy) verb(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// start starts it and waits until it is ready, which takes as long as it returns.
+// start starts the proxy, waits until it is ready, and returns how long that took.
 func (p *proxy) start(ctx context.Context, flags ...string) (time.Duration, error) {
 	cmd := p.command(context.WithoutCancel(ctx), append([]string{"serve"}, flags...)...)
 	if p.group != "" {
@@ -141,14 +139,14 @@ func (p *proxy) start(ctx context.Context, flags ...string) (time.Duration, erro
 	return time.Since(started), err
 }
 
-// kill ends it at once, with the programs that it has started.
+// kill kills the proxy, with the programs that it has started.
 func (p *proxy) kill() {
 	if server := p.server.Swap(nil); server != nil {
 		server.Kill()
 	}
 }
 
-// stop ends it as an operator would.
+// stop ends the proxy as an operator does.
 func (p *proxy) stop() error {
 	if server := p.server.Swap(nil); server != nil {
 		return server.Stop()
@@ -156,7 +154,7 @@ func (p *proxy) stop() error {
 	return nil
 }
 
-// signal sends it a signal.
+// signal sends a signal to the proxy.
 func (p *proxy) signal(s os.Signal) error {
 	server := p.server.Load()
 	if server == nil {
@@ -165,14 +163,13 @@ func (p *proxy) signal(s os.Signal) error {
 	return server.Signal(s)
 }
 
-// close ends it and removes what it kept.
+// close ends the proxy and removes its data.
 func (p *proxy) close() error {
 	p.kill()
 	return errors.Join(p.up.close(), os.RemoveAll(p.dir))
 }
 
-// running starts a proxy, lets use use it, and ends it; whatever happened, nothing must be wrong with what it keeps
-// then.
+// running starts a proxy, calls use with it, and ends it. In any case it then checks the data of the proxy.
 func (w *world) running(ctx context.Context, atOnce int, more string, r *row, use func(*proxy, *watch) error) (err error) {
 	p, err := w.newProxy(ctx, atOnce, more)
 	if err != nil {
@@ -195,7 +192,7 @@ func (w *world) running(ctx context.Context, atOnce int, more string, r *row, us
 	return nil
 }
 
-// complaints are what the log has of a program that does not know what to do.
+// complaints are lines of the log about internal errors.
 func (p *proxy) complaints() (list []string) {
 	f, err := os.Open(p.path("modproxy.log"))
 	if err != nil {
@@ -214,7 +211,7 @@ func (p *proxy) complaints() (list []string) {
 	return list
 }
 
-// kept is the digest of every package that is kept, by its module and version.
+// kept returns the digests of all stored packages, by module and version.
 func (p *proxy) kept(ctx context.Context) (map[string]string, error) {
 	out, err := p.verb(ctx, "ls", "--json")
 	if err != nil {
@@ -235,8 +232,8 @@ func (p *proxy) kept(ctx context.Context) (map[string]string, error) {
 	return is, nil
 }
 
-// whole says what is wrong with what is kept: every target that a client was given must be there, and all that is there
-// right, the ledger too.
+// whole returns the damage of the stored data: every target that a client received must be stored, and all data must be right, including
+// the ledger.
 func (p *proxy) whole(ctx context.Context, given []*target) (wrong []string, err error) {
 	if out, err := p.verb(ctx, "verify", "--read-data", "--json"); err != nil {
 		var ended *exec.ExitError
@@ -263,8 +260,7 @@ func (p *proxy) whole(ctx context.Context, given []*target) (wrong []string, err
 	return wrong, nil
 }
 
-// targets are modules of so many versions and bytes that clients with tokens of the proxy want, none of them asked for
-// yet.
+// targets are new modules with versions of size bytes, for clients with tokens of the proxy.
 func (p *proxy) targets(group string, modules, size, versions int) (all []*target) {
 	for i := range modules {
 		for v := range versions {
@@ -274,7 +270,7 @@ func (p *proxy) targets(group string, modules, size, versions int) (all []*targe
 	return all
 }
 
-// warm has all of them asked for once.
+// warm requests all targets once.
 func (p *proxy) warm(ctx context.Context, targets []*target) error {
 	_, err := p.each(ctx, 8, targets, func(c *conn, t *target) error { return t.first(ctx, c) })
 	return err

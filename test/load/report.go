@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// A row is what came of one level.
+// A row is the result of one level.
 type row struct {
 	Level   string   `json:"level"`
 	Load    string   `json:"load"`
 	Figures []figure `json:"figures"`
 	Notes   []string `json:"notes,omitempty"`
-	Wrong   []string `json:"wrong,omitempty"` // what must never be
+	Wrong   []string `json:"wrong,omitempty"` // violated invariants
 	BoundBy string   `json:"bound_by"`
 
-	Goroutines [2]int   `json:"goroutines"` // most, and idle
+	Goroutines [2]int   `json:"goroutines"` // maximum, and idle
 	FDs        [2]int   `json:"fds"`
 	Children   [2]int   `json:"children"`
 	RSS        [2]int64 `json:"rss"`
 	CPU        float64  `json:"cpu"` // processors, on average
 
-	mu sync.Mutex // of Wrong
+	mu sync.Mutex // guards Wrong
 }
 
-// A figure is something that was measured, and what it has to be.
+// A figure is a measured value with its bounds.
 type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -39,7 +39,7 @@ type figure struct {
 	Least float64 `json:"at_least,omitempty"`
 }
 
-// missed reports whether the figure is not what it has to be.
+// missed reports whether the figure is outside its bounds.
 func (f figure) missed() bool { return f.Most > 0 && f.Value > f.Most || f.Value < f.Least }
 
 func (f figure) String() string {
@@ -56,7 +56,7 @@ func (f figure) bound() string {
 	return ""
 }
 
-// short is a number with three digits.
+// short formats a number with three digits.
 func short(v float64) string {
 	if v >= 1000 || v == float64(int64(v)) {
 		return fmt.Sprintf("%.0f", v)
@@ -93,7 +93,7 @@ func (r *row) wrong(what ...string) {
 	r.Wrong = append(r.Wrong, what...)
 }
 
-// latency adds what came of a load.
+// latency adds the result of a load.
 func (r *row) latency(o *outcome, p50, p99, p999 time.Duration) {
 	r.add("rps", o.rps(), "/s")
 	r.most("p50", ms(o.took.quantile(.5)), " ms", ms(p50))
@@ -107,7 +107,7 @@ func (r *row) latency(o *outcome, p50, p99, p999 time.Duration) {
 	r.wrong(o.problems.list()...)
 }
 
-// usage has what the proxy used, the last sample when it was idle.
+// usage adds the resources of the proxy; the last sample is that of the idle proxy.
 func (r *row) usage(samples []sample, peak int64, cpu float64) {
 	if len(samples) == 0 {
 		return
@@ -128,7 +128,7 @@ func (r *row) usage(samples []sample, peak int64, cpu float64) {
 	}
 }
 
-// held says whether the level held: what must never be was not, and every figure is what it has to be.
+// held reports whether the level held: no invariant was violated, and every figure is within its bounds.
 func (r *row) held() string {
 	var missed []string
 	for _, f := range r.Figures {
@@ -150,13 +150,13 @@ func (r *row) used() string {
 		r.FDs[0], r.FDs[1], r.Goroutines[0], r.Goroutines[1], r.Children[0], r.Children[1])
 }
 
-// A report is what a run has found.
+// A report is the result of a run.
 type report struct {
 	Machine string `json:"machine"`
 	Rows    []*row `json:"levels"`
 }
 
-// wrong reports whether something was that must never be.
+// wrong reports whether an invariant was violated.
 func (r *report) wrong() bool {
 	return slices.ContainsFunc(r.Rows, func(r *row) bool { return len(r.Wrong) > 0 })
 }

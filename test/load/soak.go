@@ -16,32 +16,32 @@ import (
 type scope int
 
 const (
-	nothing    scope = iota // nobody notices
-	cold                    // what has to be fetched cannot be
-	unanswered              // nothing is answered at all
+	nothing    scope = iota // no client is affected
+	cold                    // new packages cannot be fetched
+	unanswered              // no request is answered
 )
 
-// A window is a time in which there is a fault.
+// A window is the time of a fault.
 type window struct {
-	from, to time.Time // to is zero while it lasts
+	from, to time.Time // to is zero during the fault
 	scope    scope
 }
 
-// A soak is load for a long time, with a fault now and then.
+// A soak is a long load with occasional faults.
 type soak struct {
 	*world
 	p       *proxy
 	r       *row
-	disk    string // where a small file system is mounted, if there is one
+	disk    string // mount point of the small file system, if there is one
 	targets []*target
 	in      *intake
-	hold    time.Duration // how long a fault lasts
+	hold    time.Duration // duration of a fault
 
 	mu      sync.Mutex
 	windows []window
 }
 
-// during excuses what a fault excuses, until the function that it returns is called.
+// during excuses the errors of a fault until the returned function is called.
 func (s *soak) during(what scope) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *soak) during(what scope) (end func()) {
 	}
 }
 
-// within reports whether a fault of a scope, or of a wider one, was there in some of the time, or a moment before it.
+// within reports whether a fault of at least this scope overlapped the time, or ended shortly before it.
 func (s *soak) within(what scope, from, to time.Time, moment time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,12 +63,12 @@ func (s *soak) within(what scope, from, to time.Time, moment time.Duration) bool
 	})
 }
 
-// soakFor has the load for as long as the flags say.
+// soakFor runs the soak for the time in the flags.
 func (w *world) soakFor(ctx context.Context, r *row) (err error) {
 	s := &soak{world: w, r: r}
 	length, every := w.soak, w.every
 	if w.quick {
-		length, every = time.Minute, 300*time.Millisecond // it ends when each was there once
+		length, every = time.Minute, 300*time.Millisecond // it ends after each fault occurred once
 	}
 	s.hold = every / 2
 	p, err := w.newProxy(ctx, 1000, "cache: {memory: 64KiB, missing: 1s}\npolicy: {files: [rules.yaml]}\n")
@@ -105,7 +105,7 @@ func (w *world) soakFor(ctx context.Context, r *row) (err error) {
 	return s.afterwards(ctx)
 }
 
-// load is the load and the faults.
+// load runs the load and the faults.
 func (s *soak) load(ctx context.Context, length, every time.Duration) error {
 	ending, end := context.WithCancel(ctx)
 	defer end()
@@ -131,7 +131,7 @@ func (s *soak) load(ctx context.Context, length, every time.Duration) error {
 			if i < len(faults) {
 				done = append(done, f.name)
 			}
-			if !s.quick { // faults are shorter than they may be
+			if !s.quick { // faults are shorter than allowed
 				pause(ending, s.left(every))
 			}
 		}
@@ -150,14 +150,14 @@ func (s *soak) load(ctx context.Context, length, every time.Duration) error {
 	return ctx.Err()
 }
 
-// left is how much of the interval is left after a fault.
+// left is the rest of the interval after a fault.
 func (s *soak) left(every time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hold - time.Since(s.windows[len(s.windows)-1].from)
 }
 
-// intake installs a module that nobody has had, again and again.
+// intake installs new modules repeatedly.
 func (s *soak) intake(ctx context.Context, failed *problems) {
 	interval := time.Second
 	if s.quick {
@@ -168,7 +168,7 @@ func (s *soak) intake(ctx context.Context, failed *problems) {
 	for pause(ctx, interval) {
 		began := time.Now()
 		err := s.in.one(ctx, c)
-		// what upstream has answered is remembered for a while
+		// answers of upstream are cached for a while
 		if err == nil || ctx.Err() != nil || s.within(cold, began, time.Now(), 15*time.Second) {
 			continue
 		}
@@ -176,7 +176,7 @@ func (s *soak) intake(ctx context.Context, failed *problems) {
 	}
 }
 
-// tidy keeps the log from filling the disk in hours: what was looked at is cut off.
+// tidy keeps the log from filling the disk in hours: it cuts off the checked part.
 func (s *soak) tidy(ctx context.Context) {
 	for pause(ctx, 10*time.Second) {
 		if file, err := os.Stat(s.p.path("modproxy.log")); err == nil && file.Size() > 64<<20 {
@@ -188,7 +188,7 @@ func (s *soak) tidy(ctx context.Context) {
 	}
 }
 
-// afterwards is what must be there when all is over, without anybody to ask.
+// afterwards checks the data at the end, without a registry.
 func (s *soak) afterwards(ctx context.Context) error {
 	given := slices.Concat(s.targets, s.in.all())
 	if _, err := s.p.start(ctx, "--offline"); err != nil {
@@ -205,10 +205,10 @@ func (s *soak) afterwards(ctx context.Context) error {
 	return err
 }
 
-// trend says what has grown. Memory is compared within each life of the process, after its first minutes.
+// trend reports growth. Memory is compared within each life of the process, after its first minutes.
 func (s *soak) trend(samples []sample, length time.Duration) {
 	begin := map[int]time.Time{}
-	var means = map[int]*[3]float64{} // of each life: how many, the sums of hours and of megabytes
+	var means = map[int]*[3]float64{} // by life: the number of samples, the sums of hours and of megabytes
 	skip := min(10*time.Minute, length/20)
 	var counted []sample
 	for _, one := range samples {
@@ -245,7 +245,7 @@ func (s *soak) trend(samples []sample, length time.Duration) {
 	}
 }
 
-// median of what at least one sample says.
+// median returns the median of a value over at least one sample.
 func median(samples []sample, of func(sample) int) float64 {
 	var all []int
 	for _, s := range samples {

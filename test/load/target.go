@@ -14,17 +14,17 @@ import (
 	"sync/atomic"
 )
 
-// A target is a version of a module, and what clients were answered about it first, which must never change.
+// A target is a version of a module, with the first answers to clients about it, which must never change.
 type target struct {
 	module, version string // ns/name/system
 	token           string
 
-	signed   atomic.Pointer[string] // the path of the package, as clients were last told
+	signed   atomic.Pointer[string] // the last signed path of the package
 	list     reply
 	sum      uint32
 	size     int64
 	digest   string // of the package
-	answered bool   // the above is known
+	answered bool   // the fields above are known
 }
 
 func (t *target) address() string { return registryHost + "/" + t.module }
@@ -44,12 +44,12 @@ func (t *target) path(k kind) string {
 	return "/-/healthz"
 }
 
-// ask asks a question about the target, and returns what is wrong with the answer: other bytes than before, or none of
-// those that were announced. That something could not be answered is nothing wrong.
+// ask sends a request about the target, and returns an error for a wrong answer: other bytes than before, or fewer than announced. An
+// unanswered request is not wrong.
 func (t *target) ask(ctx context.Context, c *conn, k kind) (reply, error) {
 	token := t.token
 	if k == archive || k == health {
-		token = "" // as the clients do: the path is signed
+		token = "" // as clients do: the path is signed
 	}
 	r := c.ask(ctx, t.path(k), token, false)
 	if r.err != nil || r.status >= 300 {
@@ -72,7 +72,7 @@ func (t *target) ask(ctx context.Context, c *conn, k kind) (reply, error) {
 	return r, nil
 }
 
-// located takes the path of the package from where a client is sent.
+// located reads the path of the package from a location.
 func (t *target) located(r reply) error {
 	location, err := url.Parse(r.header.Get("X-Terraform-Get"))
 	if err != nil || location.Path == "" || r.status != http.StatusNoContent {
@@ -85,7 +85,7 @@ func (t *target) located(r reply) error {
 	return nil
 }
 
-// sameList says what is wrong with a list that was compressed otherwise than before.
+// sameList returns an error if a list differs that has another compression than before.
 func (t *target) sameList(ctx context.Context, c *conn) error {
 	r := c.ask(ctx, t.path(versions), t.token, true)
 	if !r.complete || r.status != http.StatusOK {
@@ -101,7 +101,7 @@ func (t *target) sameList(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// plain is the body of an answer, as it was before it was compressed.
+// plain returns the body of an answer without compression.
 func plain(r reply) ([]byte, error) {
 	if r.header.Get("Content-Encoding") != "gzip" {
 		return r.body, nil
@@ -113,8 +113,7 @@ func plain(r reply) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// first asks everything about the target, as a client that installs it does, and has the answers counted as right. The
-// package must be what its Etag says.
+// first sends all requests of an installation for the target, and records the answers as right. The package must match its ETag.
 func (t *target) first(ctx context.Context, c *conn) error {
 	list := c.ask(ctx, t.path(versions), t.token, true)
 	if list.err != nil || list.status != http.StatusOK {
@@ -127,7 +126,7 @@ func (t *target) first(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// install asks where the package is, and for it.
+// install requests the location of the package, and the package.
 func (t *target) install(ctx context.Context, c *conn) error {
 	r, err := t.ask(ctx, c, download)
 	if err == nil && (r.err != nil || r.status != http.StatusNoContent) {
@@ -152,7 +151,7 @@ func (t *target) install(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// refused is the error of a package that could not be had.
+// refused is the error of a package that was not served.
 type refused struct {
 	path string
 	reply

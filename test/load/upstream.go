@@ -26,29 +26,29 @@ import (
 // registryHost is the hostname of the registry in source addresses.
 const registryHost = "registry.acme.example"
 
-// A registry has every module whose name says what it is like: the size of its package in bytes and how many versions
-// it has, as in acme/m17-65536-10/aws. What is in a package follows from the name and the version.
+// A registry has every module whose name describes it: the size of its package in bytes and the number of its versions, as in
+// acme/m17-65536-10/aws. The content of a package depends on the name and the version.
 type registry struct {
 	url      string
 	server   *http.Server
 	roundTo  atomic.Int64 // nanoseconds of a round trip: an answer takes one, and a new connection two before it
 	turns    chan struct{}
 	trouble  atomic.Pointer[trouble]
-	archives sync.Map // how often each was asked for, by its path
+	archives sync.Map // number of requests by path
 	asked    atomic.Int64
 	git      atomic.Pointer[http.Handler] // nil until serveGit
 }
 
-// trouble is how a registry answers that is not well.
+// trouble is a failure of a registry.
 type trouble struct {
 	refuse bool          // break connections
 	slow   time.Duration // wait before every answer
-	status int           // answer this, and nothing else
+	status int           // answer only this status
 	cut    bool          // break off within bodies
-	share  float64       // of requests that are answered 502, as many whose connections break, and as many that are never answered
+	share  float64       // share of requests answered with 502, of as many with broken connections, and of as many without an answer
 }
 
-// startRegistry starts one that answers atOnce questions at the same time.
+// startRegistry starts a registry that answers atOnce requests at the same time.
 func startRegistry(atOnce int) (*registry, error) {
 	config, err := registrytest.CA().ServerConfig("127.0.0.1")
 	if err != nil {
@@ -64,7 +64,7 @@ func startRegistry(atOnce int) (*registry, error) {
 	u.server = &http.Server{
 		Handler:           u,
 		TLSConfig:         config,
-		ErrorLog:          log.New(io.Discard, "", 0), // of programs that are killed
+		ErrorLog:          log.New(io.Discard, "", 0), // of connections of killed programs
 		ReadHeaderTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			return context.WithValue(ctx, opened{}, new(atomic.Bool))
@@ -130,7 +130,7 @@ func (u *registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer answers a question about a module whose name says what it is like.
+// answer answers a request about a module by its name.
 func (u *registry) answer(w http.ResponseWriter, r *http.Request, cut bool) error {
 	switch rest, is := strings.CutPrefix(r.URL.Path, "/v1/modules/"); {
 	case is && strings.HasSuffix(rest, "/versions"):
@@ -171,7 +171,7 @@ func (u *registry) answer(w http.ResponseWriter, r *http.Request, cut bool) erro
 	return nil
 }
 
-// fetched is how many archives were asked for, and how often altogether.
+// fetched returns the number of requested archives, and of all requests for archives.
 func (u *registry) fetched() (distinct, all int64) {
 	u.archives.Range(func(_, n any) bool {
 		distinct++
@@ -181,12 +181,12 @@ func (u *registry) fetched() (distinct, all int64) {
 	return distinct, all
 }
 
-// moduleName is the name of a module with so many versions of so many bytes.
+// moduleName is the name of a module with versions of size bytes.
 func moduleName(group string, n, size, versions int) string {
 	return fmt.Sprintf("acme/%s%d-%d-%d/aws", group, n, size, versions)
 }
 
-// likeness reads what the name of a module says.
+// likeness parses the name of a module.
 func likeness(module string) (size, versions int, err error) {
 	parts := strings.Split(path.Base(path.Dir(module)), "-")
 	if len(parts) != 3 {
@@ -210,11 +210,11 @@ func list(count int) string {
 	return `{"modules":[{"versions":[` + strings.Join(all, ",") + `]}]}`
 }
 
-// packed is an archive with so many bytes that do not compress.
+// packed is an archive with size bytes that do not compress.
 func packed(name string, size int) []byte {
 	var b bytes.Buffer
 	b.Grow(size + 4<<10)
-	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // this is a level
+	z, _ := gzip.NewWriterLevel(&b, gzip.NoCompression) // the level is valid
 	t := tar.NewWriter(z)
 	data := make([]byte, size)
 	rand.NewChaCha8(sha256.Sum256([]byte(name))).Read(data) // never fails
@@ -222,7 +222,7 @@ func packed(name string, size int) []byte {
 		name string
 		data []byte
 	}{{"main.tf", []byte("# " + name + "\n")}, {"data.bin", data}} {
-		t.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.data))}) // into a buffer
+		t.WriteHeader(&tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.data))}) // writes to a buffer
 		t.Write(f.data)
 	}
 	t.Close()

@@ -13,17 +13,17 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// A sample is what the proxy uses at one moment.
+// A sample has the resources of the proxy at one moment.
 type sample struct {
 	at         time.Time
-	life       int // which process it is: it may be started again
+	life       int // number of the process, which may be restarted
 	rss        int64
 	fds        int
 	children   int
-	goroutines int // 0 if it did not say
+	goroutines int // 0 if unknown
 }
 
-// A watch looks at what the proxy uses, until it is ended.
+// A watch samples the resources of the proxy until it is ended.
 type watch struct {
 	p     *proxy
 	row   *row
@@ -35,14 +35,14 @@ type watch struct {
 	mu      sync.Mutex
 	samples []sample
 	peak    int64
-	cpu     time.Duration // of those processes that have ended, and of this one
+	cpu     time.Duration // of ended processes and the current one
 	pid     int
-	begun   time.Duration // its CPU when it was first seen
+	begun   time.Duration // its CPU time at the first sample
 	life    int
 	began   time.Time
 }
 
-// watch begins to watch. What comes of it is in the row.
+// watch begins to watch. The result goes to the row.
 func (p *proxy) watch(r *row) *watch {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watch{p: p, row: r, every: 500 * time.Millisecond, stop: stop, began: time.Now()}
@@ -55,7 +55,7 @@ func (p *proxy) watch(r *row) *watch {
 	return w
 }
 
-// interval grows with what has been seen, so that hours fit in memory.
+// interval grows with the number of samples, so that hours fit in memory.
 func (w *watch) interval() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +93,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// reset has the row say what is used from now on.
+// reset restarts the figures of the row.
 func (w *watch) reset() {
 	w.mu.Lock()
 	w.samples, w.peak, w.cpu, w.began = nil, 0, 0, time.Now()
@@ -103,14 +103,14 @@ func (w *watch) reset() {
 	w.look(context.Background())
 }
 
-// all is what was seen.
+// all returns the samples.
 func (w *watch) all() []sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.samples
 }
 
-// end ends it: what the proxy uses a moment after its work is what it uses idle.
+// end ends the watch. The last sample, a moment after the load, is that of the idle proxy.
 func (w *watch) end() {
 	w.once.Do(func() {
 		w.stop()
@@ -125,7 +125,7 @@ func (w *watch) end() {
 	})
 }
 
-// goroutines asks the proxy.
+// goroutines asks the proxy for the number of its goroutines.
 func (p *proxy) goroutines(ctx context.Context, c *conn) int {
 	r := c.ask(ctx, "/-/metrics", p.operator, true)
 	if r.status != http.StatusOK {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// What clients ask.
+// Kinds of requests.
 type kind int
 
 const (
@@ -26,14 +26,14 @@ const (
 
 func (k kind) String() string { return [...]string{"versions", "download", "package", "health"}[k] }
 
-// A reply is what was answered, without its body. Err says why there is no answer, or not all of it.
+// A reply is an answer without its body. Err is the reason why the answer is missing or incomplete.
 type reply struct {
 	status   int
 	header   http.Header
 	size     int64
-	sum      uint32        // CRC-32C of the body, which processors compute
-	took     time.Duration // from when it was asked, not from when it was to be
-	body     []byte        // if it was to be kept
+	sum      uint32        // CRC-32C of the body; processors have an instruction for it
+	took     time.Duration // since the request, not since the time for it
+	body     []byte        // if requested
 	complete bool
 	err      error
 }
@@ -45,8 +45,8 @@ func (r *reply) String() string {
 	return fmt.Sprintf("%d, %d bytes %.200s", r.status, r.size, r.body)
 }
 
-// A conn is a connection of a client to the proxy, which is opened when it is needed. It speaks the least of HTTP/1.1
-// that this takes, because it shares a processor with many others.
+// A conn is a connection of a client to the proxy, opened when needed. It implements a minimum of HTTP/1.1, because it shares a
+// processor with many others.
 type conn struct {
 	address string
 	timeout time.Duration // of one answer
@@ -57,7 +57,7 @@ type conn struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// buffers are for bodies: there are fewer of them than connections.
+// buffers are for bodies: fewer are in use than connections.
 var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
 func (c *conn) close() {
@@ -77,8 +77,8 @@ func (c *conn) open(ctx context.Context) error {
 	return nil
 }
 
-// send sends what is to be sent and waits for the first byte of an answer. A connection that the server had closed is
-// opened anew, as clients do.
+// send sends the request and waits for the first byte of an answer. It opens a connection again that the server has closed, as clients
+// do.
 func (c *conn) send(ctx context.Context, until time.Time) error {
 	for {
 		used := c.conn != nil
@@ -99,7 +99,7 @@ func (c *conn) send(ctx context.Context, until time.Time) error {
 	}
 }
 
-// ask sends a request with a token and reads the answer to its end. It keeps the bodies of errors, and others if keep.
+// ask sends a request with a token and reads the whole answer. It returns the bodies of errors, and others if keep is true.
 func (c *conn) ask(ctx context.Context, path, token string, keep bool) (r reply) {
 	started := time.Now()
 	defer func() {
