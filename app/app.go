@@ -75,14 +75,14 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 		return nil, err
 	}
 	if err := c.Deprecated(); err != nil {
-		a.log.Warn("config_deprecated", errorField(err))
+		logEvent(a.log, "config_deprecated", err)
 	}
 	if a.claim, err = datadir.ClaimToServe(ctx, c.Data); err != nil {
 		return nil, err
 	}
 	a.closers.add(func(context.Context) error { return a.claim.Close() })
 	if a.socket, err = a.claim.Listen(); err != nil {
-		a.log.Warn("socket_failed", errorField(err), zap.String("note", "verbs need --server to operate this proxy"))
+		logEvent(a.log, "socket_failed", err, zap.String("note", "verbs need --server to operate this proxy"))
 	} else if a.socket != nil { // a directory that is read-only has none
 		a.closers.add(func(context.Context) error { a.socket.Close(); return nil }) // the server may have closed it
 	}
@@ -110,7 +110,7 @@ func (a *App) listen() error {
 		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
 	}
 	if most < c.Limits.Connections {
-		a.log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
+		logEvent(a.log, "connections_lowered", nil, zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
 	}
 	if a.tls, err = newCertificate(c.TLS, a.log); err != nil {
 		return err
@@ -165,14 +165,14 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	defer stop()
 	a.logStarted()
 	if a.TokensUnprotected() {
-		a.log.Warn("tokens_unprotected", zap.String("listen", a.url))
+		logEvent(a.log, "tokens_unprotected", nil, zap.String("listen", a.url))
 	}
 	return a.serveUntil(ctx, newServer(a.handler(), a.tls, a.log))
 }
 
 func (a *App) logStarted() {
 	c := a.config
-	a.log.Info("started", zap.String("version", a.options.Version), zap.String("listen", a.url), zap.String("data", c.Data),
+	logEvent(a.log, "started", nil, zap.String("version", a.options.Version), zap.String("listen", a.url), zap.String("data", c.Data),
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
@@ -209,7 +209,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	case <-ctx.Done():
 	}
 	began := time.Now()
-	a.log.Info("stopping", zap.String("signal", signalOf(ctx)))
+	logEvent(a.log, "stopping", nil, zap.String("signal", signalOf(ctx)))
 	a.draining.Store(true)
 	a.endPrefetching()
 	a.Cache.EndBackground()
@@ -229,7 +229,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	last, cancelLast := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
 	defer cancelLast()
 	if err := a.nested.Close(last); err != nil { // they were told to end
-		a.log.Warn("preparations_left", errorField(err))
+		logEvent(a.log, "preparations_left", err)
 	}
 	var left []string
 	for v := range a.Cache.Fetching() {
@@ -237,9 +237,9 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	}
 	slices.Sort(left)
 	if err := a.Cache.Close(deadline); err != nil {
-		a.log.Warn("fetches_cut", zap.Strings("modules", left), errorField(err))
+		logEvent(a.log, "fetches_cut", err, zap.Strings("modules", left))
 	}
-	a.log.Info("stopped", zap.Float64("seconds", time.Since(began).Seconds()))
+	logEvent(a.log, "stopped", nil, zap.Float64("seconds", time.Since(began).Seconds()))
 	return nil
 }
 

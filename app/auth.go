@@ -22,7 +22,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 		p.operators = clients
 		return nil
 	case !c.RequiresToken(): // clients need no token
-		p.log.Warn("tokens_failed", errorField(err))
+		logEvent(p.log, "tokens_failed", err)
 		return nil
 	case err != nil:
 		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")

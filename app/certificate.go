@@ -85,11 +85,11 @@ func (c *certificate) follow() {
 		c.reported = ""
 	case text == c.seen && text != c.reported:
 		c.reported = text
-		c.log.Error("reload_failed", errorField(fmt.Errorf("tls: %w", err)))
+		logEvent(c.log, "reload_failed", fmt.Errorf("tls: %w", err))
 	}
 	c.seen = text
 	if now := c.current.Load(); !slices.EqualFunc(now.Certificate, before.Certificate, bytes.Equal) {
-		c.log.Info("reloaded", zap.Strings("what", []string{"tls"}), zap.Time("not_after", now.Leaf.NotAfter))
+		logEvent(c.log, "reloaded", nil, zap.Strings("what", []string{"tls"}), zap.Time("not_after", now.Leaf.NotAfter))
 	}
 	c.warn()
 }
@@ -170,7 +170,7 @@ func (c *certificate) warn() {
 		return
 	}
 	c.warned = string(pair.Leaf.Raw)
-	c.log.Warn("certificate_expires", zap.String("file", c.paths.CertFile), zap.Time("not_before", pair.Leaf.NotBefore),
+	logEvent(c.log, "certificate_expires", nil, zap.String("file", c.paths.CertFile), zap.Time("not_before", pair.Leaf.NotBefore),
 		zap.Time("not_after", pair.Leaf.NotAfter))
 }
 

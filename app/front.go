@@ -49,7 +49,7 @@ func (a *App) checkFront(ctx context.Context) {
 // warnOfFront logs, the first time, what keeps reasons from clients.
 func (a *App) warnOfFront(problem string) {
 	a.frontWarned.Do(func() {
-		a.log.Warn("reasons_lost", zap.String("public_url", a.BaseURL()), zap.String("problem", problem), zap.String("note",
+		logEvent(a.log, "reasons_lost", nil, zap.String("public_url", a.BaseURL()), zap.String("problem", problem), zap.String("note",
 			`clients print numbers instead of reasons: let the front speak HTTP/1.1 to clients, see docs/how-to/reverse-proxy.md`))
 	})
 }

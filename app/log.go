@@ -13,48 +13,9 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/httpx"
-	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/store"
 )
-
-// levels are those at which events of a kind are logged. For other kinds it is Info, or Warn with an error.
-var levels = map[any]zapcore.Level{
-	cache.FetchStarted:    zap.DebugLevel,
-	cache.VersionDropped:  zap.WarnLevel,
-	cache.LedgerBehind:    zap.WarnLevel,
-	cache.LedgerDisagrees: zap.WarnLevel,
-	cache.StoreFailed:     zap.ErrorLevel,
-	store.BlobDamaged:     zap.ErrorLevel,
-	store.StorageFailed:   zap.ErrorLevel,
-	store.Unrecorded:      zap.WarnLevel,
-	store.Missing:         zap.WarnLevel,
-	ledger.Drifted:        zap.ErrorLevel,
-	ledger.Failed:         zap.ErrorLevel,
-	ledger.Moved:          zap.WarnLevel,
-	ledger.Unasked:        zap.InfoLevel,
-}
-
-// logEvent logs an event of a kind under a name.
-func (p *parts) logEvent(kind any, name string, v modproxy.Ref, err error, fields ...zap.Field) {
-	level, ok := levels[kind]
-	if !ok && err != nil {
-		level = zap.WarnLevel
-	}
-	entry := p.log.Check(level, name)
-	if entry == nil {
-		return
-	}
-	of := versionname.Of(v)
-	if v.Variant.Kind == modproxy.KeysVariant {
-		of.Version = of.ShownVersion()
-	}
-	entry.Write(append([]zap.Field{
-		unless(of.Module == "", zap.String("module", of.Module)),
-		unless(of.Version == "", zap.String("version", of.Version)),
-		unless(of.Platform == "", zap.String("platform", of.Platform)),
-	}, append(fields, errorField(err))...)...)
-}
 
 // errorField returns the field of an error in the log, with what clients are not shown of it, or no field for nil.
 func errorField(err error) zap.Field {
@@ -67,7 +28,7 @@ func errorField(err error) zap.Field {
 // Nested implements [nested.Observer].
 func (p *parts) Nested(v modproxy.Ref, sources int, left []string) {
 	if sources+len(left) > 0 {
-		p.logEvent(nil, "nested", v, nil, zap.Int("sources", sources), unless(len(left) == 0, zap.Strings("left", left)))
+		p.logVersion("nested", false, v, nil, zap.Int("sources", sources), unless(len(left) == 0, zap.Strings("left", left)))
 	}
 }
 
@@ -107,7 +68,7 @@ func (p *parts) observe(e cache.Event) {
 		}
 	case cache.VersionDropped, cache.VersionListed, cache.VersionsTrimmed, cache.CatalogTrimmed, cache.LedgerDisagrees, cache.LedgerBehind:
 	}
-	p.logEvent(e.Kind, string(e.Kind), e.Module.At(e.Version), e.Err,
+	p.logVersion(string(e.Kind), e.Err != nil, e.Module.At(e.Version), e.Err,
 		unless(e.Duration == 0, zap.Float64("seconds", e.Duration.Seconds())), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)))
 }
 
@@ -130,7 +91,7 @@ func (p *parts) observeStore(e store.Event) {
 			break
 		}
 	}
-	p.logEvent(e.Kind, string(e.Kind), v, e.Err,
+	p.logVersion(string(e.Kind), e.Err != nil, v, e.Err,
 		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)),
 		unless(e.Count == 0, zap.Int("packages", e.Count)),
 		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" makes their records, "modproxy gc" removes them`)),
@@ -139,7 +100,7 @@ func (p *parts) observeStore(e store.Event) {
 
 // observeLedger measures and logs what the ledger's layer and its recheck tell.
 func (p *parts) observeLedger(e ledger.Event) {
-	name, record, drift := "ledger_"+string(e.Kind), e.Record, e.Drift
+	record, drift := e.Record, e.Drift
 	var fields []zap.Field
 	switch e.Kind {
 	case ledger.Recorded:
@@ -154,17 +115,20 @@ func (p *parts) observeLedger(e ledger.Event) {
 		fields = []zap.Field{zap.String("recorded", record.Source.Commit), zap.String("commit", e.Commit)}
 	case ledger.Failed, ledger.Unasked:
 	}
-	if e.Kind == ledger.Moved || e.Kind == ledger.Unasked {
-		name = "ledger_recheck"
-	} else {
+	switch e.Kind {
+	case ledger.Moved:
+		p.logVersion("ledger_recheck", true, e.Ref, e.Err, fields...)
+	case ledger.Unasked:
+		p.logVersion("ledger_recheck", false, e.Ref, e.Err)
+	case ledger.Recorded, ledger.Renewed, ledger.Drifted, ledger.Failed:
 		p.metrics.Ledger(string(e.Kind))
+		p.logVersion("ledger_"+string(e.Kind), e.Err != nil, e.Ref, e.Err, fields...)
 	}
-	p.logEvent(e.Kind, name, e.Ref, e.Err, fields...)
 }
 
 // observeIssuer logs an attempt to fetch the keys of an issuer.
 func (p *parts) observeIssuer(issuer string, err error) {
-	p.logEvent(nil, "issuer_asked", modproxy.Ref{}, err, zap.String("issuer", issuer))
+	logEvent(p.log, "issuer_asked", err, zap.String("issuer", issuer))
 }
 
 // newLog returns the JSON log on w. It is buffered: a write for each request would cost more than answering many

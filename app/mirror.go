@@ -55,9 +55,9 @@ func (a *App) runMirrors(ctx context.Context) {
 func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	began := time.Now()
 	problems, logged := 0, 0
-	warn := func(entry, text string) {
+	warn := func(name, text string) {
 		if logged++; logged <= maxMirrorProblems {
-			a.log.Warn(entry, zap.String("mirror", m.Name()), zap.String("problem", text))
+			logEvent(a.log, name, nil, zap.String("mirror", m.Name()), zap.String("problem", text))
 		}
 	}
 	in, wrong, err := a.mirrorRequest(ctx, m)
@@ -82,11 +82,7 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	if problems += done.Problems; err != nil {
 		problems++
 	}
-	level := zap.InfoLevel
-	if problems > 0 {
-		level = zap.WarnLevel
-	}
-	a.log.Log(level, "mirrored", zap.String("mirror", m.Name()),
+	logOutcome(a.log, "mirrored", problems > 0, zap.String("mirror", m.Name()),
 		zap.Int("fetched", done.Fetched), zap.Int64("bytes", done.Bytes),
 		zap.Int("kept", done.Kept), zap.Int("bypassed", done.Bypasses), zap.Int("problems", problems),
 		zap.Float64("seconds", time.Since(began).Seconds()), errorField(err))

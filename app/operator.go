@@ -95,7 +95,7 @@ func outside(ctx context.Context, m modproxy.Address, covers func(auth.Grant, mo
 
 // Decided logs a decision: the entry of its request does not say what it is about.
 func (o operators) Decided(d modproxy.Decision) {
-	o.logEvent(nil, "decided", d.Address.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
+	o.logVersion("decided", false, d.Address.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
 		zap.String("action", string(d.Action)), unless(d.Until.IsZero(), zap.Time("until", d.Until)),
 		zap.String("by", d.By), unless(d.Reason == "", zap.String("reason", d.Reason)))
 }
@@ -112,7 +112,7 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 		}
 		fields = append(fields, zap.Int(string(state), n))
 	}
-	o.logEvent(nil, "imported", modproxy.Ref{}, nil, fields...)
+	logEvent(o.log, "imported", nil, fields...)
 }
 
 // OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be

@@ -32,7 +32,7 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 	a.closers.add(func(context.Context) error { return network.Close() })
 	noGit := git.Installed(context.WithoutCancel(ctx))
 	if noGit != nil {
-		a.log.Warn("git_missing", errorField(noGit))
+		logEvent(a.log, "git_missing", noGit)
 	}
 	table := a.newTable(network)
 	client, err := a.newUpstream(network, table)

@@ -80,7 +80,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) error {
 		return err
 	}
 	if err := a.ReadOnly(); err != nil {
-		a.log.Warn("data_read_only", errorField(err))
+		logEvent(a.log, "data_read_only", err)
 	} else if err := emptyScratch(a.scratch()); err != nil {
 		return err
 	}

@@ -218,10 +218,10 @@ func (a *App) openGate(ctx context.Context, dates history.Dates) error {
 func (a *App) use(rules *policy.Rules) {
 	a.gate.Use(rules)
 	if err := NeverHold(a.config, rules); err != nil {
-		a.log.Warn("policy_groups", errorField(err))
+		logEvent(a.log, "policy_groups", err)
 	}
 	if err := NoProviders(rules); err != nil {
-		a.log.Warn("policy_providers", errorField(err))
+		logEvent(a.log, "policy_providers", err)
 	}
 }
 
@@ -234,7 +234,7 @@ func (p *parts) observePolicy(e policy.Event) {
 		p.pending.Add(of, e.Asker)
 	}
 	if e.Audit {
-		p.log.Info("policy_audit", zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
+		logOutcome(p.log, "policy_audit", false, zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
 			zap.String("question", e.Op), zap.String("client", e.Asker.Shown), zap.Strings("groups", e.Asker.Groups),
 			zap.String("outcome", string(e.Refusal.Outcome)), zap.Int("versions", max(1, e.Hidden)), errorField(e.Refusal))
 	}
@@ -242,10 +242,10 @@ func (p *parts) observePolicy(e policy.Event) {
 
 func (p *parts) observeFirstSeen(m modproxy.Address, err error) {
 	if !p.isReadOnly(err) {
-		p.log.Warn("sights_failed", zap.Stringer("module", m), errorField(err))
+		logEvent(p.log, "sights_failed", err, zap.Stringer("module", m))
 	}
 }
 
-func (p *parts) observeRequests(err error) { p.log.Warn("requests_failed", errorField(err)) }
+func (p *parts) observeRequests(err error) { logEvent(p.log, "requests_failed", err) }
 
-func (p *parts) observeDownloads(err error) { p.log.Warn("downloads_failed", errorField(err)) }
+func (p *parts) observeDownloads(err error) { logEvent(p.log, "downloads_failed", err) }

@@ -122,9 +122,9 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 func (a *App) reload() {
 	if a.tls != nil {
 		if err := a.tls.reload(); err != nil {
-			a.log.Error("reload_failed", errorField(fmt.Errorf("tls: %w", err)))
+			logEvent(a.log, "reload_failed", fmt.Errorf("tls: %w", err))
 		} else {
-			a.log.Info("reloaded", zap.Strings("what", []string{"tls"}))
+			logEvent(a.log, "reloaded", nil, zap.Strings("what", []string{"tls"}))
 		}
 	}
 	a.reloadRules(true)
@@ -149,15 +149,15 @@ func (a *App) reloadRules(asked bool) {
 	}
 	if err != nil {
 		a.rulesErr.Store(&err)
-		a.log.Error("reload_failed", errorField(fmt.Errorf("the rules of the policy stay as they were: %w", err)))
+		logEvent(a.log, "reload_failed", fmt.Errorf("the rules of the policy stay as they were: %w", err))
 		return
 	}
 	a.rulesErr.Store(nil)
 	a.use(rules)
-	a.log.Info("reloaded", zap.Strings("what", []string{"policy"}), zap.Int("rules", len(rules.Rules)))
+	logEvent(a.log, "reloaded", nil, zap.Strings("what", []string{"policy"}), zap.Int("rules", len(rules.Rules)))
 	changed = slices.DeleteFunc(changed, func(key string) bool { return key == "contact" || strings.HasPrefix(key, "policy.") })
 	if len(changed) > 0 && (asked || !slices.Equal(changed, a.restartFor)) {
-		a.log.Warn("restart_needed", zap.Strings("keys", changed))
+		logEvent(a.log, "restart_needed", nil, zap.Strings("keys", changed))
 	}
 	a.restartFor = changed
 }

@@ -38,7 +38,8 @@ func (s *serverLog) Write(message []byte) (int, error) {
 		return len(message), nil
 	}
 	text := bytes.TrimSpace(message)
-	s.log.Warn("connection_failed", errorField(errors.New(string(text[:min(len(text), maxServerText)]))), unless(s.left == 0, zap.Int("others", s.left)))
+	failure := errors.New(string(text[:min(len(text), maxServerText)]))
+	logEvent(s.log, "connection_failed", failure, unless(s.left == 0, zap.Int("others", s.left)))
 	s.left = 0
 	return len(message), nil
 }

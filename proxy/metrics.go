@@ -49,16 +49,16 @@ func NewMetrics() *Metrics {
 	m.asked = counter("upstream_asked_total", "Requests to upstream registries, by question and outcome.", "question", "outcome")
 	m.fetched = counter("packages_fetched_total", "Packages downloaded from their sources, by outcome.", "outcome")
 	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
-	m.damaged = counter("packages_damaged_total", "Stored packages that were damaged, and downloaded again.").WithLabelValues()
+	m.damaged = counter("packages_damaged_total", "Stored packages that were found damaged.").WithLabelValues()
 	m.evicted = counter("packages_evicted_total", "Packages removed to make room for others; their records stay.").WithLabelValues()
 	m.freed = counter("packages_evicted_bytes_total", "Bytes of packages removed to make room for others.").WithLabelValues()
-	m.ahead = counter("packages_read_ahead_total", "Packages downloaded because another package calls them, before a client requested them.").WithLabelValues()
-	m.used = counter("packages_read_ahead_used_total", "Packages read ahead since the start that a client has requested.").WithLabelValues()
-	m.ledger = counter("ledger_events_total", "Versions that were recorded (recorded), refused because their content differs from the record (drifted), or that the ledger could not answer for (failed).", "event")
+	m.ahead = counter("packages_read_ahead_total", "Prefetched packages: downloaded because another package calls them, before a client requested them.").WithLabelValues()
+	m.used = counter("packages_read_ahead_used_total", "Prefetched packages that a client has requested since.").WithLabelValues()
+	m.ledger = counter("ledger_events_total", "Versions by what the ledger did: recorded, renewed, drifted (refused, because the content differs from the record) or failed.", "event")
 	for _, event := range []string{"recorded", "drifted", "failed"} {
 		m.ledger.WithLabelValues(event) // so that an alert sees 0 before 1
 	}
-	m.refused = counter("policy_refused_total", "Answers that the policy denied, by outcome; in audit mode answers that it would deny.", "outcome", "mode")
+	m.refused = counter("policy_refused_total", "Answers that the policy denied, by outcome; with mode audit those that it would deny.", "outcome", "mode")
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return m.add.NewGaugeVec(prometheus.GaugeOpts{Name: "modproxy_" + name, Help: help}, []string{"mirror"})
 	}
@@ -110,7 +110,7 @@ func (m *Metrics) Mirrored(mirror string, problems int) {
 // MeasurePolicy adds a gauge for whether the rules in force are those of the files. It is called once.
 func (m *Metrics) MeasurePolicy(current func() bool) {
 	m.add.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "modproxy_policy_current", Help: "1 if the rules in force are those of the configuration, 0 if that cannot be read.",
+		Name: "modproxy_policy_current", Help: "1 if the rules in force are those of the configuration, 0 if its files cannot be read.",
 	}, func() float64 {
 		if current() {
 			return 1
@@ -153,7 +153,7 @@ func (m *Metrics) MeasureStorage(storage interface{ Usage() (kept, reserved int6
 	gauge("packages_kept_bytes", "Bytes of the stored packages.", func(kept, _ int64) int64 { return kept })
 	gauge("packages_reserved_bytes", "Bytes reserved for packages that are being written.",
 		func(_, reserved int64) int64 { return reserved })
-	gauge("packages_max_bytes", "Bytes that stored and reserved packages may have together (cache.max_size); 0 for no bound.",
+	gauge("packages_max_bytes", "Limit of the stored and reserved bytes (cache.max_size); 0 for no limit.",
 		func(int64, int64) int64 { return most })
 }
 
