@@ -132,7 +132,7 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 			stand = append(stand, decisions[i])
 		}
 	}
-	kept := &cache.Registry{Store: s.Store, Ledger: s.Ledger}
+	kept := cache.New(cache.Config{Store: s.Store, Ledger: s.Ledger})
 	defer kept.Close(ctx)
 	x := bundle.Exporter{Registry: &policy.Registry{Next: kept, Gate: s.Gate}, Ledger: s.Ledger, Sights: s.Sights}
 	if len(in.Since) > 0 {

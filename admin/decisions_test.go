@@ -18,7 +18,7 @@ import (
 // deciding returns a server whose decisions a gate follows.
 func deciding(t *testing.T) *admin.Server {
 	book := ledgertest.Open(t, t.TempDir())
-	return &admin.Server{Ledger: book, Gate: &policy.Gate{Ledger: book}}
+	return &admin.Server{Ledger: book, Gate: policy.NewGate(book, nil)}
 }
 
 func decide(t *testing.T, c *admin.Client, action modproxy.Action, versions, reason string) (admin.DecisionResult, error) {

@@ -44,7 +44,7 @@ func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(For
 		return done, err
 	}
 	other := *s
-	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
+	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.Sights)
 	other.Gate.Use(rules)
 	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
 	return done, other.engine().Walk(ctx, in.Groups, in.Starts, func(f closure.Found) {

@@ -41,7 +41,7 @@ func TestMirrorEnds(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		server := deciding(t)
-		server.Cache, server.Upstreams, server.Routing, server.Configurations = &waiting{requested: cancel}, upstreams{}, straight{}, &tfconfig.Reader{}
+		server.Cache, server.Upstreams, server.Routing, server.Configurations = &waiting{requested: cancel}, upstreams{}, straight{}, tfconfig.NewReader(nil, 0)
 		in := mirror.Request{Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: vpc.String()}}}}
 		_, err := admin.MirrorFetch.Call(ctx, client(t, server), in, func(mirror.Line) error { return nil })
 		if !errors.Is(err, context.Canceled) {

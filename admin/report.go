@@ -41,7 +41,7 @@ func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportI
 		return done, err
 	}
 	other := *s
-	other.Gate = &policy.Gate{Ledger: s.Gate.Ledger, Sights: s.Gate.Sights}
+	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.Sights)
 	other.Gate.Use(rules)
 	kept := map[modproxy.Ref]bool{} // of everything
 	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {

@@ -74,7 +74,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	if err = b.app.listen(); err != nil {
 		return nil, err
 	}
-	gate := &policy.Gate{Ledger: b.Registry, Sights: b.Registry}
+	gate := policy.NewGate(b.Registry, b.Registry)
 	gate.Use(rules)
 	b.app.layers = fromBundle(b.Registry, gate)
 	return b, nil

@@ -19,10 +19,10 @@ import (
 // newDocuments returns the cache of the descriptions that registries have of modules and providers. registries is nil offline.
 func (p *parts) newDocuments(registries modproxy.Catalog) *cache.Catalog {
 	c := p.config.Cache
-	return &cache.Catalog{
+	return cache.NewCatalog(cache.CatalogConfig{
 		Next: registries, Store: p.Store, Fresh: c.Fresh, MaxStale: c.MaxStale, Missing: c.Missing, MaxKept: int64(c.MaxVersions),
 		Observer: p,
-	}
+	})
 }
 
 // describe completes l with the catalog of packages, within the scopes of clients. known lists the versions that are known without
@@ -30,10 +30,10 @@ func (p *parts) newDocuments(registries modproxy.Catalog) *cache.Catalog {
 func (p *parts) describe(l *layers, packages modproxy.Registry, known catalog.Lister) {
 	listing := &policy.Registry{Next: packages, Gate: p.gate}
 	l.listing = p.authorizeSilently(listing)
-	l.catalog = &catalog.Catalog{
+	l.catalog = catalog.New(catalog.Config{
 		Next: l.documents, Registry: listing, Known: known, Packages: l.Cache, Ledger: p.Ledger, Sights: p.firstSeen, Counts: p.counts,
 		Rules: verdicts{p.gate}, Reader: describer{p.reader},
-	}
+	})
 	if p.auth != nil {
 		l.catalog = &auth.Catalog{Next: l.catalog, Open: p.config.IsOpen}
 	}

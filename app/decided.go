@@ -19,7 +19,7 @@ type DecidedLedger struct {
 // OpenLedger opens the ledger of a data directory for reading, whatever another process does. The caller closes it.
 func OpenLedger(c *config.Config) (*DecidedLedger, error) {
 	book, err := ledger.OpenReadOnly(c.LedgerDir())
-	return &DecidedLedger{book, &policy.Gate{Ledger: book}}, err
+	return &DecidedLedger{book, policy.NewGate(book, nil)}, err
 }
 
 // Lookup returns the record that counts for a version, or its refusal.

@@ -176,7 +176,7 @@ func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 	}
 	book := a.Ledger
 	if book != nil {
-		a.gate = &policy.Gate{Ledger: book}
+		a.gate = policy.NewGate(book, nil)
 		if !book.HasRecords() {
 			book = nil
 		}
@@ -191,7 +191,7 @@ func (a *App) openVerdicts(ctx context.Context) error {
 	if err := a.openData(ctx); err != nil {
 		return err
 	}
-	a.gate, a.layers = &policy.Gate{Ledger: a.Ledger}, inspect(a.Store, a.Ledger)
+	a.gate, a.layers = policy.NewGate(a.Ledger, nil), inspect(a.Store, a.Ledger)
 	return a.openGate(ctx, nil)
 }
 
@@ -272,10 +272,10 @@ func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, index.Close()) }()
-	kept := &store.Store{
+	kept := store.New(store.Config{
 		Records: index.Records(), Blobs: index.Blobs(), Aside: index,
 		Kinds: map[store.Kind]store.Keeper{cache.PackageKind: keeperOf(book)},
-	}
+	})
 	out.Problem, out.Lists, out.Left = index.Problem, index.Kept[cache.VersionsKind], index.Damaged
 	out.Verified, err = kept.Rebuild(ctx, store.Check{Found: func(d store.Damage) {
 		out.Damaged = append(out.Damaged, admin.DamageOf(d))

@@ -84,7 +84,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) error {
 	} else if err := emptyScratch(a.scratch()); err != nil {
 		return err
 	}
-	a.gate = &policy.Gate{Ledger: a.Ledger}
+	a.gate = policy.NewGate(a.Ledger, nil)
 	if a.config.Offline {
 		if err := a.openParts(ctx, nil, nil); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (p *parts) openStore(book *ledger.Log) {
 	if c.Offline { // nothing would bring back what was evicted
 		pinned = pins{auth.Everything}
 	}
-	p.Store = &store.Store{
+	p.Store = store.New(store.Config{
 		Records: p.disk.Records(), Blobs: p.disk.Blobs(), Aside: p.disk,
 		Kinds: map[store.Kind]store.Keeper{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
@@ -224,13 +224,13 @@ func (p *parts) openStore(book *ledger.Log) {
 			history.DownloadsKind: nil, history.ProgramsKind: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory), Observe: p.observeStore,
-	}
+	})
 	p.closers.add(func(context.Context) error {
 		end, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		return p.Store.Close(end)
 	})
-	p.reader = &tfconfig.Reader{Store: p.Store, MaxStored: int64(c.Cache.MaxVersions)}
+	p.reader = tfconfig.NewReader(p.Store, int64(c.Cache.MaxVersions))
 }
 
 // pins keep the packages of modules from being evicted.

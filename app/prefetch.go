@@ -17,7 +17,7 @@ import (
 func (p *parts) newPrefetcher(stored *cache.Registry, silent modproxy.Registry) *prefetch.Prefetcher {
 	return prefetch.New(prefetch.Config{
 		Silent: silent, Stored: stored, Room: room{p}, Largest: p.limits().Packed, Routes: routes{p.config},
-		Reader: &tfconfig.Reader{Store: p.Store, MaxStored: p.reader.MaxStored}, // of its own: clients do not wait for it
+		Reader: tfconfig.NewReader(p.Store, p.reader.MaxStored), // of its own: clients do not wait for it
 		Rights: rights{p}, Observer: p.metrics,
 	})
 }

@@ -80,17 +80,17 @@ func fromBundle(b *bundle.Registry, gate *policy.Gate) layers {
 	return layers{
 		Registry: &rewrite.Registry{Next: allowed},
 		listing:  listing,
-		catalog: &catalog.Catalog{
+		catalog: catalog.New(catalog.Config{
 			Registry: listing, Known: listing, Packages: bundled{b}, Ledger: b, Sights: bundled{b},
-			Rules: verdicts{gate}, Reader: describer{&tfconfig.Reader{}},
-		},
+			Rules: verdicts{gate}, Reader: describer{tfconfig.NewReader(nil, 0)},
+		}),
 	}
 }
 
 // inspect returns the layer for verbs that read the data directory without a proxy: no client asks, and no registry is asked. book
 // may be nil: then packages can be listed and discarded only.
 func inspect(kept *store.Store, book *ledger.Log) layers {
-	l := layers{Cache: &cache.Registry{Store: kept}}
+	l := layers{Cache: cache.New(cache.Config{Store: kept})}
 	if book != nil {
 		l.Cache.Ledger = book
 	}
@@ -115,12 +115,12 @@ func (l *layers) close(soon context.Context) error {
 // newCache returns the cache of next, or of no registry if next is nil.
 func (p *parts) newCache(next modproxy.Registry) *cache.Registry {
 	c := p.config
-	return &cache.Registry{
+	return cache.New(cache.Config{
 		Next: next, Store: p.Store, Ledger: p.Ledger, Gate: p.gate,
 		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Zips: c.Providers.AtOnce, ZipTimeout: c.Providers.Timeout,
 		Observe: p.observe,
-	}
+	})
 }
 
 // newRecheck returns the recheck of the versions in the ledger. On read-only data it does nothing.
@@ -135,10 +135,10 @@ func (p *parts) newRecheck(pinned *ledger.Registry, turns *cache.Registry) ledge
 
 // newNested returns the layer that rewrites nested sources. sources are nil offline.
 func (p *parts) newNested(next *cache.Registry, sources *nested.Sources) *nested.Registry {
-	return &nested.Registry{
+	return nested.New(nested.Config{
 		Next: next, Ledger: p.Ledger, Reader: p.reader, Sources: sources, URL: strings.TrimRight(p.config.PublicURL, "/"),
 		Scratch: p.scratch(), Limits: anyLimits, Observer: p,
-	}
+	})
 }
 
 // packagesOf returns the layer that clients' packages come from, and the base of their locations: with rewritten sources, or as

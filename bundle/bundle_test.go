@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // An import brings the exported content with the records and times of the exporting side. A repeated import changes nothing.
@@ -239,8 +240,7 @@ func TestNoRoom(t *testing.T) {
 	a.keep(network.At("1.0.0"), "one")
 	a.keep(network.At("2.0.0"), "two")
 	kept, _ := b.store.Usage()
-	small := newSide(t)
-	small.store.MaxSize = kept*2 + kept/2 // room for the whole bundle, but not beside the stored packages
+	small := newSideOf(t, store.Config{MaxSize: kept*2 + kept/2}) // room for the whole bundle, but not beside the stored packages
 	small.keep(subnet.At("1.0.0"), "here")
 	before := small.state()
 	if got, err := small.take(a, a.export(nil)); !errors.As(err, new(*modproxy.NoSpace)) || got != "" {
@@ -307,7 +307,7 @@ func TestAge(t *testing.T) {
 	must(t, err)
 	for what, r := range map[string]*policy.Registry{
 		"imported": {Next: b.cache, Gate: b.gate},
-		"served":   {Next: opened, Gate: &policy.Gate{Ledger: opened, Sights: opened}},
+		"served":   {Next: opened, Gate: policy.NewGate(opened, opened)},
 	} {
 		r.Gate.Use(rules)
 		for version, allowed := range map[string]bool{"1.0.0": true, "2.0.0": false, "3.0.0": true} {

@@ -37,7 +37,7 @@ func (x *imports) decide(ctx context.Context) (items []Item, err error) {
 			here.list = append(here.list, d)
 		}
 	}
-	ours := &policy.Gate{Ledger: here}
+	ours := policy.NewGate(here, nil)
 	for _, d := range x.Decisions {
 		if known[nameOf(d)] || !d.Until.IsZero() && d.Until.Before(time.Now()) {
 			continue

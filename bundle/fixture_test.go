@@ -43,7 +43,10 @@ type side struct {
 	gate   *policy.Gate
 }
 
-func newSide(t testing.TB) *side {
+func newSide(t testing.TB) *side { return newSideOf(t, store.Config{}) }
+
+// newSideOf returns a side with a store as configured, in a new directory.
+func newSideOf(t testing.TB, config store.Config) *side {
 	t.Helper()
 	s := &side{t: t, dir: t.TempDir()}
 	index, err := disk.Open(t.Context(), s.dir)
@@ -51,10 +54,11 @@ func newSide(t testing.TB) *side {
 	if s.log, err = ledger.Open(s.dir + "/ledger"); err != nil {
 		t.Fatal(err)
 	}
-	s.store = &store.Store{Records: index.Records(), Blobs: index.Blobs(), Aside: index}
-	s.cache = &cache.Registry{Store: s.store, Ledger: s.log}
+	config.Records, config.Blobs, config.Aside = index.Records(), index.Blobs(), index
+	s.store = store.New(config)
+	s.cache = cache.New(cache.Config{Store: s.store, Ledger: s.log})
 	s.sights = history.NewFirstSeen(history.FirstSeenConfig{Records: s.store.Records})
-	s.gate = &policy.Gate{Ledger: s.log, Sights: s.sights}
+	s.gate = policy.NewGate(s.log, s.sights)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := errors.Join(s.cache.Close(ctx), s.log.Close(), s.store.Close(ctx), index.Close()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/policy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // A manifest has one signature in one form. Further signatures, which are not verified, would give other bytes of the same bundle.
@@ -49,8 +50,7 @@ func TestOneSignature(t *testing.T) {
 
 // A damaged package is not listed in the index, and the others are exported.
 func TestExportDamaged(t *testing.T) {
-	a, b := newSide(t), newSide(t)
-	a.store.Memory = -1 // so that packages are read from disk
+	a, b := newSideOf(t, store.Config{Memory: -1}), newSide(t) // a reads packages from disk
 	a.keep(network.At("1.0.0"), "one")
 	name := a.packed("one").Digest.String()
 	at := filepath.Join(a.dir, "blobs", "v1", "sha256", name[:2], name)

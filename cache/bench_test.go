@@ -15,12 +15,12 @@ import (
 )
 
 // onDisk returns a registry over a directory.
-func onDisk(b *testing.B, n *next) *cache.Registry {
+func onDisk(b *testing.B, n *next, memory int64) *cache.Registry {
 	s, err := disk.Open(b.Context(), b.TempDir())
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledgertest.NewMemory(), n)
+	r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledgertest.NewMemory(), n, memory)
 	b.Cleanup(func() {
 		mustClose(b, r)
 		s.Close()
@@ -32,8 +32,7 @@ func onDisk(b *testing.B, n *next) *cache.Registry {
 func warm(b *testing.B, size int, memory int64) *cache.Registry {
 	n := &next{script: script{listed: "1.0.0 1.1.0"}}
 	n.content, _ = storetest.Bytes(size, 1)
-	r := onDisk(b, n)
-	r.Store.Memory = memory
+	r := onDisk(b, n, memory)
 	if _, err := r.Versions(b.Context(), vpc); err != nil {
 		b.Fatal(err)
 	}
@@ -59,13 +58,13 @@ func BenchmarkVersionsHit(b *testing.B) {
 func BenchmarkVersionsOffline(b *testing.B) {
 	n := &next{script: script{listed: "1.0.0"}}
 	n.content, _ = storetest.Bytes(1000, 1)
-	r := onDisk(b, n)
+	r := onDisk(b, n, 0)
 	for i := range 300 {
 		if _, err := read(r, fmt.Sprintf("1.%d.0", i)); err != nil {
 			b.Fatal(err)
 		}
 	}
-	away := &cache.Registry{Store: r.Store, Ledger: r.Ledger}
+	away := cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger})
 	b.ReportAllocs()
 	for b.Loop() {
 		away.Forget(vpc.At(""))
@@ -141,7 +140,7 @@ func BenchmarkPart(b *testing.B) {
 
 func BenchmarkKeep(b *testing.B) {
 	n := &next{}
-	r := onDisk(b, n)
+	r := onDisk(b, n, 0)
 	b.ReportAllocs()
 	for i := range b.N {
 		n.change(func(n *next) { n.content = fmt.Appendf(make([]byte, 100<<10), "%d", i) })
@@ -175,7 +174,7 @@ func BenchmarkVersionsFromStore(b *testing.B) {
 		listed = append(listed, fmt.Sprintf("1.%d.0", i))
 	}
 	n := &next{script: script{listed: strings.Join(listed, " ")}}
-	r := onDisk(b, n)
+	r := onDisk(b, n, 0)
 	modules := make([]modproxy.Address, 1000)
 	for i := range modules {
 		modules[i] = vpc
@@ -184,11 +183,11 @@ func BenchmarkVersionsFromStore(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	again := &cache.Registry{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour}
+	again := cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(modules) == 0 {
-			again = &cache.Registry{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour}
+			again = cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour})
 		}
 		if v, err := again.Versions(b.Context(), modules[i%len(modules)]); err != nil || !v.Hit {
 			b.Fatal(err)
@@ -204,7 +203,7 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 	n := &next{script: script{listed: strings.Join(listed, " ")}}
 	n.content, _ = storetest.Bytes(1000, 1)
-	r := onDisk(b, n)
+	r := onDisk(b, n, 0)
 	for _, version := range listed {
 		if _, err := read(r, version); err != nil {
 			b.Fatal(err)

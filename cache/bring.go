@@ -22,14 +22,12 @@ func (r *Registry) Room(ctx context.Context, bytes int64) error {
 
 // Holds reports whether the package of a version is stored, valid and whole, and has this sum.
 func (r *Registry) Holds(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool {
-	r.once.Do(r.start)
 	p, err := r.load(ctx, key{v})
 	return err == nil && p.Sum == sum && r.Store.Check(ctx, p.Digest) == nil
 }
 
 // Has reports whether the package of a version is stored and valid, as far as its record shows.
 func (r *Registry) Has(ctx context.Context, v modproxy.Ref) (bool, error) {
-	r.once.Do(r.start)
 	_, err := r.cached(ctx, key{v})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err == nil, nil
@@ -40,7 +38,6 @@ func (r *Registry) Has(ctx context.Context, v modproxy.Ref) (bool, error) {
 // Keep stores a package that was not downloaded by this cache, open at its start. It does not close it. The ledger has a record
 // of its version. Errors are those of [store.Store.Keep].
 func (r *Registry) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
-	r.once.Do(r.start)
 	defer r.Forget(v)
 	_, err := packages{r}.keep(ctx, key{v}, p)
 	return err
@@ -50,7 +47,6 @@ func (r *Registry) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package
 // time of the last request stays; without a document it is long ago, so that the entries are only for [Registry.Versions]
 // offline.
 func (r *Registry) Learn(ctx context.Context, m modproxy.Address, entries []modproxy.Listed) error {
-	r.once.Do(r.start)
 	k := keyOf(m)
 	defer r.Forget(k.Ref)
 	defer r.versions.memory.Drop(k)

@@ -87,7 +87,7 @@ func TestRoom(t *testing.T) {
 	if err := f.Room(t.Context(), 1<<60); err != nil {
 		t.Errorf("without a bound: %v", err)
 	}
-	bounded := &store.Store{Records: f.Store.Records, Blobs: f.Store.Blobs, Aside: f.Store.Aside, MaxSize: 10}
+	bounded := store.New(store.Config{Records: f.Store.Records, Blobs: f.Store.Blobs, Aside: f.Store.Aside, MaxSize: 10})
 	defer bounded.Close(t.Context())
 	if err := bounded.Room(t.Context(), 6, true); err != nil {
 		t.Errorf("as much as there is: %v", err)

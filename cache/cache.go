@@ -1,6 +1,6 @@
 // Package cache stores the answers and packages of a registry, and the answers of a catalog.
 //
-//	reg := &cache.Registry{Next: next, Store: store, Ledger: ledger, Fresh: time.Minute, …}
+//	reg := cache.New(cache.Config{Next: next, Store: store, Ledger: ledger, Fresh: time.Minute, …})
 //	versions, err := reg.Versions(ctx, address)
 //
 // What always holds:
@@ -32,7 +32,6 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -63,9 +62,8 @@ type Gate interface {
 	CheckFetch(ctx context.Context, v modproxy.Ref) error
 }
 
-// Registry stores the answers and packages of Next. Its exported fields are set before the first use. It is safe for concurrent
-// use.
-type Registry struct {
+// Config configures a [Registry].
+type Config struct {
 	// Next answers requests for content that is not stored. Its packages are in Ledger by then. nil means offline: nothing is
 	// requested, and stored answers are served regardless of their age.
 	Next   modproxy.Registry
@@ -87,8 +85,12 @@ type Registry struct {
 	MaxVersions int64
 	// Observe receives events, during the work and from many goroutines at once. It may be nil.
 	Observe func(Event)
+}
 
-	once     sync.Once
+// Registry stores the answers and packages of Next. It is safe for concurrent use. [New] makes one.
+type Registry struct {
+	Config // not changed
+
 	asking   *flight.Pool // requests for versions and locations
 	fetching *flight.Pool // downloads of packages
 	slots    *downloadSlots
@@ -124,7 +126,9 @@ const (
 	maxFetching = 1024 // downloads that run or wait for a slot
 )
 
-func (r *Registry) start() {
+// New returns a Registry that stores in c.Store.
+func New(c Config) *Registry {
+	r := &Registry{Config: c}
 	r.asking = flight.NewPool(maxAsking)
 	r.fetching = flight.NewPool(2 * maxFetching) // downloads beyond maxFetching fail while they wait for a slot
 	r.locations.Pool, r.locations.PerClient = r.asking, true
@@ -145,6 +149,7 @@ func (r *Registry) start() {
 		pause: r.Missing, observe: r.observe,
 	}
 	r.packages.flights.Pool, r.zips.flights.Pool = r.fetching, r.fetching
+	return r
 }
 
 // fetches returns the downloads that k belongs to.
@@ -158,20 +163,17 @@ func (r *Registry) fetches(k key) *fetches[key, *Kept] {
 // Close waits for work in the background. If ctx ends before, Close ends the work, and returns an error. Afterwards nothing is
 // requested from Next; stored content is still served. The caller closes the store after Close.
 func (r *Registry) Close(ctx context.Context) error {
-	r.once.Do(r.start)
 	return closeAll(ctx, r.asking, r.fetching)
 }
 
 // EndBackground ends work that no client waits for, now and later.
 func (r *Registry) EndBackground() {
-	r.once.Do(r.start)
 	r.asking.EndBackground()
 	r.fetching.EndBackground()
 }
 
 // Fetching returns the running downloads, each with a channel that is closed at its end.
 func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
-	r.once.Do(r.start)
 	all := map[modproxy.Ref]<-chan struct{}{}
 	for _, f := range []*fetches[key, *Kept]{&r.packages, &r.zips} {
 		for k, c := range f.flights.Running() {
@@ -185,7 +187,6 @@ func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
 // version means every version of the module, and the zero Ref means everything. The release of a provider includes its packages
 // for all platforms.
 func (r *Registry) Forget(v modproxy.Ref) {
-	r.once.Do(r.start)
 	match := func(k key) bool { return v.Address == (modproxy.Address{}) || concerns(v, k.Ref) }
 	r.located.Remove(match)
 	r.records.Remove(match)

@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -18,12 +17,8 @@ const (
 	HistoryKind store.Kind = "module-history" // the document about all versions of a module
 )
 
-// Catalog stores the answers of another catalog, as [Registry.Versions] does with versions documents. Details, histories and
-// texts are in the store. Counts of downloads and lists are in memory only, and few of them, so that searches do not fill the
-// store.
-//
-// An answer from memory is the same pointer as long as it is the same answer.
-type Catalog struct {
+// CatalogConfig configures a [Catalog].
+type CatalogConfig struct {
 	// Next answers requests for documents that are not stored. nil means offline: nothing is requested, and stored answers are
 	// served regardless of their age.
 	Next  modproxy.Catalog
@@ -35,8 +30,16 @@ type Catalog struct {
 	// MaxVersions in [Registry] for the order of removal.
 	MaxKept  int64
 	Observer Observer // may be nil
+}
 
-	once   sync.Once
+// Catalog stores the answers of another catalog, as [Registry.Versions] does with versions documents. Details, histories and
+// texts are in the store. Counts of downloads and lists are in memory only, and few of them, so that searches do not fill the
+// store. It is safe for concurrent use. [NewCatalog] makes one.
+//
+// An answer from memory is the same pointer as long as it is the same answer.
+type Catalog struct {
+	CatalogConfig // not changed
+
 	asking *flight.Pool
 
 	details   documents[description, *cachedAnswer[modproxy.Details]]
@@ -58,7 +61,9 @@ const (
 	maxListsMemory     = 8 << 20
 )
 
-func (c *Catalog) start() {
+// NewCatalog returns a Catalog that stores in config.Store.
+func NewCatalog(config CatalogConfig) *Catalog {
+	c := &Catalog{CatalogConfig: config}
 	c.asking = flight.NewPool(maxAsking)
 	observe := func(e Event) {
 		if c.Observer != nil {
@@ -133,6 +138,7 @@ func (c *Catalog) start() {
 	startCatalog(c, &c.numbers, observe)
 	startCatalog(c, &c.downloads, observe)
 	startCatalog(c, &c.lists, observe)
+	return c
 }
 
 // startCatalog starts d with the fields that all documents of c have in common.
@@ -146,7 +152,6 @@ func startCatalog[K question, V document[V]](c *Catalog, d *documents[K, V], obs
 // content is still served. The caller closes the store after Close. It returns an error if the requests have not ended when ctx
 // ends.
 func (c *Catalog) Close(ctx context.Context) error {
-	c.once.Do(c.start)
 	c.asking.End()
 	return closeAll(ctx, c.asking)
 }
@@ -156,25 +161,21 @@ func (c *Catalog) Close(ctx context.Context) error {
 // Errors, here and below: those of Next; [modproxy.RetryLater] if it takes longer than three seconds or than ctx;
 // [modproxy.ErrNotFound] if nothing is stored and the catalog is offline.
 func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
-	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.details, description{key{v}})
 }
 
 // History returns the times of publication of the versions of m.
 func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
-	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.histories, description{keyOf(m)})
 }
 
 // Downloads returns the number of downloads of m.
 func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
-	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.downloads, description{keyOf(m)})
 }
 
 // List lists the modules that q selects.
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
-	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.lists, selection{q})
 }
 

@@ -171,10 +171,10 @@ func aboutEach(t *testing.T, test func(t *testing.T, f *described)) {
 }
 
 func newCatalog(h storetest.Handle) *cache.Catalog {
-	return &cache.Catalog{
-		Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside},
+	return cache.NewCatalog(cache.CatalogConfig{
+		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}),
 		Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second,
-	}
+	})
 }
 
 func closeCatalog(t testing.TB, c *cache.Catalog) {

@@ -76,9 +76,7 @@ func newDirectory(t *testing.T) *directory {
 
 // registry makes a registry over the directory. A nil next is offline.
 func (d *directory) registry(memory int64, n ledger.Upstream) *cache.Registry {
-	r := newRegistry(d.storage, d.ledger, n)
-	r.Store.Memory = memory
-	return r
+	return newRegistry(d.storage, d.ledger, n, memory)
 }
 
 // get is a request for the package, answered as an HTTP server would.
@@ -226,8 +224,8 @@ func TestDamageUnderAnotherVersion(t *testing.T) {
 		f := newFixture(t)
 		f.fetch(t, "1.0.0")
 		f.storage.Replace(digestOf(f.next.content), flip(f.next.content, 50_000))
+		f.memory = -1
 		f.restart(t)
-		f.Store.Memory = -1
 		if !bytes.Equal(f.fetch(t, "1.0.1"), f.next.content) || !bytes.Equal(f.fetch(t, "1.0.0"), f.next.content) {
 			t.Error("other bytes")
 		}

@@ -92,7 +92,6 @@ func (r *Registry) cached(ctx context.Context, k key) (*Kept, error) {
 // Held returns the stored and valid package of a version, without its bytes. It downloads nothing. Errors: [fs.ErrNotExist]
 // if such a package does not exist, those of the store.
 func (r *Registry) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	r.once.Do(r.start)
 	p, err := r.cached(ctx, key{v})
 	if err != nil {
 		return nil, err
@@ -217,7 +216,6 @@ type Listing struct {
 // List yields the stored packages of m, or of every module if m is the zero Address. A damaged record comes with its version
 // and [store.ErrDamaged]. Any other error ends the sequence.
 func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listing, error] {
-	r.once.Do(r.start)
 	return func(yield func(Listing, error) bool) {
 		var of modproxy.Address
 		var versions *answer[*listing]
@@ -259,7 +257,6 @@ type Discarded struct {
 // Errors: [fs.ErrNotExist] if no package is stored, [modproxy.ErrUnavailable] while one is being downloaded, those of the
 // store.
 func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, error) {
-	r.once.Do(r.start)
 	r.Forget(v) // a failed download is tried again at once
 	var refs []store.Ref
 	for p, err := range r.all(ctx, v.Address) {

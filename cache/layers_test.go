@@ -41,9 +41,8 @@ func testTwoRegistries(t *testing.T, h storetest.Handle, memory int64) {
 	from := &next{script: script{listed: "1.0.0"}}
 	from.content, _ = storetest.Bytes(1000, 1)
 	book := ledgertest.NewMemory()
-	one, two, away := newRegistry(h, book, from), newRegistry(h, book, from), newRegistry(h, book, nil)
+	one, two, away := newRegistry(h, book, from, memory), newRegistry(h, book, from, memory), newRegistry(h, book, nil, memory)
 	for _, r := range []*cache.Registry{one, two, away} {
-		r.Store.Memory = memory
 		defer mustClose(t, r)
 	}
 	remembered := func(when string) {

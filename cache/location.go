@@ -19,7 +19,6 @@ import (
 // Errors: those of Next; [modproxy.FetchFailed] after a failed download, until the next attempt; [modproxy.RetryLater] if Next
 // takes longer than three seconds or than ctx; [modproxy.NotKept] if the package is not stored and the registry is offline.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	r.once.Do(r.start)
 	asked := time.Now()
 	k := key{v}
 	loc, known, err := r.known(ctx, k)

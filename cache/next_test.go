@@ -190,6 +190,7 @@ type fixture struct {
 	storage *storetest.Memory
 	ledger  *ledgertest.Memory
 	events  *events
+	memory  int64 // see [store.Config]; for the next restart
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -205,18 +206,18 @@ func (f *fixture) restart(t *testing.T) {
 		mustClose(t, f.Registry)
 	}
 	f.events = &events{}
-	f.Registry = newRegistry(f.storage.Handle(), f.ledger, f.next)
+	f.Registry = newRegistry(f.storage.Handle(), f.ledger, f.next, f.memory)
 	f.Registry.Observe = f.events.add
 	r := f.Registry
 	t.Cleanup(func() { mustClose(t, r) })
 }
 
-// newRegistry makes a registry over a storage and a ledger. A nil next is offline.
-func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream) *cache.Registry {
-	r := &cache.Registry{
-		Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}, Ledger: l,
+// newRegistry makes a registry over a storage and a ledger. A nil next is offline. memory is that of [store.Config].
+func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream, memory int64) *cache.Registry {
+	r := cache.New(cache.Config{
+		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside, Memory: memory}), Ledger: l,
 		Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, FetchTimeout: 15 * time.Minute, Fetches: 8,
-	}
+	})
 	if n != nil {
 		r.Next = &ledger.Registry{Next: n, Ledger: l}
 	}

@@ -19,7 +19,6 @@ import (
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] if the content differs from the ledger;
 // [modproxy.NotKept] if the package is not stored and the registry is offline.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	r.once.Do(r.start)
 	k := key{v}
 	var p *Kept
 	var err error = fs.ErrNotExist

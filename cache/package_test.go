@@ -46,8 +46,8 @@ func TestPackageIsWhatWasKept(t *testing.T) {
 		f := newFixture(t)
 		fetched := time.Now()
 		for _, memory := range []int64{0, -1} {
+			f.memory = memory
 			f.restart(t)
-			f.Registry.Store.Memory = memory
 			p, err := f.Package(t.Context(), vpc.At("1.0.0"))
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestPackageThatIsNotWhatItSays(t *testing.T) {
 func TestKeptByAnotherMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		other := newRegistry(f.storage.Handle(), f.ledger, &next{script: f.next.script})
+		other := newRegistry(f.storage.Handle(), f.ledger, &next{script: f.next.script}, 0)
 		defer mustClose(t, other)
 		f.next.fetched = func() {
 			if _, err := read(other, "1.0.0"); err != nil {

@@ -56,7 +56,7 @@ func (f *fixture) watch() *watched {
 
 // elsewhere returns another process over the same storage and ledger.
 func (f *fixture) elsewhere(t *testing.T) *cache.Registry {
-	other := newRegistry(f.storage.Handle(), f.ledger, f.next)
+	other := newRegistry(f.storage.Handle(), f.ledger, f.next, 0)
 	t.Cleanup(func() { mustClose(t, other) })
 	return other
 }

@@ -233,6 +233,7 @@ type providerFixture struct {
 	*cache.Registry
 	next    *providers
 	storage storetest.Handle
+	memory  int64 // see [store.Config]; for the next restart
 }
 
 func newProviders(t *testing.T, size int) *providerFixture {
@@ -268,7 +269,7 @@ func (f *providerFixture) restart(t *testing.T) {
 	if f.Registry != nil {
 		mustClose(t, f.Registry)
 	}
-	r := newRegistry(f.storage, f.next.ledger, nil)
+	r := newRegistry(f.storage, f.next.ledger, nil, f.memory)
 	r.Next = f.next
 	f.Registry = r
 	t.Cleanup(func() { mustClose(t, r) })

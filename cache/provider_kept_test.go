@@ -186,8 +186,8 @@ func TestDamageToLarge(t *testing.T) {
 				f := newProviders(t, size)
 				synctest.Test(t, func(t *testing.T) {
 					f.next.pieces = 1
+					f.memory = -1
 					dir := f.onDisk(t)
-					f.Store.Memory = -1
 					serve := func(ranged string) *httptest.ResponseRecorder {
 						w := f.get(t, http.MethodGet, ranged)
 						wholly := int64(w.Body.Len()) == w.Result().ContentLength

@@ -21,7 +21,6 @@ type Refreshed struct {
 // Errors: those of Next; [modproxy.RetryLater] if it takes longer than ctx; [modproxy.ErrUnavailable] if the registry is
 // offline.
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Address) (Refreshed, error) {
-	r.once.Do(r.start)
 	k := keyOf(m)
 	if r.Next == nil {
 		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable))

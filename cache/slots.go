@@ -44,7 +44,6 @@ var errCrowded = errors.New("too many packages are being downloaded or are waiti
 // arrive while others wait. The caller calls give at the end. Errors: the end of ctx; a [modproxy.RetryLater] if too many
 // downloads wait.
 func (r *Registry) Turn(ctx context.Context, m modproxy.Address) (held context.Context, give func(), err error) {
-	r.once.Do(r.start)
 	slot, err := r.slots.take(ctx, keyOf(m).publisher())
 	if err != nil {
 		return nil, nil, err

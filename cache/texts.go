@@ -28,7 +28,6 @@ const (
 
 // Text returns the text of a document: see [Catalog] and [modproxy.Catalog].
 func (c *Catalog) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
-	c.once.Do(c.start)
 	return catalogued(ctx, c, &c.texts, textKey{key{v}, id})
 }
 
@@ -112,7 +111,6 @@ func (c *Catalog) remember(ctx context.Context, v modproxy.Ref, d *modproxy.Deta
 // Numbered returns the versions of providers of a registry that have a document with this ID, as far as their details are
 // stored.
 func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []modproxy.Ref, err error) {
-	c.once.Do(c.start)
 	n, ok := number(id)
 	if !ok {
 		return nil, nil

@@ -15,7 +15,6 @@ import (
 // Errors: those of Next; [modproxy.RetryLater] if Next takes longer than three seconds or than ctx; [modproxy.NotKept] if no
 // package is stored and the registry is offline.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	r.once.Do(r.start)
 	k := keyOf(m)
 	get := r.versions.get
 	if r.Next == nil {
@@ -31,7 +30,6 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 // Known lists the versions of m without a request to Next: those of the stored document, regardless of its age, else those with
 // stored packages. The error is [fs.ErrNotExist] if nothing is stored.
 func (r *Registry) Known(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	r.once.Do(r.start)
 	k := keyOf(m)
 	a, err := r.versions.read(ctx, k)
 	switch {

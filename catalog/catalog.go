@@ -15,7 +15,6 @@ import (
 	"io/fs"
 	"iter"
 	"strings"
-	"sync"
 	"time"
 	"weak"
 
@@ -25,9 +24,8 @@ import (
 	"github.com/modproxy/modproxy/internal/slots"
 )
 
-// Catalog describes modules as Next does. If Next does not answer, it describes them by cached packages. Set its fields before the first
-// request. It is safe for concurrent use.
-type Catalog struct {
+// Config has the parts of a [Catalog].
+type Config struct {
 	Next     modproxy.Catalog // nil: no registry is asked
 	Registry Lister           // lists the versions that the client of the context may use
 	Known    Lister           // like Registry, but lists known versions only and asks no registry
@@ -37,8 +35,13 @@ type Catalog struct {
 	Counts   Counts // nil: downloads are not counted here
 	Rules    Rules
 	Reader   Reader
+}
 
-	once       sync.Once
+// Catalog describes modules as Next does. If Next does not answer, it describes them by cached packages. It is safe for concurrent
+// use. [New] makes one.
+type Catalog struct {
+	Config // not changed
+
 	answers    memory.Cache[question, answer]
 	silent     memory.Cache[modproxy.Ref, struct{}] // versions that Next has just failed to describe
 	parts      memory.Cache[partsKey, *modproxy.Details]
@@ -110,20 +113,19 @@ const (
 	maxHistories = 8 << 20
 )
 
-func (c *Catalog) start() {
-	c.once.Do(func() {
-		c.parts.Limit, c.completed.Limit, c.histories.Limit = maxParts, maxCompleted, maxHistories
-		c.counts.Limit, c.answers.Limit, c.siblings.Limit = maxCounts, maxAnswers, maxSiblings
-		c.describing.Timeout = describeIn
-		c.turns = slots.NewSemaphore(maxDescribing)
-	})
+// New returns a Catalog of what the parts of config say.
+func New(config Config) *Catalog {
+	c := &Catalog{Config: config, turns: slots.NewSemaphore(maxDescribing)}
+	c.parts.Limit, c.completed.Limit, c.histories.Limit = maxParts, maxCompleted, maxHistories
+	c.counts.Limit, c.answers.Limit, c.siblings.Limit = maxCounts, maxAnswers, maxSiblings
+	c.describing.Timeout = describeIn
+	return c
 }
 
 // Details describes a listed version as Next does, or by its cached package.
 //
 // Errors: those of Registry; those of Next if the package is not cached; [modproxy.RetryLater] while the package is being read.
 func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
-	c.start()
 	list, err := c.Registry.Versions(ctx, v.Address)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ type site struct {
 }
 
 func newCatalog(s *site) *catalog.Catalog {
-	return &catalog.Catalog{Next: s, Registry: lister{s}, Known: lister{s}, Packages: s, Ledger: s, Sights: s, Rules: s, Reader: s}
+	return catalog.New(catalog.Config{Next: s, Registry: lister{s}, Known: lister{s}, Packages: s, Ledger: s, Sights: s, Rules: s, Reader: s})
 }
 
 type lister struct{ *site }

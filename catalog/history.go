@@ -22,7 +22,6 @@ type historyKey struct {
 //
 // Errors: those of Registry, and of the records.
 func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
-	c.start()
 	list, err := c.Registry.Versions(ctx, m)
 	if err != nil {
 		return nil, err

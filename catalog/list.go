@@ -23,7 +23,6 @@ const maxOffset = 10_000
 //
 // Errors: those of the records; those of Next if it is unavailable and no cached module is selected.
 func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, error) {
-	c.start()
 	if c.Next == nil {
 		return c.kept(ctx, q)
 	}

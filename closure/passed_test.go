@@ -160,7 +160,7 @@ module "handed" {
 					got = append(got, strings.TrimSpace(source+" "+m.Version+" "+sub))
 				}
 			}
-			w := &closure.Walker{Registry: memory, Routes: acme{}, Reader: &tfconfig.Reader{}}
+			w := &closure.Walker{Registry: memory, Routes: acme{}, Reader: tfconfig.NewReader(nil, 0)}
 			c, err := w.Reader.ReadDirectory(t.Context(), filepath.Join(i.Dir, "work"), tfconfig.Options{Client: tfconfig.Client(client)})
 			if err != nil || len(c.Problems) > 0 {
 				t.Fatal(err, c)

@@ -53,7 +53,7 @@ func TestProviders(t *testing.T) {
 					t.Fatal(err)
 				}
 				dir := writeFiles(t, a.Files)
-				reader := &tfconfig.Reader{}
+				reader := tfconfig.NewReader(nil, 0)
 				starts, wrong, err := closure.Roots{Dirs: []string{dir}, Clients: []tfconfig.Client{tfconfig.Client(client)}}.Starts(t.Context(), reader)
 				if err != nil || len(wrong) > 0 {
 					t.Fatal(err, wrong)

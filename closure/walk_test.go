@@ -49,7 +49,7 @@ func fixture(t *testing.T, text string) (w *closure.Walker, asked *registrytest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &closure.Walker{Registry: asked, Routes: acme{}, Reader: &tfconfig.Reader{}, AtOnce: 1}, asked, filepath.Join(writeFiles(t, files), "main")
+	return &closure.Walker{Registry: asked, Routes: acme{}, Reader: tfconfig.NewReader(nil, 0), AtOnce: 1}, asked, filepath.Join(writeFiles(t, files), "main")
 }
 
 // writeFiles writes files into a new directory and returns it.

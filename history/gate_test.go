@@ -47,7 +47,7 @@ func refusing(t *testing.T, f *fixture, b *book, change func(*policy.Config)) *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &policy.Gate{Ledger: b, Sights: f.FirstSeen}
+	g := policy.NewGate(b, f.FirstSeen)
 	g.Use(rules)
 	return &policy.Registry{Next: f.next, Gate: g}
 }

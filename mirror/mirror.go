@@ -93,7 +93,7 @@ func (e *Engine) Fetch(ctx context.Context, in Request, each func(Line)) (Progre
 // Check is [Engine.Fetch] without network: a package that is not cached is a problem, whose Lacks names it. Check requests nothing
 // from registries, and uses the stored lists of versions.
 func (e *Engine) Check(ctx context.Context, in Request, each func(Line)) (out Progress, err error) {
-	cached := &cache.Registry{Store: e.Store, Ledger: e.Ledger}
+	cached := cache.New(cache.Config{Store: e.Store, Ledger: e.Ledger})
 	defer func() { err = errors.Join(err, cached.Close(ctx)) }()
 	registry := &policy.Registry{Next: cachedRegistry{e.Cache, cached, e.CachedOnly}, Gate: e.Gate}
 	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})

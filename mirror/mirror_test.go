@@ -82,7 +82,7 @@ func (b *busy) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, er
 func newEngine(t *testing.T, b *busy) (*mirror.Engine, mirror.Request) {
 	book := ledgertest.Open(t, t.TempDir())
 	e := &mirror.Engine{
-		Cache: b, Ledger: book, Gate: &policy.Gate{Ledger: book}, Upstreams: upstreams{}, Routes: straight{}, Reader: &tfconfig.Reader{},
+		Cache: b, Ledger: book, Gate: policy.NewGate(book, nil), Upstreams: upstreams{}, Routes: straight{}, Reader: tfconfig.NewReader(nil, 0),
 	}
 	return e, mirror.Request{Starts: []closure.Start{{Client: tfconfig.OpenTofu, Call: tfconfig.Call{Source: vpc.String()}}}}
 }

@@ -116,14 +116,14 @@ func newWorld(t *testing.T, all map[string]files) *world {
 	table := &fetch.Table{Getters: map[string]fetch.Getter{"git": getter{w.upstream}, "https": getter{w.upstream}}, Scratch: t.TempDir()}
 	sources := nested.NewSources(w.upstream, table)
 	h := (&storetest.Memory{}).Handle()
-	w.cache = &cache.Registry{
+	w.cache = cache.New(cache.Config{
 		Next: &ledger.Registry{Next: sources, Ledger: w.book}, Ledger: w.book,
-		Store: &store.Store{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside},
+		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}),
 		Fresh: time.Minute, MaxStale: time.Hour, Missing: time.Millisecond, FetchTimeout: time.Minute, Fetches: 1,
-	}
-	w.Registry = &nested.Registry{
-		Next: w.cache, Ledger: w.book, Reader: &tfconfig.Reader{}, Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
-	}
+	})
+	w.Registry = nested.New(nested.Config{
+		Next: w.cache, Ledger: w.book, Reader: tfconfig.NewReader(nil, 0), Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
+	})
 	t.Cleanup(func() {
 		if err := w.Registry.Close(context.Background()); err != nil {
 			t.Error(err)

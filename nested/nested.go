@@ -60,7 +60,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -92,8 +91,8 @@ type Observer interface {
 	Nested(v modproxy.Ref, sources int, left []string)
 }
 
-// Registry serves the packages of Next with rewritten sources. It is safe for concurrent use.
-type Registry struct {
+// Config configures a [Registry].
+type Config struct {
 	Next     Cache
 	Ledger   Ledger
 	Reader   *tfconfig.Reader
@@ -102,8 +101,12 @@ type Registry struct {
 	Scratch  string   // the directory for unfinished packages
 	Limits   pack.Limits
 	Observer Observer
+}
 
-	once    sync.Once
+// Registry serves the packages of Next with rewritten sources. It is safe for concurrent use. [New] makes one.
+type Registry struct {
+	Config // not changed
+
 	base    string
 	plans   memory.Cache[modproxy.Ref, *plan]
 	invalid memory.Cache[modproxy.Ref, error] // the reason why a version has no plan
@@ -136,18 +139,20 @@ func hash(parts ...string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (r *Registry) start() {
+// New returns a Registry that rewrites the packages of c.Next.
+func New(c Config) *Registry {
+	r := &Registry{Config: c}
 	r.base = Base(r.URL)
 	r.plans.Limit = maxPlans
 	r.turns = slots.New(maxPrepared, maxPrepared*3/4, maxPrepared/8, maxWaiting)
 	r.work = flight.NewPool(0)
 	r.flights.Pool, r.flights.Timeout = r.work, prepareFor
+	return r
 }
 
 // Close ends all preparations and waits for their end. Afterwards no preparation begins. Close Next after it. The error reports a
 // preparation that is still running when ctx ends.
 func (r *Registry) Close(ctx context.Context) error {
-	r.once.Do(r.start)
 	r.work.Stop()
 	r.work.End()
 	if err := r.work.Wait(ctx); err != nil {
@@ -200,7 +205,6 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	if v.IsProvider() {
 		return r.Next.Package(ctx, v)
 	}
-	r.once.Do(r.start)
 	of := v.Base()
 	base, sum, isSource := v.NestedSum()
 	switch v.Variant.Kind {
@@ -258,7 +262,6 @@ func (r *Registry) await(ctx context.Context, v modproxy.Ref) (*plan, error) {
 // prepare makes the packages of a version for clients, once for all concurrent requests, and continues when the clients have gone. The
 // result is the [plan] of the version.
 func (r *Registry) prepare(ctx context.Context, v modproxy.Ref) (*flight.Call[*plan], error) {
-	r.once.Do(r.start)
 	call, err := r.flights.Join(ctx, v, func(ctx context.Context) (_ *plan, err error) {
 		defer caught(v, &err)
 		publisher := v.Host + "/" + v.Namespace

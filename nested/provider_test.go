@@ -42,7 +42,7 @@ func TestProvider(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example", "acme", "toy").At("1.0.0")
 	sources := nested.NewSources(echo{}, nil)
 	for _, v := range []modproxy.Ref{toy, toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"})} {
-		for _, r := range []modproxy.Registry{sources, &nested.Registry{Next: keepsNothing{sources}}} {
+		for _, r := range []modproxy.Registry{sources, nested.New(nested.Config{Next: keepsNothing{sources}})} {
 			l, err := r.Location(t.Context(), v)
 			if err != nil || l.URL != v.String() {
 				t.Errorf("%T: location %v, %v", r, l, err)

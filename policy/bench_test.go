@@ -35,7 +35,7 @@ func BenchmarkDecide(b *testing.B) {
 			if n == 0 && shape.name != "literal" {
 				continue
 			}
-			g := &policy.Gate{Ledger: &book{}}
+			g := policy.NewGate(&book{}, nil)
 			g.Use(many(b, n, shape.format))
 			modules := make([]modproxy.Address, 40_000) // more than are remembered
 			for i := range modules {
@@ -68,12 +68,12 @@ func BenchmarkFollow(b *testing.B) {
 	}
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
-			if err := (&policy.Gate{Ledger: l}).Follow(b.Context()); err != nil {
+			if err := policy.NewGate(l, nil).Follow(b.Context()); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
-	g := &policy.Gate{Ledger: l}
+	g := policy.NewGate(l, nil)
 	if err := g.Follow(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func BenchmarkAge(b *testing.B) {
 	for i := range 300 {
 		seen[fmt.Sprintf("1.%d.0", i)] = modproxy.VersionSight{Seen: time.Now().Add(-time.Duration(i) * time.Hour)}
 	}
-	g := &policy.Gate{Ledger: &book{}, Sights: sights{vpc: {Met: time.Now().Add(-1000 * time.Hour), Versions: seen}}}
+	g := policy.NewGate(&book{}, sights{vpc: {Met: time.Now().Add(-1000 * time.Hour), Versions: seen}})
 	g.Use(rules(b, "allow age=24h "+all))
 	for name, v := range map[string]string{"old": "1.299.0", "young": "1.0.0"} {
 		b.Run(name, func(b *testing.B) {
@@ -160,7 +160,7 @@ func BenchmarkVersions(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
 			r := rules(b, "allow age=24h "+all, "deny "+all+" "+test.deny)
-			g := &policy.Gate{Ledger: &book{}, Sights: sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: seen}}}
+			g := policy.NewGate(&book{}, sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: seen}})
 			g.Use(r)
 			layer := &policy.Registry{Next: always{list: v}, Gate: g}
 			for b.Loop() {
@@ -179,7 +179,7 @@ func BenchmarkVersions(b *testing.B) {
 func BenchmarkPackage(b *testing.B) {
 	next := always{content: make([]byte, 5<<20)}
 	for name, r := range map[string]*policy.Rules{"rules": rules(b, "allow "+all), "none": compile(b, policy.Config{})} {
-		g := &policy.Gate{Ledger: &book{}}
+		g := policy.NewGate(&book{}, nil)
 		g.Use(r)
 		for kind, reg := range map[string]modproxy.Registry{"guarded": &policy.Registry{Next: next, Gate: g}, "bare": next} {
 			b.Run(name+"/"+kind, func(b *testing.B) {
@@ -217,7 +217,7 @@ func BenchmarkDecisions(b *testing.B) {
 		r := rules(b, "allow approval "+all)
 		b.Run(fmt.Sprintf("follow/%d", n), func(b *testing.B) {
 			for b.Loop() {
-				g := &policy.Gate{Ledger: decided}
+				g := policy.NewGate(decided, nil)
 				g.Use(r)
 				if err := g.Follow(b.Context()); err != nil {
 					b.Fatal(err)
@@ -226,7 +226,7 @@ func BenchmarkDecisions(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/decision")
 		})
 		b.Run(fmt.Sprintf("decide/%d", n), func(b *testing.B) {
-			g := &policy.Gate{Ledger: decided}
+			g := policy.NewGate(decided, nil)
 			g.Use(r)
 			if err := g.Follow(b.Context()); err != nil {
 				b.Fatal(err)

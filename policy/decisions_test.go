@@ -25,7 +25,7 @@ func gate(r *policy.Rules, list ...made) *policy.Gate {
 	for _, d := range list {
 		b.decide(d.action, d.versions)
 	}
-	g := &policy.Gate{Ledger: b}
+	g := policy.NewGate(b, nil)
 	g.Use(r)
 	return g
 }
@@ -81,7 +81,7 @@ func TestDecisions(t *testing.T) {
 // Decisions read one by one have the same effect as decisions read at once.
 func TestDecisionsOneByOne(t *testing.T) {
 	b := &book{}
-	g := &policy.Gate{Ledger: b}
+	g := policy.NewGate(b, nil)
 	g.Use(rules(t, "allow approval "+all))
 	for i, step := range []struct {
 		made
@@ -129,7 +129,7 @@ func TestApprovalEndsInGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
 		b.add(modproxy.Decision{Address: vpc, Action: modproxy.Approve, Time: time.Now(), Until: time.Now().Add(time.Hour)})
-		g := &policy.Gate{Ledger: b}
+		g := policy.NewGate(b, nil)
 		g.Use(rules(t, "allow approval "+all))
 		time.Sleep(time.Hour - 1)
 		equal(t, "before", outcome(t, g, "1.0.0"), policy.Allowed)
@@ -143,7 +143,7 @@ func TestDecisionsAreAboutModules(t *testing.T) {
 	b := &book{}
 	odd := modproxy.Address{Host: host, Namespace: "ACME", Name: "Vpc", System: "aws"}
 	b.add(modproxy.Decision{Address: odd, Action: modproxy.Block, Versions: "v1.0", Time: day})
-	g := &policy.Gate{Ledger: b}
+	g := policy.NewGate(b, nil)
 	near := vpc
 	near.Name = "vpcs"
 	for _, test := range []struct {
@@ -255,7 +255,7 @@ func TestDecisionsProperty(t *testing.T) {
 		}
 		for _, text := range []string{"1.0.0", "1.0.0-1", "1.0.0-01", "1.0.0-01+y", "1.0.0+x", "1.0.0+y", "1.0.0-rc1", "1.1.0", "0.0.0", "3.0.0-rc1"} {
 			v := version(t, text)
-			got, err := (&policy.Gate{Ledger: b}).Decisions(t.Context(), vpc.At(text))
+			got, err := policy.NewGate(b, nil).Decisions(t.Context(), vpc.At(text))
 			var want [3]string
 			for _, d := range left {
 				if c := parse(d.Versions); d.Action == modproxy.Approve && c.Allows(v) || d.Action != modproxy.Approve && c.Covers(v) {

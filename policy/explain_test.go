@@ -50,7 +50,7 @@ func (m maker) world() (*policy.Gate, modproxy.Ref) {
 	if c.DefaultDeny && m.Intn(8) == 0 { // few versions are only unapproved by chance
 		c.Rules = append(c.Rules, policy.Rule{Place: "review", Allow: pattern(m.t, "*/*/*/*"), Approval: true})
 	}
-	g := &policy.Gate{Ledger: b, Sights: s}
+	g := policy.NewGate(b, s)
 	g.Use(compile(m.t, c))
 	return g, about
 }
@@ -167,7 +167,7 @@ func TestExplainIsCheap(t *testing.T) {
 		c.Rules = append(c.Rules, rule(t, i, "allow age=24h "+all))
 	}
 	s := &countedSights{}
-	g := &policy.Gate{Ledger: &book{}, Sights: s}
+	g := policy.NewGate(&book{}, s)
 	g.Use(compile(t, c))
 	_, steps, err := g.Explain(t.Context(), vpc.At("1.0.0"))
 	if err != nil || len(steps) != 10_000 || s.asked != 1 {

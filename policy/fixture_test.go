@@ -268,7 +268,7 @@ type fixture struct {
 
 func newFixture(r *policy.Rules) *fixture {
 	f := &fixture{next: &next{listed: "1.0.0 1.1.0 2.0.0", content: "content of the package"}, book: &book{}}
-	f.Registry = &policy.Registry{Next: f.next, Gate: &policy.Gate{Ledger: f.book}, Observe: f.observe}
+	f.Registry = &policy.Registry{Next: f.next, Gate: policy.NewGate(f.book, nil), Observe: f.observe}
 	if r != nil {
 		f.Gate.Use(r)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,12 +33,11 @@ type Sights interface {
 	See(ctx context.Context, m modproxy.Address, v *modproxy.Versions)
 }
 
-// Gate makes the verdicts. Its fields are set before its first use. It is safe for concurrent use.
+// Gate makes the verdicts. It is safe for concurrent use. [NewGate] makes one.
 type Gate struct {
 	Ledger Ledger
-	Sights Sights // if nil, the age of every version is unknown
+	Sights Sights // set before the first verdict; if nil, the age of every version is unknown
 
-	once  sync.Once
 	state atomic.Pointer[state]
 	began time.Time
 	read  atomic.Int64 // time of the last read of decisions, since began; zero if they were never read
@@ -68,10 +66,12 @@ const (
 	maxLists      = 256
 )
 
-func (g *Gate) start() {
+// NewGate returns a Gate that follows the decisions in l, and whose rules allow everything until [Gate.Use].
+func NewGate(l Ledger, s Sights) *Gate {
+	g := &Gate{Ledger: l, Sights: s, changing: make(chan struct{}, 1), began: time.Now()}
 	open, _ := Compile(Config{})
 	g.state.Store(newState(open, new(decisions)))
-	g.changing, g.began = make(chan struct{}, 1), time.Now()
+	return g
 }
 
 func newState(rules *Rules, all *decisions) *state {
@@ -83,14 +83,12 @@ func newState(rules *Rules, all *decisions) *state {
 
 // Use replaces the rules for all later verdicts.
 func (g *Gate) Use(rules *Rules) {
-	g.once.Do(g.start)
 	for was := g.state.Load(); !g.state.CompareAndSwap(was, newState(rules, was.decisions)); was = g.state.Load() {
 	}
 }
 
 // Rules returns the rules in force.
 func (g *Gate) Rules() *Rules {
-	g.once.Do(g.start)
 	return g.state.Load().rules
 }
 
@@ -120,7 +118,6 @@ func (g *Gate) ReservedIn(host, text string) error {
 // Follow reads the decisions that were made since its last call. Verdicts call it if the last read is more than a
 // second old. Code that makes a decision calls it as well. After an error, the decisions that were read earlier count.
 func (g *Gate) Follow(ctx context.Context) error {
-	g.once.Do(g.start)
 	select {
 	case g.changing <- struct{}{}:
 	case <-ctx.Done():
@@ -145,7 +142,6 @@ func (g *Gate) elapsed() int64 { return max(1, int64(time.Since(g.began))) }
 
 // now returns the state in force.
 func (g *Gate) now(ctx context.Context) (*state, error) {
-	g.once.Do(g.start)
 	last, now := g.read.Load(), g.elapsed()
 	switch {
 	case last == 0:

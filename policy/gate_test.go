@@ -168,7 +168,7 @@ func TestUse(t *testing.T) {
 	f.Gate.Use(rules(t))
 	equal(t, "not allowed", outcome(t, f.Gate, "1.0.0"), policy.NotAllowed)
 	equal(t, "still blocked", outcome(t, f.Gate, "1.1.0"), policy.Blocked)
-	equal(t, "the rules of a new gate", (&policy.Gate{}).Rules().DefaultDeny, false)
+	equal(t, "the rules of a new gate", policy.NewGate(nil, nil).Rules().DefaultDeny, false)
 }
 
 // Rules change and decisions are made during many verdicts. After Follow has read a block, it holds in every later
@@ -302,7 +302,7 @@ func TestCheck(t *testing.T) {
 		"audit, reserved":    {compile(t, policy.Config{Audit: true, Reserved: []policy.Reserve{{Namespace: "acme"}}}), "1.0.0", true},
 		"audit":              {compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all)}}), "1.0.0", false},
 	} {
-		g := &policy.Gate{Ledger: &book{}}
+		g := policy.NewGate(&book{}, nil)
 		g.Use(test.rules)
 		switch err := g.Check(t.Context(), vpc.At(test.version)); {
 		case test.refused:
@@ -364,7 +364,7 @@ func TestCanceledQuestionsHideNothing(t *testing.T) {
 // A verdict that waits for another read of decisions ends with its context.
 func TestWaitEnds(t *testing.T) {
 	l := &stuck{entered: make(chan bool, 9), release: make(chan bool)}
-	g := &policy.Gate{Ledger: l}
+	g := policy.NewGate(l, nil)
 	go g.Decide(t.Context(), vpc.At("1.0.0"))
 	<-l.entered
 	ctx, cancel := context.WithCancel(t.Context())

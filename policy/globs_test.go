@@ -21,7 +21,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 	for seed := range uint64(400) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		b := &book{}
-		stepwise, story := &policy.Gate{Ledger: b}, []string{}
+		stepwise, story := policy.NewGate(b, nil), []string{}
 		stepwise.Use(open)
 		for range 1 + random.IntN(12) {
 			address := slices.Concat(addresses, globs)[random.IntN(len(addresses)+len(globs))]
@@ -32,7 +32,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		atOnce := &policy.Gate{Ledger: b}
+		atOnce := policy.NewGate(b, nil)
 		atOnce.Use(open)
 		for _, address := range addresses {
 			last := map[string]modproxy.Action{} // by kind and versions
@@ -86,7 +86,7 @@ func TestLastReviewCounts(t *testing.T) {
 		for _, d := range test.made {
 			b.add(modproxy.Decision{Address: module(d[1]), Action: modproxy.Action(d[0]), Versions: d[2], By: "eve", Time: day})
 		}
-		g := &policy.Gate{Ledger: b}
+		g := policy.NewGate(b, nil)
 		g.Use(wait)
 		equal(t, fmt.Sprint(test.made), outcome(t, g, "1.0.0"), test.want)
 	}
@@ -99,7 +99,7 @@ func TestNamespaceIsBlocked(t *testing.T) {
 	} {
 		b := &book{}
 		b.add(modproxy.Decision{Address: module(address), Action: modproxy.Block, By: "eve", Time: day})
-		g := &policy.Gate{Ledger: b}
+		g := policy.NewGate(b, nil)
 		err := g.CheckNamespace(t.Context(), host, "Acme")
 		equal(t, address, err != nil, want)
 		b.add(modproxy.Decision{Address: module(address), Action: modproxy.Unblock, By: "eve", Time: day})
@@ -140,7 +140,7 @@ func BenchmarkGlobDecisions(b *testing.B) {
 		m := modproxy.Address{Host: "*", Namespace: "acme", Name: fmt.Sprintf("m-%d", i), System: "aws"}
 		l.list = append(l.list, modproxy.Decision{Address: m, Action: modproxy.Approve, Versions: "1.0.0", By: "eve", Time: day})
 	}
-	g := &policy.Gate{Ledger: l}
+	g := policy.NewGate(l, nil)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		m := vpc

@@ -1,7 +1,7 @@
 // Package policy decides which versions of modules clients may use, and denies the others.
 //
 //	rules, err := policy.Compile(policy.Config{DefaultDeny: true, Rules: list})
-//	gate := &policy.Gate{Ledger: records, Sights: times}
+//	gate := policy.NewGate(records, times)
 //	gate.Use(rules)
 //	reg = &policy.Registry{Next: reg, Gate: gate}
 //

@@ -348,7 +348,7 @@ func TestGateRemembers(t *testing.T) {
 	for range rounds / 20 {
 		c := m.config()
 		r := compile(t, c)
-		g := &policy.Gate{Ledger: &book{}}
+		g := policy.NewGate(&book{}, nil)
 		g.Use(r)
 		for range 40 {
 			q := m.question()

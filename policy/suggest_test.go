@@ -69,7 +69,7 @@ func TestSuggest(t *testing.T) {
 		if !bounds && len(rules.Rules) != len(has) {
 			t.Fatalf("%d rules for %d modules\n%s", len(rules.Rules), len(has), text)
 		}
-		gate := &policy.Gate{Ledger: undecided{}}
+		gate := policy.NewGate(undecided{}, nil)
 		gate.Use(rules)
 		ask := func(v modproxy.Ref) bool {
 			verdict, err := gate.Decide(t.Context(), v)

@@ -167,7 +167,7 @@ func newWorldFor(t *testing.T, text string, rights prefetch.Rights) (*world, cli
 	}
 	w := &world{Memory: memory, kept: map[modproxy.Ref]bool{}}
 	p := prefetch.New(prefetch.Config{
-		Silent: silent{w}, Stored: w, Room: w, Largest: 1, Routes: w, Reader: &tfconfig.Reader{}, Rights: rights, Observer: w,
+		Silent: silent{w}, Stored: w, Room: w, Largest: 1, Routes: w, Reader: tfconfig.NewReader(nil, 0), Rights: rights, Observer: w,
 	})
 	t.Cleanup(p.Close)
 	return w, client{&observe.Registry{Next: w, Observers: []observe.Observer{p}}, p}

@@ -17,7 +17,7 @@ func BenchmarkOpen(b *testing.B) {
 		for _, size := range []int{20 << 10, 5 << 20} {
 			b.Run(fmt.Sprintf("memory=%d/size=%d", memory, size), func(b *testing.B) {
 				var m storetest.Memory
-				s := &store.Store{Records: m.Records(), Blobs: m.Blobs(), Memory: memory}
+				s := store.New(store.Config{Records: m.Records(), Blobs: m.Blobs(), Memory: memory})
 				data, d := random(size, 1)
 				r := store.Record{Ref: refOf("it"), Needs: []modproxy.Digest{d}}
 				if _, err := s.Keep(b.Context(), r, store.Content{Digest: d, Size: int64(size), Reader: bytes.NewReader(data)}); err != nil {

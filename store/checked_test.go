@@ -265,7 +265,7 @@ func TestPartsOfWhatWasChecked(t *testing.T) {
 	} {
 		f := with(t, -1, data, d)
 		b := &metered{}
-		f.change(t, func(s *store.Store) { b.blobs, s.Blobs = s.Blobs, b })
+		f.change(t, func(s *store.Config) { b.blobs, s.Blobs = s.Blobs, b })
 		r := f.mustOpenBlob(t, d, size)
 		if err := errors.Join(whole(f, r), r.Close()); err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestDamageAfterTheCheck(t *testing.T) {
 			for _, early := range []bool{true, false} {
 				f := with(t, -1, data, d)
 				b := &metered{}
-				f.change(t, func(s *store.Store) { b.blobs, s.Blobs = s.Blobs, b })
+				f.change(t, func(s *store.Config) { b.blobs, s.Blobs = s.Blobs, b })
 				if err := f.Check(t.Context(), d); err != nil {
 					t.Fatal(err)
 				}

@@ -39,7 +39,6 @@ type Collected struct {
 // MaxSize: the least recently used first, those of [Store.Last] after all others, and no blob that is pinned or open.
 // Errors: that of the context, [StorageError].
 func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
-	s.init()
 	give, err := s.room.turn.Take(ctx)
 	if err != nil {
 		return out, ctx.Err()

@@ -94,7 +94,7 @@ func TestCollectIsCareful(t *testing.T) {
 		}
 		f.orphan(t, "100.0")
 		records := f.Records
-		f.change(t, func(s *store.Store) {
+		f.change(t, func(s *store.Config) {
 			s.Records = hooked{records, func() { collect("about to have a record", 0) }}
 		})
 		f.mustGet(t, "100.0")
@@ -102,11 +102,11 @@ func TestCollectIsCareful(t *testing.T) {
 		r := f.mustOpen(t, "100.0")
 		collect("read", 0)
 		r.Close()
-		f.change(t, func(s *store.Store) { s.Pins = pins{"100.0": true} })
+		f.change(t, func(s *store.Config) { s.Pins = pins{"100.0": true} })
 		collect("pinned", 0)
-		f.change(t, func(s *store.Store) { s.Pins, s.Kinds = nil, map[store.Kind]store.Keeper{} })
+		f.change(t, func(s *store.Config) { s.Pins, s.Kinds = nil, map[store.Kind]store.Keeper{} })
 		collect("of an unknown kind", 0)
-		f.change(t, func(s *store.Store) { s.Kinds = nil })
+		f.change(t, func(s *store.Config) { s.Kinds = nil })
 		f.storage.Damage(refOf("100.0"))
 		if got, err := f.Collect(t.Context(), store.GC{}); got.Orphans.Blobs != 0 || err != nil {
 			t.Errorf("%+v, %v", got, err)

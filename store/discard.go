@@ -21,7 +21,6 @@ type Discarded struct {
 // Errors: [modproxy.ErrUnavailable] while one of the blobs is being stored, and then no record is deleted;
 // [ErrConflict]; that of the context; [StorageError].
 func (s *Store) Discard(ctx context.Context, refs ...Ref) (list []Discarded, err error) {
-	s.init()
 	var going []modproxy.Digest
 	for _, ref := range refs {
 		r, err := s.Records.Get(ctx, ref)

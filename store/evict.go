@@ -18,7 +18,6 @@ const (
 // Usage returns the bytes of stored blobs, and the bytes reserved for blobs that are being written. Blobs from earlier
 // runs count soon after Start.
 func (s *Store) Usage() (kept, reserved int64) {
-	s.init()
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
 	return s.room.kept, s.room.reserved
@@ -74,7 +73,6 @@ func (s *Store) count(ctx context.Context) error {
 // Room returns a [modproxy.NoSpace] unless n more bytes are within MaxSize. If stays is true, they must fit beside all
 // stored blobs.
 func (s *Store) Room(ctx context.Context, n int64, stays bool) error {
-	s.init()
 	if s.MaxSize == 0 {
 		return nil
 	}

@@ -60,7 +60,7 @@ func TestTooLarge(t *testing.T) {
 func TestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
-		f.change(t, func(s *store.Store) {
+		f.change(t, func(s *store.Config) {
 			s.Last = func(_ context.Context, ref store.Ref) bool { return ref == refOf("300.1") || ref == refOf("300.2") }
 		})
 		for _, key := range []string{"300.1", "300.2", "100.3", "100.4", "100.5", "100.6"} {
@@ -213,7 +213,7 @@ func TestUsesSurvive(t *testing.T) {
 		f.restart(t)
 		f.mustGet(t, "300.4")
 		equal(t, "there", f.there(t), "300.1 300.3 300.4")
-		f.change(t, func(s *store.Store) { s.MaxSize = 700 })
+		f.change(t, func(s *store.Config) { s.MaxSize = 700 })
 		f.Start()
 		synctest.Wait()
 		equal(t, "there under a lower bound", f.there(t), "300.1 300.4")
@@ -240,7 +240,7 @@ func TestUsesAreWrittenNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		count := &touches{}
-		counted := func(s *store.Store) { count.blobs, s.Blobs = s.Blobs, count }
+		counted := func(s *store.Config) { count.blobs, s.Blobs = s.Blobs, count }
 		f.change(t, counted)
 		for i := range 1000 {
 			f.mustGet(t, fmt.Sprintf("100.%d", i%10))

@@ -9,7 +9,6 @@ import (
 
 // SetAside quarantines a blob as if it were damaged, without a call of Observe.
 func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
-	s.init()
 	s.room.edit(d, func(e *entry) { e.removals++ })
 	_, err := s.remove(ctx, SetAside, []modproxy.Digest{d})
 	return err
@@ -17,13 +16,11 @@ func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 
 // Held returns the bytes of blobs in memory, and the bytes of those that could be dropped.
 func (s *Store) Held() (used, idle int64) {
-	s.init()
 	return s.memory.Usage()
 }
 
 // Known returns the number of blobs with an entry in the account.
 func (s *Store) Known() int {
-	s.init()
 	s.room.mu.Lock()
 	defer s.room.mu.Unlock()
 	return len(s.room.entries)
@@ -31,6 +28,5 @@ func (s *Store) Known() int {
 
 // Settle sets the minimum age of the last change of a file, for a check of the file to be remembered.
 func (s *Store) Settle(d time.Duration) {
-	s.init()
 	s.checked.settle = d
 }

@@ -34,7 +34,7 @@ type fixture struct {
 // newFixture returns a Store without a bound that holds no blob in memory.
 func newFixture(t *testing.T) *fixture {
 	f := &fixture{storage: &storetest.Memory{}}
-	f.Store = &store.Store{Memory: -1}
+	f.Store = store.New(store.Config{Memory: -1})
 	f.restart(t)
 	return f
 }
@@ -42,19 +42,19 @@ func newFixture(t *testing.T) *fixture {
 // newBounded returns a fixture whose blobs have at most max bytes together.
 func newBounded(t *testing.T, max int64) *fixture {
 	f := newFixture(t)
-	f.change(t, func(s *store.Store) { s.MaxSize = max })
+	f.change(t, func(s *store.Config) { s.MaxSize = max })
 	return f
 }
 
 // restart makes a new Store with the same storage.
-func (f *fixture) restart(t *testing.T) { f.change(t, func(*store.Store) {}) }
+func (f *fixture) restart(t *testing.T) { f.change(t, func(*store.Config) {}) }
 
 // change is like restart, with other fields.
-func (f *fixture) change(t *testing.T, change func(*store.Store)) {
+func (f *fixture) change(t *testing.T, change func(*store.Config)) {
 	t.Helper()
 	f.close(t)
 	old := f.Store
-	f.Store = &store.Store{
+	config := store.Config{
 		Records: f.storage.Records(), Blobs: f.storage.Blobs(), Aside: f.storage, Kinds: old.Kinds, Pins: old.Pins,
 		MaxSize: old.MaxSize, Memory: old.Memory,
 		Observe: func(e store.Event) {
@@ -63,7 +63,8 @@ func (f *fixture) change(t *testing.T, change func(*store.Store)) {
 			f.events = append(f.events, e)
 		},
 	}
-	change(f.Store)
+	change(&config)
+	f.Store = store.New(config)
 	t.Cleanup(func() { f.close(t) })
 }
 

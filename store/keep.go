@@ -16,9 +16,8 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// Store stores records and blobs for the layers. Its fields are not changed after the first use. It is safe for
-// concurrent use, and other processes may use the same storage.
-type Store struct {
+// Config configures a [Store].
+type Config struct {
 	Records Records
 	Blobs   Blobs
 	Aside   Aside
@@ -40,8 +39,13 @@ type Store struct {
 	Memory int64
 	// Observe, if not nil, is called for each event, during the work and by many goroutines at once.
 	Observe func(Event)
+}
 
-	once    sync.Once
+// Store stores records and blobs for the layers. It is safe for concurrent use, and other processes may use the same
+// storage. [New] makes one.
+type Store struct {
+	Config // not changed
+
 	room    *room
 	memory  *memory.Bytes[modproxy.Digest]
 	checked *checks
@@ -123,7 +127,6 @@ func failure(ctx context.Context, err error) error {
 // a Reader; that of the context; [StorageError]. After an error, stored blobs may remain. They are evicted or collected
 // like others.
 func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, error) {
-	s.init()
 	for _, b := range blobs {
 		if err := s.room.beginKeep(ctx, b.Digest); err != nil {
 			return Record{}, err
@@ -158,7 +161,6 @@ func (s *Store) Keep(ctx context.Context, r Record, blobs ...Content) (Record, e
 // Meanwhile, Discard of a record that needs the blob fails. Errors: [fs.ErrNotExist], that of the context,
 // [StorageError].
 func (s *Store) Hold(ctx context.Context, d modproxy.Digest) (release func(), err error) {
-	s.init()
 	if err := s.room.beginKeep(ctx, d); err != nil {
 		return nil, err
 	}
@@ -221,7 +223,6 @@ func (r *sizedReader) Link(name string) error {
 
 // Stat is like that of [Blobs], but also knows recent uses by this process.
 func (s *Store) Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error) {
-	s.init()
 	info, err := s.Blobs.Stat(ctx, d)
 	if err != nil {
 		return BlobInfo{}, failure(ctx, err)

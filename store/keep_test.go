@@ -72,7 +72,7 @@ func TestKeepOverDamage(t *testing.T) {
 	} {
 		f := newFixture(t)
 		b := &metered{}
-		f.change(t, func(s *store.Store) { b.blobs, s.Blobs = s.Blobs, b })
+		f.change(t, func(s *store.Config) { b.blobs, s.Blobs = s.Blobs, b })
 		f.mustGet(t, "100.1+a")
 		_, d := dataOf("100.1")
 		damage(f, b, d)
@@ -92,7 +92,7 @@ func TestUnreadable(t *testing.T) {
 	for _, memory := range []int64{0, -1} {
 		f := newFixture(t)
 		b := &metered{}
-		f.change(t, func(s *store.Store) { b.blobs, s.Blobs, s.Memory = s.Blobs, b, memory })
+		f.change(t, func(s *store.Config) { b.blobs, s.Blobs, s.Memory = s.Blobs, b, memory })
 		data, d := random(200_000, 1)
 		f.keep(t, data, d)
 		b.fail = errors.New("input/output error")

@@ -28,7 +28,6 @@ import (
 // Errors: [fs.ErrNotExist], [ErrDamaged], [ErrUnreadable], that of the context, [StorageError]. The reader returns the
 // same errors.
 func (s *Store) Open(ctx context.Context, d modproxy.Digest, size int64) (modproxy.Body, error) {
-	s.init()
 	s.writeUsesSoon()
 	if size <= s.memory.Limit()/8 {
 		r := s.memory.Open(d)
@@ -135,7 +134,6 @@ func (s *Store) confirm(ctx context.Context, d modproxy.Digest, found error) err
 // a time checks a blob, so that a quarantined blob is the one that was found damaged, and not a replacement. Errors:
 // those of Open.
 func (s *Store) Check(ctx context.Context, d modproxy.Digest) error {
-	s.init()
 	return s.share(ctx, &s.checks, d, func(ctx context.Context) error {
 		blob, err := s.Blobs.Open(ctx, d)
 		if err == nil {

@@ -32,7 +32,7 @@ func TestLostBlobIsKeptAgainElsewhere(t *testing.T) {
 	a.mustGet(t, "100.1")
 	data, d := dataOf("100.1")
 	a.storage.Replace(d, nil)
-	a.change(t, func(s *store.Store) {
+	a.change(t, func(s *store.Config) {
 		s.Records = needingHook{s.Records, func() {
 			if err := b.put(t.Context(), "100.1"); err != nil {
 				t.Error(err)
@@ -50,7 +50,7 @@ func TestLostBlobIsKeptAgainElsewhere(t *testing.T) {
 func TestPinnedRecordNeedsAnotherBlob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
-		f.change(t, func(s *store.Store) { s.Pins = pins{"it": true} })
+		f.change(t, func(s *store.Config) { s.Pins = pins{"it": true} })
 		first, d := dataOf("600.1")
 		f.keep(t, first, d)
 		f.mustGet(t, "400.1")

@@ -112,7 +112,7 @@ func (p pins) Pinned(ref store.Ref) bool { return p[ref.Key] }
 func TestPinnedIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
-		f.change(t, func(s *store.Store) { s.Pins = pins{"300.1": true} })
+		f.change(t, func(s *store.Config) { s.Pins = pins{"300.1": true} })
 		for _, key := range []string{"300.1", "300.1+b", "200.1", "200.2", "200.3", "200.4", "200.5"} {
 			f.mustGet(t, key)
 			time.Sleep(time.Second)
@@ -121,7 +121,7 @@ func TestPinnedIsNotEvicted(t *testing.T) {
 		f.settled(t, 900)
 
 		// Pins also hold after a restart, and when the bound is lowered.
-		f.change(t, func(s *store.Store) { s.MaxSize = 400 })
+		f.change(t, func(s *store.Config) { s.MaxSize = 400 })
 		f.Start()
 		synctest.Wait()
 		equal(t, "there", f.there(t), "300.1 300.1+b")
@@ -151,7 +151,7 @@ func TestUnknownKindsAreNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
 		f.mustGet(t, "600.1")
-		f.change(t, func(s *store.Store) { s.Kinds = map[store.Kind]store.Keeper{"other": nil} })
+		f.change(t, func(s *store.Config) { s.Kinds = map[store.Kind]store.Keeper{"other": nil} })
 		var full *modproxy.NoSpace
 		if err := f.get(t.Context(), "600.2"); !errors.As(err, &full) {
 			t.Errorf("%v, want NoSpace", err)

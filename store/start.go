@@ -15,16 +15,14 @@ import (
 
 const usesPause = 5 * time.Minute // between two writes of uses
 
-func (s *Store) init() {
-	s.once.Do(func() {
-		s.room = newRoom(s.MaxSize)
-		s.memory = memory.NewBytes[modproxy.Digest](max(0, cmp.Or(s.Memory, 64<<20)))
-		s.checked = newChecks(s.memory.Limit() / 8)
-		s.work = flight.NewPool(0)
-		s.loads.Pool, s.checks.Pool = s.work, s.work
-		s.started = time.Now()
-		s.written = s.started
-	})
+// New returns a Store of the storage in c. It reads nothing.
+func New(c Config) *Store {
+	s := &Store{Config: c, room: newRoom(c.MaxSize), work: flight.NewPool(0), started: time.Now()}
+	s.memory = memory.NewBytes[modproxy.Digest](max(0, cmp.Or(c.Memory, 64<<20)))
+	s.checked = newChecks(s.memory.Limit() / 8)
+	s.loads.Pool, s.checks.Pool = s.work, s.work
+	s.written = s.started
+	return s
 }
 
 func (s *Store) observe(e Event) {
@@ -36,7 +34,6 @@ func (s *Store) observe(e Event) {
 // Start counts the stored blobs and evicts those that exceed MaxSize, in the background. It notifies Observe of blobs that no record
 // needs, and of missing blobs that records need.
 func (s *Store) Start() {
-	s.init()
 	s.background(func(ctx context.Context) error {
 		_, err := s.Collect(ctx, GC{MaxSize: s.MaxSize, OrphanAge: -1})
 		if n := s.unrecorded; err == nil && n.Blobs > 0 {
@@ -79,7 +76,6 @@ func (s *Store) missing(ctx context.Context) (n int, err error) {
 
 // Close ends background work and writes uses to the storage. Open readers continue.
 func (s *Store) Close(ctx context.Context) error {
-	s.init()
 	s.work.Stop()
 	s.work.End()
 	if s.work.Wait(ctx) != nil {

@@ -51,7 +51,7 @@ func TestPanicOfTheStorage(t *testing.T) {
 		return oddBlob{blob, func([]byte) (int, error) { panic("broken") }}
 	}}
 	f.mustGet(t, "100.1")
-	f.change(t, func(s *store.Store) { b.blobs, s.Blobs, s.Memory = s.Blobs, b, 0 })
+	f.change(t, func(s *store.Config) { b.blobs, s.Blobs, s.Memory = s.Blobs, b, 0 })
 	data, d := dataOf("100.1")
 	if _, err := f.Open(t.Context(), d, int64(len(data))); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("%v", err)
@@ -76,7 +76,7 @@ func TestSharedWork(t *testing.T) {
 			}}
 		}}
 		f.mustGet(t, "100.1")
-		f.change(t, func(s *store.Store) { b.blobs, s.Blobs, s.Memory = s.Blobs, b, 0 })
+		f.change(t, func(s *store.Config) { b.blobs, s.Blobs, s.Memory = s.Blobs, b, 0 })
 		data, d := dataOf("100.1")
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -129,7 +129,7 @@ func TestCountFails(t *testing.T) {
 		f := newBounded(t, 1000)
 		f.mustGet(t, "600.1")
 		b := &odd{list: errors.New("broken")}
-		f.change(t, func(s *store.Store) { b.blobs, s.Blobs = s.Blobs, b })
+		f.change(t, func(s *store.Config) { b.blobs, s.Blobs = s.Blobs, b })
 		f.Start()
 		synctest.Wait()
 		equal(t, "told", f.count(store.StorageFailed), 1)

@@ -1,6 +1,6 @@
 // Package store stores records and blobs for all other parts of modproxy.
 //
-//	s := &store.Store{Records: records, Blobs: blobs, Aside: aside, MaxSize: 100 << 30}
+//	s := store.New(store.Config{Records: records, Blobs: blobs, Aside: aside, MaxSize: 100 << 30})
 //	s.Start()
 //	r, err := s.Keep(ctx, record, store.Content{Digest: d, Size: size, Reader: body})
 //	body, err := s.Open(ctx, d, size)

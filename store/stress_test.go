@@ -22,23 +22,24 @@ import (
 func TestEverythingAtOnce(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		var m storetest.Memory
-		everythingAtOnce(t, &store.Store{Records: m.Records(), Blobs: m.Blobs(), Aside: &m}, 100)
+		everythingAtOnce(t, store.Config{Records: m.Records(), Blobs: m.Blobs(), Aside: &m}, 100)
 	})
 	t.Run("disk", func(t *testing.T) {
 		d, err := disk.Open(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		everythingAtOnce(t, &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d}, 40)
+		everythingAtOnce(t, store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d}, 40)
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func everythingAtOnce(t *testing.T, s *store.Store, rounds int) {
+func everythingAtOnce(t *testing.T, config store.Config, rounds int) {
 	const max = 1 << 20
-	s.MaxSize, s.Memory, s.Pins = max, 256<<10, pins{"10000.1+0": true}
+	config.MaxSize, config.Memory, config.Pins = max, 256<<10, pins{"10000.1+0": true}
+	s := store.New(config)
 	s.Start()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &fixture{Store: s}

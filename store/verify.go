@@ -77,7 +77,6 @@ func (s *Store) Rebuild(ctx context.Context, c Check) (Verified, error) {
 
 // verify checks records and then blobs. With rebuild it treats every blob as one without records.
 func (s *Store) verify(ctx context.Context, c Check, rebuild bool) (Verified, error) {
-	s.init()
 	v := &verification{Store: s, asked: c, blobs: map[modproxy.Digest]verifiedBlob{}, started: time.Now()}
 	v.rebuilders = map[Kind]func() (Rebuilder, error){}
 	for kind, keeper := range s.Kinds {

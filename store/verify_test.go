@@ -86,9 +86,9 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) store() *store.Store {
-	return &store.Store{
+	return store.New(store.Config{
 		Records: w.Memory.Records(), Blobs: w.Memory.Blobs(), Aside: w.Memory, Kinds: map[store.Kind]store.Keeper{packages: w.keeper, "lists": nil},
-	}
+	})
 }
 
 // keep stores a package of 1000 bytes, and its record.

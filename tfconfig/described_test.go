@@ -16,7 +16,7 @@ import (
 // Describe stores its results and its permanent errors.
 func TestDescribeKept(t *testing.T) {
 	s, d := newStore(t)
-	r := tfconfig.Reader{Store: s}
+	r := tfconfig.NewReader(s, 0)
 	tree := packedAs(t, d, file("README.md", "# x"), file("main.tf", good), file("sub/main.tf", "variable \"v\" {}\n"), file("bad/main.tf", strings.Repeat("a {\n", levels)))
 	for _, tree := range []tfconfig.Tree{tree, closed(d)} {
 		got, err := r.Describe(t.Context(), tree, "")
@@ -34,7 +34,7 @@ func TestDescribeKept(t *testing.T) {
 	if _, err := s.Blobs.Remove(t.Context(), store.Collect, d); err != nil {
 		t.Fatal(err)
 	}
-	sweep(t, &r)
+	sweep(t, r)
 	if _, err := r.Describe(t.Context(), closed(d), ""); !errors.Is(err, errOpened) {
 		t.Errorf("the record has not gone with its package: %v", err)
 	}
@@ -47,7 +47,7 @@ func TestDescribeLong(t *testing.T) {
 		rig.Missing(t, "it takes ten seconds of a processor: make nightly runs it")
 	}
 	s, d := newStore(t)
-	r := tfconfig.Reader{Store: s}
+	r := tfconfig.NewReader(s, 0)
 	tree := packedAs(t, d, file("main.tf", "variable \"x\" { default = { a = \"b\" b = "+strings.Repeat("[", 100_000)))
 	for _, tree := range []tfconfig.Tree{tree, closed(d)} {
 		if _, err := r.Describe(t.Context(), tree, ""); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "reading its configuration takes more than") {

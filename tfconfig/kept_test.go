@@ -28,7 +28,7 @@ func newStore(t *testing.T) (*store.Store, modproxy.Digest) {
 	if err := d.Blobs().Put(t.Context(), digest, strings.NewReader("x")); err != nil {
 		t.Fatal(err)
 	}
-	return &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d}, digest
+	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d}), digest
 }
 
 var errOpened = errors.New("opened")
@@ -41,7 +41,7 @@ func closed(d modproxy.Digest) tfconfig.Tree {
 // Read stores its results and its permanent errors.
 func TestKept(t *testing.T) {
 	s, d := newStore(t)
-	r := tfconfig.Reader{Store: s}
+	r := tfconfig.NewReader(s, 0)
 	o := tfconfig.Options{Client: tfconfig.OpenTofu}
 	if _, err := r.Read(t.Context(), closed(d), o); !errors.Is(err, errOpened) {
 		t.Fatalf("nothing is kept: %v", err)
@@ -64,14 +64,14 @@ func TestKept(t *testing.T) {
 			t.Errorf("Read: %v", err)
 		}
 	}
-	sweep(t, &r)
+	sweep(t, r)
 	if _, err := r.Read(t.Context(), closed(d), o); errors.Is(err, errOpened) {
 		t.Error("the record of a package that is kept has gone")
 	}
 	if _, err := s.Blobs.Remove(t.Context(), store.Collect, d); err != nil {
 		t.Fatal(err)
 	}
-	sweep(t, &r)
+	sweep(t, r)
 	if _, err := r.Read(t.Context(), closed(d), o); !errors.Is(err, errOpened) {
 		t.Errorf("the record has not gone with its package: %v", err)
 	}
@@ -80,7 +80,7 @@ func TestKept(t *testing.T) {
 // A package is read again only for variables that change its sources or versions. Values that depend on other variables are unknown.
 func TestVariables(t *testing.T) {
 	s, d := newStore(t)
-	r := tfconfig.Reader{Store: s}
+	r := tfconfig.NewReader(s, 0)
 	tree := packedAs(t, d, file("main.tf", `
 variable "v" { default = "1.0" }
 variable "name" { default = "x" }
@@ -130,7 +130,7 @@ func sweep(t *testing.T, r *tfconfig.Reader) {
 // Stored results stay within a bound for any packages. The newest stay longest.
 func TestStored(t *testing.T) {
 	s, _ := newStore(t)
-	r := tfconfig.Reader{Store: s, MaxStored: 100_000}
+	r := tfconfig.NewReader(s, 100_000)
 	text := make([]byte, 3000)
 	random := rand.NewChaCha8([32]byte{})
 	var last modproxy.Digest

@@ -29,7 +29,6 @@ type Reader struct {
 	// no bound.
 	MaxStored int64
 
-	once       sync.Once
 	turns      chan struct{} // one element for each child
 	describing chan struct{} // one element for each child that describes a module
 	added      atomic.Int64  // records since the start
@@ -42,6 +41,11 @@ const (
 	maxWait   = timeCost * 30 * time.Second // for one child
 	maxStderr = 4 << 10                     // bytes of the child's standard error
 )
+
+// NewReader returns a Reader that stores results in s, at most maxStored bytes of them. See the fields of [Reader].
+func NewReader(s *store.Store, maxStored int64) *Reader {
+	return &Reader{Store: s, MaxStored: maxStored, turns: make(chan struct{}, children), describing: make(chan struct{}, children)}
+}
 
 // Read returns the calls and requirements of a directory of a tree.
 //
@@ -117,7 +121,6 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 
 // turn waits until another child may run; done ends its turn. Requests that clients wait for do not wait for descriptions.
 func (r *Reader) turn(ctx context.Context, describe bool) (done func(), err error) {
-	r.once.Do(func() { r.turns, r.describing = make(chan struct{}, children), make(chan struct{}, children) })
 	turns := r.turns
 	if describe {
 		turns = r.describing

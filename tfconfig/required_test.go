@@ -25,7 +25,7 @@ func TestLocks(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c, err := (&tfconfig.Reader{}).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.Terraform})
+		c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.Terraform})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func TestCallsOnly(t *testing.T) {
 // Stored results with CallsOnly are not returned without it, and the reverse.
 func TestCallsOnlyKept(t *testing.T) {
 	s, d := newStore(t)
-	r := tfconfig.Reader{Store: s}
+	r := tfconfig.NewReader(s, 0)
 	tree := packedAs(t, d, file("main.tf", "resource \"acme_thing\" \"x\" {}\n"))
 	for _, tree := range []tfconfig.Tree{tree, closed(d)} {
 		for _, only := range []bool{true, false} {

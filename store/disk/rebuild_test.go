@@ -36,7 +36,7 @@ func rebuild(_ context.Context, d modproxy.Digest, size int64, _ io.Reader) ([]s
 }
 
 func storeOver(d *disk.Directory) *store.Store {
-	return &store.Store{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Kinds: map[store.Kind]store.Keeper{"thing": keeper{}}}
+	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Kinds: map[store.Kind]store.Keeper{"thing": keeper{}}})
 }
 
 // A lost index is rebuilt from the blobs, and a damaged blob is quarantined.

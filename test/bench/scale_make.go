@@ -73,10 +73,10 @@ func (s *shelf) fill(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
-	kept := &store.Store{Records: index.Records(), Blobs: index.Blobs(), Aside: index, Memory: 1}
+	kept := store.New(store.Config{Records: index.Records(), Blobs: index.Blobs(), Aside: index, Memory: 1})
 	defer func() { err = errors.Join(err, kept.Close(context.WithoutCancel(ctx))) }()
 	f := &filler{
-		shelf: s, ledger: book, cache: &cache.Registry{Store: kept, Ledger: book}, sights: history.NewFirstSeen(history.FirstSeenConfig{Records: kept.Records}),
+		shelf: s, ledger: book, cache: cache.New(cache.Config{Store: kept, Ledger: book}), sights: history.NewFirstSeen(history.FirstSeenConfig{Records: kept.Records}),
 	}
 	var next atomic.Int64
 	errs := make([]error, scaleWorkers)

@@ -34,9 +34,9 @@ func TestShelf(t *testing.T) {
 	}
 	defer book.Close()
 	keeper := &cache.Keeper{Ledger: book, Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, pack.Limits{}) }}
-	kept := &store.Store{
+	kept := store.New(store.Config{
 		Records: index.Records(), Blobs: index.Blobs(), Aside: index, Kinds: map[store.Kind]store.Keeper{cache.PackageKind: keeper},
-	}
+	})
 	got, err := kept.Verify(t.Context(), store.Check{Data: true, Found: func(d store.Damage) { t.Error(d) }})
 	modules := (versions + versionsOfModule - 1) / versionsOfModule
 	if err != nil || got.Records != versions+2*modules || got.Kept != (store.Amount{Blobs: versions, Bytes: s.bytes}) {
