@@ -53,7 +53,7 @@ func (w *world) storm(ctx context.Context, r *row) error {
 		}
 		r.wrong(said.problems.list()...)
 		return ctx.Err()
-	})
+	}, "MODPROXY_EGRESS_HEDGING=false") // which would send requests again that a busy registry keeps waiting
 }
 
 // stormed repeats one request until it is answered, as clients do that are told to retry.

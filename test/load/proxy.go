@@ -170,11 +170,14 @@ func (p *proxy) close() error {
 }
 
 // running starts a proxy, calls use with it, and ends it. In any case it then checks the data of the proxy.
-func (w *world) running(ctx context.Context, atOnce int, more string, r *row, use func(*proxy, *watch) error) (err error) {
+func (w *world) running(
+	ctx context.Context, atOnce int, more string, r *row, use func(*proxy, *watch) error, env ...string,
+) (err error) {
 	p, err := w.newProxy(ctx, atOnce, more)
 	if err != nil {
 		return err
 	}
+	p.env = env
 	defer func() { err = errors.Join(err, p.close()) }()
 	if _, err := p.start(ctx); err != nil {
 		return err
