@@ -97,10 +97,10 @@ func (s *Server) unserved(h *bundle.Head) []string {
 	for _, p := range h.Index.Packages {
 		for _, v := range p.Versions {
 			if _, err := s.Routing.Upstream(v.Address); err != nil {
-				why[err.Error()+": clients do not get what was imported of it"] = true
+				why[err.Error()+": clients do not get its imported packages"] = true
 			}
 			if !v.IsListed() && !v.IsProvider() && s.Nested == nil {
-				why["rewrite.nested is off: clients do not get the nested sources that were imported"] = true
+				why["rewrite.nested is off: clients do not get the imported nested sources"] = true
 			}
 		}
 	}
@@ -138,7 +138,7 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 	if len(in.Since) > 0 {
 		before, err := bundle.NewReader(bytes.NewReader(in.Since), s.Ledger.Verifier())
 		if errors.As(err, new(*bundle.Untrusted)) {
-			err = fmt.Errorf("%w: --since: that bundle is of another ledger", modproxy.ErrDenied)
+			err = fmt.Errorf("%w: --since: the bundle is from another ledger", modproxy.ErrDenied)
 		}
 		if err != nil {
 			return out, err
@@ -247,7 +247,7 @@ var importing sync.Mutex
 // and does not read the answer.
 func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each func(bundle.Item)) (out BundleHead, err error) {
 	if !importing.TryLock() {
-		return out, fmt.Errorf("%w: another import is under way: try again when that has ended", modproxy.ErrUnavailable)
+		return out, fmt.Errorf("%w: another import is running: try again after it has ended", modproxy.ErrUnavailable)
 	}
 	defer importing.Unlock()
 	trust, err := ledger.Verifiers(append(in.Keys, s.Bundles.Keys...)...)

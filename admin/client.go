@@ -60,7 +60,7 @@ func Remote(server, token string) (*Client, error) {
 	return newClient(strings.TrimRight(server, "/"), token, http.DefaultTransport.(*http.Transport).Clone()), nil
 }
 
-const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
+const tokenHint = `--token-file or the variable MODPROXY_TOKEN gives an operator's token; "modproxy token create NAME --admin" creates one on the proxy's machine`
 
 // Call sends the request in to the endpoint e of c's server. It calls each with every item of the answer, and returns the end of
 // the answer. If each returns an error, Call stops and returns this error.
@@ -87,7 +87,7 @@ func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, eac
 	for lines := json.NewDecoder(answer.Body); ; {
 		var l line[Item, End]
 		if err := lines.Decode(&l); err != nil {
-			return end, fmt.Errorf("the answer was cut off, the modproxy that serves may have ended: %w", err)
+			return end, fmt.Errorf("the answer was cut off; the serving modproxy may have ended: %w", err)
 		}
 		switch {
 		case l.Error != "":
@@ -103,7 +103,7 @@ func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, eac
 }
 
 // ErrNoAnswer is the error if the process that serves from the data directory has not begun to answer.
-var ErrNoAnswer = errors.New("the modproxy that serves")
+var ErrNoAnswer = errors.New("the serving modproxy does not answer")
 
 // send sends the request in as JSON, or in the query if the method is GET. The caller closes the body of the answer.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
@@ -138,7 +138,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	case err != nil && (c.token != "" || ctx.Err() != nil):
 		return nil, err // it names the URL, or the caller has ended ctx
 	case err != nil:
-		return nil, hint.With(fmt.Errorf("%w: %w", ErrNoAnswer, err), "it may have ended just now: try again")
+		return nil, hint.With(fmt.Errorf("%w: %w", ErrNoAnswer, err), "it may just have ended: try again")
 	case answer.StatusCode == http.StatusOK && answer.Header.Get(answerHeader) != "":
 		return answer, nil
 	}
@@ -159,7 +159,7 @@ func (c *Client) refused(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // after an error, the part that was read
 	var answered struct{ Errors []string }
 	if json.Unmarshal(text, &answered) != nil || len(answered.Errors) == 0 {
-		return errors.New("the modproxy that serves answers " + answer.Status)
+		return errors.New("the serving modproxy answers " + answer.Status)
 	}
 	return errors.New(answered.Errors[0])
 }

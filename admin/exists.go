@@ -169,7 +169,7 @@ func (x *existence) listed(ctx context.Context, m modproxy.Address) {
 	switch {
 	case x.found(), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 	case errors.Is(err, modproxy.ErrDenied):
-		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is not asked, because the policy refuses the module", m))
+		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is not asked, because the policy denies the module", m))
 	case err != nil:
 		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is unavailable", m))
 	}

@@ -187,14 +187,14 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	}
 	if in.Key != "" {
 		if !v.IsProvider() || v.Version != "" || in.Sum != "" || in.Subdir != "" {
-			return out, fmt.Errorf("%w: a key is accepted for a provider, and neither for a version nor a sum", modproxy.ErrInvalid)
+			return out, fmt.Errorf("%w: a key is accepted for a provider, not for a version or a sum", modproxy.ErrInvalid)
 		}
 		v = v.SigningKeys()
 	}
 	rec := ledger.Record{Ref: v, Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
 	before, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = absent(fmt.Sprintf("no record of %s: what is fetched first is recorded, and need not be accepted", v.Shown()))
+		err = absent(fmt.Sprintf("no record of %s: the first download is recorded, and need not be accepted", v.Shown()))
 	}
 	if err != nil {
 		return out, err
@@ -218,9 +218,9 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	case v.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
 	case v.IsArchive():
-		err = fmt.Errorf("%w: %s is what its release says: accept that", modproxy.ErrInvalid, v.Shown())
+		err = fmt.Errorf("%w: %s is part of a release: accept the release", modproxy.ErrInvalid, v.Shown())
 	case v.IsProvider() && !out.Offered:
-		err = fmt.Errorf("%w: no upstream has offered %s as %s, so it is not known which packages that has", modproxy.ErrInvalid, v.Shown(), in.Sum)
+		err = fmt.Errorf("%w: no upstream has offered %s as %s, so its packages are not known", modproxy.ErrInvalid, v.Shown(), in.Sum)
 	}
 	if err != nil {
 		return out, err
@@ -245,7 +245,7 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, namespace string) (out AcceptResult, err error) {
 	of, err := hostname.ParseAddress(namespace+"/any", "")
 	if err == nil && (!of.IsProvider() || in.Version != "" || in.Sum != "" || in.Subdir != "") {
-		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, and neither for a version nor a sum", modproxy.ErrInvalid)
+		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, not for a version or a sum", modproxy.ErrInvalid)
 	}
 	key, errKey := modproxy.NewKeys(in.Key)
 	if err := cmp.Or(err, errKey); err != nil {
@@ -272,7 +272,7 @@ func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, names
 		}
 	}
 	if len(counts) == 0 {
-		return out, absent(fmt.Sprintf("no keys of providers of %s are recorded: the first release that is fetched records them", namespace))
+		return out, absent(fmt.Sprintf("no keys of providers of %s are recorded: the first download of a release records them", namespace))
 	}
 	for m, before := range counts {
 		rec := before.Keys.With(key).Record(m)

@@ -77,4 +77,4 @@ func (s *Server) clearMissing(ctx context.Context, in versionname.Name, _ func(n
 	return s.Missing.Clear(ctx, v)
 }
 
-var errOnline = fmt.Errorf("%w: modproxy is not offline: what is missing is fetched when it is asked for", modproxy.ErrInvalid)
+var errOnline = fmt.Errorf("%w: modproxy is not offline: missing packages are downloaded when clients request them", modproxy.ErrInvalid)

@@ -165,8 +165,8 @@ func ParsePattern(s string) (string, error) {
 	case n == 1, n == 2 && !strings.ContainsAny(host, ".:"):
 		s = "*/" + s
 	case n != 2 && n != 3:
-		return "", fmt.Errorf("%w: pattern %.200q: want namespace/name/system or namespace/type, with * for any part of one, and a "+
-			"hostname before it or none", modproxy.ErrInvalid, s)
+		return "", fmt.Errorf("%w: pattern %.200q: want namespace/name/system or namespace/type, with * for any part of a segment, "+
+			"and optionally a hostname before it", modproxy.ErrInvalid, s)
 	}
 	if _, err := path.Match(s, ""); err != nil {
 		return "", fmt.Errorf("%w: pattern %.200q: %w", modproxy.ErrInvalid, s, err)
@@ -269,7 +269,7 @@ type TidyResult struct {
 // tidy removes data that no record needs, and the least recently used packages over a size.
 func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePackage)) (out TidyResult, err error) {
 	if in.MaxSize < 0 || in.AsideAge < 0 {
-		return out, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
+		return out, fmt.Errorf("%w: the size and the age must not be less than 0", modproxy.ErrInvalid)
 	}
 	in.OrphanAge = time.Hour // a package without a record is left over from a crash, or is about to get a record
 	if in.DryRun {
@@ -292,9 +292,9 @@ func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePacka
 	if err == nil && in.MaxSize > 0 && out.Kept > in.MaxSize {
 		why := "the rest is pinned (cache.pinned), quarantined or being read"
 		if s.Offline {
-			why = "offline no package is evicted, because nothing brings it back"
+			why = "offline, no package is evicted, because it cannot be downloaded again"
 		}
-		out.Remark = fmt.Sprintf("%s are kept, and the bound is %s: %s; \"modproxy rm MODULE VERSION\" removes a package",
+		out.Remark = fmt.Sprintf("%s remain, and the limit is %s: %s; \"modproxy rm MODULE VERSION\" removes a package",
 			modproxy.SizeText(out.Kept), modproxy.SizeText(in.MaxSize), why)
 	}
 	return out, err

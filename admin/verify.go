@@ -88,11 +88,11 @@ func (s *Server) checkLedger(ctx context.Context) *store.Damage {
 }
 
 // ErrNoLedger is the error if packages are stored but the ledger has no records. A start would then accept any content for them.
-var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
+var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are stored")
 
 // NoLedgerHints are the remedies for [ErrNoLedger].
 var NoLedgerHints = []string{
-	"put its backup back",
+	"restore its backup",
 	`or import an export of it: "modproxy ledger import FILE --key KEY"`,
-	`or begin one with what the kept packages are: "modproxy ledger init"`,
+	`or create one from the stored packages: "modproxy ledger init"`,
 }
