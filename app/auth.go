@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// openAuth opens tokens and keys. network reaches the issuers: the configuration has none offline, where network is nil.
+// openAuth opens tokens and keys. network connects to the issuers. Offline it is nil, and the configuration has no issuers.
 func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 	c := p.config
 	tokens, err := auth.OpenTokens(c.TokensFile())
@@ -37,7 +37,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 			return err
 		}
 		clients.JWT, paths.Rules = verifier, verifier.Rules()
-		verifier.Login(time.Now()) // begins the request for it
+		verifier.Login(time.Now()) // starts the request to the issuer
 		for _, issuer := range c.Auth.Issuers {
 			for _, group := range issuer.Groups {
 				paths.Groups = append(paths.Groups, group.Name)
@@ -51,7 +51,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 	return nil
 }
 
-// authReady returns the error that keeps clients from being identified, or nil.
+// authReady returns the reason why clients cannot be identified, or nil.
 func (p *parts) authReady() error {
 	if p.auth == nil {
 		return nil
@@ -59,7 +59,7 @@ func (p *parts) authReady() error {
 	return cmp.Or(p.auth.Tokens.Check(), p.auth.Signer.Check())
 }
 
-// NobodyHasToken reports whether clients need a token, no valid token exists, and there is no issuer.
+// NobodyHasToken reports whether clients need a token, but no valid token exists and no issuer is configured.
 func (p *parts) NobodyHasToken() bool {
 	if p.auth == nil || p.auth.JWT != nil {
 		return false

@@ -109,9 +109,9 @@ provider_installation {
 {{- end}}
 {{end}}`))
 
-// ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for both, empty) ask the
-// proxy at the URL base for the modules and providers of the upstreams: for providers as a network mirror, if mirror is set, and
-// base must be https then. People log in at login, unless it is nil. The upstream of any name has no block.
+// ClientConfig returns the CLI configuration for tool: "terraform", "tofu" or, for both, empty. With it, clients request the
+// modules and providers of the upstreams from the proxy at the URL base. If mirror is set, the proxy is a network mirror for
+// providers, and base must be an https URL. If login is not nil, users log in there. The upstream "*" has no host block.
 func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.Login) string {
 	base = strings.TrimRight(base, "/")
 	values := map[string]any{"Tool": tool, "Asks": c.RequiresToken()}
@@ -145,7 +145,7 @@ func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.
 	}
 	var text strings.Builder
 	if err := clientConfigText.Execute(&text, values); err != nil {
-		panic(err) // nothing in it can fail
+		panic(err) // the template cannot fail with these values
 	}
 	return text.String()
 }
