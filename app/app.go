@@ -122,7 +122,7 @@ func (a *App) listen() error {
 	a.listener = httpx.NewListener(listener.(*net.TCPListener), most)
 	a.closers.add(func(context.Context) error { a.listener.Close(); return nil }) // the server may have closed it
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
-		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
+		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: set auth.required: true", c.Listen, tcp)}
 	}
 	if most < c.Limits.Connections {
 		a.log.Warn("connections_lowered", zap.Int("connections", most), zap.Uint64("open_files", openFiles()))

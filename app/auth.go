@@ -25,7 +25,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 		p.log.Warn("tokens_failed", errorField(err))
 		return nil
 	case err != nil:
-		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
+		return hint.With(err, "restore the backup; without the file, no token is valid")
 	}
 	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 		}
 	}
 	if clients.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
-		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
+		return hint.With(err, "without the file, modproxy creates another key; earlier signed paths are then invalid")
 	}
 	p.auth = clients
 	return nil

@@ -31,10 +31,10 @@ type Bundle struct {
 // configuration.
 func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bundle, err error) {
 	if why := c.RequiresTokenBecause(); why != "" {
-		return nil, config.Error{fmt.Errorf("listen: without a data directory there are no tokens, and clients would need one, as %s: say anonymous: true", why)}
+		return nil, config.Error{fmt.Errorf("listen: clients need a token because %s, but no token exists without a data directory: set anonymous: true", why)}
 	}
 	if c.Rewrite.Nested {
-		return nil, config.Error{fmt.Errorf("%s: rewrite.nested: packages are served as they are in a bundle: import it instead", c.Source("rewrite.nested"))}
+		return nil, config.Error{fmt.Errorf("%s: rewrite.nested: packages of a bundle are served unchanged: import the bundle instead", c.Source("rewrite.nested"))}
 	}
 	if err := CheckKeys(c); err != nil {
 		return nil, err

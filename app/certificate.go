@@ -124,7 +124,7 @@ func (c *certificate) read() error {
 	}
 	before := c.current.Load()
 	if err := c.expired(&pair, c.looked); err != nil && before != nil && c.expired(before, c.looked) == nil {
-		return fmt.Errorf("%w; the certificate before it stays in use", err)
+		return fmt.Errorf("%w; the previous certificate stays in use", err)
 	}
 	c.current.Store(&pair)
 	return nil

@@ -168,13 +168,13 @@ func (p process) Problems() []proxy.Problem {
 	}
 	var list []proxy.Problem
 	for _, problem := range []proxy.Problem{
-		{State: "nothing new is kept", Err: a.disk.Ready(), Minor: a.config.Offline},
+		{State: "nothing new is stored", Err: a.disk.Ready(), Minor: a.config.Offline},
 		{State: "no new version is recorded", Err: a.Ledger.Failed(), Minor: a.config.Offline},
 		{State: "no client can be identified", Err: a.authReady()},
 		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
-		{State: "there is trouble with the TLS certificate", Err: a.tls.problem(), Minor: true},
-		{State: "not all is mirrored", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
-		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},
+		{State: "the TLS certificate has a problem", Err: a.tls.problem(), Minor: true},
+		{State: "a mirror is incomplete", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
+		{State: "no package is downloaded from git repositories", Err: a.noGit, Minor: true},
 	} {
 		if problem.Err != nil {
 			list = append(list, problem)
@@ -187,7 +187,7 @@ func (p process) Problems() []proxy.Problem {
 func (p process) Home(base string) string {
 	text := "modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n"
 	if base == "" {
-		return text + "It does not know the address that you see it under: set public_url.\n"
+		return text + "The address of this proxy is not known: set public_url.\n"
 	}
 	return text + ClientConfig(base, "", false, p.app.config, p.app.auth.Login(time.Now()))
 }

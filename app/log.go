@@ -134,7 +134,7 @@ func (p *parts) observeStore(e store.Event) {
 	p.logEvent(e.Kind, string(e.Kind), v, e.Err,
 		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)),
 		unless(e.Count == 0, zap.Int("packages", e.Count)),
-		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" makes their records, "modproxy gc" removes them`)),
+		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" creates their records, "modproxy gc" removes them`)),
 		unless(e.Kind != store.Missing, zap.String("note", `they are downloaded again when clients request them, unless modproxy is offline: "modproxy verify" lists them, with --repair it removes their records`)))
 }
 

@@ -92,7 +92,7 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 		zap.Float64("seconds", time.Since(began).Seconds()), errorField(err))
 	a.metrics.Mirrored(m.Name(), problems)
 	if err == nil && problems > 0 {
-		err = fmt.Errorf("problems: %d, which the log has", problems)
+		err = fmt.Errorf("problems: %d, see the log", problems)
 	}
 	a.mirrors.mu.Lock()
 	defer a.mirrors.mu.Unlock()

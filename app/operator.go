@@ -249,7 +249,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	return a.Ledger.Tree().N, nil
 }
 
-var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
+var errHasLedger = fmt.Errorf("%w: a ledger already exists", modproxy.ErrInvalid)
 
 // Rebuilt is the result of a rebuild.
 type Rebuilt struct {

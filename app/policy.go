@@ -91,7 +91,7 @@ func NeverHold(c *config.Config, rules *policy.Rules) error {
 	if more := len(places) - 1; more > 0 {
 		first += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("%s: clients show no token here, so they are in no group, and the rule never holds: \"auth.required: true\" asks for one", first)
+	return fmt.Errorf("%s: without authentication, clients have no groups, and rules for groups never match: set auth.required: true", first)
 }
 
 // NoProviders returns an error if the rules deny all providers because no rule is about providers. Otherwise it returns nil.
@@ -100,8 +100,8 @@ func NoProviders(rules *policy.Rules) error {
 	if !rules.DefaultDeny || slices.ContainsFunc(rules.Rules, isOfProviders) {
 		return nil
 	}
-	return errors.New("default: deny, and no rule is about providers, so that all of them are refused: " +
-		`"- allow: registry.terraform.io/hashicorp/*" with three segments allows some, "- allow: \"*/*/*\"" all`)
+	return errors.New("default: deny, and no rule is about providers, so all providers are denied: " +
+		`"- allow: registry.terraform.io/hashicorp/*" with three segments allows some, and "- allow: \"*/*/*\"" allows all`)
 }
 
 // reserves returns the reserved namespaces, each with the registries from which it may be requested. For a namespace with a
@@ -174,7 +174,7 @@ func checkHost(c *config.Config, rule config.PolicyRule) error {
 func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []error) {
 	names, err := filepath.Glob(glob)
 	if err == nil && len(names) == 0 {
-		err = errors.New("there is no such file")
+		err = errors.New("no such file")
 	}
 	if err != nil {
 		return nil, []error{fmt.Errorf("%.200s: %w", glob, err)}

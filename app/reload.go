@@ -150,7 +150,7 @@ func (a *App) reloadRules(asked bool) {
 	}
 	if err != nil {
 		a.rulesErr.Store(&err)
-		a.log.Error("reload_failed", errorField(fmt.Errorf("the rules of the policy stay as they were: %w", err)))
+		a.log.Error("reload_failed", errorField(fmt.Errorf("the rules in force stay: %w", err)))
 		return
 	}
 	a.rulesErr.Store(nil)
