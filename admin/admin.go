@@ -1,14 +1,23 @@
-// Package admin is the operator's API of a proxy: one [Server] and one [Client].
+// Package admin implements the operator's API of a proxy, for its server and its clients.
 //
-// The verbs that look into the data directory, or change it, use the API, wherever it is answered:
+// # Use
 //
-//   - by the process that serves from the data directory, on a Unix socket in the directory, to which only its owner
-//     can connect ([Reach], package datadir);
-//   - by the verb itself, which claims the directory while no process serves from it ([Inside]);
-//   - by a proxy elsewhere, over HTTPS, below the path /-/api/, to an operator's token ([Remote]).
+// A [Client] calls an [Endpoint], such as [LedgerRecords], of one [Server]. The verbs that read or change the data directory use
+// the API, with a client for the place where the server is:
 //
-// A request is a JSON object, or its fields are in the query. An answer is a stream of JSON objects, one in a line, of
-// which the last has "done" or "error": one without was cut off. The API is for one version of modproxy at both ends.
+//   - [Reach]: the process that serves from the data directory. It listens on a Unix socket in the directory, to which only the
+//     owner of the directory can connect (package datadir).
+//   - [Inside]: the process of the verb itself, which has claimed the directory because no process serves from it.
+//   - [Remote]: a proxy elsewhere, over HTTPS, below the path /-/api/. The client sends an operator's token.
+//
+// # What always holds
+//
+// A request is a JSON object, or its fields are in the query. An answer is a stream of JSON objects, one a line. The last object
+// has "done" or "error": an answer without it was cut off, and is an error. Both ends must be the same version of modproxy.
+//
+// # Specification
+//
+// docs/reference/http.md lists the endpoints.
 package admin
 
 import (
@@ -34,61 +43,62 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// A Server answers the API. The fields whose routes are not used may be nil.
+// A Server answers the API. Fields that no used endpoint needs may be nil.
 type Server struct {
 	Ledger         *ledger.Log
-	Damage         error        // why Ledger is nil although there is a ledger
-	Cache          Cache        // nil: nothing is in memory that depends on the ledger
+	Damage         error        // why Ledger is nil although a ledger exists
+	Cache          Cache        // nil: nothing in memory depends on the ledger
 	Store          *store.Store // below Cache
 	Gate           *policy.Gate
-	Pending        *history.Demand  // of what waits for approval
-	Missing        *history.Demand  // of what is not kept; nil unless offline
-	Configurations *tfconfig.Reader // of the packages in Store
+	Pending        *history.Demand  // requests for versions that wait for approval
+	Missing        *history.Demand  // requests for versions that are not cached; nil unless offline
+	Configurations *tfconfig.Reader // reads the packages in Store
 	Upstreams      Upstreams        // nil when offline
 	Routing        closure.Routes   // to Upstreams
 	Nested         Nested           // nil unless nested sources are rewritten
-	Listing        modproxy.Catalog // what registries list; nil when offline
-	Offline        bool             // by the configuration: nothing brings back what is removed
+	Listing        modproxy.Catalog // lists the modules of registries; nil when offline
+	Offline        bool             // set by the configuration: a removed package cannot be downloaded again
 	Sights         Sights
 	Programs       Programs
 	Bundles        Bundles
-	Operators      Operators // nil: the owner of the data directory asks, and nobody else is told
+	Operators      Operators // nil: the owner of the data directory is the only caller, and no decision is reported
 }
 
-// Nested knows what packages call that does not go through a registry.
+// Nested resolves sources in packages that are not modules of a registry.
 type Nested interface {
 	closure.Nested
-	// Bring returns when all is kept that clients are served of a version.
+	// Bring returns when everything that clients receive for a version is cached.
 	Bring(ctx context.Context, v modproxy.Ref) error
 }
 
-// Operators are those who ask.
+// Operators identifies the callers of the API and receives what they decide and import.
 type Operators interface {
-	// Operator names who asks with a token. It is empty for the owner of the data directory.
+	// Operator returns the name of a caller with a token. It returns an empty string for the owner of the data directory.
 	Operator(ctx context.Context) string
-	// MayRead returns why the content of packages of m, and what stands in them, is not for the caller; nil if it is.
+	// MayRead returns the reason why the caller may not read packages of m, or nil. The reason also covers facts that are read
+	// from packages, such as their dependencies.
 	MayRead(ctx context.Context, m modproxy.Address) error
-	// MayRefresh returns why the caller may not have the versions of m requested anew; nil if it may.
+	// MayRefresh returns the reason why the caller may not refresh the versions of m, or nil.
 	MayRefresh(ctx context.Context, m modproxy.Address) error
-	// Decided is told of a decision that was made.
+	// Decided is called after a decision was made.
 	Decided(d modproxy.Decision)
-	// Imported is told of a bundle that was imported, and what became of all that is in it.
+	// Imported is called after a bundle was imported, with the result for each of its items.
 	Imported(b BundleHead, items []bundle.Item)
 }
 
-// Programs count the installations of Terraform and OpenTofu, by these names.
+// Programs returns the numbers of installations by client program. The keys are "Terraform" and "OpenTofu".
 type Programs interface {
 	Programs(ctx context.Context) (map[string]int64, error)
 }
 
-// Upstreams are the registries that may be asked.
+// Upstreams reports which registries the proxy may request.
 type Upstreams interface {
 	HasUpstream(host string) bool
-	// UpstreamHosts returns the registries that are named.
+	// UpstreamHosts returns the hostnames of the registries that the configuration names.
 	UpstreamHosts() []string
 }
 
-// A Cache keeps packages, and remembers what registries answered.
+// A Cache stores packages and the answers of registries.
 type Cache interface {
 	modproxy.Registry
 	Forget(v modproxy.Ref)
@@ -99,20 +109,20 @@ type Cache interface {
 	bundle.Cache
 }
 
-// An Access is the part of a data directory that an endpoint needs. It counts if no proxy serves from the directory.
+// An Access is the part of a data directory that an endpoint needs. It is used only if no proxy serves from the directory.
 type Access int
 
 const (
-	ReadLedger         Access = iota // the ledger, for reading, also while another process writes it
+	ReadLedger         Access = iota // the ledger, for reading, even while another process writes it
 	ChangeLedger                     // the ledger, which must exist
 	CreateLedger                     // the ledger, which is created if it does not exist
 	UsePackages                      // the stored packages, and the readable part of the ledger
-	UseDamagedPackages               // likewise, also if records of packages are damaged or lost
+	UseDamagedPackages               // the same, even if records of packages are damaged or lost
 	UsePolicy                        // the rules of the policy, the ledger and the stored packages
 	UseRegistries                    // a whole proxy
 )
 
-// An Endpoint is something that the API is asked: with In, for any number of Items and then an End.
+// An Endpoint is a function of the API. Its request is an In, and its answer is any number of Items and then an End.
 type Endpoint[In, Item, End any] struct {
 	Access       Access
 	method, path string
@@ -120,7 +130,7 @@ type Endpoint[In, Item, End any] struct {
 	answer       func(s *Server, ctx context.Context, in In, each func(Item)) (End, error)
 }
 
-// The questions of the API.
+// The endpoints of the API.
 var (
 	BundlesExport = Endpoint[ExportRequest, ExportLine, BundleHead]{
 		UsePolicy, "POST", "bundles/export", "returns a bundle with the chosen versions", (*Server).exportBundle,
@@ -199,7 +209,7 @@ var (
 	}
 )
 
-// Routes returns what is to be answered to operators.
+// Routes returns the routes of all endpoints.
 func (s *Server) Routes() []Route {
 	refresh := ModulesRefresh.route(s)
 	refresh.Refresh = true
@@ -213,23 +223,24 @@ func (s *Server) Routes() []Route {
 	}
 }
 
-// A Route is where a question is answered.
+// A Route is the HTTP route of one endpoint.
 type Route struct {
 	Method, Path string
 	// About is one sentence on the answer, for docs/reference/http.md.
 	About string
-	// Refresh is set for the route of which callers that are no operators may make use, within their scopes.
+	// Refresh is set for the route that callers without an admin token may also use, within their scopes.
 	Refresh bool
-	// Handle is as in a Mount of package proxy.
+	// Handle has the meaning of Handle in a Mount of package proxy.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
 const apiPath = "/-/api/"
 
-// answerHeader is in every answer of the API. One without it comes from something else, or was refused before.
+// answerHeader is in every answer of the API. An answer without it comes from another program, or was denied before it reached
+// the API.
 const answerHeader = "Modproxy-Api"
 
-// maxRequest bounds a request, in bytes. One with 10,000 rules has 2 MiB or so.
+// maxRequest is the maximum size of a request, in bytes. A request with 10,000 rules has about 2 MiB.
 const maxRequest = 16 << 20
 
 func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
@@ -237,7 +248,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 		read(query map[string][]string, body io.Reader)
 	}); ok {
 		in.read(r.URL.Query(), r.Body)
-		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // an export is as long as it is
+		return http.NewResponseController(w).SetReadDeadline(time.Time{}) // the size of an export is not limited
 	}
 	limit := int64(maxRequest)
 	if _, ok := in.(*ExportRequest); ok {
@@ -265,14 +276,14 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 // none is an empty request, item or end.
 type none = struct{}
 
-// line is a line of an answer: one field is set. The last line is one with Done or Error.
+// line is a line of an answer. One field is set. The last line has Done or Error.
 type line[Item, End any] struct {
 	Item  *Item  `json:"item,omitempty"`
 	Done  *End   `json:"done,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
-// route answers e with a line for each item, and one for the end.
+// route returns the route of e. Its handler writes a line for each item and a line for the end.
 func (e Endpoint[In, Item, End]) route(s *Server) Route {
 	return Route{Method: e.method, Path: apiPath + e.path, About: e.about, Handle: func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set(answerHeader, "1")
@@ -289,7 +300,7 @@ func (e Endpoint[In, Item, End]) route(s *Server) Route {
 				w.Header().Set("Cache-Control", "no-store")
 				begun = true
 			}
-			_ = out.Encode(l) // a client that is gone ends the context
+			_ = out.Encode(l) // if the client disconnects, the context ends
 			if time.Since(flushed) > 100*time.Millisecond {
 				_ = http.NewResponseController(w).Flush()
 				flushed = time.Now()

@@ -31,7 +31,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// handler answers as a proxy does.
+// handler returns a handler that answers as a proxy does.
 func handler(s *admin.Server, operators *auth.Authenticator) http.Handler {
 	var mounts []proxy.Mount
 	for _, r := range s.Routes() {
@@ -46,7 +46,7 @@ func byOwner(h http.Handler) http.Handler {
 	})
 }
 
-// served returns a client of a handler, by HTTP.
+// served returns a client of h over HTTP.
 func served(t *testing.T, h http.Handler) *admin.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -61,7 +61,7 @@ func outside(t *testing.T, s *admin.Server) *admin.Client {
 	return served(t, byOwner(handler(s, nil)))
 }
 
-// drifts returns all that q chooses.
+// drifts returns the drift that q selects.
 func drifts(ctx context.Context, c *admin.Client, q admin.LedgerQuery) (list []admin.Drift, err error) {
 	_, err = admin.LedgerDrift.Call(ctx, c, q, func(d admin.Drift) error { list = append(list, d); return nil })
 	return list, err
@@ -121,8 +121,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// What is in memory is forgotten of the version that was accepted, however that was
-// spelled.
+// TestAcceptForgets: accepting content invalidates the version in memory, in any spelling of its address and number.
 func TestAcceptForgets(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.2.0", "a")))
@@ -145,7 +144,7 @@ type forgetter struct {
 
 func (f *forgetter) Forget(v modproxy.Ref) { f.forgotten = append(f.forgotten, v) }
 
-// A verb is answered by the process that serves, and claims the directory if none does.
+// TestReach: Reach returns a client of the serving process, or a claim of the directory if no process serves.
 func TestReach(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if _, _, err := admin.Reach(t.Context(), dir); err == nil {
@@ -176,7 +175,7 @@ func TestReach(t *testing.T) {
 	must(t, claim.Close())
 }
 
-// names are the principals of JSON Web Tokens.
+// names maps JSON Web Tokens to their principals.
 type names map[string]auth.Principal
 
 func (n names) Verify(_ context.Context, text string, _ time.Time) (auth.Principal, error) {
@@ -241,7 +240,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// Only a certificate that the machine trusts is shown a token.
+// TestRemoteVerifies: the client sends no token to a server whose certificate the machine does not trust.
 func TestRemoteVerifies(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("a server without a good certificate is shown %q", r.Header["Authorization"])

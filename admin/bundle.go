@@ -26,88 +26,88 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Sights are what the server needs of the first-seen times.
+// Sights reads and records first-seen times.
 type Sights interface {
 	bundle.Sights
 	Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error
 }
 
-// Bundles are what bundles are imported with.
+// Bundles has the settings for imports of bundles.
 type Bundles struct {
-	Keys     []string // whose bundles are taken
+	Keys     []string // verifier keys of trusted ledgers
 	Releases bundle.Releases
 	Scratch  string // a directory
 	Limits   pack.Limits
 }
 
-// ExportRequest chooses versions that are kept: those that are wanted, and those that are locked; with Closure, also those that
-// Starts lead to. All of them if it chooses nothing.
+// ExportRequest selects cached versions: those of Modules and those of Locked. With Closure, it also selects the versions that
+// Starts lead to. A request without a selection selects all cached versions.
 type ExportRequest struct {
 	Modules []ModuleVersions `json:"wanted,omitempty"`
 	Locked  []mirror.Locked  `json:"locked,omitempty"`
 	Closure bool             `json:"closure,omitempty"`
 	Starts  []closure.Start  `json:"starts,omitempty"` // as in a [mirror.Request]
-	Groups  []string         `json:"groups,omitempty"` // of the client that it is for
-	Since   []byte           `json:"since,omitempty"`  // the beginning of the bundle before, see [bundle.ReadHead]
+	Groups  []string         `json:"groups,omitempty"` // of the client that the bundle is for
+	Since   []byte           `json:"since,omitempty"`  // the beginning of the preceding bundle, see [bundle.ReadHead]
 }
 
-// ModuleVersions are versions of a module.
+// ModuleVersions selects versions of a module.
 type ModuleVersions struct {
 	Module   string `json:"module"`
 	Versions string `json:"versions,omitempty"` // a constraint; empty for any
 }
 
-// progressPeriod is the time between two lines with progress.
+// progressPeriod is the minimum time between two lines with progress.
 const progressPeriod = time.Second
 
-// ExportLine is a part of the answer; one field is set.
+// ExportLine is a part of the answer. One field is set.
 type ExportLine struct {
-	Data    []byte       `json:"data,omitempty"`    // of the bundle, in order
-	Refused *bundle.Item `json:"refused,omitempty"` // what is not in it
+	Data    []byte       `json:"data,omitempty"`    // the next bytes of the bundle
+	Refused *bundle.Item `json:"refused,omitempty"` // a selected version that is not in the bundle
 	Bypass  *mirror.Note `json:"bypass,omitempty"`  // as in a [mirror.Line]
 	Problem *mirror.Note `json:"problem,omitempty"`
-	// Progress is told now and then until the first Data, and then once with the size.
+	// Progress is sent at intervals while packages are read, and once with the size before the first Data.
 	Progress *ExportProgress `json:"progress,omitempty"`
 }
 
-// ExportProgress is how far an export has come.
+// ExportProgress is the progress of an export.
 type ExportProgress struct {
 	Checked  int   `json:"checked"` // versions whose packages were read
 	Selected int   `json:"selected"`
-	Size     int64 `json:"size_bytes,omitempty"` // of the bundle
+	Size     int64 `json:"size_bytes,omitempty"` // of the bundle; zero until all packages are read
 }
 
-// BundleHead says which bundle was written or imported.
+// BundleHead describes a bundle that was written or imported.
 type BundleHead struct {
 	ID       modproxy.Digest `json:"id"`
 	Chain    modproxy.Digest `json:"chain"`
 	Sequence int64           `json:"sequence"`
 	Packages int             `json:"packages"`
 	Versions int             `json:"versions"`
-	Warnings []string        `json:"warnings,omitempty"` // of what was imported and clients do not get here
+	Warnings []string        `json:"warnings,omitempty"` // reasons why clients of this proxy do not receive imported content
 }
 
 func headOf(h *bundle.Head) BundleHead {
 	return BundleHead{h.ID, h.Chain(), h.Sequence(), len(h.Index.Packages), h.Count(), nil}
 }
 
-// unserved returns why clients do not get here what a bundle has, in order.
+// unserved returns the reasons why clients of this proxy do not receive content of a bundle, in alphabetical order.
 func (s *Server) unserved(h *bundle.Head) []string {
 	why := map[string]bool{}
 	for _, p := range h.Index.Packages {
 		for _, v := range p.Versions {
 			if _, err := s.Routing.Upstream(v.Address); err != nil {
-				why[err.Error()+": clients do not get what was imported of it"] = true
+				why[err.Error()+": clients do not get its imported packages"] = true
 			}
 			if !v.IsListed() && !v.IsProvider() && s.Nested == nil {
-				why["rewrite.nested is off: clients do not get the nested sources that were imported"] = true
+				why["rewrite.nested is off: clients do not get the imported nested sources"] = true
 			}
 		}
 	}
 	return slices.Sorted(maps.Keys(why))
 }
 
-// exportBundle answers with a bundle in pieces. What it has is what a client in the groups may have.
+// exportBundle answers with a bundle in pieces. The bundle has only versions that the policy allows for a client in the groups.
 func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(ExportLine)) (out BundleHead, err error) {
 	refused := func(v modproxy.Ref, why error) {
 		if errors.As(why, new(*modproxy.NotKept)) {
@@ -127,7 +127,7 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 		return out, err
 	}
 	var stand []modproxy.Decision
-	for i, stands := range policy.Standing(decisions, time.Time{}) { // also those that have ended: the clock makes no other bundle
+	for i, stands := range policy.Standing(decisions, time.Time{}) { // with expired ones: the bundle does not depend on the clock
 		if stands {
 			stand = append(stand, decisions[i])
 		}
@@ -138,7 +138,7 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 	if len(in.Since) > 0 {
 		before, err := bundle.NewReader(bytes.NewReader(in.Since), s.Ledger.Verifier())
 		if errors.As(err, new(*bundle.Untrusted)) {
-			err = fmt.Errorf("%w: --since: that bundle is of another ledger", modproxy.ErrDenied)
+			err = fmt.Errorf("%w: --since: the bundle is from another ledger", modproxy.ErrDenied)
 		}
 		if err != nil {
 			return out, err
@@ -169,7 +169,7 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 	return headOf(head), nil
 }
 
-// selectVersions returns the versions that in selects and that the caller may read, in order.
+// selectVersions returns the versions that in selects and the caller may read, in order.
 func (s *Server) selectVersions(
 	ctx context.Context, in ExportRequest, each func(ExportLine), refused func(modproxy.Ref, error),
 ) ([]modproxy.Ref, error) {
@@ -233,20 +233,21 @@ func (s *Server) selectClosure(ctx context.Context, in ExportRequest, each func(
 	return nil
 }
 
-// BundleImportRequest is a bundle.
+// BundleImportRequest is a bundle to import. For NewChain and AllDecisions, see [bundle.Importer].
 type BundleImportRequest struct {
-	LedgerImportRequest      // Keys are taken besides those of the configuration
+	LedgerImportRequest      // Keys are trusted in addition to those of the configuration
 	NewChain            bool `json:"-"`
 	AllDecisions        bool `json:"-"`
 }
 
-// importing is held while this process imports a bundle.
+// importing is locked while this process imports a bundle.
 var importing sync.Mutex
 
-// importBundle tells of each version what became of it, when all of the bundle was read: until then nobody listens.
+// importBundle reports the result for each version after it has read the whole bundle. Before that, the client sends the bundle
+// and does not read the answer.
 func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each func(bundle.Item)) (out BundleHead, err error) {
 	if !importing.TryLock() {
-		return out, fmt.Errorf("%w: another import is under way: try again when that has ended", modproxy.ErrUnavailable)
+		return out, fmt.Errorf("%w: another import is running: try again after it has ended", modproxy.ErrUnavailable)
 	}
 	defer importing.Unlock()
 	trust, err := ledger.Verifiers(append(in.Keys, s.Bundles.Keys...)...)
@@ -288,7 +289,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each 
 	return out, nil
 }
 
-// A streamed request has a body that is not JSON; the rest of it is in the query.
+// A streamed request has a body that is not JSON. Its other fields are in the query.
 type streamed interface {
 	query() map[string][]string
 	body() io.Reader
@@ -316,7 +317,7 @@ func (in *BundleImportRequest) read(query map[string][]string, body io.Reader) {
 	in.NewChain, in.AllDecisions = len(query["new-chain"]) > 0, len(query["all-decisions"]) > 0
 }
 
-// IsStreamed reports whether a request can be sent only once.
+// IsStreamed reports whether a request is a stream, which can be sent only once.
 func IsStreamed(in any) bool {
 	_, ok := in.(streamed)
 	return ok

@@ -17,11 +17,11 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// A Client asks the API of one proxy.
+// A Client calls the API of one server.
 type Client struct {
-	inside *Server // in this process; nil for another
+	inside *Server // in this process; nil if the server is another process
 	base   string
-	token  string // empty for a proxy on this machine
+	token  string // empty on the Unix socket
 	http   *http.Client
 }
 
@@ -35,18 +35,18 @@ func newClient(base, token string, transport *http.Transport) *Client {
 	}}
 }
 
-// Reach returns a client of the process that serves from the data directory, or a claim of it if no process does. The errors are
-// those of [datadir.Connect].
+// Reach returns a client of the process that serves from the data directory. If no process does, it returns a claim of the
+// directory instead. The errors are those of [datadir.Connect].
 func Reach(ctx context.Context, dir string) (*Client, *datadir.Claim, error) {
 	dial, claim, err := datadir.Connect(ctx, dir)
 	if dial == nil {
 		return nil, claim, err
 	}
-	// Every proxy answers to this name on its own machine, and dial ignores it.
+	// Every proxy accepts this name from its own machine, and dial ignores it.
 	return newClient("http://localhost", "", &http.Transport{DialContext: dial, DisableKeepAlives: true}), nil, nil
 }
 
-// Remote returns a client of the proxy at a URL, which is shown an operator's token.
+// Remote returns a client of the proxy at a URL. The client sends the proxy an operator's token.
 func Remote(server, token string) (*Client, error) {
 	u, err := url.Parse(server)
 	switch {
@@ -60,9 +60,10 @@ func Remote(server, token string) (*Client, error) {
 	return newClient(strings.TrimRight(server, "/"), token, http.DefaultTransport.(*http.Transport).Clone()), nil
 }
 
-const tokenHint = `--token-file, or the variable MODPROXY_TOKEN, gives an operator's token; "modproxy token create NAME --admin" makes one where the proxy is`
+const tokenHint = `--token-file or the variable MODPROXY_TOKEN gives an operator's token; "modproxy token create NAME --admin" creates one on the proxy's machine`
 
-// Call asks e of c with in, calls each with every item of the answer, and returns its end.
+// Call sends the request in to the endpoint e of c's server. It calls each with every item of the answer, and returns the end of
+// the answer. If each returns an error, Call stops and returns this error.
 func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, each func(Item) error) (end End, err error) {
 	if c.inside != nil {
 		ctx, stop := context.WithCancel(ctx)
@@ -86,7 +87,7 @@ func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, eac
 	for lines := json.NewDecoder(answer.Body); ; {
 		var l line[Item, End]
 		if err := lines.Decode(&l); err != nil {
-			return end, fmt.Errorf("the answer was cut off, the modproxy that serves may have ended: %w", err)
+			return end, fmt.Errorf("the answer was cut off; the serving modproxy may have ended: %w", err)
 		}
 		switch {
 		case l.Error != "":
@@ -101,10 +102,10 @@ func (e Endpoint[In, Item, End]) Call(ctx context.Context, c *Client, in In, eac
 	}
 }
 
-// ErrNoAnswer is the error when the process that serves from the data directory has not begun to answer.
-var ErrNoAnswer = errors.New("the modproxy that serves")
+// ErrNoAnswer is the error if the process that serves from the data directory has not begun to answer.
+var ErrNoAnswer = errors.New("the serving modproxy does not answer")
 
-// send sends in as JSON, or in the query if the method is GET. The caller closes the answer's body.
+// send sends the request in as JSON, or in the query if the method is GET. The caller closes the body of the answer.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	text, err := json.Marshal(in)
 	if err != nil {
@@ -135,9 +136,9 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	answer, err := c.http.Do(r)
 	switch {
 	case err != nil && (c.token != "" || ctx.Err() != nil):
-		return nil, err // which names the URL, or is our own doing
+		return nil, err // it names the URL, or the caller has ended ctx
 	case err != nil:
-		return nil, hint.With(fmt.Errorf("%w: %w", ErrNoAnswer, err), "it may have ended just now: try again")
+		return nil, hint.With(fmt.Errorf("%w: %w", ErrNoAnswer, err), "it may just have ended: try again")
 	case answer.StatusCode == http.StatusOK && answer.Header.Get(answerHeader) != "":
 		return answer, nil
 	}
@@ -145,7 +146,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	return nil, c.refused(answer)
 }
 
-// refused returns what is wrong when the answer is not one of the API, or not 200.
+// refused returns the error for an answer that is not from the API or has another status than 200.
 func (c *Client) refused(answer *http.Response) error {
 	switch s := answer.StatusCode; {
 	case s == http.StatusUnauthorized:
@@ -155,10 +156,10 @@ func (c *Client) refused(answer *http.Response) error {
 	case 300 <= s && s < 400:
 		return errors.New(c.base + ": " + answer.Status + ": redirects are not followed; give the URL of the proxy itself")
 	}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // what there is
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // after an error, the part that was read
 	var answered struct{ Errors []string }
 	if json.Unmarshal(text, &answered) != nil || len(answered.Errors) == 0 {
-		return errors.New("the modproxy that serves answers " + answer.Status)
+		return errors.New("the serving modproxy answers " + answer.Status)
 	}
 	return errors.New(answered.Errors[0])
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// usualClient returns the client that installs most through the proxy, or an empty one if that is not known.
+// usualClient returns the client program with the most installations through the proxy. It returns an empty client if both have
+// the same number, or if no installations are counted.
 func (s *Server) usualClient(ctx context.Context, _ none, _ func(none)) (tfconfig.Client, error) {
 	if s.Programs == nil {
 		return "", nil

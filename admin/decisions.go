@@ -13,19 +13,20 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Decision is a decision of the ledger, and whether it is in force.
+// A Decision is a decision in the ledger, and whether it is in force.
 type Decision struct {
 	versionname.Name
 	modproxy.Decision
 	InForce bool `json:"in_force"`
-	// EndsSoon is set if the decision is in force for [EndsSoonPeriod] at most.
+	// EndsSoon is set if the decision is in force and ends within [EndsSoonPeriod].
 	EndsSoon bool `json:"ends_soon,omitempty"`
 }
 
-// EndsSoonPeriod is the time before the end of an approval in which lists show that it ends.
+// EndsSoonPeriod is how long before the end of an approval lists begin to show that it ends.
 const EndsSoonPeriod = 14 * 24 * time.Hour
 
-// decisions lists the decisions about a module, or about some that a glob matches, or all, in the order in which they were made.
+// decisions lists the decisions about a module, about the modules that a glob matches, or about all modules. It lists them in the
+// order in which they were made.
 func (s *Server) decisions(ctx context.Context, in versionname.Name, each func(Decision)) (done none, err error) {
 	var wanted modproxy.Address
 	if in != (versionname.Name{}) {
@@ -55,18 +56,18 @@ type DecisionRequest struct {
 	Reason   string          `json:"reason,omitempty"`
 	Link     string          `json:"link,omitempty"`
 	Until    time.Time       `json:"until,omitzero"`
-	User     string          `json:"user,omitempty"`  // who decides, if that is the owner of the data directory
-	Force    bool            `json:"force,omitempty"` // also about what is not known to exist
+	User     string          `json:"user,omitempty"`  // the name of the user, if the caller is the owner of the data directory
+	Force    bool            `json:"force,omitempty"` // skip the check that the module and the version exist
 }
 
-// DecisionResult is the decision that is in the ledger.
+// A DecisionResult is the decision that is in the ledger after the request.
 type DecisionResult struct {
 	Decision
-	Known   bool     `json:"known,omitempty"`   // it was made before, by whom and when the decision says
-	Remarks []string `json:"remarks,omitempty"` // what whoever decides should know, a sentence each
+	Known   bool     `json:"known,omitempty"`   // the same decision existed before; By and Time are those of the existing one
+	Remarks []string `json:"remarks,omitempty"` // notes for the operator, one sentence each
 }
 
-// decide makes a decision, which counts when it returns.
+// decide makes a decision. The decision is in force when decide returns.
 func (s *Server) decide(ctx context.Context, in DecisionRequest, _ func(none)) (out DecisionResult, err error) {
 	d := modproxy.Decision{Action: in.Action, Reason: in.Reason, Link: in.Link, Until: in.Until, Time: time.Now().UTC()}
 	if d.Address, err = policy.ParseAddress(in.Module, ""); err != nil {
@@ -121,19 +122,20 @@ func (s *Server) decide(ctx context.Context, in DecisionRequest, _ func(none)) (
 		}
 		err = s.Gate.Follow(context.WithoutCancel(ctx))
 	}
-	if twins, errTwins := s.twins(ctx, d); err == nil && errTwins == nil { // the decision was made, whatever is known of others
+	if twins, errTwins := s.twins(ctx, d); err == nil && errTwins == nil { // the decision is made, even if this remark fails
 		out.Remarks = append(out.Remarks, twins...)
 	}
 	out.Decision = Decision{Name: versionname.Of(d.Address.At("")), Decision: d, InForce: !policy.Ends(d)}
 	return out, err
 }
 
-// same reports whether two decisions about the same versions say the same.
+// same reports whether two decisions about the same versions are equal except for the operator and the time.
 func same(a, b modproxy.Decision) bool {
 	return a.Action == b.Action && a.Reason == b.Reason && a.Link == b.Link && a.Until.Equal(b.Until)
 }
 
-// nothingToEnd is the error for d, which would end what is not in force. others are.
+// nothingToEnd returns the error for a decision d that would end a decision that is not in force. others are decisions in force
+// about other versions.
 func nothingToEnd(d modproxy.Decision, others []modproxy.Decision) error {
 	verb, state := "unblock", "blocked"
 	if d.Action == modproxy.Deprecate {
@@ -146,7 +148,7 @@ func nothingToEnd(d modproxy.Decision, others []modproxy.Decision) error {
 	return absent(text)
 }
 
-// commandText returns the command line for a verb about versions of a module, or of all modules that a glob matches.
+// commandText returns the command line of a verb for versions of a module, or of all modules that a glob matches.
 func commandText(verb string, m modproxy.Address, versions string) string {
 	text := "modproxy " + verb + " " + clean.ShellQuote(m.String())
 	if versions != "" {
@@ -155,7 +157,7 @@ func commandText(verb string, m modproxy.Address, versions string) string {
 	return text
 }
 
-// VersionsText names the versions of a module that a decision is about.
+// VersionsText returns the text that names a module and the versions that a decision is about.
 func VersionsText(module, versions string) string {
 	if versions == "" {
 		return "every version of " + module

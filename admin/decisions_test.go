@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// deciding returns a server whose decisions a gate follows.
+// deciding returns a server with a gate that follows the decisions in its ledger.
 func deciding(t *testing.T) *admin.Server {
 	book := ledgertest.Open(t, t.TempDir())
 	return &admin.Server{Ledger: book, Gate: policy.NewGate(book, nil)}
@@ -27,7 +27,7 @@ func decide(t *testing.T, c *admin.Client, action modproxy.Action, versions, rea
 	return admin.DecisionsMake.Call(t.Context(), c, in, nil)
 }
 
-// decisions are those that are listed, in the words of a test.
+// decisions returns the listed decisions, one text for each.
 func decisions(t *testing.T, c *admin.Client, module string) (list []string) {
 	t.Helper()
 	_, err := admin.DecisionsList.Call(t.Context(), c, versionname.Name{Module: module}, func(d admin.Decision) error {
@@ -42,7 +42,8 @@ func decisions(t *testing.T, c *admin.Client, module string) (list []string) {
 	return list
 }
 
-// A decision counts when the answer is there, in the one spelling of its versions, and is listed.
+// TestDecide: a decision is in force when the answer arrives. It is recorded with the canonical spelling of its versions, and
+// listed.
 func TestDecide(t *testing.T) {
 	for name, client := range map[string]func(*testing.T, *admin.Server) *admin.Client{
 		"inside": func(_ *testing.T, s *admin.Server) *admin.Client { return admin.Inside(s) }, "outside": outside,
@@ -99,7 +100,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What cannot be decided is not written down.
+// TestDecideRefuses: an invalid decision is an error, and is not recorded.
 func TestDecideRefuses(t *testing.T) {
 	s := deciding(t)
 	for want, in := range map[string]admin.DecisionRequest{
@@ -125,7 +126,7 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-// ops are operators with one token.
+// ops implements [admin.Operators] for one token.
 type ops struct{ decided []modproxy.Decision }
 
 func (*ops) Operator(context.Context) string { return "token ops (5f0c)" }
@@ -138,7 +139,7 @@ func (o *ops) Decided(d modproxy.Decision) { o.decided = append(o.decided, d) }
 
 func (*ops) Imported(admin.BundleHead, []bundle.Item) {}
 
-// Who decides with a token is named by it, whatever the request says, and what was decided is told once.
+// TestDecideByToken: a decision names the token of its caller, not the user in the request. Each decision is reported once.
 func TestDecideByToken(t *testing.T) {
 	s, o := deciding(t), &ops{}
 	s.Operators = o
@@ -153,7 +154,7 @@ func TestDecideByToken(t *testing.T) {
 	}
 }
 
-// An import brings decisions, which count at once.
+// TestImportDecisions: imported decisions are in force immediately.
 func TestImportDecisions(t *testing.T) {
 	from, to := deciding(t), deciding(t)
 	_, err := decide(t, admin.Inside(from), modproxy.Block, "", "all")

@@ -11,27 +11,27 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Dependencies is what installing a version brings besides, as its own configuration says.
+// Dependencies are the modules and providers that an installation of a version requires, according to its configuration.
 type Dependencies struct {
 	Calls     []DependencyCall     `json:"calls,omitempty"`
 	Providers []DependencyProvider `json:"providers,omitempty"`
-	Problems  []string             `json:"problems,omitempty"` // mistakes in the configuration, with file and line; the list may be incomplete
+	Problems  []string             `json:"problems,omitempty"` // mistakes in the configuration, with file and line; the lists may then be incomplete
 }
 
-// DependencyCall is a call of a module that is not in the package.
+// A DependencyCall is a call of a module that is not in the package.
 type DependencyCall struct {
 	tfconfig.Call
-	Bypass bool            `json:"bypass,omitempty"` // the source is known, is no module of a registry, and not fetched
-	Client tfconfig.Client `json:"client,omitempty"` // the only one that reads it so; empty: each does
+	Bypass bool            `json:"bypass,omitempty"` // the source is known, but clients do not download it through the proxy
+	Client tfconfig.Client `json:"client,omitempty"` // the only client that reads this call; empty: both do
 }
 
-// DependencyProvider is a provider that is required.
+// A DependencyProvider is a required provider.
 type DependencyProvider struct {
 	tfconfig.Requirement
-	Client tfconfig.Client `json:"client,omitempty"` // as in a BroughtCall
+	Client tfconfig.Client `json:"client,omitempty"` // as in a DependencyCall
 }
 
-// dependencies reads what a package that is kept brings.
+// dependencies reads the dependencies of a cached package.
 func (s *Server) dependencies(ctx context.Context, kept *cache.Kept) (*Dependencies, error) {
 	tree := tfconfig.PackageTree(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
 	out := &Dependencies{}
@@ -42,8 +42,8 @@ func (s *Server) dependencies(ctx context.Context, kept *cache.Kept) (*Dependenc
 			return nil, err
 		}
 		for _, call := range c.Calls {
-			call.From, call.Args = nil, nil // where it is written says enough
-			text, _ := json.Marshal(call)   // which always marshals
+			call.From, call.Args = nil, nil // Pos is enough to identify the call
+			text, _ := json.Marshal(call)   // a call always marshals
 			one := calls[string(text)]
 			if one == nil {
 				_, _, registry := tfconfig.ParseRegistrySource(call.Source, tfconfig.DefaultHosts[client])

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	existsWithin = 10 * time.Second // how long registries may take to say that a module exists
-	maxNear      = 3                // how many similar names a message has
-	nearListed   = 500              // how many modules of a namespace a registry is asked for, to compare their names
+	existsWithin = 10 * time.Second // time limit for all requests to registries
+	maxNear      = 3                // maximum number of similar names in a message
+	nearListed   = 500              // maximum number of modules of a namespace that a registry lists, to compare their names
 )
 
-// exists returns an error for a decision about a module or a version that neither the ledger, the store nor a registry has. If a registry
-// could not be asked, a remark says so. If no known version matches a constraint, another one says that.
+// exists returns an error if the module or the version of a decision is not in the ledger, the store or a registry. It returns a
+// remark if a registry could not be requested, or if no known version matches the constraint.
 func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, existsWithin)
 	defer cancel()
@@ -65,26 +65,26 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 	return nil, absent(text + "; --force decides all the same")
 }
 
-// existence finds out whether what a decision is about exists.
+// existence finds out whether the module and the versions of a decision exist.
 type existence struct {
 	*Server
 	about    modproxy.Address // or a glob
 	version  *modproxy.Version
-	isExact  bool                        // the decision is about the build that version names, and not about all builds
+	isExact  bool                        // the decision is only about the build that version names
 	selects  func(modproxy.Version) bool // whether the constraint of the decision selects a version; nil without a constraint
-	selected bool                        // it selects a known version
-	names    map[modproxy.Address]bool   // every module that is known
-	versions []string                    // known ones of modules that about matches
-	module   bool                        // about matches a module that is known
+	selected bool                        // selects is true for a known version
+	names    map[modproxy.Address]bool   // all known modules
+	versions []string                    // the known versions of modules that about matches
+	module   bool                        // about matches a known module
 	exact    bool                        // version is known
-	unasked  []string                    // why a registry could not be asked
+	unasked  []string                    // the reasons why registries could not be requested
 }
 
 func (x *existence) found() bool {
 	return x.module && (x.version == nil || x.exact) && (x.selects == nil || x.selected)
 }
 
-// see adds a version that is known; an empty one is a module of which no version is.
+// see adds a known version. If its number is empty, see adds only the module.
 func (x *existence) see(v modproxy.Ref) {
 	x.names[v.Address] = true
 	if !policy.IsAbout(modproxy.Decision{Address: x.about}, v.Address) {
@@ -98,7 +98,7 @@ func (x *existence) see(v modproxy.Ref) {
 	}
 }
 
-// recorded sees what is in the ledger and the store.
+// recorded adds the versions in the ledger and the store.
 func (x *existence) recorded(ctx context.Context) error {
 	for r, err := range x.Ledger.All(ctx) {
 		if err != nil {
@@ -111,7 +111,7 @@ func (x *existence) recorded(ctx context.Context) error {
 	if x.found() || x.Cache == nil {
 		return nil
 	}
-	for l := range x.Cache.List(ctx, modproxy.Address{}) { // what cannot be read names nothing
+	for l := range x.Cache.List(ctx, modproxy.Address{}) { // a record that cannot be read names no version
 		if l.Address != (modproxy.Address{}) {
 			x.see(l.Base())
 		}
@@ -119,7 +119,7 @@ func (x *existence) recorded(ctx context.Context) error {
 	return nil
 }
 
-// modules returns the modules whose registries can say whether they exist.
+// modules returns the modules whose registries can report whether they exist. Online, it returns at most 20 for a glob.
 func (x *existence) modules() []modproxy.Address {
 	if x.Cache == nil {
 		return nil
@@ -146,7 +146,8 @@ func (x *existence) modules() []modproxy.Address {
 	return all[:min(len(all), 20)]
 }
 
-// listed sees the versions of m in the list that is stored, or else in the one of its registry, unless a rule refuses m.
+// listed adds the versions of m in the stored list. If that is not enough, it adds those that the registry lists, unless a rule
+// denies m.
 func (x *existence) listed(ctx context.Context, m modproxy.Address) {
 	add := func(list *modproxy.Versions, err error) {
 		if err != nil || len(list.List) == 0 {
@@ -168,18 +169,18 @@ func (x *existence) listed(ctx context.Context, m modproxy.Address) {
 	switch {
 	case x.found(), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 	case errors.Is(err, modproxy.ErrDenied):
-		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is not asked, because the policy refuses the module", m))
+		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is not asked, because the policy denies the module", m))
 	case err != nil:
 		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is unavailable", m))
 	}
 }
 
-// near returns the names that are most similar to what is not known: of versions, if the module is known.
+// near returns the names that are most similar to the unknown name: names of versions if the module is known, or else of modules.
 func (x *existence) near(ctx context.Context) []string {
 	if x.module && x.version != nil {
 		slices.Sort(x.versions)
 		all := slices.Compact(x.versions)
-		near := slices.DeleteFunc(slices.Clone(all), func(s string) bool { // other builds of the version
+		near := slices.DeleteFunc(slices.Clone(all), func(s string) bool { // leaves other builds of the version
 			v, err := modproxy.ParseVersion(s)
 			return err != nil || v.Rank() != x.version.Rank()
 		})
@@ -197,7 +198,7 @@ func (x *existence) near(ctx context.Context) []string {
 			}
 		}
 	}
-	own := func(m modproxy.Address) string { // without the hostname, which makes most of an address
+	own := func(m modproxy.Address) string { // without the hostname, which would outweigh differences in the rest
 		_, rest, _ := strings.Cut(m.Folded().String(), "/")
 		return rest
 	}

@@ -11,35 +11,35 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// ForecastRequest asks what clients would get of what configurations call if other rules were in force.
+// A ForecastRequest asks which versions clients would receive for the calls in configurations if other rules were in force.
 type ForecastRequest struct {
 	ReportRequest
 	Starts []closure.Start `json:"starts"`
 }
 
-// ForecastItem is a version that a client would get, or would not, or a call of which that is not known.
+// A ForecastItem is a version that a client would receive or would be denied, or a call whose version is not known.
 type ForecastItem struct {
-	versionname.Name                 // without a version if all are refused, or it is not known which one it is; empty if no module is known
+	versionname.Name                 // without a version if all are denied or the version is not known; empty if the module is not known
 	Client           tfconfig.Client `json:"client,omitempty"`
 	From             []string        `json:"from,omitempty"`   // the calls that lead to it, each with its file and line
-	Source           string          `json:"source,omitempty"` // of the last one
+	Source           string          `json:"source,omitempty"` // of the last call
 	Outcome          policy.Outcome  `json:"outcome,omitempty"`
 	Refused          bool            `json:"refused,omitempty"`
-	Instead          string          `json:"instead,omitempty"` // the version that the client would get, as Version is refused
-	Place            string          `json:"place,omitempty"`   // where the rule stands that decides
+	Instead          string          `json:"instead,omitempty"` // the version that the client would receive because Version is denied
+	Place            string          `json:"place,omitempty"`   // file and line of the rule that decides
 	Why              string          `json:"why,omitempty"`     // the reason that clients print
-	Bypass           string          `json:"bypass,omitempty"`  // why it does not go through the proxy
-	Problem          string          `json:"problem,omitempty"` // why it is not known what the client would get
+	Bypass           string          `json:"bypass,omitempty"`  // why the call bypasses the proxy
+	Problem          string          `json:"problem,omitempty"` // why the version for the client is not known
 }
 
-// forecast walks as clients would, and tells what they would not get of what there is.
+// forecast follows the calls as clients do, under the rules of the request. It reports the verdict on each version.
 func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(ForecastItem)) (done none, err error) {
 	rules, err := s.candidate(in.ReportRequest)
 	if err != nil {
 		return done, err
 	}
 	config := rules.Config
-	config.Audit = false // which would refuse nothing
+	config.Audit = false // in audit mode, rules deny nothing
 	if rules, err = policy.Compile(config); err != nil {
 		return done, err
 	}
@@ -49,7 +49,7 @@ func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(For
 	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
 	return done, other.engine().Walk(ctx, in.Groups, in.Starts, func(f closure.Found) {
 		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
-			return // the verdict about what it was made of is told
+			return // the verdict on the version that it is derived from is reported
 		}
 		out := ForecastItem{Name: versionname.Of(f.Module), Client: f.Client, Source: f.Source}
 		for _, step := range f.Chain {
@@ -67,7 +67,7 @@ func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(For
 	})
 }
 
-// foresee adds the verdict about what a client would get if nothing were refused.
+// foresee adds the verdict on the version that a client would receive if no rule denied it.
 func (s *Server) foresee(ctx context.Context, f closure.Found, out *ForecastItem) error {
 	v := f.Module
 	refusal, refused := errors.AsType[*policy.Refusal](f.Err)
@@ -77,7 +77,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *ForecastItem
 		out.Why = refusal.Error()
 		return nil
 	case f.Kind == closure.Chosen, f.Kind == closure.Trouble && v.Name != "" && v.Version == "":
-		all, err := s.Cache.Versions(ctx, v.Address) // of which the walk knows what is not refused
+		all, err := s.Cache.Versions(ctx, v.Address) // all versions; f has only the allowed ones
 		if err != nil {
 			break
 		}
@@ -105,7 +105,7 @@ func (s *Server) foresee(ctx context.Context, f closure.Found, out *ForecastItem
 	return err
 }
 
-// judge sets what a verdict says of v.
+// judge sets the verdict on v.
 func (f *ForecastItem) judge(v modproxy.Ref, verdict policy.Verdict) {
 	f.Name, f.Outcome, f.Refused = versionname.Of(v), verdict.Outcome, verdict.Refused()
 	if verdict.Rule != nil {

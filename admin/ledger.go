@@ -17,27 +17,27 @@ import (
 	"github.com/modproxy/modproxy/ledger"
 )
 
-// A LedgerQuery chooses versions. Its zero fields choose all.
+// A LedgerQuery selects versions. Its zero fields select all.
 type LedgerQuery struct {
 	versionname.Name
-	Since time.Time `json:"since,omitzero"` // of drift
+	Since time.Time `json:"since,omitzero"` // for drift: only observations at this time or later
 }
 
-// choose returns whether a version is chosen.
+// choose returns a function that reports whether q selects a version.
 func (q LedgerQuery) choose() (func(modproxy.Ref) bool, error) {
 	wanted, err := q.ParseOptional()
 	return func(v modproxy.Ref) bool {
 		v, wanted := v.Folded(), wanted.Folded()
-		isOf := v.IsArchive() && v.Base() == wanted // a release comes with its archives
+		isOf := v.IsArchive() && v.Base() == wanted // a release includes its archives
 		return q.Name == (versionname.Name{}) || v.Address == wanted.Address && (wanted.Version == "" || v == wanted || isOf)
 	}, err
 }
 
-// Record is a record of the ledger, and whether it counts.
+// A Record is a record of the ledger, and whether it counts.
 type Record struct {
 	versionname.Name
 	modproxy.Record
-	Counts bool `json:"counts"` // no later record of the version was accepted
+	Counts bool `json:"counts"` // no later record replaces it
 }
 
 func (s *Server) records(ctx context.Context, q LedgerQuery, each func(Record)) (done none, err error) {
@@ -52,7 +52,7 @@ func (s *Server) records(ctx context.Context, q LedgerQuery, each func(Record)) 
 	return done, err
 }
 
-// history returns the records of the chosen versions, in the order in which they were added; none without a ledger.
+// history returns the records of the chosen versions in the order in which they were added. Without a ledger, the list is empty.
 func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (list []Record, err error) {
 	if s.Ledger == nil {
 		return nil, nil
@@ -67,7 +67,7 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 			list = append(list, Record{versionname.Of(rec.Ref), rec, false})
 		}
 	}
-	mixed := map[modproxy.Ref]bool{} // what has a spelling that is not in lower case
+	mixed := map[modproxy.Ref]bool{} // lower-case forms of addresses that are also recorded in another spelling
 	for v := range last {
 		if f := v.Folded(); f != v {
 			mixed[f] = true
@@ -86,13 +86,13 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 	return list, nil
 }
 
-// Drift is an observation of the ledger, and whether it is open.
+// A Drift is an observation in the ledger, and whether it is open.
 type Drift struct {
 	versionname.Name
 	ledger.Drift
-	Open bool           `json:"open"`                  // what was recorded then still counts
-	Was  modproxy.Facts `json:"was,omitzero"`          // of what counts
-	As   string         `json:"recorded_as,omitempty"` // the address in the record that counts, if that is spelled otherwise
+	Open bool           `json:"open"`                  // the content that was recorded at that time still counts
+	Was  modproxy.Facts `json:"was,omitzero"`          // of the record that counts
+	As   string         `json:"recorded_as,omitempty"` // the address in the record that counts, if its spelling differs
 }
 
 func (s *Server) drift(ctx context.Context, q LedgerQuery, each func(Drift)) (done none, err error) {
@@ -125,24 +125,24 @@ func (s *Server) key(context.Context, none, func(none)) (string, error) {
 	return s.Ledger.VerifierKey(), nil
 }
 
-// export answers with the whole ledger in pieces, and with how many records and observations that has.
+// export answers with the whole ledger in pieces. Its end is the number of records and observations.
 func (s *Server) export(_ context.Context, _ none, each func([]byte)) (int64, error) {
 	n := s.Ledger.Tree().N
 	return n, s.Ledger.Export(pieces(each))
 }
 
-// pieces is an [io.Writer].
+// pieces implements [io.Writer] with a function.
 type pieces func([]byte)
 
 func (f pieces) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
-// LedgerImportRequest is an export of a ledger, signed with the key of the one that lacks its records, or with one of Keys.
+// A LedgerImportRequest is an export of a ledger. It must be signed with the key of the importing ledger, or with one of Keys.
 type LedgerImportRequest struct {
 	Keys []string  `json:"-"`
 	From io.Reader `json:"-"`
 }
 
-// importLedger returns how many records and observations it has added.
+// importLedger returns the number of records and observations that it added.
 func (s *Server) importLedger(ctx context.Context, in LedgerImportRequest, _ func(none)) (int64, error) {
 	trust, err := ledger.Verifiers(append(in.Keys, s.Ledger.VerifierKey())...)
 	if err != nil {
@@ -152,29 +152,29 @@ func (s *Server) importLedger(ctx context.Context, in LedgerImportRequest, _ fun
 	if err == nil && s.Cache != nil {
 		s.Cache.Forget(modproxy.Ref{})
 	}
-	if err == nil && s.Gate != nil { // there may be decisions among them
+	if err == nil && s.Gate != nil { // the export may have decisions
 		err = s.Gate.Follow(context.WithoutCancel(ctx))
 	}
 	return added, err
 }
 
-// AcceptRequest is the content that a version has from now on, or a key that may sign the releases of a provider.
+// An AcceptRequest accepts new content of a version, or a key that may sign the releases of a provider.
 type AcceptRequest struct {
 	versionname.Name
 	Sum modproxy.Sum `json:"sum,omitempty"`
-	// Key is a fingerprint. Version and Sum are empty then, and the keys that may sign still may. Module may be
-	// host/namespace/* for all its providers whose keys are recorded.
+	// Key is a fingerprint. If it is set, Version, Sum and Subdir must be empty. Keys that were accepted earlier stay accepted.
+	// Module may be host/namespace/*: all providers of the namespace whose keys are recorded.
 	Key    string `json:"key,omitempty"`
-	Subdir string `json:"subdir,omitempty"` // empty: the one that was offered, or that counts now
+	Subdir string `json:"subdir,omitempty"` // empty: the offered directory, or else the recorded one
 	Reason string `json:"reason"`
 }
 
-// AcceptResult is what became of an [AcceptRequest].
+// An AcceptResult is the result of an [AcceptRequest].
 type AcceptResult struct {
 	Before  modproxy.Sum `json:"before"`
-	Subdir  string       `json:"subdir,omitempty"`  // the directory that counts from now on, if it was another
-	Offered bool         `json:"offered"`           // an upstream has offered what was accepted
-	Modules []string     `json:"modules,omitempty"` // the providers that the key was accepted for, if Module was a namespace
+	Subdir  string       `json:"subdir,omitempty"`  // the directory that counts now, if it has changed
+	Offered bool         `json:"offered"`           // an upstream has offered the accepted content or key
+	Modules []string     `json:"modules,omitempty"` // the providers for which the key was accepted, if Module was a namespace
 }
 
 func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (out AcceptResult, err error) {
@@ -187,14 +187,14 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	}
 	if in.Key != "" {
 		if !v.IsProvider() || v.Version != "" || in.Sum != "" || in.Subdir != "" {
-			return out, fmt.Errorf("%w: a key is accepted for a provider, and neither for a version nor a sum", modproxy.ErrInvalid)
+			return out, fmt.Errorf("%w: a key is accepted for a provider, not for a version or a sum", modproxy.ErrInvalid)
 		}
 		v = v.SigningKeys()
 	}
 	rec := ledger.Record{Ref: v, Sum: in.Sum, Subdir: in.Subdir, Time: time.Now(), Reason: in.Reason}
 	before, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = absent(fmt.Sprintf("no record of %s: what is fetched first is recorded, and need not be accepted", v.Shown()))
+		err = absent(fmt.Sprintf("no record of %s: the first download is recorded, and need not be accepted", v.Shown()))
 	}
 	if err != nil {
 		return out, err
@@ -205,7 +205,7 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 		if err != nil {
 			return out, err
 		}
-		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Address).Sum // as it was offered
+		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Address).Sum // the sum with which the key was offered
 	}
 	var spellings map[modproxy.Ref]bool
 	if spellings, out.Offered, err = s.offered(ctx, &rec); err != nil {
@@ -218,9 +218,9 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	case v.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
 	case v.IsArchive():
-		err = fmt.Errorf("%w: %s is what its release says: accept that", modproxy.ErrInvalid, v.Shown())
+		err = fmt.Errorf("%w: %s is part of a release: accept the release", modproxy.ErrInvalid, v.Shown())
 	case v.IsProvider() && !out.Offered:
-		err = fmt.Errorf("%w: no upstream has offered %s as %s, so it is not known which packages that has", modproxy.ErrInvalid, v.Shown(), in.Sum)
+		err = fmt.Errorf("%w: no upstream has offered %s as %s, so its packages are not known", modproxy.ErrInvalid, v.Shown(), in.Sum)
 	}
 	if err != nil {
 		return out, err
@@ -230,7 +230,7 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 		out.Subdir = rec.Subdir
 	}
 	if in.Key != "" {
-		spellings = map[modproxy.Ref]bool{v.Address.At(""): true} // releases that it has signed may have been refused
+		spellings = map[modproxy.Ref]bool{v.Address.At(""): true} // releases with this signature may have been refused
 	}
 	err = s.Ledger.Accept(ctx, rec)
 	for v := range spellings {
@@ -245,7 +245,7 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, namespace string) (out AcceptResult, err error) {
 	of, err := hostname.ParseAddress(namespace+"/any", "")
 	if err == nil && (!of.IsProvider() || in.Version != "" || in.Sum != "" || in.Subdir != "") {
-		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, and neither for a version nor a sum", modproxy.ErrInvalid)
+		err = fmt.Errorf("%w: a key is accepted for the providers of a namespace, not for a version or a sum", modproxy.ErrInvalid)
 	}
 	key, errKey := modproxy.NewKeys(in.Key)
 	if err := cmp.Or(err, errKey); err != nil {
@@ -272,7 +272,7 @@ func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, names
 		}
 	}
 	if len(counts) == 0 {
-		return out, absent(fmt.Sprintf("no keys of providers of %s are recorded: the first release that is fetched records them", namespace))
+		return out, absent(fmt.Sprintf("no keys of providers of %s are recorded: the first download of a release records them", namespace))
 	}
 	for m, before := range counts {
 		rec := before.Keys.With(key).Record(m)
@@ -289,14 +289,14 @@ func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, names
 	return out, nil
 }
 
-// absent is the text of an error that is [fs.ErrNotExist], which has a text for files.
+// absent is the text of an error that matches [fs.ErrNotExist]. The text of fs.ErrNotExist itself is about files.
 type absent string
 
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
-// offered reports whether an upstream has offered rec, and which spellings of its address have records. It adds the source to rec, what
-// a provider consists of, and the directory if it has none.
+// offered reports whether an upstream has offered rec, and returns the spellings of its address that have records. It adds the
+// source and the facts to rec, and the directory if rec has none.
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.Ref]bool, ok bool, err error) {
 	wanted, spellings := rec.Subdir, map[modproxy.Ref]bool{rec.Ref: true}
 	see := func(v modproxy.Ref, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy/mirror"
 )
 
-// engine returns the mirror of what the server has.
+// engine returns a mirror engine over the fields of the server.
 func (s *Server) engine() *mirror.Engine {
 	e := &mirror.Engine{
 		Cache: s.Cache, Store: s.Store, Ledger: s.Ledger, Gate: s.Gate, Routes: s.Routing, Reader: s.Configurations,
@@ -30,7 +30,7 @@ func (s *Server) mirrorCheck(ctx context.Context, in mirror.Request, each func(m
 	return s.engine().Check(ctx, in, each)
 }
 
-// mayRead returns the reason why the content of packages of m is not for the caller, or nil.
+// mayRead returns the reason why the caller may not read packages of m, or nil.
 func (s *Server) mayRead(ctx context.Context, m modproxy.Address) error {
 	if s.Operators == nil {
 		return nil

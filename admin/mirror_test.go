@@ -33,7 +33,7 @@ func (w *waiting) Package(ctx context.Context, _ modproxy.Ref) (*modproxy.Packag
 	return nil, ctx.Err()
 }
 
-// A mirror ends with the request of its client.
+// TestMirrorEnds: a mirror run ends when the request of its client ends.
 func TestMirrorEnds(t *testing.T) {
 	for where, client := range map[string]func(*testing.T, *admin.Server) *admin.Client{
 		"inside":  func(_ *testing.T, s *admin.Server) *admin.Client { return admin.Inside(s) },

@@ -9,14 +9,16 @@ import (
 	"github.com/modproxy/modproxy/internal/versionname"
 )
 
-// MissingVersion is what clients asked for that is not kept while modproxy is offline: a version, or without one any of a module.
+// A MissingVersion is a version that clients requested while modproxy was offline and that is not cached. If Version is empty, it
+// is any version of the module.
 type MissingVersion struct {
 	MissedRequests
-	// Listed are the versions that are kept, if clients were told these and took none. Which one they wanted is not known.
+	// Listed are the cached versions, if clients received this list and chose none of them. The version that they need is not
+	// known.
 	Listed []string `json:"listed,omitempty"`
 }
 
-// missing lists what is missing, of a module or of all. What has been kept since is not.
+// missing lists the missing versions of a module, or of all modules. It leaves out versions that have been cached since.
 func (s *Server) missing(ctx context.Context, in versionname.Name, each func(MissingVersion)) (done none, err error) {
 	if s.Missing == nil {
 		return done, errOnline
@@ -41,7 +43,7 @@ func (s *Server) missing(ctx context.Context, in versionname.Name, each func(Mis
 			if _, found := kept.Find(r.Version); found {
 				continue
 			}
-		case r.Refused != kept.ETag: // others are kept now than were then
+		case r.Refused != kept.ETag: // the list of cached versions has changed since
 			continue
 		default:
 			for _, l := range kept.List {
@@ -53,7 +55,7 @@ func (s *Server) missing(ctx context.Context, in versionname.Name, each func(Mis
 	return done, nil
 }
 
-// holds reports whether a package is kept.
+// holds reports whether the package of v is cached.
 func (s *Server) holds(ctx context.Context, v modproxy.Ref) bool {
 	for p, err := range s.Cache.List(ctx, v.Address) {
 		if p.Ref == v && err == nil {
@@ -63,7 +65,7 @@ func (s *Server) holds(ctx context.Context, v modproxy.Ref) bool {
 	return false
 }
 
-// clearMissing forgets what is missing, of a module or of all, and returns how much that was.
+// clearMissing removes the requests for missing versions of a module, or of all modules, and returns their number.
 func (s *Server) clearMissing(ctx context.Context, in versionname.Name, _ func(none)) (int, error) {
 	if s.Missing == nil {
 		return 0, errOnline
@@ -75,4 +77,4 @@ func (s *Server) clearMissing(ctx context.Context, in versionname.Name, _ func(n
 	return s.Missing.Clear(ctx, v)
 }
 
-var errOnline = fmt.Errorf("%w: modproxy is not offline: what is missing is fetched when it is asked for", modproxy.ErrInvalid)
+var errOnline = fmt.Errorf("%w: modproxy is not offline: missing packages are downloaded when clients request them", modproxy.ErrInvalid)

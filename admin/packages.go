@@ -18,10 +18,10 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Package is a package that is kept, or was kept and is in the ledger.
+// A Package is a cached package, or an evicted one that is in the ledger.
 type Package struct {
 	versionname.Name
-	State   string          `json:"state"` // kept, evicted, superseded; or damaged, and then nothing else is known
+	State   string          `json:"state"` // kept, evicted, superseded or damaged; if damaged, only Name is known
 	Size    int64           `json:"size_bytes"`
 	Last    time.Time       `json:"last_used,omitzero"`
 	Fetched time.Time       `json:"fetched,omitzero"`
@@ -34,22 +34,22 @@ type Package struct {
 	Deprecated *modproxy.Decision `json:"deprecated,omitempty"`
 }
 
-// ListRequest says which packages to list: those whose modules match a pattern.
+// A ListRequest selects the packages of modules that match a pattern, see [ParsePattern].
 type ListRequest struct {
 	Pattern string `json:"pattern,omitempty"`
 }
 
-// packages lists what is kept, then what the ledger has beside that, and counts both.
+// packages lists the cached packages, then the other versions in the ledger. It counts both.
 func (s *Server) packages(ctx context.Context, in ListRequest, each func(Package)) (all store.Amount, err error) {
 	pattern, err := ParsePattern(in.Pattern)
 	if err != nil {
 		return all, err
 	}
 	matches := func(m modproxy.Address) bool {
-		ok, _ := path.Match(pattern, m.String()) // it was checked
+		ok, _ := path.Match(pattern, m.String()) // ParsePattern has checked the pattern
 		return ok || pattern == ""
 	}
-	counted, listed := hashSet{}, hashSet{} // versions with the same content share its bytes
+	counted, listed := hashSet{}, hashSet{} // by content, so that shared bytes count once; and by version
 	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil && l.Version == "" {
 			return all, err
@@ -62,7 +62,7 @@ func (s *Server) packages(ctx context.Context, in ListRequest, each func(Package
 			Name: versionname.Of(l.Ref), State: "kept", Size: l.Size, Last: l.Used, Fetched: l.Fetched, Sum: l.Sum, Source: l.Source,
 			Digest: l.Digest,
 		}
-		if l.Notes != "" && s.mayRead(ctx, l.Address) == nil { // which name files
+		if l.Notes != "" && s.mayRead(ctx, l.Address) == nil { // the notes name files
 			p.Notes = strings.Split(l.Notes, "\n")
 		}
 		switch {
@@ -86,7 +86,7 @@ func (s *Server) packages(ctx context.Context, in ListRequest, each func(Package
 		return all, err
 	}
 	for _, key := range evicted {
-		v, _ := cache.VersionOf(store.Ref{Kind: cache.PackageKind, Key: key}) // it is one
+		v, _ := cache.VersionOf(store.Ref{Kind: cache.PackageKind, Key: key}) // the key is from RefOf
 		rec, err := s.Ledger.Lookup(ctx, v)
 		if err != nil {
 			return all, err
@@ -101,8 +101,8 @@ func (s *Server) packages(ctx context.Context, in ListRequest, each func(Package
 	return all, nil
 }
 
-// evicted returns the names of the versions that the ledger has and that were not listed, in their order. All else of them would be
-// much in memory.
+// evicted returns the store keys of the recorded versions that are not listed yet, in order. It returns keys only, because whole
+// records would need much memory.
 func (s *Server) evicted(ctx context.Context, unlisted func(modproxy.Ref) bool) (keys []string, err error) {
 	if s.Ledger == nil {
 		return nil, nil
@@ -111,7 +111,7 @@ func (s *Server) evicted(ctx context.Context, unlisted func(modproxy.Ref) bool) 
 		if err != nil {
 			return nil, err
 		}
-		if (rec.IsListed() || rec.IsArchive()) && unlisted(rec.Ref) { // other variants come with their version
+		if (rec.IsListed() || rec.IsArchive()) && unlisted(rec.Ref) { // other variants belong to their version
 			keys = append(keys, cache.RefOf(rec.Ref).Key)
 		}
 	}
@@ -119,7 +119,7 @@ func (s *Server) evicted(ctx context.Context, unlisted func(modproxy.Ref) bool) 
 	return keys, nil
 }
 
-// shortHash is the first half of a SHA-256 digest: enough to tell versions and contents apart, in half the memory.
+// shortHash is the first half of a SHA-256 digest. It identifies a version or content, and needs half the memory.
 type shortHash [sha256.Size / 2]byte
 
 func hashOf(v modproxy.Ref) shortHash {
@@ -136,7 +136,7 @@ func (all hashSet) add(h shortHash) bool {
 	return len(all) > n
 }
 
-// decided adds to p what operators have decided about its version.
+// decided adds the decisions about v to p.
 func (s *Server) decided(ctx context.Context, v modproxy.Ref, p *Package) error {
 	if s.Gate == nil {
 		return nil
@@ -146,7 +146,7 @@ func (s *Server) decided(ctx context.Context, v modproxy.Ref, p *Package) error 
 	return err
 }
 
-// counting returns the records of the chosen versions that count, in the order of their names.
+// counting returns the records that count for the chosen versions, in the order of their names.
 func (s *Server) counting(ctx context.Context, chosen func(modproxy.Ref) bool) ([]Record, error) {
 	list, err := s.history(ctx, chosen)
 	list = slices.DeleteFunc(list, func(r Record) bool { return !r.Counts })
@@ -154,9 +154,9 @@ func (s *Server) counting(ctx context.Context, chosen func(modproxy.Ref) bool) (
 	return list, err
 }
 
-// ParsePattern reads a pattern of addresses, in which * stands for any part of a segment, for [path.Match]. Its hostname may be
-// missing; as in [hostname.ParseAddress], three segments are about modules unless they begin with one. The empty pattern stays
-// empty, and stands for everything.
+// ParsePattern parses a pattern of addresses and returns it in the form for [path.Match]. In a pattern, * matches any part of a
+// segment. The hostname may be missing. As in [hostname.ParseAddress], three segments are a module without a hostname unless the
+// first segment is a hostname. The empty pattern stays empty and matches every address.
 func ParsePattern(s string) (string, error) {
 	host, _, _ := strings.Cut(s, "/")
 	switch n := strings.Count(s, "/"); {
@@ -165,8 +165,8 @@ func ParsePattern(s string) (string, error) {
 	case n == 1, n == 2 && !strings.ContainsAny(host, ".:"):
 		s = "*/" + s
 	case n != 2 && n != 3:
-		return "", fmt.Errorf("%w: pattern %.200q: want namespace/name/system or namespace/type, with * for any part of one, and a "+
-			"hostname before it or none", modproxy.ErrInvalid, s)
+		return "", fmt.Errorf("%w: pattern %.200q: want namespace/name/system or namespace/type, with * for any part of a segment, "+
+			"and optionally a hostname before it", modproxy.ErrInvalid, s)
 	}
 	if _, err := path.Match(s, ""); err != nil {
 		return "", fmt.Errorf("%w: pattern %.200q: %w", modproxy.ErrInvalid, s, err)
@@ -174,19 +174,19 @@ func ParsePattern(s string) (string, error) {
 	return s, nil
 }
 
-// RemovedPackage is a package that was removed.
+// A RemovedPackage is a removed package.
 type RemovedPackage struct {
 	versionname.Name
 	Size   int64        `json:"size_bytes"`
 	Sum    modproxy.Sum `json:"sum"`
-	There  bool         `json:"there"`            // it was kept
-	Shared []string     `json:"shared,omitempty"` // what else needs its bytes, which therefore stay
+	There  bool         `json:"there"`            // the package was cached
+	Shared []string     `json:"shared,omitempty"` // other versions that need the same bytes, which therefore stay
 }
 
-// RemoveRequest says which packages to remove.
+// A RemoveRequest selects the packages to remove.
 type RemoveRequest struct {
 	versionname.Name
-	All    bool `json:"all,omitempty"`     // those of all versions, if Version is empty
+	All    bool `json:"all,omitempty"`     // all versions of the module; Version must then be empty
 	DryRun bool `json:"dry_run,omitempty"` // remove nothing
 }
 
@@ -204,7 +204,7 @@ func (s *Server) remove(ctx context.Context, in RemoveRequest, each func(Removed
 	} else {
 		removed, err = s.Cache.Discard(ctx, v)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // that it could not be fetched is forgotten all the same
+	if errors.Is(err, fs.ErrNotExist) { // Discard has also removed the memory of failed downloads
 		chosen, _ := LedgerQuery{Name: in.Name}.choose()
 		records, errLedger := s.counting(ctx, chosen)
 		for _, rec := range records {
@@ -223,7 +223,7 @@ func (s *Server) remove(ctx context.Context, in RemoveRequest, each func(Removed
 	return done, nil
 }
 
-// discardable returns the packages that would be removed with v, as Discard returns them.
+// discardable returns the packages that Discard would remove for v, in the same form.
 func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.Discarded, err error) {
 	for l, err := range s.Cache.List(ctx, v.Address) {
 		if err != nil && l.Version == "" {
@@ -253,25 +253,25 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 	return all, nil
 }
 
-// RemovablePackage is what a dry run would remove.
+// A RemovablePackage is a package that a dry run would remove.
 type RemovablePackage struct {
-	versionname.Name                 // of a package that is over the bound; zero for one without a record
+	versionname.Name                 // zero for a package without a record
 	Digest           modproxy.Digest `json:"digest"`
 	Size             int64           `json:"size_bytes"`
 }
 
-// TidyResult is what was removed, or would be.
+// A TidyResult counts what was removed, or would be removed in a dry run.
 type TidyResult struct {
 	store.Collected
-	Remark string `json:"remark,omitempty"` // why more is kept than was asked for
+	Remark string `json:"remark,omitempty"` // why more remains than the requested size
 }
 
-// tidy removes what is not needed, and the least recently used packages over a size.
+// tidy removes data that no record needs, and the least recently used packages over a size.
 func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePackage)) (out TidyResult, err error) {
 	if in.MaxSize < 0 || in.AsideAge < 0 {
-		return out, fmt.Errorf("%w: a size, and an age, must not be less than 0", modproxy.ErrInvalid)
+		return out, fmt.Errorf("%w: the size and the age must not be less than 0", modproxy.ErrInvalid)
 	}
-	in.OrphanAge = time.Hour // packages without a record are what a crash left, or are about to have one
+	in.OrphanAge = time.Hour // a package without a record is left over from a crash, or is about to get a record
 	if in.DryRun {
 		in.Found = func(b store.BlobInfo, by []store.Ref) {
 			names := 0
@@ -292,25 +292,25 @@ func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePacka
 	if err == nil && in.MaxSize > 0 && out.Kept > in.MaxSize {
 		why := "the rest is pinned (cache.pinned), quarantined or being read"
 		if s.Offline {
-			why = "offline no package is evicted, because nothing brings it back"
+			why = "offline, no package is evicted, because it cannot be downloaded again"
 		}
-		out.Remark = fmt.Sprintf("%s are kept, and the bound is %s: %s; \"modproxy rm MODULE VERSION\" removes a package",
+		out.Remark = fmt.Sprintf("%s remain, and the limit is %s: %s; \"modproxy rm MODULE VERSION\" removes a package",
 			modproxy.SizeText(out.Kept), modproxy.SizeText(in.MaxSize), why)
 	}
 	return out, err
 }
 
-// RefreshRequest says which modules to ask registries for.
+// A RefreshRequest selects the modules whose versions are requested from registries.
 type RefreshRequest struct {
 	Modules []string `json:"modules,omitempty"`
-	All     bool     `json:"all,omitempty"` // every module of which a package is or was kept, unless it is refused
+	All     bool     `json:"all,omitempty"` // every module with a package that is or was cached and that the policy allows, too
 }
 
-// RefreshResult is what a registry answered about the versions of one module.
+// A RefreshResult is the result for the versions of one module.
 type RefreshResult struct {
 	Module string `json:"module"`
 	cache.Refreshed
-	Error string `json:"error,omitempty"` // why nothing else is known
+	Error string `json:"error,omitempty"` // why the versions were not refreshed
 }
 
 func (s *Server) refresh(ctx context.Context, in RefreshRequest, each func(RefreshResult)) (done none, err error) {
@@ -326,12 +326,12 @@ func (s *Server) refresh(ctx context.Context, in RefreshRequest, each func(Refre
 		modules = append(modules, m)
 	}
 	if in.All {
-		for p := range s.Cache.List(ctx, modproxy.Address{}) { // one that cannot be read names no module
+		for p := range s.Cache.List(ctx, modproxy.Address{}) { // a record that cannot be read names no module
 			if p.Address != (modproxy.Address{}) && s.Upstreams.HasUpstream(p.Address.Host) && s.mayRefresh(ctx, p.Address) == nil {
 				modules = append(modules, p.Address)
 			}
 		}
-		modules = slices.Compact(modules) // the versions of a module follow each other
+		modules = slices.Compact(modules) // the versions of a module are adjacent
 		modules = slices.DeleteFunc(modules, func(m modproxy.Address) bool {
 			return errors.Is(s.Gate.Check(ctx, m.At("")), modproxy.ErrDenied)
 		})
@@ -359,7 +359,7 @@ func (s *Server) refresh(ctx context.Context, in RefreshRequest, each func(Refre
 	return done, nil
 }
 
-// mayRefresh returns why the caller may not have the versions of m requested anew; nil if it may.
+// mayRefresh returns the reason why the caller may not refresh the versions of m, or nil.
 func (s *Server) mayRefresh(ctx context.Context, m modproxy.Address) error {
 	if s.Operators == nil {
 		return nil

@@ -16,43 +16,45 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// MissedRequests counts the requests of clients that could not get a version, or any version of a module if Version is empty.
+// MissedRequests counts the requests of clients that could not get a version. If Version is empty, it counts requests for any
+// version of the module.
 type MissedRequests struct {
 	versionname.Name
 	First  time.Time `json:"first"`
 	Last   time.Time `json:"last"`
 	Count  int       `json:"count"`
-	Askers []string  `json:"askers,omitempty"` // the first ones
+	Askers []string  `json:"askers,omitempty"` // the first clients
 }
 
-// PendingVersion is a version that clients asked for and that waits for approval, with what is known of it.
+// A PendingVersion is a version that clients requested and that waits for approval, with the known facts about it.
 type PendingVersion struct {
 	MissedRequests
-	Rule         string          `json:"rule"`          // where the rule stands that wants approval
-	Sum          modproxy.Sum    `json:"sum,omitempty"` // empty if it was not fetched yet
+	Rule         string          `json:"rule"`          // file and line of the rule that requires approval
+	Sum          modproxy.Sum    `json:"sum,omitempty"` // empty if the version was not downloaded yet
 	Source       modproxy.Source `json:"source,omitzero"`
-	Size         int64           `json:"size_bytes,omitempty"` // zero if its package is not kept
-	Dependencies *Dependencies   `json:"brings,omitempty"`     // nil if its package is not kept, or cannot be read
-	Unread       string          `json:"unread,omitempty"`     // why its package cannot be read
-	// Release is of a provider, whose package is no configuration.
+	Size         int64           `json:"size_bytes,omitempty"` // zero if the package is not cached
+	Dependencies *Dependencies   `json:"brings,omitempty"`     // nil if the package is not cached or cannot be read
+	Unread       string          `json:"unread,omitempty"`     // why the package cannot be read
+	// Release describes a version of a provider. It replaces Dependencies, because providers have no configuration.
 	Release *ReleaseSummary `json:"release,omitempty"`
-	Error   string          `json:"error,omitempty"` // why it could not be fetched
+	Error   string          `json:"error,omitempty"` // why the version could not be downloaded
 }
 
-// ReleaseSummary is what the release of a provider says.
+// A ReleaseSummary describes the release of a provider.
 type ReleaseSummary struct {
 	Platforms []string      `json:"platforms"`
 	Protocols []string      `json:"protocols,omitempty"`
-	Keys      modproxy.Keys `json:"keys,omitempty"`  // that have signed it; none if nobody has
-	Signed    time.Time     `json:"signed,omitzero"` // when, as whoever has signed it says
+	Keys      modproxy.Keys `json:"keys,omitempty"`  // the signing keys; empty if the release is unsigned
+	Signed    time.Time     `json:"signed,omitzero"` // the time in the signature, which the signer claims
 }
 
-// pending lists what waits, of a module or of all: versions that were asked for, and would be allowed if they were approved.
+// pending lists the versions of a module, or of all modules, that clients requested and that an approval would allow.
 func (s *Server) pending(ctx context.Context, in versionname.Name, each func(PendingVersion)) (done none, err error) {
 	return done, s.eachPending(ctx, in, false, each)
 }
 
-// fetch fetches what waits, of a module or of all, and lists it. It is kept and recorded, and still not served.
+// fetch downloads the pending versions of a module, or of all modules, and lists them. They are stored and recorded, but not
+// served.
 func (s *Server) fetch(ctx context.Context, in versionname.Name, each func(PendingVersion)) (done none, err error) {
 	if s.Upstreams == nil {
 		return done, mirror.ErrOffline
@@ -61,7 +63,7 @@ func (s *Server) fetch(ctx context.Context, in versionname.Name, each func(Pendi
 }
 
 func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch bool, each func(PendingVersion)) error {
-	if err := s.Gate.Follow(ctx); err != nil { // what was approved a moment ago does not wait
+	if err := s.Gate.Follow(ctx); err != nil { // versions that were approved a moment ago are not pending
 		return err
 	}
 	all, err := requested(ctx, s.Pending, in)
@@ -97,7 +99,7 @@ func requested(ctx context.Context, demand *history.Demand, in versionname.Name)
 	if err != nil {
 		return nil, err
 	}
-	_ = demand.Write(ctx) // requests that cannot be recorded, for example on a full disk, are listed after they are recorded
+	_ = demand.Write(ctx) // requests that cannot be recorded yet, for example on a full disk, are listed later
 	for r, err := range demand.List(ctx) {
 		if err != nil {
 			return nil, err
@@ -109,7 +111,7 @@ func requested(ctx context.Context, demand *history.Demand, in versionname.Name)
 	return all, nil
 }
 
-// bring fetches a package, unless it is kept.
+// bring downloads the package of v unless it is cached.
 func (s *Server) bring(ctx context.Context, v modproxy.Ref) error {
 	if !s.Upstreams.HasUpstream(v.Host) {
 		return fmt.Errorf("%s: %s is not among upstreams", v, v.Host)
@@ -121,7 +123,7 @@ func (s *Server) bring(ctx context.Context, v modproxy.Ref) error {
 	return p.Close()
 }
 
-// describe adds what the ledger knows of a version, how large its package is, and what that brings.
+// describe adds the facts in the ledger, the size of the package, and its dependencies or its release.
 func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *PendingVersion) error {
 	rec, err := s.Ledger.Lookup(ctx, v)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -155,7 +157,7 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *PendingVersion
 	return ctx.Err()
 }
 
-// released reads a release that is kept.
+// released reads a cached release.
 func (s *Server) released(ctx context.Context, kept *cache.Kept) (*ReleaseSummary, error) {
 	body, err := s.Store.Open(ctx, kept.Digest, kept.Size)
 	if err != nil {

@@ -11,25 +11,25 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// PolicyTestRequest asks what would be answered to a client about a version, or about a module if Version is empty.
+// A PolicyTestRequest asks for the verdict on a version, or on a module if Version is empty.
 type PolicyTestRequest struct {
 	versionname.Name
 	Groups []string `json:"groups,omitempty"` // of the client
 }
 
-// Verdict is what is decided about a version, or a module, and why.
+// A Verdict is the verdict on a version or a module, with its reasons.
 type Verdict struct {
 	versionname.Name
 	Outcome policy.Outcome   `json:"outcome"`
 	Refused bool             `json:"refused"`
-	Audit   bool             `json:"audit,omitempty"` // refused or not, it is served
-	Why     string           `json:"why,omitempty"`   // it is refused: what users are told
+	Audit   bool             `json:"audit,omitempty"` // audit mode: a denied version is served
+	Why     string           `json:"why,omitempty"`   // if it is denied: the text that users see
 	Steps   []policy.Step    `json:"steps"`
-	Known   int              `json:"known,omitempty"` // versions of the module that are listed here
+	Known   int              `json:"known,omitempty"` // the number of known versions of the module
 	Hidden  []HiddenVersions `json:"hidden,omitempty"`
 }
 
-// HiddenVersions are versions of a module that are refused for the same reason.
+// HiddenVersions are versions of a module that are denied for the same reason.
 type HiddenVersions struct {
 	Outcome  policy.Outcome `json:"outcome"`
 	Why      string         `json:"why"`
@@ -56,7 +56,7 @@ func (s *Server) policyTest(ctx context.Context, in PolicyTestRequest, _ func(no
 	return out, err
 }
 
-// why returns what users are told about what a verdict refuses.
+// why returns the text that users see for a denied version. It is empty if v is allowed.
 func (s *Server) why(v modproxy.Ref, verdict policy.Verdict) string {
 	if !verdict.Refused() {
 		return ""
@@ -64,7 +64,7 @@ func (s *Server) why(v modproxy.Ref, verdict policy.Verdict) string {
 	return (&policy.Refusal{Verdict: verdict, Ref: v, Contact: s.Gate.Rules().Contact}).Error()
 }
 
-// hidden adds the versions that are listed here and refused.
+// hidden adds the known versions of m that are denied.
 func (s *Server) hidden(ctx context.Context, m modproxy.Address, out *Verdict) error {
 	known, err := s.Cache.Known(ctx, m)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func (s *Server) hidden(ctx context.Context, m modproxy.Address, out *Verdict) e
 	}
 	out.Known = len(known.List)
 	if s.Gate.NeedsAge(ctx, m) {
-		if _, err := s.Gate.Sights.Sight(ctx, m); err != nil { // which has all dates requested
+		if _, err := s.Gate.Sights.Sight(ctx, m); err != nil { // Sight requests all dates at once
 			return err
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	newKey = "89ABCDEF0123456789ABCDEF0123456789ABCDEF"
 )
 
-// What names are of is in them, for programs and for people, and never what modproxy has made of it.
+// TestNamesOfProviders: a name has the module or provider, the version and the platform, and no mark of a derived package.
 func TestNamesOfProviders(t *testing.T) {
 	zip := toy.At("1.0.0").ForPlatform(linux)
 	for v, want := range map[modproxy.Ref]struct {
@@ -53,7 +53,8 @@ func TestNamesOfProviders(t *testing.T) {
 	}
 }
 
-// What a release consists of comes with what is accepted, from where it was offered; nothing else can be accepted.
+// TestAcceptOfProviders: accepting a release records its archives and keys as they were offered. Only offered content can be
+// accepted.
 func TestAcceptOfProviders(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	when, one := time.Unix(2e9, 0).UTC(), toy.At("1.0.0")
@@ -109,7 +110,7 @@ func TestAcceptOfProviders(t *testing.T) {
 	}
 	n := 0
 	_, err = admin.LedgerRecords.Call(ctx, c, admin.LedgerQuery{Name: versionname.Of(one)}, func(admin.Record) error { n++; return nil })
-	if err != nil || n != 4 { // the package for a platform is one of the version's
+	if err != nil || n != 4 { // the records of the version include the package for a platform
 		t.Errorf("%d records, %v", n, err)
 	}
 }

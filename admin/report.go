@@ -12,25 +12,26 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// ReportRequest asks for the verdicts about everything that is kept or in the ledger.
+// A ReportRequest asks for the verdicts on all versions that are cached or in the ledger.
 type ReportRequest struct {
-	Rules   *policy.Config `json:"rules,omitempty"`   // by other rules than those in force
-	Default string         `json:"default,omitempty"` // allow or deny; else what the rules say
+	Rules   *policy.Config `json:"rules,omitempty"`   // nil: the rules in force
+	Default string         `json:"default,omitempty"` // allow or deny; empty: the default of the rules
 	Groups  []string       `json:"groups,omitempty"`  // of the client that the verdicts are for
 }
 
-// ReportItem is the verdict about one version.
+// A ReportItem is the verdict on one version.
 type ReportItem struct {
 	versionname.Name
-	Kept    bool           `json:"kept"` // its package is, and not only its record in the ledger
+	Kept    bool           `json:"kept"` // the package is cached; otherwise only the record in the ledger exists
 	Outcome policy.Outcome `json:"outcome"`
 	Refused bool           `json:"refused"`
-	Place   string         `json:"place,omitempty"` // where the rule stands that decides
+	Place   string         `json:"place,omitempty"` // file and line of the rule that decides
 	Why     string         `json:"why,omitempty"`   // the reason that clients print
-	Audit   bool           `json:"audit,omitempty"` // refused or not, it would be served
-	// Conditions are those of the rules that allow it to some client, unless one of these has none.
+	Audit   bool           `json:"audit,omitempty"` // audit mode: a denied version would be served
+	// Conditions are the conditions of the rules that allow the version to some clients. It is empty if a rule allows the version
+	// without conditions.
 	Conditions []policy.Conditions `json:"conditions,omitempty"`
-	// DistinguishVersions reports whether there are rules about some versions of its module only.
+	// DistinguishVersions reports whether a rule is only about some versions of the module.
 	DistinguishVersions bool `json:"distinguish_versions,omitempty"`
 }
 
@@ -43,7 +44,7 @@ func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportI
 	other := *s
 	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.Sights)
 	other.Gate.Use(rules)
-	kept := map[modproxy.Ref]bool{} // of everything
+	kept := map[modproxy.Ref]bool{} // whether the package of each version is cached
 	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil && l.Version == "" {
 			return done, err
@@ -62,7 +63,7 @@ func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportI
 	byName := func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) }
 	for _, v := range slices.SortedFunc(maps.Keys(kept), byName) {
 		if !v.IsListed() {
-			continue // the verdict about what it was made of holds
+			continue // the verdict on the version that it is derived from applies
 		}
 		verdict, err := other.Gate.Decide(ctx, v)
 		if err != nil {
@@ -80,7 +81,7 @@ func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportI
 	return done, nil
 }
 
-// candidate returns the rules that a report is about.
+// candidate returns the rules that a report applies.
 func (s *Server) candidate(in ReportRequest) (*policy.Rules, error) {
 	if in.Rules == nil && in.Default == "" {
 		return s.Gate.Rules(), nil

@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/ledger/ledgertest"
 )
 
-// Requests that are not understood are refused, and change nothing.
+// TestRequestsAreStrict: invalid requests are errors, and change nothing.
 func TestRequestsAreStrict(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	must(t, book.Add(t.Context(), ledgertest.NewRecord(vpc, "1.0.0", "a")))
@@ -60,21 +60,21 @@ func TestRequestsAreStrict(t *testing.T) {
 	}
 }
 
-// deadlines is a recorder that takes deadlines, as a connection does.
+// deadlines is a recorder that accepts read deadlines, as a connection does.
 type deadlines struct{ *httptest.ResponseRecorder }
 
 func (deadlines) SetReadDeadline(time.Time) error { return nil }
 
-// upstreams has one registry.
+// upstreams implements [admin.Upstreams] with one registry.
 type upstreams struct{}
 
 func (upstreams) HasUpstream(host string) bool { return host == vpc.Host }
 func (upstreams) UpstreamHosts() []string      { return []string{vpc.Host} }
 
-// versions refreshes every module but one.
+// versions is a cache that refreshes every module except one.
 type versions struct {
 	admin.Cache
-	end context.CancelFunc // called when a module is asked for
+	end context.CancelFunc // called by Refresh
 }
 
 func (v versions) Refresh(ctx context.Context, m modproxy.Address) (cache.Refreshed, error) {
@@ -113,7 +113,7 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 	must(t, err)
 	in := admin.RefreshRequest{Modules: []string{vpc.String(), vpc.Host + "/acme/broken/aws", blocked.String(), "other.example/acme/vpc/aws"}}
 	must(t, refresh(t.Context(), c, in, func(m admin.RefreshResult) error {
-		why, _, _ := strings.Cut(m.Error, " on 2") // when
+		why, _, _ := strings.Cut(m.Error, " on 2") // the time of the decision follows
 		answers = append(answers, fmt.Sprintf("%s %d %q %q %q %s", m.Module, m.Versions, m.New, m.Gone, m.Kept, why))
 		return nil
 	}))
@@ -141,7 +141,7 @@ func testRefresh(t *testing.T, client func(*testing.T, *admin.Server) *admin.Cli
 	}
 }
 
-// An answer that ends before it says that it is complete is an error.
+// TestAnswersThatAreCut: an answer without a last line is an error.
 func TestAnswersThatAreCut(t *testing.T) {
 	for what, answer := range map[string]string{
 		"nothing":            "",

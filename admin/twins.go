@@ -14,11 +14,11 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// maxTwins is how many modules with the same content are named after a decision.
+// maxTwins is the maximum number of modules, and of versions of each, that remarks name.
 const maxTwins = 10
 
-// twins returns a remark for each module with the content of a version that d is about, if neither d nor another decision has the
-// same effect on it. d must have been made.
+// twins returns a remark for each module with versions that have the same content as a version that d is about. It leaves out the
+// versions on which d or another decision has the same effect. d must have been recorded.
 func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []string, err error) {
 	content := map[string]bool{}
 	for r, err := range s.Ledger.All(ctx) {
@@ -67,14 +67,14 @@ func (s *Server) twins(ctx context.Context, d modproxy.Decision) (remarks []stri
 	return remarks, nil
 }
 
-// versionOf returns the version that a record is about, of a provider without the platform.
+// versionOf returns the version that a record is about, without the platform of a provider's package.
 func versionOf(r modproxy.Record) modproxy.Ref {
 	return r.Base()
 }
 
-// contentOf returns what two records have in common if they are about the same content.
+// contentOf returns texts that identify the content of a record. Records with the same content have at least one text in common.
 func contentOf(r modproxy.Record) (all []string) {
-	if r.IsRecordOnly() || r.IsModuleVariant() { // such as a source that a package calls
+	if r.IsRecordOnly() || r.IsModuleVariant() { // for example a nested source
 		return nil
 	}
 	subdir := cmp.Or(r.Subdir, ".")
@@ -89,7 +89,7 @@ func contentOf(r modproxy.Record) (all []string) {
 	return all
 }
 
-// hasEffect reports whether the decisions about a version have the effect of d.
+// hasEffect reports whether the decisions about a version have the same effect as d.
 func hasEffect(d modproxy.Decision, on policy.Decided) bool {
 	switch d.Action {
 	case modproxy.Block:
@@ -105,12 +105,13 @@ func hasEffect(d modproxy.Decision, on policy.Decided) bool {
 	return (on.Deprecation != nil) == (d.Reason != "")
 }
 
-// twinText says that versions of m have the same content as those that d is about, and how to make the same decision about them.
+// twinText returns a remark that versions of m have the same content as versions that d is about. It includes the commands that
+// make the same decision about them.
 func twinText(d modproxy.Decision, m modproxy.Address, versions []string) string {
 	same := d
 	same.Address = m
 	commands := []string{decisionCommand(d, m, d.Versions)}
-	if slices.ContainsFunc(versions, func(v string) bool { return !policy.Covers(same, m.At(v)) }) { // they have other numbers
+	if slices.ContainsFunc(versions, func(v string) bool { return !policy.Covers(same, m.At(v)) }) { // some versions have other numbers
 		commands = nil
 		for _, v := range versions[:min(len(versions), maxTwins)] {
 			commands = append(commands, decisionCommand(d, m, v))

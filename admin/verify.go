@@ -11,36 +11,36 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// VerifyRequest says how to look for damage.
+// A VerifyRequest selects how the store is verified. For ReadData and Repair, see Data and Repair of [store.Check].
 type VerifyRequest struct {
 	ReadData bool `json:"read_data,omitempty"`
 	Repair   bool `json:"repair,omitempty"`
 }
 
-// Damage is something that is wrong.
+// Damage is one finding of a verification.
 type Damage struct {
 	versionname.Name
 	store.Damage
 }
 
-// DamageOf describes d for people and programs.
+// DamageOf returns d with the name of its version.
 func DamageOf(d store.Damage) Damage {
 	if v, ok := cache.VersionOf(d.Ref); ok {
 		return Damage{versionname.Of(v), d}
 	}
-	return Damage{versionname.Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // which a provider's ends with
+	return Damage{versionname.Name{Module: strings.TrimSuffix(d.Ref.Key, "/")}, d} // keys of providers end with a slash
 }
 
-// OfLedger reports whether the ledger is damaged, which is not repaired.
+// OfLedger reports whether d is damage of the ledger. Damage of the ledger is not repaired.
 func (d *Damage) OfLedger() bool { return d.Kind == ledgerDamaged || d.Kind == ledgerMissing }
 
-// Damage of the ledger, beside the kinds of package store.
+// The kinds of damage of the ledger, in addition to those of package store.
 const (
-	ledgerDamaged store.DamageKind = "ledger_damaged" // it is not what was written, or not what the modproxy that serves has open
-	ledgerMissing store.DamageKind = "ledger_missing" // packages are kept, and there is none, or one without records
+	ledgerDamaged store.DamageKind = "ledger_damaged" // its content is not what was written, or not what the serving process has open
+	ledgerMissing store.DamageKind = "ledger_missing" // packages are stored, but the ledger does not exist or has no records
 )
 
-// VerifyLine is a part of the answer; one field is set.
+// A VerifyLine is a part of the answer. One field is set.
 type VerifyLine struct {
 	Damage   *Damage         `json:"damage,omitempty"`
 	Progress *store.Verified `json:"progress,omitempty"`
@@ -67,7 +67,7 @@ func (s *Server) verify(ctx context.Context, in VerifyRequest, each func(VerifyL
 	return out, err
 }
 
-// checkLedger returns what is wrong with the ledger as a whole, or nil.
+// checkLedger returns the damage of the ledger as a whole, or nil.
 func (s *Server) checkLedger(ctx context.Context) *store.Damage {
 	err := s.Damage
 	if err == nil && s.Ledger != nil {
@@ -87,12 +87,12 @@ func (s *Server) checkLedger(ctx context.Context) *store.Damage {
 	return nil
 }
 
-// ErrNoLedger is that packages are kept beside a ledger without records: to go on would accept any content for them.
-var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are kept beside it")
+// ErrNoLedger is the error if packages are stored but the ledger has no records. A start would then accept any content for them.
+var ErrNoLedger = errors.New("the ledger is missing, or has no record, but packages are stored")
 
-// NoLedgerHints say what to do about [ErrNoLedger].
+// NoLedgerHints are the remedies for [ErrNoLedger].
 var NoLedgerHints = []string{
-	"put its backup back",
+	"restore its backup",
 	`or import an export of it: "modproxy ledger import FILE --key KEY"`,
-	`or begin one with what the kept packages are: "modproxy ledger init"`,
+	`or create one from the stored packages: "modproxy ledger init"`,
 }

@@ -1,12 +1,27 @@
-// Package app composes modproxy from a configuration, and runs it.
+// Package app builds a proxy from a configuration, and runs it.
 //
-// [New] opens the data directory, of which no other process may have the claim, listens, and stacks the layers;
-// read online in stack.go from its end to follow a request. [App.Serve] answers clients until its context ends. Then it
-// stops in this order, all within the time of the key shutdown: readiness fails, connections are no longer kept alive,
-// and what no client waits for is cut; the fetches that run end, and for two seconds more the clients that waited for
-// them can ask for their packages; the listener closes; running requests end, and those that do not are answered 503;
-// fetches that began meanwhile are cut. [App.Close] releases everything, also after an error. Signals are the
-// caller's: one of them ends the context, and another may be passed on for reloading.
+// # Use
+//
+//	a, err := app.New(ctx, c, app.Options{Log: os.Stderr}) // opens the data directory and listens
+//	err = a.Serve(ctx, reload)                              // answers clients until ctx ends
+//	err = errors.Join(err, a.Close())                       // releases everything, even after an error
+//
+// The caller handles signals: one signal ends the context, and another one may be passed to Serve to reload. [OpenBundle] opens a
+// bundle instead of a data directory. [OpenAPI] opens a part of a data directory for a verb. The functions in stack.go stack the
+// layers: to follow a request, read online from its end.
+//
+// # What always holds
+//
+// Only one process has the claim of a data directory. [App.Serve] stops in this order, within the time of the key shutdown:
+//
+//  1. Readiness fails, connections close after their current request, and work that no client waits for is cut.
+//  2. Downloads in progress end. For two more seconds, the clients that waited for them can request their packages.
+//  3. The listener closes. Running requests end. Those that do not end in time are answered 503.
+//  4. Downloads that began in the meantime are cut.
+//
+// # Specification
+//
+// docs/reference/configuration.md specifies the configuration, and docs/reference/log-events.md the log.
 package app
 
 import (
@@ -34,26 +49,26 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// Options are what an App needs besides its configuration.
+// Options are the settings of an App that are not in its configuration.
 type Options struct {
 	Version    string    // of the program
 	ConfigFile string    // for the log
 	Log        io.Writer // of the log, in JSON
 }
 
-// App is modproxy, or the part of it that is open.
+// An App is a proxy, or the opened part of one.
 type App struct {
 	parts
 	layers
 
 	rulesErr   atomic.Pointer[error] // why the rules in force are not those of the configuration; nil if they are
-	rulesSeen  seen                  // where the rules come from; owned by one goroutine at a time, like restartFor
-	restartFor []string              // the keys that were reported to count from the next start
+	rulesSeen  seen                  // hashes of the files of the rules; owned by one goroutine at a time, like restartFor
+	restartFor []string              // the changed keys that need a restart, as last logged
 	mirrors    mirrors
 
 	claim    *datadir.Claim
 	listener net.Listener
-	socket   net.Listener // for the owner of the data directory; may be nil
+	socket   net.Listener // for the owner of the data directory; nil if the directory is read-only or the socket failed
 	tls      *certificate // nil without TLS
 	url      string
 	draining atomic.Bool
@@ -61,7 +76,7 @@ type App struct {
 	frontWarned sync.Once
 }
 
-// New opens what c describes, and listens for clients. The log has what does not keep it from working.
+// New opens the proxy that c configures, and listens for clients. It logs problems that do not keep the proxy from working.
 func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	a := inside(c, o)
 	a.rulesSeen = lookAt(slices.Values(c.PolicyPaths()))
@@ -83,7 +98,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	a.closers.add(func(context.Context) error { return a.claim.Close() })
 	if a.socket, err = a.claim.Listen(); err != nil {
 		logEvent(a.log, "socket_failed", err, zap.String("note", "verbs need --server to operate this proxy"))
-	} else if a.socket != nil { // a directory that is read-only has none
+	} else if a.socket != nil { // a read-only directory has no socket
 		a.closers.add(func(context.Context) error { a.socket.Close(); return nil }) // the server may have closed it
 	}
 	if err = a.listen(); err != nil {
@@ -107,7 +122,7 @@ func (a *App) listen() error {
 	a.listener = httpx.NewListener(listener.(*net.TCPListener), most)
 	a.closers.add(func(context.Context) error { a.listener.Close(); return nil }) // the server may have closed it
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
-		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: say auth.required: true", c.Listen, tcp)}
+		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: set auth.required: true", c.Listen, tcp)}
 	}
 	if most < c.Limits.Connections {
 		logEvent(a.log, "connections_lowered", nil, zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
@@ -119,12 +134,12 @@ func (a *App) listen() error {
 		a.metrics.MeasureCertificate(a.tls.notAfter)
 	}
 	bound := *c
-	bound.Listen = listener.Addr().String() // with the port that was free, if any would do
+	bound.Listen = listener.Addr().String() // if the configured port is 0, with the chosen port
 	a.url, err = bound.LocalURL()
 	return err
 }
 
-// inside returns an App of which nothing is open, and which does not log.
+// inside returns an App without any opened part. It does not log.
 func inside(c *config.Config, o Options) *App {
 	return &App{
 		parts:     parts{config: c, options: o, metrics: proxy.NewMetrics(), log: zap.NewNop(), flush: func() {}},
@@ -132,23 +147,23 @@ func inside(c *config.Config, o Options) *App {
 	}
 }
 
-// ReadOnly returns why nothing more can be kept, or nil.
+// ReadOnly returns the reason why the data directory cannot be written, or nil.
 func (a *App) ReadOnly() error { return a.disk.ReadOnly() }
 
-// URL returns where this machine finds the proxy.
+// URL returns the URL of the proxy on this machine.
 func (a *App) URL() string { return a.url }
 
-// BaseURL returns where clients find the proxy.
+// BaseURL returns the URL of the proxy for clients.
 func (a *App) BaseURL() string { return strings.TrimRight(cmp.Or(a.config.PublicURL, a.url), "/") }
 
-// TokensUnprotected reports whether clients show their tokens unencrypted, as far as is known.
+// TokensUnprotected reports whether clients send their tokens unencrypted, as far as the configuration shows.
 func (a *App) TokensUnprotected() bool {
 	tcp, ok := a.listener.Addr().(*net.TCPAddr)
 	return ok && a.config.RequiresToken() && !tcp.IP.IsLoopback() && a.config.TLS.CertFile == "" &&
 		!strings.HasPrefix(a.config.PublicURL, "https://")
 }
 
-// Serve answers clients until ctx ends, and reloads what it can whenever there is something to receive.
+// Serve answers clients until ctx ends. It reloads the rules of the policy and the certificate when it receives from reload.
 func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idling, stop := context.WithCancel(ctx)
 	var idle sync.WaitGroup
@@ -176,7 +191,7 @@ func (a *App) logStarted() {
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
-// Close releases what is open, the last first. Downloads in progress are cut.
+// Close closes the opened parts in reverse order. Downloads in progress are cut.
 func (a *App) Close() error {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -186,11 +201,11 @@ func (a *App) Close() error {
 }
 
 const (
-	lingerTime = 2 * time.Second        // for clients that waited for a fetch to ask for its package
-	lastWords  = 500 * time.Millisecond // for sending the answer that the proxy ends
+	lingerTime = 2 * time.Second        // for clients that waited for a download to request its package
+	lastWords  = 500 * time.Millisecond // to send clients the answer that the proxy is shutting down
 )
 
-// serveUntil serves until ctx ends, then until all requests and fetches do, or the time of the key shutdown is over.
+// serveUntil serves until ctx ends. Then it waits for requests and downloads, at most for the time of the key shutdown.
 func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -222,13 +237,13 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancel()
 		if server.Shutdown(last) != nil {
-			server.Close() // what is still being sent is cut: clients notice
+			server.Close() // answers in progress are cut, which clients notice
 		}
 	}
 	end, _ := deadline.Deadline()
 	last, cancelLast := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
 	defer cancelLast()
-	if err := a.nested.Close(last); err != nil { // they were told to end
+	if err := a.nested.Close(last); err != nil { // Close has ended the preparations, but some still run
 		logEvent(a.log, "preparations_left", err)
 	}
 	var left []string
@@ -243,7 +258,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
 	return nil
 }
 
-// accept has server answer those that connect, until it is closed.
+// accept serves connections with server until it is closed.
 func (a *App) accept(server *http.Server) error {
 	if server.TLSConfig != nil {
 		return server.ServeTLS(a.listener, "", "")
@@ -251,7 +266,7 @@ func (a *App) accept(server *http.Server) error {
 	return server.Serve(a.listener)
 }
 
-// linger waits for the fetches that run, and then for a moment, but no longer than ctx.
+// linger waits for the downloads in progress. If there are any, it waits for lingerTime afterwards. It returns when ctx ends.
 func (a *App) linger(ctx context.Context) {
 	running := a.Cache.Fetching()
 	for _, done := range running {
@@ -267,7 +282,7 @@ func (a *App) linger(ctx context.Context) {
 	}
 }
 
-// signalOf returns the name of the signal that has ended ctx.
+// signalOf returns the name of the signal that ended ctx.
 func signalOf(ctx context.Context) string {
 	return strings.TrimSuffix(context.Cause(ctx).Error(), " signal received")
 }

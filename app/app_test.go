@@ -22,8 +22,8 @@ func newOffline(t *testing.T) *config.Config {
 	return c
 }
 
-// New has the data directory for itself, Serve answers until its context ends, and after
-// Close another may have the directory.
+// TestApp: New claims the data directory, Serve answers until its context ends, and after Close the directory can be claimed
+// again.
 func TestApp(t *testing.T) {
 	c := newOffline(t)
 	var log bytes.Buffer
@@ -51,14 +51,14 @@ func TestApp(t *testing.T) {
 	for path, want := range map[string]int{
 		"/-/readyz":                             200,
 		"/.well-known/terraform.json":           200,
-		"/v1/modules/acme/network/aws/versions": 424, // offline, and not kept
+		"/v1/modules/acme/network/aws/versions": 424, // offline, and not cached
 	} {
 		if got, err := get(path); err != nil || got != want {
 			t.Errorf("%s: %d, %v; want %d", path, got, err, want)
 		}
 	}
 	reload <- os.Interrupt
-	reload <- os.Interrupt // is received when the first was followed
+	reload <- os.Interrupt // received after the first reload has ended
 	end(errors.New("terminated signal received"))
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -83,7 +83,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// What cannot start holds nothing.
+// TestNewFails: after a failed start, the data directory is not claimed.
 func TestNewFails(t *testing.T) {
 	taken := newOffline(t)
 	a, err := New(t.Context(), taken, Options{Log: io.Discard})

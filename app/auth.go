@@ -12,7 +12,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// openAuth opens tokens and keys. network reaches the issuers: the configuration has none offline, where network is nil.
+// openAuth opens tokens and keys. network connects to the issuers. Offline it is nil, and the configuration has no issuers.
 func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 	c := p.config
 	tokens, err := auth.OpenTokens(c.TokensFile())
@@ -25,7 +25,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 		logEvent(p.log, "tokens_failed", err)
 		return nil
 	case err != nil:
-		return hint.With(err, "put the backup back; without the file there are no tokens, and none is good")
+		return hint.With(err, "restore the backup; without the file, no token is valid")
 	}
 	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 			return err
 		}
 		clients.JWT, paths.Rules = verifier, verifier.Rules()
-		verifier.Login(time.Now()) // begins the request for it
+		verifier.Login(time.Now()) // starts the request to the issuer
 		for _, issuer := range c.Auth.Issuers {
 			for _, group := range issuer.Groups {
 				paths.Groups = append(paths.Groups, group.Name)
@@ -45,13 +45,13 @@ func (p *parts) openAuth(ctx context.Context, network *egress.Client) error {
 		}
 	}
 	if clients.Signer, err = auth.OpenSigner(ctx, c.KeyFile(), paths); err != nil {
-		return hint.With(err, "without the file modproxy makes another; then paths that were signed before are not good")
+		return hint.With(err, "without the file, modproxy creates another key; earlier signed paths are then invalid")
 	}
 	p.auth = clients
 	return nil
 }
 
-// authReady returns the error that keeps clients from being identified, or nil.
+// authReady returns the reason why clients cannot be identified, or nil.
 func (p *parts) authReady() error {
 	if p.auth == nil {
 		return nil
@@ -59,7 +59,7 @@ func (p *parts) authReady() error {
 	return cmp.Or(p.auth.Tokens.Check(), p.auth.Signer.Check())
 }
 
-// NobodyHasToken reports whether clients need a token, no valid token exists, and there is no issuer.
+// NobodyHasToken reports whether clients need a token, but no valid token exists and no issuer is configured.
 func (p *parts) NobodyHasToken() bool {
 	if p.auth == nil || p.auth.JWT != nil {
 		return false

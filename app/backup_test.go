@@ -16,8 +16,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// copyFiles copies files and directories below from, in the given order, as cp -r
-// does: with nobody's leave.
+// copyFiles copies files and directories below from, in the given order. Like cp -r, it uses no lock.
 func copyFiles(from, to string, names ...string) error {
 	for _, name := range names {
 		err := filepath.WalkDir(filepath.Join(from, name), func(path string, d fs.DirEntry, err error) error {
@@ -46,8 +45,8 @@ func copyFiles(from, to string, names ...string) error {
 	return nil
 }
 
-// A copy of the directory that is taken while modproxy fetches, in the order that
-// docs/how-to/backup.md says, comes back with every version that had been served, as it was.
+// TestBackupUnderLoad: a copy of the directory is made while modproxy downloads, in the order of docs/how-to/backup.md. A proxy
+// that starts with the copy serves every version that was served before, with the same content.
 func TestBackupUnderLoad(t *testing.T) {
 	const versions, copies = 60, 4
 	fixture, etc := t.TempDir(), t.TempDir()
@@ -70,8 +69,8 @@ func TestBackupUnderLoad(t *testing.T) {
 	s, err := openAll(t.Context(), configure(data))
 	must(t, err)
 
-	var served atomic.Int64                // versions below it were served
-	reached := make(chan struct{}, copies) // that it is time for a copy
+	var served atomic.Int64                // the number of served versions
+	reached := make(chan struct{}, copies) // receives when a copy is due
 	var load sync.WaitGroup
 	load.Go(func() {
 		for i := range versions {
@@ -124,7 +123,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 }
 
-// openAll opens everything in a data directory, without serving.
+// openAll opens a whole proxy without a listener.
 func openAll(ctx context.Context, c *config.Config) (*App, error) {
 	a := inside(c, Options{})
 	if err := a.open(ctx, nil); err != nil {

@@ -18,22 +18,23 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// A Bundle serves what is in a bundle, and has no data directory: from the file alone, by the rules of the configuration and
-// the decisions in the file. It has no operator, and clients show no credential.
+// A Bundle serves the content of a bundle without a data directory. It follows the rules of the configuration and the decisions
+// in the bundle. It has no operator's API, and clients need no credential.
 type Bundle struct {
 	Registry *bundle.Registry
 
-	app  *App // of which only what the network needs is open
+	app  *App // without a data directory
 	file *os.File
 }
 
-// OpenBundle opens a bundle that one of keys, or of those in the configuration, has signed, and listens for clients.
+// OpenBundle opens a bundle and listens for clients. The bundle must be signed with one of keys or of bundle.keys in the
+// configuration.
 func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bundle, err error) {
 	if why := c.RequiresTokenBecause(); why != "" {
-		return nil, config.Error{fmt.Errorf("listen: without a data directory there are no tokens, and clients would need one, as %s: say anonymous: true", why)}
+		return nil, config.Error{fmt.Errorf("listen: clients need a token because %s, but no token exists without a data directory: set anonymous: true", why)}
 	}
 	if c.Rewrite.Nested {
-		return nil, config.Error{fmt.Errorf("%s: rewrite.nested: packages are served as they are in a bundle: import it instead", c.Source("rewrite.nested"))}
+		return nil, config.Error{fmt.Errorf("%s: rewrite.nested: packages of a bundle are served unchanged: import the bundle instead", c.Source("rewrite.nested"))}
 	}
 	if err := CheckKeys(c); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	}
 	known := *c
 	known.Offline, known.Data = true, ""
-	for _, host := range b.Registry.Hosts() { // which need not be asked
+	for _, host := range b.Registry.Hosts() { // the bundle answers for these registries
 		if !c.HasUpstream(host) {
 			known.Upstreams = append(slices.Clip(known.Upstreams), config.Upstream{Host: host})
 		}
@@ -80,7 +81,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 	return b, nil
 }
 
-// CheckKeys returns an error for a key of the configuration that is none. Its error is a [config.Error].
+// CheckKeys returns a [config.Error] if bundle.keys has an invalid key.
 func CheckKeys(c *config.Config) error {
 	if _, err := ledger.Verifiers(c.Bundle.Keys...); err != nil {
 		return config.Error{fmt.Errorf("%s: bundle.keys: %w", c.Source("bundle.keys"), err)}
@@ -88,15 +89,15 @@ func CheckKeys(c *config.Config) error {
 	return nil
 }
 
-// releasesOf returns which releases of providers are taken from bundles.
+// releasesOf returns the settings that select the releases of providers to accept from bundles.
 func releasesOf(c *config.Config) bundle.Releases {
 	return bundle.Releases{Signers: c.Providers.Keys, Unsigned: c.Providers.Unsigned, OtherNames: c.Providers.OtherNames}
 }
 
-// URL returns where this machine finds the proxy.
+// URL returns the URL of the proxy on this machine.
 func (b *Bundle) URL() string { return b.app.url }
 
-// ClientConfig returns what clients have to know.
+// ClientConfig returns the CLI configuration for clients.
 func (b *Bundle) ClientConfig() string {
 	return ClientConfig(b.app.BaseURL(), "", false, b.app.config, nil)
 }
@@ -124,7 +125,7 @@ func (b *Bundle) Serve(ctx context.Context) error {
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
 		defer cancel()
 		if server.Shutdown(deadline) != nil {
-			server.Close() // what is still being sent is cut: clients notice
+			server.Close() // answers in progress are cut, which clients notice
 		}
 		close(ended)
 	})
@@ -143,8 +144,8 @@ func (b *Bundle) Close() error {
 	return errors.Join(b.app.Close(), b.file.Close())
 }
 
-// readOnlyProcess is a process that only reads.
+// readOnlyProcess is the process of a Bundle. It has no problems to report, because it only reads.
 type readOnlyProcess struct{ process }
 
-// Problems returns none.
+// Problems returns an empty list.
 func (readOnlyProcess) Problems() []proxy.Problem { return nil }

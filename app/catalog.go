@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// newDocuments returns the cache of the descriptions that registries have of modules and providers. registries is nil offline.
+// newDocuments returns the cache of registries' descriptions of modules and providers. Offline, registries is nil.
 func (p *parts) newDocuments(registries modproxy.Catalog) *cache.Catalog {
 	c := p.config.Cache
 	return cache.NewCatalog(cache.CatalogConfig{
@@ -25,8 +25,8 @@ func (p *parts) newDocuments(registries modproxy.Catalog) *cache.Catalog {
 	})
 }
 
-// describe completes l with the catalog of packages, within the scopes of clients. known lists the versions that are known without
-// a request to a registry. The policy reports no denials here: the client installs nothing.
+// describe adds the catalog of packages to l, within the scopes of clients. known lists the versions that are known without a
+// request to a registry. The policy does not report denials here, because the client installs nothing.
 func (p *parts) describe(l *layers, packages modproxy.Registry, known catalog.Lister) {
 	listing := &policy.Registry{Next: packages, Gate: p.gate}
 	l.listing = p.authorizeSilently(listing)
@@ -57,7 +57,7 @@ func (cached) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) 
 	return nil, modproxy.ErrNotFound
 }
 
-// recorded has the recorded first-seen times and dates. It asks no registry for dates.
+// recorded returns the recorded first-seen times and dates. It does not request dates from registries.
 type recorded struct{ *history.FirstSeen }
 
 // Sight implements [policy.Sights].
@@ -80,7 +80,7 @@ func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modpro
 	return nil
 }
 
-// verdicts are those of a gate.
+// verdicts implements [catalog.Rules] with a gate.
 type verdicts struct{ *policy.Gate }
 
 // CheckListed implements [catalog.Rules].
@@ -88,7 +88,7 @@ func (g verdicts) CheckListed(ctx context.Context, v modproxy.Ref, sight modprox
 	return g.CheckClientBy(ctx, v, (*given)(&sight))
 }
 
-// given is what is known of one module.
+// given implements [policy.Sights] with the known times of one module.
 type given modproxy.Sight
 
 // Sight implements [policy.Sights].
@@ -96,7 +96,7 @@ func (s *given) Sight(context.Context, modproxy.Address) (modproxy.Sight, error)
 	return modproxy.Sight(*s), nil
 }
 
-// See implements [policy.Sights]: it does nothing.
+// See implements [policy.Sights]. It does nothing.
 func (*given) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 // Deprecation implements [catalog.Rules].
@@ -108,7 +108,7 @@ func (g verdicts) Deprecation(ctx context.Context, v modproxy.Ref) (*modproxy.De
 	return &modproxy.Deprecation{Reason: decided.Deprecation.Reason, Link: decided.Deprecation.Link}, nil
 }
 
-// bundled is what a bundle has.
+// bundled implements [catalog.Sights] and [catalog.Packages] with a bundle.
 type bundled struct{ *bundle.Registry }
 
 // Recorded implements [catalog.Sights].

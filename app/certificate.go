@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	certificateInterval = time.Second        // how often the files of the certificate are looked at
-	certificateWarning  = 7 * 24 * time.Hour // how long before its end a certificate is reported
+	certificateInterval = time.Second        // minimum time between two reads of the files
+	certificateWarning  = 7 * 24 * time.Hour // how long before its end a certificate is reported as expiring
 )
 
-// certificate is the TLS certificate in force. It follows its files. A pair that is broken, expired or not yet valid does
-// not replace a valid one.
+// A certificate is the TLS certificate in use. It follows its files. A broken, expired or not yet valid pair does not replace a
+// valid one.
 type certificate struct {
 	paths   config.TLS
 	log     *zap.Logger
 	current atomic.Pointer[tls.Certificate]
 
-	mu       sync.Mutex // held while the files are read
-	looked   time.Time  // when the files were last looked at
-	seen     string     // the error of the last look
+	mu       sync.Mutex // locked while the files are read; protects the fields below
+	looked   time.Time  // when the files were last read
+	seen     string     // the error of the last read
 	reported string     // the error that was logged last
-	warned   string     // the certificate that was reported to end
+	warned   string     // the certificate that was last reported as expiring, as DER bytes
 }
 
-// newCertificate returns nil if none is configured.
+// newCertificate reads the certificate of a configuration. It returns nil if none is configured.
 func newCertificate(paths config.TLS, log *zap.Logger) (*certificate, error) {
 	if paths.CertFile == "" {
 		return nil, nil
@@ -47,8 +47,8 @@ func newCertificate(paths config.TLS, log *zap.Logger) (*certificate, error) {
 	return c, nil
 }
 
-// CheckCertificate reads the certificate of c as a start does. An expired one is an error. The remark is not nil if it
-// expires soon.
+// CheckCertificate reads the certificate of c as a start does. An expired certificate is an error. If it expires soon, the remark
+// is not nil.
 func CheckCertificate(c *config.Config) (remark, err error) {
 	pair, err := newCertificate(c.TLS, zap.NewNop())
 	if pair == nil || err != nil {
@@ -60,7 +60,8 @@ func CheckCertificate(c *config.Config) (remark, err error) {
 	return pair.problem(), nil
 }
 
-// get returns the certificate in force. It does not wait for another connection that reads the files.
+// get returns the certificate in use. It reads the files if the last read is certificateInterval ago, unless another connection
+// is reading them.
 func (c *certificate) get() *tls.Certificate {
 	if c.mu.TryLock() {
 		defer c.mu.Unlock()
@@ -71,8 +72,8 @@ func (c *certificate) get() *tls.Certificate {
 	return c.current.Load()
 }
 
-// follow reads the files and logs what has changed. An error is logged when two looks find it: files that are being
-// replaced do not belong together for a moment. It is called with c.mu held.
+// follow reads the files and logs changes. It logs an error only if two reads return it, because files that are being replaced do
+// not match for a moment. The caller must hold c.mu.
 func (c *certificate) follow() {
 	before := c.current.Load()
 	err := c.read()
@@ -94,7 +95,7 @@ func (c *certificate) follow() {
 	c.warn()
 }
 
-// reload reads the files.
+// reload reads the files at once, and reports expiry again.
 func (c *certificate) reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +108,7 @@ func (c *certificate) reload() error {
 	return err
 }
 
-// read takes the pair in the files, unless the one in force is better. It is called with c.mu held.
+// read reads the pair in the files and uses it, unless it is not valid now and the pair in use is. The caller must hold c.mu.
 func (c *certificate) read() error {
 	c.looked = time.Now()
 	var pem [2][]byte
@@ -123,13 +124,13 @@ func (c *certificate) read() error {
 	}
 	before := c.current.Load()
 	if err := c.expired(&pair, c.looked); err != nil && before != nil && c.expired(before, c.looked) == nil {
-		return fmt.Errorf("%w; the certificate before it stays in use", err)
+		return fmt.Errorf("%w; the previous certificate stays in use", err)
 	}
 	c.current.Store(&pair)
 	return nil
 }
 
-// expired returns why clients refuse the certificate of a pair at a time, or nil.
+// expired returns the reason why clients reject the certificate of a pair at the time now, or nil.
 func (c *certificate) expired(pair *tls.Certificate, now time.Time) error {
 	switch leaf := pair.Leaf; {
 	case now.After(leaf.NotAfter):
@@ -140,7 +141,7 @@ func (c *certificate) expired(pair *tls.Certificate, now time.Time) error {
 	return nil
 }
 
-// problem returns what is wrong with the certificate in force, or with the files since; nil without a certificate.
+// problem returns what is wrong with the certificate in use or with its files, or nil. c may be nil.
 func (c *certificate) problem() error {
 	if c == nil {
 		return nil
@@ -155,7 +156,7 @@ func (c *certificate) problem() error {
 	return c.ends(pair, now)
 }
 
-// ends is expired, and returns an error as well if the certificate expires soon.
+// ends is like expired, but also returns an error if the certificate expires soon.
 func (c *certificate) ends(pair *tls.Certificate, now time.Time) error {
 	if end := pair.Leaf.NotAfter; c.expired(pair, now) == nil && end.Sub(now) < certificateWarning {
 		return fmt.Errorf("%s: the certificate expires at %s; operator: renew it", c.paths.CertFile, end.UTC().Format(time.RFC3339))
@@ -163,7 +164,7 @@ func (c *certificate) ends(pair *tls.Certificate, now time.Time) error {
 	return c.expired(pair, now)
 }
 
-// warn logs once that the certificate in force has expired or ends soon. It is called with c.mu held.
+// warn logs once that the certificate in use has expired or expires soon. The caller must hold c.mu.
 func (c *certificate) warn() {
 	pair := c.current.Load()
 	if pair == nil || string(pair.Leaf.Raw) == c.warned || c.ends(pair, time.Now()) == nil {
@@ -174,5 +175,5 @@ func (c *certificate) warn() {
 		zap.Time("not_after", pair.Leaf.NotAfter))
 }
 
-// notAfter returns when the certificate in force expires.
+// notAfter returns the time when the certificate in use expires.
 func (c *certificate) notAfter() time.Time { return c.current.Load().Leaf.NotAfter }

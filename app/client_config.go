@@ -31,17 +31,17 @@ var clientConfigText = template.Must(template.New("").Parse(
 # signature then, and lock the checksum for their own platform; with trust_all_hashes
 # OpenTofu 1.12 and newer locks those of all platforms for providers of
 # registry.opentofu.org. The host blocks are for modules, and for "providers lock".
-# Where that is no reason to have a mirror, "--providers registry" is the better choice.
+# Unless you need one URL for all hosts, "--providers registry" is the better choice.
 {{- else}}
 # Providers come by the registry protocol: clients verify signatures themselves, and
 # lock the checksums for all platforms. That is the better choice, unless providers
-# are to come from one https URL whatever their host is: "--providers mirror".
+# of all hosts must come from one https URL: "--providers mirror".
 {{- end}}
 {{- if .Asks}}
 #
-# This proxy wants a token, which "modproxy token create" makes. Clients show it for
-# the host that stands in the source address: with the lines below, or where the
-# host has no port, with a variable.
+# This proxy requires a token, which "modproxy token create" creates. Clients send it
+# for the host in the source address: with the lines below or, if the host has no
+# port, with a variable.
 {{- if .Login}} People get one by "terraform login HOST"
 # or "tofu login HOST", unless TF_CLI_CONFIG_FILE is set: what a login stores is beside
 # the other files.
@@ -94,7 +94,7 @@ provider_installation {
     exclude = [{{range $i, $h := $.Mirrored}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]
   }
   {{- else if $.Ports}}
-  direct { # clients cannot install from a mirror what a host with a port has
+  direct { # clients cannot use a mirror for providers of a host with a port
     include = [{{range $i, $h := $.Ports}}{{if $i}}, {{end}}"{{$h}}/*/*"{{end}}]
   }
   {{- end}}
@@ -109,9 +109,9 @@ provider_installation {
 {{- end}}
 {{end}}`))
 
-// ClientConfig returns the CLI configuration that makes tool ("terraform", "tofu" or, for both, empty) ask the
-// proxy at the URL base for the modules and providers of the upstreams: for providers as a network mirror, if mirror is set, and
-// base must be https then. People log in at login, unless it is nil. The upstream of any name has no block.
+// ClientConfig returns the CLI configuration for tool: "terraform", "tofu" or, for both, empty. With it, clients request the
+// modules and providers of the upstreams from the proxy at the URL base. If mirror is set, the proxy is a network mirror for
+// providers, and base must be an https URL. If login is not nil, users log in there. The upstream "*" has no host block.
 func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.Login) string {
 	base = strings.TrimRight(base, "/")
 	values := map[string]any{"Tool": tool, "Asks": c.RequiresToken()}
@@ -145,7 +145,7 @@ func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.
 	}
 	var text strings.Builder
 	if err := clientConfigText.Execute(&text, values); err != nil {
-		panic(err) // nothing in it can fail
+		panic(err) // the template cannot fail with these values
 	}
 	return text.String()
 }

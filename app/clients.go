@@ -7,14 +7,14 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// UsualClient returns a function that calls ask once, if at all.
+// UsualClient returns a function that calls ask at most once, and returns its result.
 func UsualClient(ask func() (tfconfig.Client, error)) func() (tfconfig.Client, error) {
 	return sync.OnceValues(ask)
 }
 
-// ClientsOf returns the clients that a directory is read for if the user names none, and why: those that its files show, or
-// else the client that installs most. It returns no client if neither is known, and the directory is read for both. usual may
-// fail: a proxy of an older version does not know.
+// ClientsOf returns the clients for which a directory is read if the user names none, and the reason. These are the clients that
+// its files are for, or else the client that installs most, as usual returns it. If neither is known, the list is empty and the
+// directory is read for both. Errors of usual are ignored, because a proxy of an older version does not have the answer.
 func ClientsOf(dir string, usual func() (tfconfig.Client, error)) (clients []tfconfig.Client, why string) {
 	if clients, file := tfconfig.DetectClients(dir); len(clients) > 0 {
 		return clients, "its file " + file + " shows that"
@@ -25,7 +25,7 @@ func ClientsOf(dir string, usual func() (tfconfig.Client, error)) (clients []tfc
 	return nil, ""
 }
 
-// ParseClient returns the clients that a user names: terraform, tofu or both. It returns none for anything else.
+// ParseClient returns the clients for a name: "terraform", "tofu" or "both". It returns nil for other names.
 func ParseClient(name string) []tfconfig.Client {
 	switch client := tfconfig.Client(name); {
 	case name == "both":
@@ -36,7 +36,7 @@ func ParseClient(name string) []tfconfig.Client {
 	return nil
 }
 
-// ClientNames returns the names of clients, for people.
+// ClientNames returns the names of clients for messages, such as "Terraform and OpenTofu".
 func ClientNames(clients []tfconfig.Client) string {
 	var names []string
 	for _, c := range clients {

@@ -9,20 +9,21 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// DecidedLedger is the ledger of a data directory, for reading, with the decisions that are in it. The rules of the
-// policy are not: for those who only have the directory they are not known.
+// A DecidedLedger reads the ledger of a data directory under the decisions in it. It does not apply the rules of the policy,
+// because they are not in the directory.
 type DecidedLedger struct {
 	*ledger.Log
 	gate *policy.Gate
 }
 
-// OpenLedger opens the ledger of a data directory for reading, whatever another process does. The caller closes it.
+// OpenLedger opens the ledger of a data directory for reading. Another process may write it at the same time. The caller closes
+// it.
 func OpenLedger(c *config.Config) (*DecidedLedger, error) {
 	book, err := ledger.OpenReadOnly(c.LedgerDir())
 	return &DecidedLedger{book, policy.NewGate(book, nil)}, err
 }
 
-// Lookup returns the record that counts for a version, or its refusal.
+// Lookup returns the record that counts for a version. If a decision denies the version, the error is the denial.
 func (l *DecidedLedger) Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if err := l.gate.Check(ctx, v); err != nil {
 		return modproxy.Record{}, err
@@ -30,7 +31,7 @@ func (l *DecidedLedger) Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Re
 	return l.Log.Lookup(ctx, v)
 }
 
-// Deprecation returns what users of a version are told, or an empty string.
+// Deprecation returns the message for users of a deprecated version, or an empty string.
 func (l *DecidedLedger) Deprecation(ctx context.Context, v modproxy.Ref) string {
 	decided, err := l.gate.Decisions(ctx, v)
 	if err != nil || decided.Deprecation == nil {

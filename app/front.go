@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// frontQuestion is a request for versions that every modproxy refuses, with a reason in the phrase of its answer.
+	// frontQuestion is a request for versions that every modproxy rejects, with the reason in the reason phrase of the answer.
 	frontQuestion = "/-/v1/modules/a/b/c/versions"
-	frontPause    = time.Second     // before the first request; four times as long before each other
-	frontMost     = 5 * time.Minute // after which no request is sent
+	frontPause    = time.Second     // before the first request; each later pause is four times the one before
+	frontMost     = 5 * time.Minute // a pause of this length or more ends the check
 	frontTimeout  = 10 * time.Second
 )
 
-// checkFront logs once if clients at the public URL do not get the reasons of errors, because what is in front of modproxy speaks
-// HTTP/2 to them or drops reason phrases. The front may start later than modproxy.
+// checkFront logs once if clients at the public URL do not receive the reasons of errors. The cause is a reverse proxy, the
+// front, that speaks HTTP/2 to clients or drops reason phrases. The front may start later than modproxy.
 func (a *App) checkFront(ctx context.Context) {
 	if a.config.PublicURL == "" || a.config.Offline {
 		return
@@ -37,7 +37,7 @@ func (a *App) checkFront(ctx context.Context) {
 		}
 		problem, err := askFront(ctx, a.BaseURL())
 		if err != nil {
-			continue // it cannot be reached from here, or not yet
+			continue // the public URL cannot be reached from here, or not yet
 		}
 		if problem != "" {
 			a.warnOfFront(problem)
@@ -46,7 +46,7 @@ func (a *App) checkFront(ctx context.Context) {
 	}
 }
 
-// warnOfFront logs, the first time, what keeps reasons from clients.
+// warnOfFront logs why clients do not receive reasons. It logs once.
 func (a *App) warnOfFront(problem string) {
 	a.frontWarned.Do(func() {
 		logEvent(a.log, "reasons_lost", nil, zap.String("public_url", a.BaseURL()), zap.String("problem", problem), zap.String("note",
@@ -54,8 +54,8 @@ func (a *App) warnOfFront(problem string) {
 	})
 }
 
-// watchFront returns h, with a warning if a trusted proxy says that a request came to it by HTTP/2 or later. It holds also where
-// the public URL is not known, or cannot be reached from here.
+// watchFront returns a handler that calls h, and warns if a trusted proxy reports that it received a request by HTTP/2 or later.
+// This works even if the public URL is not known or cannot be reached from here.
 func (a *App) watchFront(h http.Handler) http.Handler {
 	trusted := a.config.TrustedProxies
 	if len(trusted) == 0 {
@@ -72,8 +72,8 @@ func (a *App) watchFront(h http.Handler) http.Handler {
 	})
 }
 
-// receivedBy returns the major version of HTTP by which the nearest proxy was sent a request, as its Via header says (RFC 9110,
-// 7.6.3): 1, 2 or 3, or nothing if that is not known.
+// receivedBy returns the major version of HTTP by which the nearest proxy received a request, according to its Via header (RFC
+// 9110, section 7.6.3). It returns "1", "2" or "3", or an empty string if the version is not known.
 func receivedBy(via []string) string {
 	if len(via) == 0 {
 		return ""
@@ -90,7 +90,8 @@ func receivedBy(via []string) string {
 	return ""
 }
 
-// askFront returns what keeps reasons from the clients at a URL, or "". Its error is that this modproxy does not answer there.
+// askFront returns the reason why clients at a URL do not receive the reasons of errors, or an empty string. It returns an error
+// if modproxy does not answer there.
 func askFront(ctx context.Context, base string) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, frontTimeout)
 	defer cancel()

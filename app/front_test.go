@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// askFront tells fronts that keep the reason of an error from those that lose it, and knows when something else answers.
+// TestAskFront: askFront finds fronts that lose the reasons of errors, and returns an error if another program answers.
 func TestAskFront(t *testing.T) {
 	phrase := func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := w.(http.Hijacker).Hijack()
@@ -53,7 +53,7 @@ func TestAskFront(t *testing.T) {
 	}
 }
 
-// The nearest proxy says by what it was sent a request. What a client has written before that does not count.
+// TestReceivedBy: only the entry of the nearest proxy counts. A client may have written the entries before it.
 func TestReceivedBy(t *testing.T) {
 	for via, want := range map[string]string{
 		"2.0 Caddy":                      "2",

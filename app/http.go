@@ -30,8 +30,8 @@ import (
 	"github.com/modproxy/modproxy/proxy"
 )
 
-// newServer returns a server with the certificate c, or nil. It speaks HTTP/1.1 only: clients print the reason phrase
-// of an error, which HTTP/2 does not have. The time of an answer is not bounded: packages may be large.
+// newServer returns a server with the certificate c, which may be nil. It speaks only HTTP/1.1, because clients print the reason
+// phrase of an error, which HTTP/2 does not have. The time of an answer is not limited, because packages may be large.
 func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -55,7 +55,8 @@ func newServer(h http.Handler, c *certificate, log *zap.Logger) *http.Server {
 	return server
 }
 
-// withConn returns the context of the requests of a connection. Requests by the socket are from the owner of the data directory.
+// withConn returns the context for the requests of a connection. Requests on the Unix socket are from the owner of the data
+// directory.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	if _, ok := c.(*net.UnixConn); ok {
 		return auth.WithPrincipal(ctx, auth.Owner)
@@ -63,7 +64,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return httpx.ConnContext(ctx, c)
 }
 
-// upstreamsOf returns which registry a request is for.
+// upstreamsOf returns the upstreams from which the registry of a request is chosen.
 func upstreamsOf(c *config.Config) protocol.Upstreams {
 	upstreams := protocol.Upstreams{
 		Default: c.DefaultHost(), Hosts: map[string]bool{}, Namespaces: map[string]string{}, Docs: map[string]string{},
@@ -86,7 +87,7 @@ func upstreamsOf(c *config.Config) protocol.Upstreams {
 	return upstreams
 }
 
-// handler returns what answers requests.
+// handler returns the handler for all requests.
 func (a *App) handler() http.Handler {
 	c := a.config
 	mounts := sumDBMounts(a.Ledger, a.gate)
@@ -116,20 +117,20 @@ func (a *App) handler() http.Handler {
 	}))
 }
 
-// connections returns how many clients may be connected: as many as are configured, unless what is kept and fetched
-// would lack files then. limit is how many files the process may have open, or zero if that is not known.
+// connections returns the maximum number of connected clients: the configured one, or fewer if the store and the downloads would
+// otherwise run out of open files. limit is the maximum number of open files of the process, or zero if it is not known.
 func connections(c *config.Config, limit uint64) int {
 	if limit == 0 {
 		return c.Limits.Connections
 	}
-	others := min(limit, uint64(32+6*(c.Fetch.AtOnce+c.Providers.AtOnce))) // open at all times, and for each fetch
+	others := min(limit, uint64(32+6*(c.Fetch.AtOnce+c.Providers.AtOnce))) // files that are always open, and files for each download
 	return int(max(1, min(uint64(c.Limits.Connections), max(limit/4, limit-others))))
 }
 
-// process is what the proxy asks this process.
+// process implements [proxy.Process].
 type process struct {
 	app       *App
-	addresses map[string]bool // where it listens
+	addresses map[string]bool // of the listener
 }
 
 // HasName reports whether host is an address that the process listens on, or a name in its certificate.
@@ -147,7 +148,7 @@ func (p process) HasName(host string) bool {
 	return p.app.tls.get().Leaf.VerifyHostname(name) == nil
 }
 
-// addresses returns the hosts by which a client on this machine may reach what listens.
+// addresses returns the Host headers with which a client on this machine may reach the listener.
 func addresses(listening net.Addr) map[string]bool {
 	all := map[string]bool{listening.String(): true}
 	if at, err := netip.ParseAddrPort(listening.String()); err == nil && (at.Addr().Unmap().IsLoopback() || at.Addr().IsUnspecified()) {
@@ -159,7 +160,7 @@ func addresses(listening net.Addr) map[string]bool {
 	return all
 }
 
-// Problems returns what keeps the process from its work.
+// Problems returns the problems that keep the process from its work.
 func (p process) Problems() []proxy.Problem {
 	a := p.app
 	if a.draining.Load() {
@@ -167,13 +168,13 @@ func (p process) Problems() []proxy.Problem {
 	}
 	var list []proxy.Problem
 	for _, problem := range []proxy.Problem{
-		{State: "nothing new is kept", Err: a.disk.Ready(), Minor: a.config.Offline},
+		{State: "nothing new is stored", Err: a.disk.Ready(), Minor: a.config.Offline},
 		{State: "no new version is recorded", Err: a.Ledger.Failed(), Minor: a.config.Offline},
 		{State: "no client can be identified", Err: a.authReady()},
 		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
-		{State: "there is trouble with the TLS certificate", Err: a.tls.problem(), Minor: true},
-		{State: "not all is mirrored", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
-		{State: "no package is fetched from a git repository", Err: a.noGit, Minor: true},
+		{State: "the TLS certificate has a problem", Err: a.tls.problem(), Minor: true},
+		{State: "a mirror is incomplete", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
+		{State: "no package is downloaded from git repositories", Err: a.noGit, Minor: true},
 	} {
 		if problem.Err != nil {
 			list = append(list, problem)
@@ -182,28 +183,28 @@ func (p process) Problems() []proxy.Problem {
 	return list
 }
 
-// Home returns the text for a browser that sees the proxy at the URL base, which is empty if that is not known.
+// Home returns the text for a browser that requested the proxy at the URL base. base is empty if the URL is not known.
 func (p process) Home(base string) string {
 	text := "modproxy, a caching proxy for module registries of Terraform and OpenTofu.\n\n"
 	if base == "" {
-		return text + "It does not know the address that you see it under: set public_url.\n"
+		return text + "The address of this proxy is not known: set public_url.\n"
 	}
 	return text + ClientConfig(base, "", false, p.app.config, p.app.auth.Login(time.Now()))
 }
 
 const sumDBPath = "/-/sumdb/"
 
-// sumDBMounts serve the ledger as the go command knows a checksum database, with what it asks a proxy for one
-// ("supported") and the key to check it with.
+// sumDBMounts returns the routes that serve the ledger as a checksum database of the go command. They include the path
+// "supported", which the go command requests from a proxy for a checksum database, and the verifier key.
 //
-// The record of a version that may not be used is not looked up, and that of one that is deprecated says so in a header.
+// For a denied version, the lookup is an error. For a deprecated version, the answer has a header with the deprecation.
 func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
 	prefix := sumDBPath + book.Name()
 	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
 	text := func(s string) func(http.ResponseWriter, *http.Request) error {
 		return func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte(s)) // a client that is gone is no concern
+			_, _ = w.Write([]byte(s)) // the client may have disconnected
 			return nil
 		}
 	}
@@ -224,7 +225,7 @@ func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
 	}
 }
 
-// verdictOn returns the refusal of a version, or says in header that it is deprecated.
+// verdictOn returns the denial of a version, or nil. It adds a header if the version is deprecated.
 func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v modproxy.Ref) error {
 	if err := gate.CheckClient(modproxy.WithDates(ctx), v); err != nil {
 		return err
@@ -236,11 +237,12 @@ func verdictOn(ctx context.Context, header http.Header, gate *policy.Gate, v mod
 	return err
 }
 
-// mayLookUp returns an error unless p may be shown what is at a path of a checksum database, and the version that is looked
-// up there, if any is. What is absent and what is none of p's business has one answer. Hashes and signed heads say nothing of
-// a module; tiles of records do, and the client of the go command does not ask for them.
+// mayLookUp returns an error if p may not read a path of a checksum database. It also returns the version for which the path is a
+// lookup, or the zero Ref. The error is the same for records that do not exist and for records outside the scopes of p. Hashes
+// and signed tree heads contain no module names, so everyone may read them. Tiles of records contain names. The go command does
+// not request them.
 func mayLookUp(p auth.Principal, path string) (v modproxy.Ref, err error) {
-	everything := p.Kind == auth.Nobody || p.Admin // nobody is asked who they are
+	everything := p.Kind == auth.Nobody || p.Admin // an unidentified client: no credential is needed
 	if !everything && strings.HasPrefix(path, "/tile/") && strings.Contains(path, "/data/") {
 		return v, fs.ErrNotExist
 	}
@@ -248,13 +250,13 @@ func mayLookUp(p auth.Principal, path string) (v modproxy.Ref, err error) {
 	if !ok {
 		return v, nil
 	}
-	// What follows is read as sumdb.Server does.
+	// The rest of the path is parsed as in sumdb.Server.
 	path, version, _ := strings.Cut(escaped, "@")
 	path, badPath := module.UnescapePath(path)
 	version, badVersion := module.UnescapeVersion(version)
 	v, bad := ledger.ParseKey(module.Version{Path: path, Version: version})
 	if badPath != nil || badVersion != nil || bad != nil {
-		v = modproxy.Ref{} // of which the server of sumdb says what is wrong
+		v = modproxy.Ref{} // sumdb.Server returns the error
 	}
 	if !everything && !p.MayRead(v.Address) {
 		return modproxy.Ref{}, fs.ErrNotExist

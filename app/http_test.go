@@ -13,8 +13,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// Whatever a client offers, it is spoken to in HTTP/1.1, whose errors have a reason
-// phrase.
+// TestServerSpeaksHTTP1: the server speaks HTTP/1.1 to a client that offers HTTP/2, because only HTTP/1.1 has reason phrases.
 func TestServerSpeaksHTTP1(t *testing.T) {
 	dir := t.TempDir()
 	if err := registrytest.CA().WriteFiles(dir, "127.0.0.1"); err != nil {

@@ -26,7 +26,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// An authenticated client is shown the records in its scopes.
+// TestMayLookUp: an authenticated client can look up only the records in its scopes.
 func TestMayLookUp(t *testing.T) {
 	scope, err := auth.ParseScope("registry.example.com/acme")
 	must(t, err)
@@ -56,7 +56,8 @@ func TestMayLookUp(t *testing.T) {
 	}
 }
 
-// A ledger in which an earlier version recorded two contents of one address is opened, and what is served is what was recorded first.
+// TestContradictoryLedger: an earlier version of modproxy may have recorded two contents for two spellings of an address. The
+// ledger opens, and the content that was recorded first is served.
 func TestContradictoryLedger(t *testing.T) {
 	c := newOffline(t)
 	book, err := ledger.Open(c.LedgerDir())

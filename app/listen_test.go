@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
-// writePair puts a certificate for name into dir.
+// writePair writes a certificate for name and its key into dir.
 func writePair(t *testing.T, dir, name string) {
 	t.Helper()
 	cert, key, err := registrytest.CA().Issue(name)
@@ -31,8 +31,7 @@ func writePair(t *testing.T, dir, name string) {
 
 func nameOf(c *tls.Certificate) string { return c.Leaf.DNSNames[0] }
 
-// A certificate that is renewed while the proxy runs is used without a restart,
-// and one that is broken is not.
+// TestCertificateFollowsItsFiles: a renewed certificate is used without a restart. A broken one is not used.
 func TestCertificateFollowsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir, "old.example")
@@ -94,7 +93,7 @@ func TestHasName(t *testing.T) {
 		{anywhere, "modules.example:8080", false},
 		{one, "192.0.2.1:443", true},
 		{one, "modules.example", true},
-		{one, "modules.example:8443", true}, // a port is mapped easily, a name is not
+		{one, "modules.example:8443", true}, // any port: ports are often mapped, names are not
 		{one, "other.example", false},
 		{one, "modules.example/x", false},
 		{one, "", false},

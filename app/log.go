@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// errorField returns the field of an error in the log, with what clients are not shown of it, or no field for nil.
+// errorField returns the log field for an error, including the part that clients do not receive. For nil it returns no field.
 func errorField(err error) zap.Field {
 	if err == nil {
 		return zap.Skip()
@@ -32,12 +32,13 @@ func (p *parts) Nested(v modproxy.Ref, sources int, left []string) {
 	}
 }
 
-// isReadOnly reports whether err says nothing but that the data directory is read-only since the start, which was logged then.
+// isReadOnly reports whether the only reason of err is that the data directory has been read-only since the start. The start has
+// logged that.
 func (p *parts) isReadOnly(err error) bool {
 	return p.disk.ReadOnly() != nil && errors.Is(err, syscall.EROFS)
 }
 
-// unless returns f, or a field that is not logged.
+// unless returns f, or a field that is not logged if zero is true.
 func unless(zero bool, f zap.Field) zap.Field {
 	if zero {
 		return zap.Skip()
@@ -45,7 +46,7 @@ func unless(zero bool, f zap.Field) zap.Field {
 	return f
 }
 
-// observe measures and logs what goes on behind the requests.
+// observe counts and logs events of the cache.
 func (p *parts) observe(e cache.Event) {
 	switch e.Kind {
 	case cache.VersionsAsked:
@@ -58,10 +59,10 @@ func (p *parts) observe(e cache.Event) {
 		p.metrics.FetchStarted()
 	case cache.FetchEnded:
 		p.metrics.FetchEnded(e.Duration, e.Bytes, e.Err)
-		p.disk.Doubt(e.Err) // packages are packed in the data directory, too
+		p.disk.Doubt(e.Err) // the disk may be full: packages are packed in the data directory
 	case cache.StaleServed:
 		p.metrics.StaleServed()
-		return // the request's own entry says so
+		return // the log entry of the request has it
 	case cache.StoreFailed:
 		if p.isReadOnly(e.Err) {
 			return
@@ -75,7 +76,7 @@ func (p *parts) observe(e cache.Event) {
 // ObserveCache implements [cache.Observer].
 func (p *parts) ObserveCache(e cache.Event) { p.observe(e) }
 
-// observeStore measures and logs what happens to what is kept. It names one of the versions with the same content.
+// observeStore counts and logs events of the store. If several versions have the same content, the log entry names one of them.
 func (p *parts) observeStore(e store.Event) {
 	switch e.Kind {
 	case store.BlobDamaged:
@@ -94,11 +95,11 @@ func (p *parts) observeStore(e store.Event) {
 	p.logVersion(string(e.Kind), e.Err != nil, v, e.Err,
 		unless(e.Digest.IsZero(), zap.Stringer("digest", e.Digest)), unless(e.Bytes == 0, zap.Int64("bytes", e.Bytes)),
 		unless(e.Count == 0, zap.Int("packages", e.Count)),
-		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" makes their records, "modproxy gc" removes them`)),
+		unless(e.Kind != store.Unrecorded, zap.String("note", `they are not served: "modproxy verify --read-data --repair" creates their records, "modproxy gc" removes them`)),
 		unless(e.Kind != store.Missing, zap.String("note", `they are downloaded again when clients request them, unless modproxy is offline: "modproxy verify" lists them, with --repair it removes their records`)))
 }
 
-// observeLedger measures and logs what the ledger's layer and its recheck tell.
+// observeLedger counts and logs events of the ledger's layer and of its recheck.
 func (p *parts) observeLedger(e ledger.Event) {
 	record, drift := e.Record, e.Drift
 	var fields []zap.Field
@@ -126,15 +127,15 @@ func (p *parts) observeLedger(e ledger.Event) {
 	}
 }
 
-// observeIssuer logs an attempt to fetch the keys of an issuer.
+// observeIssuer logs a request for the keys of an issuer.
 func (p *parts) observeIssuer(issuer string, err error) {
 	logEvent(p.log, "issuer_asked", err, zap.String("issuer", issuer))
 }
 
-// newLog returns the JSON log on w. It is buffered: a write for each request would cost more than answering many
-// requests does. flush writes what is still buffered, and ends it.
+// newLog returns a JSON log that writes to w. The log is buffered, because a write for each request would cost more than most
+// answers. flush writes the buffered entries and stops the buffering.
 func newLog(w io.Writer, level string) (log *zap.Logger, flush func()) {
-	least, _ := zapcore.ParseLevel(level) // checked when it was read
+	least, _ := zapcore.ParseLevel(level) // the configuration has checked it
 	encoder := zap.NewProductionEncoderConfig()
 	encoder.TimeKey = "time"
 	encoder.MessageKey = "message"

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// LoginOf asks the issuer that has a login where people log in. Without one, it returns nil.
+// LoginOf requests the login endpoints of the issuer that has a login. If no issuer has a login, it returns nil.
 func LoginOf(c *config.Config) (*auth.Login, error) {
 	if !slices.ContainsFunc(c.Auth.Issuers, func(i oidc.Issuer) bool { return i.Login.IsSet() }) {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// TestMain makes this binary what reads configurations, as the program is.
+// TestMain lets this test binary be the child process that reads configurations.
 func TestMain(m *testing.M) {
 	tfconfig.Child()
 	m.Run()

@@ -30,8 +30,8 @@ type mirrors struct {
 // maxMirrorProblems is the maximum number of logged problems for one run of a mirror.
 const maxMirrorProblems = 20
 
-// runMirrors runs the mirrors of the configuration, each in its interval, until ctx ends. It does nothing if the proxy is offline or
-// its data is read-only.
+// runMirrors runs the mirrors of the configuration, each in its interval, until ctx ends. It does nothing if the proxy is offline
+// or its data is read-only.
 func (a *App) runMirrors(ctx context.Context) {
 	if a.Cache.Next == nil || a.ReadOnly() != nil {
 		return
@@ -88,7 +88,7 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 		zap.Float64("seconds", time.Since(began).Seconds()), errorField(err))
 	a.metrics.Mirrored(m.Name(), problems)
 	if err == nil && problems > 0 {
-		err = fmt.Errorf("problems: %d, which the log has", problems)
+		err = fmt.Errorf("problems: %d, see the log", problems)
 	}
 	a.mirrors.mu.Lock()
 	defer a.mirrors.mu.Unlock()
@@ -98,8 +98,8 @@ func (a *App) mirror(ctx context.Context, m config.Mirror) {
 	a.mirrors.failed[m.Name()] = err
 }
 
-// mirrorRequest reads the directory, the lock file or the list of a mirror. wrong are problems of the configuration in the directory;
-// the request has the rest of it.
+// mirrorRequest reads the directory, the lock file or the list of a mirror. wrong are problems of the configuration in the
+// directory. The request has the other calls.
 func (a *App) mirrorRequest(ctx context.Context, m config.Mirror) (in mirror.Request, wrong []tfconfig.Problem, err error) {
 	roots := closure.Roots{}
 	in.Providers, in.Platforms = true, Platforms(m.Platforms, a.config.Providers.Platforms)
@@ -122,8 +122,8 @@ func (a *App) mirrorRequest(ctx context.Context, m config.Mirror) (in mirror.Req
 	return in, wrong, err
 }
 
-// Platforms returns the platforms for which packages of providers are mirrored: the first list that is not empty, or else the platform
-// of this machine.
+// Platforms returns the platforms for which packages of providers are mirrored: the first list that is not empty, or else the
+// platform of this machine.
 func Platforms(set ...[]config.Platform) (all []modproxy.Platform) {
 	for _, some := range set {
 		for _, p := range some {
@@ -145,8 +145,8 @@ func listOf(c *config.Config, m config.Mirror) ([]closure.Start, error) {
 	return mirror.ParseList(m.List, string(text), c.DefaultHost())
 }
 
-// CheckMirrors returns a [config.Error] that names each directory, list and lock file of the mirrors that cannot be read, or nil. It
-// returns nil if c is offline, because mirrors do not run then.
+// CheckMirrors returns a [config.Error] that names each directory, list and lock file of the mirrors that cannot be read, or nil.
+// It returns nil if c is offline, because mirrors do not run then.
 func CheckMirrors(c *config.Config) error {
 	if c.Offline {
 		return nil

@@ -2,5 +2,5 @@
 
 package app
 
-// openFiles returns how many files the process may have open, or zero if that is not known.
+// openFiles returns zero: the maximum number of open files is not known.
 func openFiles() uint64 { return 0 }

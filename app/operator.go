@@ -25,7 +25,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// api returns the operator's API of what is open.
+// api returns the operator's API over the opened parts.
 func (a *App) api() *admin.Server {
 	c := a.config
 	server := &admin.Server{
@@ -48,7 +48,7 @@ func (a *App) api() *admin.Server {
 	return server
 }
 
-// serving completes the operator's API of all layers.
+// serving completes the operator's API of a whole proxy.
 func (a *App) serving(server *admin.Server) {
 	server.Programs = a.counts
 	if a.config.Rewrite.Nested {
@@ -62,7 +62,7 @@ func (a *App) serving(server *admin.Server) {
 // operators implements [admin.Operators].
 type operators struct{ *App }
 
-// Operator names the operator that asks by a token, and nobody else.
+// Operator returns the name of an operator with a token. For other callers it returns an empty string.
 func (operators) Operator(ctx context.Context) string {
 	if p := auth.PrincipalOf(ctx); p.Kind != auth.Nobody && p.Kind != auth.ByOwner {
 		return p.String()
@@ -70,7 +70,7 @@ func (operators) Operator(ctx context.Context) string {
 	return ""
 }
 
-// MayRead returns an error for what the scopes of an operator's token do not cover, unless clients need no token at all.
+// MayRead returns an error if clients need a token and the scopes of the operator's token do not cover m.
 func (o operators) MayRead(ctx context.Context, m modproxy.Address) error {
 	if o.auth == nil {
 		return nil
@@ -78,13 +78,13 @@ func (o operators) MayRead(ctx context.Context, m modproxy.Address) error {
 	return outside(ctx, m, auth.Grant.MayRead)
 }
 
-// MayRefresh returns an error for what a client that is no operator may not refresh.
+// MayRefresh returns an error if the caller's token does not allow refreshing m.
 func (operators) MayRefresh(ctx context.Context, m modproxy.Address) error {
 	return outside(ctx, m, auth.Grant.MayRefresh)
 }
 
-// outside returns nil if the grant of the caller covers m, and for this process and the owner of the data directory. Its error is the
-// same whether m exists or not.
+// outside returns nil if the grant of the caller covers m, or if the caller is this process or the owner of the data directory.
+// The error does not depend on whether m exists.
 func outside(ctx context.Context, m modproxy.Address, covers func(auth.Grant, modproxy.Address) bool) error {
 	p := auth.PrincipalOf(ctx)
 	if p.Kind == auth.Nobody || p.Kind == auth.ByOwner || covers(p.Grant, m) {
@@ -93,14 +93,14 @@ func outside(ctx context.Context, m modproxy.Address, covers func(auth.Grant, mo
 	return &auth.Outside{Principal: p, Address: m}
 }
 
-// Decided logs a decision: the entry of its request does not say what it is about.
+// Decided logs a decision, because the log entry of its request does not have the modules and versions.
 func (o operators) Decided(d modproxy.Decision) {
 	o.logVersion("decided", false, d.Address.At(""), nil, unless(d.Versions == "", zap.String("versions", d.Versions)),
 		zap.String("action", string(d.Action)), unless(d.Until.IsZero(), zap.Time("until", d.Until)),
 		zap.String("by", d.By), unless(d.Reason == "", zap.String("reason", d.Reason)))
 }
 
-// Imported logs an import: the entry of its request does not say of what.
+// Imported logs an import, because the log entry of its request does not have the bundle.
 func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 	fields := []zap.Field{zap.Stringer("chain", b.Chain), zap.Int64("sequence", b.Sequence)}
 	for _, state := range []bundle.State{bundle.Added, bundle.Kept, bundle.Refused, bundle.Absent, bundle.Decided} {
@@ -115,8 +115,8 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 	logEvent(o.log, "imported", nil, fields...)
 }
 
-// OpenAPI returns the operator's API of a part of the data directory, for this process only. The directory must be
-// claimed, but for [admin.ReadLedger]. done releases it.
+// OpenAPI opens a part of the data directory and returns a client of its operator's API for this process. The caller must have
+// claimed the directory, except for [admin.ReadLedger]. done releases the opened part.
 func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Options) (_ *admin.Client, done func() error, err error) {
 	a := inside(c, o)
 	switch access {
@@ -128,7 +128,7 @@ func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Optio
 		err = a.openVerdicts(ctx)
 	case admin.UseRegistries:
 		alone := *c
-		alone.Anonymous = config.Anonymous{All: true} // only this process can ask
+		alone.Anonymous = config.Anonymous{All: true} // this process is the only client
 		a.config = &alone
 		if err = a.open(ctx, nil); err == nil && a.ReadOnly() != nil {
 			err = fmt.Errorf("the data directory is read-only: %w", a.ReadOnly())
@@ -142,7 +142,7 @@ func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Optio
 	return admin.Inside(a.api()), a.Close, nil
 }
 
-// openLedgerAlone opens the ledger and nothing else: the index may be lost or damaged.
+// openLedgerAlone opens only the ledger, so that it works if the index is lost or damaged.
 func (p *parts) openLedgerAlone(access admin.Access) error {
 	dir, open := p.config.LedgerDir(), ledger.Open
 	if access == admin.ReadLedger {
@@ -163,8 +163,8 @@ func (p *parts) openLedgerAlone(access admin.Access) error {
 	return err
 }
 
-// openPackages opens the stored packages and the ledger. If the ledger cannot be read, verify reports that as damage. A ledger that
-// was not created completely is treated as missing. A ledger without records does not verify packages.
+// openPackages opens the stored packages and the ledger. If the ledger cannot be read, verify reports that as damage. A ledger
+// that was not created completely is treated as missing. A ledger without records does not verify packages.
 func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 	if err := a.openDisk(ctx, o); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 	return nil
 }
 
-// openVerdicts opens what verdicts need. No registry is asked.
+// openVerdicts opens the parts that verdicts need. It makes no request to registries.
 func (a *App) openVerdicts(ctx context.Context) error {
 	if err := a.openData(ctx); err != nil {
 		return err
@@ -195,7 +195,8 @@ func (a *App) openVerdicts(ctx context.Context) error {
 	return a.openGate(ctx, nil)
 }
 
-// BeginLedger makes a ledger of the kept packages, or goes on making it, and returns how many records that has then.
+// BeginLedger creates a ledger from the stored packages, or completes one whose creation was interrupted. It returns the number
+// of records. If another ledger exists, the error matches [modproxy.ErrInvalid].
 func BeginLedger(ctx context.Context, c *config.Config) (records int64, err error) {
 	a := inside(c, Options{})
 	defer func() { err = errors.Join(err, a.Close()) }()
@@ -227,7 +228,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 			return 0, err
 		}
 	}
-	for m, keys := range signers { // whoever has signed what is kept may sign what comes
+	for m, keys := range signers { // the signers of stored releases may sign later ones
 		rec := keys.Record(m)
 		rec.Time = time.Now()
 		if err := a.Ledger.Add(ctx, rec); err != nil {
@@ -236,7 +237,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	}
 	slices.SortStableFunc(kept, func(p, q cache.Kept) int { return p.Fetched.Compare(q.Fetched) })
 	for _, p := range kept {
-		if err := a.Cache.Record(ctx, &p); errors.Is(err, modproxy.ErrChanged) { // another spelling, which was fetched before, has other content
+		if err := a.Cache.Record(ctx, &p); errors.Is(err, modproxy.ErrChanged) { // an earlier spelling has other content
 			continue
 		} else if err != nil {
 			return 0, fmt.Errorf("%s: %w", p.Ref.Shown(), err)
@@ -248,19 +249,19 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	return a.Ledger.Tree().N, nil
 }
 
-var errHasLedger = fmt.Errorf("%w: there is a ledger already", modproxy.ErrInvalid)
+var errHasLedger = fmt.Errorf("%w: a ledger already exists", modproxy.ErrInvalid)
 
-// Rebuilt is what a rebuild has made.
+// Rebuilt is the result of a rebuild.
 type Rebuilt struct {
-	Problem string         `json:"problem,omitempty"`         // with the old index; empty: it could be opened
-	Aside   string         `json:"aside,omitempty"`           // where the old index is now; empty: there was none
-	Lists   int            `json:"versions"`                  // lists of versions that were taken over
-	Left    int            `json:"records_damaged,omitempty"` // records of the old index that were damaged, and left out
-	Damaged []admin.Damage `json:"damaged,omitempty"`         // packages, which were set aside
+	Problem string         `json:"problem,omitempty"`         // with the old index; empty if it could be opened
+	Aside   string         `json:"aside,omitempty"`           // the new path of the old index; empty if no index existed
+	Lists   int            `json:"versions"`                  // the number of lists of versions taken from the old index
+	Left    int            `json:"records_damaged,omitempty"` // the number of damaged records of the old index, which are left out
+	Damaged []admin.Damage `json:"damaged,omitempty"`         // damaged packages, which are quarantined
 	store.Verified
 }
 
-// Rebuild makes a new index of the packages, which it reads, and of the ledger.
+// Rebuild creates a new index from the ledger and the stored packages. It reads all packages.
 func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 	book, err := ledger.OpenReadOnly(c.LedgerDir())
 	if err != nil {

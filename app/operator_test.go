@@ -17,7 +17,7 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// keep keeps a package of the seed for versions of a module, as a cache does.
+// keep stores a package made from the seed for versions of a module, as a cache does.
 func keep(t *testing.T, kept *store.Store, seed string, versions ...string) {
 	t.Helper()
 	data := []byte("package " + seed)
@@ -33,7 +33,7 @@ func keep(t *testing.T, kept *store.Store, seed string, versions ...string) {
 	}
 }
 
-// keepIn keeps a package in a data directory.
+// keepIn is like keep, for the store in a data directory.
 func keepIn(t *testing.T, c *config.Config, seed string, versions ...string) {
 	t.Helper()
 	a := inside(c, Options{})
@@ -49,7 +49,7 @@ func recordOf(version, seed string) ledger.Record {
 	return r
 }
 
-// A ledger that was lost beside packages is not begun anew in silence.
+// TestOpenLedger: if packages are stored but the ledger is lost, only BeginLedger creates a new ledger.
 func TestOpenLedger(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	a := inside(c, Options{})
@@ -73,7 +73,7 @@ func TestOpenLedger(t *testing.T) {
 	}
 }
 
-// A ledger whose beginning was interrupted is gone on with, and no other.
+// TestBeginLedgerAgain: BeginLedger completes a ledger whose creation was interrupted, and refuses other ledgers.
 func TestBeginLedgerAgain(t *testing.T) {
 	accepted := recordOf("1.0.0", "b")
 	accepted.Reason = "announced"

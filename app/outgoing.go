@@ -15,7 +15,7 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// outgoing is what reaches registries and their packages.
+// outgoing has the clients of registries and of their packages.
 type outgoing struct {
 	egress *egress.Client
 	table  *fetch.Table
@@ -23,7 +23,8 @@ type outgoing struct {
 	noGit  error // why nothing can be downloaded from git repositories
 }
 
-// openOutgoing opens what reaches registries. The gate of a has no first-seen times yet: their dates come from the router.
+// openOutgoing opens the clients of registries. The gate of a has no first-seen times yet, because their dates come from the
+// router.
 func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, error) {
 	network, err := a.newEgress(listening)
 	if err != nil {
@@ -42,8 +43,8 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 	return &outgoing{network, table, &upstream.Router{Default: client, Reserve: a.gate}, noGit}, nil
 }
 
-// datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would be
-// requested again and again.
+// datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would
+// be requested again and again.
 func (a *App) datesOf(out *outgoing) history.Dates {
 	if a.ReadOnly() != nil {
 		return nil
@@ -99,8 +100,8 @@ func newCredentials(c *config.Config) (all fetch.Credentials) {
 	return all
 }
 
-// newEgress returns the client that makes every connection from this process. It makes none to listening, the address of this
-// process, which may be nil.
+// newEgress returns the client that makes all connections of this process. It refuses connections to listening, the address of
+// this process. listening may be nil.
 func (p *parts) newEgress(listening net.Addr) (*egress.Client, error) {
 	c, own := p.config, netip.AddrPort{}
 	if tcp, ok := listening.(*net.TCPAddr); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 )
 
-// A credential is used for those modules only that it is for.
+// TestCredentialIsForModules: a credential is used only for the modules in its scopes.
 func TestCredentialIsForModules(t *testing.T) {
 	c := config.Default()
 	c.Credentials = []config.Credential{

@@ -31,8 +31,8 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// parts are what the layers are made of. They are complete before online or offline makes a layer: a part without a task in one of
-// them, such as missing online, exists and does nothing. Verbs that only inspect the data directory open some of the parts.
+// parts are the components of the layers. They are complete before online or offline creates a layer. A part without a task, such
+// as missing in an online proxy, exists and does nothing. Verbs that only inspect the data directory open some of the parts.
 type parts struct {
 	config  *config.Config
 	options Options
@@ -61,7 +61,7 @@ type data struct {
 	reader *tfconfig.Reader
 }
 
-// closers close what was opened, the last first. All of them have the same deadline.
+// closers close the opened parts in reverse order. All of them have the same deadline.
 type closers []func(soon context.Context) error
 
 func (c *closers) add(f func(soon context.Context) error) { *c = append(*c, f) }
@@ -168,7 +168,7 @@ func (p *parts) openData(ctx context.Context) error {
 	return nil
 }
 
-// openDisk opens the directory; for reading, on a file system that is read-only.
+// openDisk opens the directory. On a read-only file system, it opens it for reading.
 func (p *parts) openDisk(ctx context.Context, o disk.Options) (err error) {
 	p.disk, err = disk.OpenWith(ctx, p.config.Data, o)
 	if errors.Is(err, syscall.EROFS) {
@@ -233,7 +233,7 @@ func (p *parts) openStore(book *ledger.Log) {
 	p.reader = tfconfig.NewReader(p.Store, int64(c.Cache.MaxVersions))
 }
 
-// pins keep the packages of modules from being evicted.
+// pins implements [store.Pins]: packages of modules in the scopes are not evicted.
 type pins auth.Scopes
 
 // Pinned implements [store.Pins].
@@ -242,10 +242,11 @@ func (p pins) Pinned(ref store.Ref) bool {
 	return ok && len(p) > 0 && auth.Scopes(p).Covers(v.Address)
 }
 
-// anyLimits are far above those of fetching, which may have been lowered since something was fetched.
+// anyLimits are far above the limits of downloads, which may have been lowered since a package was stored.
 var anyLimits = pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
 
-// keeperOf returns what verifies and rebuilds the records of packages. A nil ledger says nothing about them.
+// keeperOf returns the keeper that verifies and rebuilds the records of packages. book may be nil: then packages are not compared
+// with a ledger.
 func keeperOf(book *ledger.Log) *cache.Keeper {
 	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, anyLimits) }}
 	if book != nil {

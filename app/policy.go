@@ -20,16 +20,17 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// publicRegistries are those at which anybody can have a namespace, and what describes their modules.
+// publicRegistries are the registries at which anybody can register a namespace, and the host of the descriptions of their
+// modules.
 var publicRegistries = []string{"registry.terraform.io", "registry.opentofu.org", "api.opentofu.org"}
 
-// PolicyOf returns the rules of a configuration, with those of its files. Its error is a [config.Error].
+// PolicyOf returns the rules of a configuration, including the rules in its policy files. Its error is a [config.Error].
 func PolicyOf(c *config.Config) (*policy.Rules, error) {
 	rules, _, err := rulesOf(c)
 	return rules, err
 }
 
-// rulesOf is PolicyOf, and returns the names and patterns of the files that the rules come from, also with an error.
+// rulesOf is like PolicyOf, but also returns the names and patterns of the files that the rules come from, even with an error.
 func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 	set, errRead := c.AllRules()
 	var wrong config.Error
@@ -65,7 +66,7 @@ func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 		made.Rules = append(made.Rules, one)
 	}
 	rules, err := policy.Compile(made)
-	if all, ok := err.(interface{ Unwrap() []error }); ok && errRead == nil { // else a key that is missing is one that is misspelt
+	if all, ok := err.(interface{ Unwrap() []error }); ok && errRead == nil { // after errRead, a missing key may only be misspelt
 		wrong = append(wrong, all.Unwrap()...)
 	}
 	if len(wrong) > 0 {
@@ -74,7 +75,8 @@ func rulesOf(c *config.Config) (_ *policy.Rules, paths []string, err error) {
 	return rules, paths, nil
 }
 
-// NeverHold returns an error that names the rules for groups if clients show no credential, or nil: they are in no group then.
+// NeverHold returns an error that names the rules for groups if clients need no credential, because clients then have no groups.
+// Otherwise it returns nil.
 func NeverHold(c *config.Config, rules *policy.Rules) error {
 	var places []string
 	for _, rule := range rules.Rules {
@@ -89,21 +91,21 @@ func NeverHold(c *config.Config, rules *policy.Rules) error {
 	if more := len(places) - 1; more > 0 {
 		first += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("%s: clients show no token here, so they are in no group, and the rule never holds: \"auth.required: true\" asks for one", first)
+	return fmt.Errorf("%s: without authentication, clients have no groups, and rules for groups never match: set auth.required: true", first)
 }
 
-// NoProviders returns an error if rules refuse all providers because none of them is about providers, or nil.
+// NoProviders returns an error if the rules deny all providers because no rule is about providers. Otherwise it returns nil.
 func NoProviders(rules *policy.Rules) error {
 	isOfProviders := func(r policy.Rule) bool { return r.Allow.IsOfProviders() || r.Deny.IsOfProviders() }
 	if !rules.DefaultDeny || slices.ContainsFunc(rules.Rules, isOfProviders) {
 		return nil
 	}
-	return errors.New("default: deny, and no rule is about providers, so that all of them are refused: " +
-		`"- allow: registry.terraform.io/hashicorp/*" with three segments allows some, "- allow: \"*/*/*\"" all`)
+	return errors.New("default: deny, and no rule is about providers, so all providers are denied: " +
+		`"- allow: registry.terraform.io/hashicorp/*" with three segments allows some, and "- allow: \"*/*/*\"" allows all`)
 }
 
-// reserves returns the reserved namespaces with the registries at which each may be asked for: a namespace that has a route
-// where that leads, and every other one at the upstreams that are not public.
+// reserves returns the reserved namespaces, each with the registries from which it may be requested. For a namespace with a
+// route, that is the upstream of the route. For other namespaces, these are the upstreams that are not public.
 func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong config.Error) {
 	var private []string
 	for _, u := range c.Upstreams {
@@ -131,7 +133,7 @@ func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong c
 	return all, wrong
 }
 
-// isPublic reports whether a question to an upstream reaches a registry at which anybody can have a namespace.
+// isPublic reports whether requests to an upstream reach a registry at which anybody can register a namespace.
 func isPublic(u config.Upstream) bool {
 	hosts := []string{u.Host}
 	for _, base := range []string{u.Modules, u.Providers, u.DocsURL()} {
@@ -143,7 +145,7 @@ func isPublic(u config.Upstream) bool {
 	return slices.ContainsFunc(hosts, func(host string) bool { return slices.Contains(publicRegistries, host) })
 }
 
-// ownHosts returns the hostnames that source addresses of clients have where the proxy is their registry.
+// ownHosts returns the hostnames of the proxy itself. Source addresses have them if clients use the proxy as a registry.
 func ownHosts(c *config.Config) (hosts []string) {
 	local, _ := c.LocalURL()
 	for _, base := range []string{c.PublicURL, local} {
@@ -157,7 +159,7 @@ func ownHosts(c *config.Config) (hosts []string) {
 	return hosts
 }
 
-// checkHost returns an error for a rule about the proxy itself, which would be about nothing.
+// checkHost returns an error for a rule about a hostname of the proxy itself, because such a rule never matches.
 func checkHost(c *config.Config, rule config.PolicyRule) error {
 	for _, pattern := range []policy.Pattern{rule.Allow, rule.Deny} {
 		host, _, _ := strings.Cut(pattern.String(), "/")
@@ -168,11 +170,11 @@ func checkHost(c *config.Config, rule config.PolicyRule) error {
 	return nil
 }
 
-// readLocks returns what the lock files list that a pattern stands for.
+// readLocks returns the entries of the lock files that a pattern matches.
 func readLocks(c *config.Config, glob string) (all []policy.Locked, wrong []error) {
 	names, err := filepath.Glob(glob)
 	if err == nil && len(names) == 0 {
-		err = errors.New("there is no such file")
+		err = errors.New("no such file")
 	}
 	if err != nil {
 		return nil, []error{fmt.Errorf("%.200s: %w", glob, err)}
@@ -208,13 +210,13 @@ func (a *App) openGate(ctx context.Context, dates history.Dates) error {
 	a.closers.add(func(context.Context) error { a.firstSeen.Close(); return nil })
 	a.pending = history.NewDemand(a.Store.Records, history.PendingKind, a.observeRequests)
 	a.missing = history.NewDemand(a.Store.Records, history.MissingKind, a.observeRequests)
-	a.gate.Sights = a.firstSeen // the router of dates, and so these, needed the gate first
+	a.gate.Sights = a.firstSeen // not earlier: the router that returns dates needs the gate
 	a.use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
 }
 
-// use makes rules count.
+// use puts rules into force.
 func (a *App) use(rules *policy.Rules) {
 	a.gate.Use(rules)
 	if err := NeverHold(a.config, rules); err != nil {
@@ -225,12 +227,12 @@ func (a *App) use(rules *policy.Rules) {
 	}
 }
 
-// observePolicy counts what is refused, and remembers who asks for what waits for approval. A request's own entry in the log
-// tells of it; what audit mode would refuse has an entry of its own.
+// observePolicy counts denials, and records requests for versions that wait for approval. The log entry of the request has the
+// denial. In audit mode, observePolicy logs the denials that would have happened.
 func (p *parts) observePolicy(e policy.Event) {
 	p.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
-		of := e.Waits.Base() // which is what is approved
+		of := e.Waits.Base() // approvals are about versions, not about their variants
 		p.pending.Add(of, e.Asker)
 	}
 	if e.Audit {

@@ -14,10 +14,11 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// Records without a keeper, such as requests and first-seen times, stay when packages are evicted, verified, rebuilt or removed.
+// TestPolicyRecordsStay: records without a keeper, such as requests and first-seen times, stay when packages are evicted,
+// verified, rebuilt or removed.
 func TestPolicyRecordsStay(t *testing.T) {
 	c, ctx := newOffline(t), t.Context()
-	c.Cache.MaxSize, c.Offline = 20, false // two of them
+	c.Cache.MaxSize, c.Offline = 20, false // room for two packages
 	book, err := ledger.Open(c.LedgerDir())
 	must(t, err)
 	for _, seed := range []string{"1", "2", "3"} {
@@ -33,7 +34,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, r.Write(ctx))
 	_, err = a.Store.Records.Put(ctx, store.Record{Ref: store.Ref{Kind: history.FirstSeenKind, Key: vpc.String()}, Value: []byte(`{"versions":{}}`)})
 	must(t, err)
-	keep(t, a.Store, "2", "2.0.0") // and room is made
+	keep(t, a.Store, "2", "2.0.0") // exceeds the size, so packages are evicted
 	keep(t, a.Store, "3", "3.0.0")
 	must(t, a.Close())
 

@@ -13,11 +13,11 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// newPrefetcher returns an observer that prefetches from silent, which has the rights that policy and tokens give the client.
+// newPrefetcher returns an observer that prefetches from silent. silent applies the policy and the scopes of the client.
 func (p *parts) newPrefetcher(stored *cache.Registry, silent modproxy.Registry) *prefetch.Prefetcher {
 	return prefetch.New(prefetch.Config{
 		Silent: silent, Stored: stored, Room: room{p}, Largest: p.limits().Packed, Routes: routes{p.config},
-		Reader: tfconfig.NewReader(p.Store, p.reader.MaxStored), // of its own: clients do not wait for it
+		Reader: tfconfig.NewReader(p.Store, p.reader.MaxStored), // separate, so that clients do not wait for it
 		Rights: rights{p}, Observer: p.metrics,
 	})
 }
@@ -38,7 +38,7 @@ func (rights) Rights(ctx context.Context) string {
 	return fmt.Sprintf("%q", auth.PrincipalOf(ctx).Scopes)
 }
 
-// Still returns why the principal is not identified any more.
+// Still returns the reason why the credential of the principal is not valid any more, or nil.
 func (r rights) Still(ctx context.Context) error {
 	if r.auth == nil {
 		return nil

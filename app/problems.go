@@ -6,8 +6,9 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// Problems returns what is wrong with c besides what [config.Check] finds: with the rules of the policy, keys, lists to be mirrored
-// and the certificate. It leaves out checks of keys that are wrong already. The remarks are about what is in order.
+// Problems returns the problems of c that [config.Check] does not find: in the rules of the policy, the keys of bundles, the
+// mirrors and the certificate. It leaves out the parts of c that already have errors. The remarks are about parts without errors.
+// A remark may be nil.
 func Problems(c *config.Config) (wrong config.Error, remarks []error) {
 	add := func(err error) {
 		var all config.Error

@@ -22,21 +22,21 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// rulesEvery is how often the files that rules come from are looked at. A change counts when they are found the same twice.
+// rulesEvery is the interval in which the files of the rules are read. A change counts when two reads return the same content.
 const rulesEvery = 500 * time.Millisecond
 
-// seen has, by its name or pattern, what was in each of the files that rules come from before they were read.
+// seen maps the names and patterns of the files of the rules to hashes of their content before the rules were read.
 type seen map[string]uint64
 
 var seed = maphash.MakeSeed()
 
-// look reads what is in the files that a pattern stands for. That is surer than the times of files, and not slower than a
-// second look: rules have a megabyte or two at most.
+// look returns a hash of the names and the content of the files that a pattern matches. The content is more reliable than the
+// times of the files, and quick to read: rules have a few megabytes at most.
 func look(pattern string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	names, err := filepath.Glob(pattern)
-	if !slices.Contains(names, pattern) { // it may be no pattern
+	if !slices.Contains(names, pattern) { // the pattern may be a name with special characters
 		names = append(names, pattern)
 	}
 	fmt.Fprintln(&h, names, err)
@@ -48,7 +48,7 @@ func look(pattern string) uint64 {
 	return h.Sum64()
 }
 
-// lookAt looks at each of the patterns.
+// lookAt calls look for each pattern.
 func lookAt(patterns iter.Seq[string]) seen {
 	now := seen{}
 	for pattern := range patterns {
@@ -60,13 +60,14 @@ func lookAt(patterns iter.Seq[string]) seen {
 // rulesFrom is [rulesOf]. It is a variable for tests.
 var rulesFrom = rulesOf
 
-// errReplaced is that what rules were read from was replaced meanwhile, every time.
+// errReplaced is the error if the files of the rules were replaced during each attempt to read them.
 var errReplaced = fmt.Errorf("%w: the files of the policy were replaced while they were read", modproxy.ErrUnavailable)
 
-// readRules reads the rules of c. known was looked at before. All that they come from is looked at afterwards: what was replaced
-// meanwhile is read once more, and never counts. The file that c was read from is not read again here.
+// readRules reads the rules of c. known has the hashes of their files before the call. After reading, readRules hashes the files
+// again. If a file was replaced in the meantime, it reads the rules again and does not use the first ones. It does not read the
+// file of c again.
 //
-// Its error may be errReplaced, and rulesSeen is not what is there then.
+// The error may be errReplaced. Then rulesSeen does not have the current content of the files.
 func (a *App) readRules(c *config.Config, known seen) (rules *policy.Rules, err error) {
 	for range 3 {
 		var paths []string
@@ -90,8 +91,8 @@ func (a *App) readRules(c *config.Config, known seen) (rules *policy.Rules, err 
 	return nil, errReplaced
 }
 
-// followRules reloads whenever there is something to receive, and the rules when one of the files has changed that they
-// come from, until ctx ends.
+// followRules reloads the certificate and the rules when it receives from reload, and the rules when one of their files has
+// changed. It returns when ctx ends.
 func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 	tick := time.NewTicker(rulesEvery)
 	defer tick.Stop()
@@ -103,10 +104,10 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 			last = a.rulesSeen
 		case <-tick.C:
 			if a.tls != nil {
-				a.tls.get() // which looks at its files, also while no client connects
+				a.tls.get() // reads its files, even if no client connects
 			}
 			now := lookAt(maps.Keys(a.rulesSeen))
-			if !maps.Equal(now, a.rulesSeen) && maps.Equal(now, last) { // else nothing has changed, or something does just now
+			if !maps.Equal(now, a.rulesSeen) && maps.Equal(now, last) { // a change that is stable since the last tick
 				a.reloadRules(false)
 				now = a.rulesSeen
 			}
@@ -117,8 +118,8 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
-// reload reads the certificate and the rules of the policy again, unless there is an error in them. Tokens and keys are
-// followed without being told.
+// reload reads the certificate and the rules of the policy again. If they have an error, the ones in use stay. Tokens and keys
+// follow their files without reload.
 func (a *App) reload() {
 	if a.tls != nil {
 		if err := a.tls.reload(); err != nil {
@@ -130,9 +131,9 @@ func (a *App) reload() {
 	a.reloadRules(true)
 }
 
-// reloadRules reads the rules of the policy again. Where there is an error in them, or elsewhere in the configuration, those
-// in force stay. Keys besides that have changed count from the next start, as do the upstreams for the rules: they are
-// logged when they are others than before, and when a person asks.
+// reloadRules reads the rules of the policy again. If the configuration has an error, the rules in force stay. Other changed keys
+// count from the next start, including the upstreams that rules refer to. reloadRules logs the names of these keys if they differ
+// from the last time, or if asked is set, for an operator's signal.
 func (a *App) reloadRules(asked bool) {
 	known := lookAt(maps.Keys(a.rulesSeen))
 	next, changed, err := a.config.Reload()
@@ -145,11 +146,11 @@ func (a *App) reloadRules(asked bool) {
 		a.rulesSeen = known
 	}
 	if errors.Is(err, errReplaced) || !maps.Equal(lookAt(maps.Keys(a.rulesSeen)), a.rulesSeen) {
-		return // what is there now is read when it was found twice
+		return // the files are changing: the next ticks read them
 	}
 	if err != nil {
 		a.rulesErr.Store(&err)
-		logEvent(a.log, "reload_failed", fmt.Errorf("the rules of the policy stay as they were: %w", err))
+		logEvent(a.log, "reload_failed", fmt.Errorf("the rules in force stay: %w", err))
 		return
 	}
 	a.rulesErr.Store(nil)

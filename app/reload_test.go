@@ -16,7 +16,8 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
-// While rules are reloaded a hundred times, with mistakes in some, every request is answered, by rules that stood in a file.
+// TestReloadUnderLoad: the rules are reloaded a hundred times, some with mistakes. Every request is answered under rules that
+// were in a file.
 func TestReloadUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	file, rules := filepath.Join(dir, "modproxy.yaml"), filepath.Join(dir, "rules.yaml")
@@ -56,7 +57,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	// follow has the reload before it end: a signal is received when the one before it was followed.
+	// follow reloads, and returns after the reload has ended: the second signal is received only then.
 	follow := func() { reload <- os.Interrupt; reload <- os.Interrupt }
 	const alone = 30 // reloads during which no file is replaced: each of them is logged
 	for i := range 100 {
@@ -71,7 +72,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		if i < alone {
 			follow()
 		} else {
-			reload <- os.Interrupt // and the file is replaced meanwhile
+			reload <- os.Interrupt // the file is replaced during the reload
 		}
 	}
 	follow()

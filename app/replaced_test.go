@@ -11,7 +11,8 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// What was replaced while it was read never comes into force, and neither do its mistakes.
+// TestRulesReplacedWhileTheyAreRead: rules whose file was replaced while they were read never come into force, and their mistakes
+// are not reported.
 func TestRulesReplacedWhileTheyAreRead(t *testing.T) {
 	dir := t.TempDir()
 	file, configFile := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "modproxy.yaml")

@@ -11,21 +11,22 @@ import (
 
 const (
 	serverLogEvery = time.Minute
-	maxServerLog   = 6   // entries in that time
-	maxServerText  = 500 // bytes of one
+	maxServerLog   = 6   // maximum number of entries in serverLogEvery
+	maxServerText  = 500 // maximum length of an entry, in bytes
 )
 
-// serverLog logs what net/http says about connections, such as TLS handshakes that failed: some of it, as anybody can cause it.
+// A serverLog logs messages of net/http about connections, such as failed TLS handshakes. It logs only some of them, because
+// anybody can cause them.
 type serverLog struct {
 	log *zap.Logger
 
 	mu    sync.Mutex
-	begun time.Time // when entries were first counted
-	count int       // since begun
-	left  int       // that were not logged, since the last one that was
+	begun time.Time // when count began
+	count int       // of messages since begun
+	left  int       // the number of messages without an entry since the last entry
 }
 
-// Write logs one message, or counts it.
+// Write logs one message, or only counts it.
 func (s *serverLog) Write(message []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// However many handshakes fail, some a minute are logged, with the number of those that were not.
+// TestServerLog: at most maxServerLog failed handshakes a minute are logged. The next entry has the number of the others.
 func TestServerLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, seen := observer.New(zap.InfoLevel)

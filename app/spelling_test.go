@@ -33,18 +33,19 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// spellings are a proxy, a registry that has other content in each spelling from time to time, and what the proxy has served.
+// spellings has a proxy, a registry whose content differs between spellings and changes, and the content that the proxy has
+// served.
 type spellings struct {
 	*rand.Rand
 	t        *testing.T
 	registry *registrytest.Upstream
 	a        *App
-	served   map[modproxy.Ref]string // by the address that all spellings have in common
-	accepted map[modproxy.Ref]bool   // since the last answer
+	served   map[modproxy.Ref]string // by lower-case address
+	accepted map[modproxy.Ref]bool   // versions with content that was accepted since the last answer
 	blocked  map[modproxy.Address]bool
 	config   *config.Config
 	end      func() // ends the proxy
-	met      bool   // the module aged, of which 1.1.0 is listed since then
+	met      bool   // the proxy has listed the module aged; the registry lists its version 1.1.0 only afterwards
 	oks      int
 	refusals int
 }
@@ -53,12 +54,12 @@ var namespaces, names = []string{"team", "Team", "TEAM", "teaM"}, []string{"net"
 
 func (s *spellings) namespace() string { return namespaces[s.IntN(len(namespaces))] }
 
-// net returns a spelling of a module.
+// net returns a spelling of the address of the module net.
 func (s *spellings) net() modproxy.Address {
 	return modproxy.Address{Host: s.registry.Host, Namespace: s.namespace(), Name: names[s.IntN(len(names))], System: "aws"}
 }
 
-// change gives the registry other content for some spellings.
+// change gives the registry random content for each spelling.
 func (s *spellings) change() {
 	var b strings.Builder
 	content := func() string { return fmt.Sprintf("# content %d\n", s.IntN(3)) }
@@ -75,15 +76,15 @@ func (s *spellings) change() {
 	fmt.Fprintf(&b, "-- repos/sub.git@v1/dir0/main.tf --\n# content 0\n-- repos/sub.git@v1/dir1/main.tf --\n# content 1\n")
 	fmt.Fprintf(&b, "-- providers/team/toy/1.0.0/file --\n%s-- providers/team/toy/1.0.0/knobs --\nplatforms=linux_amd64\n", content())
 	must(s.t, s.registry.LoadArchive(txtar.Parse([]byte(b.String()))))
-	s.a.Cache.Forget(modproxy.Ref{}) // failures are tried again
+	s.a.Cache.Forget(modproxy.Ref{}) // so that failed downloads are tried again
 }
 
-// ask returns an answer of the proxy, or nothing if it is refused.
+// ask returns an answer of the proxy, or nil if the request is refused.
 func (s *spellings) ask(path string) (http.Header, []byte) {
 	s.t.Helper()
 	answer, err := http.Get(s.a.URL() + path)
 	for end := time.Now().Add(time.Minute); err == nil && answer.StatusCode == http.StatusServiceUnavailable && time.Now().Before(end); {
-		answer.Body.Close() // the machine is slow: clients come back
+		answer.Body.Close() // clients come back on a slow machine
 		time.Sleep(100 * time.Millisecond)
 		answer, err = http.Get(s.a.URL() + path)
 	}
@@ -97,7 +98,7 @@ func (s *spellings) ask(path string) (http.Header, []byte) {
 	return answer.Header, body
 }
 
-// install does what clients do to install a version, or the verb mirror.
+// install installs a version as clients or the verb mirror do.
 func (s *spellings) install() {
 	s.t.Helper()
 	m, version := s.net(), "1.0.0"
@@ -138,7 +139,7 @@ func (s *spellings) install() {
 	if s.blocked[v.Address] {
 		s.t.Errorf("%s is blocked, and is served", m)
 	}
-	if s.met && m.Name == "aged" && version == "1.1.0" { // a proxy that meets the module with it serves it
+	if s.met && m.Name == "aged" && version == "1.1.0" { // once met, 1.1.0 is younger than min_age
 		s.t.Errorf("%s %s is too young, and is served", m, version)
 	}
 	if was := s.served[v]; was != "" && was != content && !s.accepted[v] {
@@ -149,7 +150,7 @@ func (s *spellings) install() {
 	delete(s.accepted, v)
 }
 
-// zip returns the digest of the package of a provider, or nothing if it is refused.
+// zip returns the digest of the package of a provider, or an empty string if it is refused.
 func (s *spellings) zip(m modproxy.Address) string {
 	s.t.Helper()
 	var told struct {
@@ -171,7 +172,7 @@ func (s *spellings) zip(m modproxy.Address) string {
 	return digest
 }
 
-// zipOfMirror is zip for a client that has the proxy as its provider mirror.
+// zipOfMirror is like zip, for a client that uses the proxy as a provider mirror.
 func (s *spellings) zipOfMirror(m modproxy.Address) string {
 	s.t.Helper()
 	var told struct {
@@ -197,7 +198,7 @@ func (s *spellings) zipOfMirror(m modproxy.Address) string {
 	return digest
 }
 
-// mirrored has the verb mirror fetch a version and send it, and returns its content, or nothing if it is refused.
+// mirrored downloads a version as the verb mirror does. It returns the content, or an empty string if it is refused.
 func (s *spellings) mirrored(m modproxy.Address, version string) (content string) {
 	s.t.Helper()
 	client, claim, err := admin.Reach(s.t.Context(), s.config.Data)
@@ -241,7 +242,7 @@ func main(t *testing.T, pkg []byte, dir string) string {
 	}
 }
 
-// accept accepts something that was offered.
+// accept accepts content that was offered and refused.
 func (s *spellings) accept() {
 	s.t.Helper()
 	for d, err := range s.a.Ledger.Drifts(s.t.Context()) {
@@ -261,7 +262,7 @@ func (s *spellings) accept() {
 	}
 }
 
-// decide blocks a module in one spelling, or ends that in another.
+// decide blocks a module in one spelling, or unblocks it in another.
 func (s *spellings) decide() {
 	m := s.net()
 	action := modproxy.Block
@@ -274,7 +275,7 @@ func (s *spellings) decide() {
 	must(s.t, s.a.gate.Follow(s.t.Context()))
 }
 
-// carry imports a bundle of what another proxy has got.
+// carry imports a bundle of the packages of another proxy.
 func (s *spellings) carry() {
 	s.t.Helper()
 	far := newSpellings(s.t, s.registry, s.Rand)
@@ -302,7 +303,7 @@ func (s *spellings) carry() {
 	must(s.t, err)
 }
 
-// newSpellings starts a proxy, until the test ends.
+// newSpellings starts a proxy that runs until the test ends.
 func newSpellings(t *testing.T, u *registrytest.Upstream, r *rand.Rand) *spellings {
 	t.Helper()
 	c := config.Default()
@@ -354,7 +355,7 @@ func (s *spellings) start() {
 	}
 }
 
-// meet has the proxy meet the module aged in some spelling.
+// meet requests the versions of the module aged in a spelling, so that the proxy records their first-seen times.
 func (s *spellings) meet() {
 	s.change()
 	if h, _ := s.ask(fmt.Sprintf("/%s/v1/modules/%s/aged/aws/versions", s.registry.Host, s.namespace())); h == nil {
@@ -363,8 +364,8 @@ func (s *spellings) meet() {
 	s.met = true
 }
 
-// No spelling of an address gets content that another spelling was refused, whatever the registry answers to each, what is imported,
-// accepted, decided and removed meanwhile.
+// TestSpellingsOfOneAddress: no spelling of an address is served content that another spelling is refused. The registry answers
+// each spelling differently, and content is imported, accepted, blocked and removed in between.
 func TestSpellingsOfOneAddress(t *testing.T) {
 	rounds, steps := uint64(2), 80
 	if rig.Long() {

@@ -21,7 +21,7 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// layers are a stack of layers, and those of them that are also used by themselves.
+// layers is a stack of layers, and the layers that are also used directly.
 type layers struct {
 	Registry  modproxy.Registry // answers clients
 	Cache     *cache.Registry
@@ -38,8 +38,8 @@ type layers struct {
 
 // online returns the layers of a proxy that asks registries. Read from its end, it is the path of a request.
 //
-// The ledger records a version before the cache stores its package. A record without a package does no harm: the next download must
-// match it. In the other order, packages that differ from the record would fill the disk.
+// The ledger records a version before the cache stores its package. A record without a package does no harm: the next download
+// must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
 	l := layers{documents: p.newDocuments(out.router), others: out.router, noGit: out.noGit}
 	sources := nested.NewSources(out.router, out.table)
@@ -58,7 +58,7 @@ func online(p *parts, out *outgoing) layers {
 	return l
 }
 
-// offline returns the layers of a proxy that serves its cache and asks no registry.
+// offline returns the layers of a proxy that serves its cache and makes no request to registries.
 func offline(p *parts) layers {
 	l := layers{documents: p.newDocuments(nil), endPrefetching: func() {}}
 	l.Cache = p.newCache(nil)
@@ -87,8 +87,8 @@ func fromBundle(b *bundle.Registry, gate *policy.Gate) layers {
 	}
 }
 
-// inspect returns the layer for verbs that read the data directory without a proxy: no client asks, and no registry is asked. book
-// may be nil: then packages can be listed and discarded only.
+// inspect returns the layer for verbs that read the data directory without a proxy. It answers no clients, and makes no request
+// to registries. If book is nil, packages can only be listed and discarded.
 func inspect(kept *store.Store, book *ledger.Log) layers {
 	l := layers{Cache: cache.New(cache.Config{Store: kept})}
 	if book != nil {
@@ -103,7 +103,7 @@ func (l *layers) close(soon context.Context) error {
 		func(context.Context) error {
 			ended, cancel := context.WithCancel(soon)
 			cancel()
-			_ = l.documents.Close(ended) // its questions in progress are asked again after the next start
+			_ = l.documents.Close(ended) // requests in progress are repeated after the next start
 			return nil
 		},
 		l.Cache.Close,
@@ -141,8 +141,8 @@ func (p *parts) newNested(next *cache.Registry, sources *nested.Sources) *nested
 	})
 }
 
-// packagesOf returns the layer that clients' packages come from, and the base of their locations: with rewritten sources, or as
-// they are in the cache.
+// packagesOf returns the layer that returns packages to clients, and the base of their locations. The layer is l.nested if nested
+// sources are rewritten, or else the cache.
 func (p *parts) packagesOf(l *layers) (packages modproxy.Registry, base string) {
 	if p.config.Rewrite.Nested {
 		return l.nested, nested.Base(l.nested.URL)
@@ -166,7 +166,7 @@ func (p *parts) counting() []observe.Observer {
 	return []observe.Observer{p.counts}
 }
 
-// authorize returns the layer that answers clients only what their scopes cover, if clients must show a token.
+// authorize returns a layer that denies requests outside the scopes of the client, if clients need a token.
 func (p *parts) authorize(next modproxy.Registry) modproxy.Registry {
 	if p.auth == nil {
 		return next
@@ -179,7 +179,7 @@ func (p *parts) authorize(next modproxy.Registry) modproxy.Registry {
 	}
 }
 
-// authorizeSilently is authorize for layers whose denials need no explanation.
+// authorizeSilently is like authorize, for layers whose denials need no explanation.
 func (p *parts) authorizeSilently(next modproxy.Registry) modproxy.Registry {
 	if p.auth == nil {
 		return next
@@ -187,7 +187,7 @@ func (p *parts) authorizeSilently(next modproxy.Registry) modproxy.Registry {
 	return &auth.Registry{Next: next, Open: p.config.IsOpen}
 }
 
-// guard returns next, or on read-only data, which why explains, a layer that downloads nothing.
+// guard returns next. If why is not nil, the data is read-only, and guard returns a layer that downloads nothing.
 func guard(next modproxy.Registry, why error) modproxy.Registry {
 	if why == nil {
 		return next

@@ -29,7 +29,7 @@ func pathOf(reg modproxy.Registry) string {
 	return strings.ReplaceAll(strings.Join(names, " "), ".Registry", "")
 }
 
-// The order of the layers is part of what each layer promises.
+// TestLayers: the guarantees of each layer depend on the order of the layers.
 func TestLayers(t *testing.T) {
 	const below = "cache history ledger nested.Sources upstream.Router"
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func (listed) Versions(context.Context, modproxy.Address) (*modproxy.Versions, e
 	return &modproxy.Versions{}, nil
 }
 
-// On read-only data, versions are listed and nothing is downloaded.
+// TestGuard: on read-only data, versions are listed and nothing is downloaded.
 func TestGuard(t *testing.T) {
 	if guard(listed{}, nil) != (listed{}) {
 		t.Error("a directory that can be written has a guard")

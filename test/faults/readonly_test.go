@@ -125,7 +125,7 @@ func TestDataIsReadOnly(t *testing.T) {
 	r.stop()
 	r.start("--offline")
 	r.ready()
-	if a := r.ask("GET", "/-/readyz"); a.Status != 200 || !strings.Contains(string(a.Body), "nothing new is kept") { // new packages are not stored
+	if a := r.ask("GET", "/-/readyz"); a.Status != 200 || !strings.Contains(string(a.Body), "nothing new is stored") { // new packages are not stored
 		t.Errorf("offline: %v", a)
 	}
 	r.stop()
