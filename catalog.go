@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Catalog describes the modules and providers of registries. It is a registry's own API
-// (https://developer.hashicorp.com/terraform/registry/api-docs), beside the registry protocols. Clients do not install from
-// its answers. The [Address] of a provider has no System.
+// Catalog describes the modules and providers of registries. It follows the API that registries offer beside the registry
+// protocols (https://developer.hashicorp.com/terraform/registry/api-docs). Clients do not install from its answers. The
+// [Address] of a provider has no System.
 //
 // Implementations are safe for concurrent use. Arguments were checked, as for [Registry]. Results are shared: callers must
 // not change them. Every error wraps a sentinel of this package or the error of the context.
@@ -152,7 +152,7 @@ type History struct {
 	Alias       string // Alias, Tier, Description and Warning are set for providers only: see [Summary]
 	Tier        string
 	Description string
-	Warning     string         // for its users
+	Warning     string         // for users of the provider
 	Versions    []DatedVersion // unsorted; canonical versions, each once
 	Answered
 }
@@ -189,6 +189,6 @@ type Query struct {
 // Page is a part of a list.
 type Page struct {
 	Modules []Summary
-	More    bool // the registry's count says that more modules follow
+	More    bool // more modules follow, according to the registry's count
 	Answered
 }

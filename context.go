@@ -32,7 +32,7 @@ type Asker struct {
 // Name.
 func WithAsker(ctx context.Context, a Asker) context.Context { return with(ctx, a) }
 
-// AskerOf returns the client of the request.
+// AskerOf returns the client of the request, or the zero Asker if ctx has none.
 func AskerOf(ctx context.Context) Asker { return of[Asker](ctx) }
 
 // dateOf is the version whose publication date a request needs. needsDates marks a request that waits for dates.
@@ -41,8 +41,8 @@ type (
 	needsDates bool
 )
 
-// WithDateOf returns a context for a request about one version. If its publication date is not known, the registry is asked
-// for this date before those of other versions.
+// WithDateOf returns a context for a request about one version. If its publication date is not known, it is requested before
+// the dates of other versions.
 func WithDateOf(ctx context.Context, version string) context.Context {
 	return with(ctx, dateOf(version))
 }

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// Every error that a [Registry] returns wraps one of these, or is the error of a context that ended. Compare with
+// Every error that a [Registry] returns wraps one of these sentinels, or is the error of a context that ended. Compare with
 // [errors.Is].
 var (
 	ErrInvalid      = errors.New("invalid")         // the request, or the upstream's response, is malformed
 	ErrUnauthorized = errors.New("unauthorized")    // the client is not identified
 	ErrDenied       = errors.New("denied")          // a rule of this proxy, or the upstream, denies it
-	ErrNotFound     = errors.New("not found")       // the upstream reported expressly that it does not exist
+	ErrNotFound     = errors.New("not found")       // the upstream reported that it does not exist, or it is hidden from the client
 	ErrChanged      = errors.New("content changed") // the content of a version differs from the content first served
 	ErrUnavailable  = errors.New("unavailable")     // the upstream or the storage failed
 )
 
-// Error adds the question to an error. The layer that first knows the version adds it, with [Wrap].
+// Error is an error with its operation and version. The first layer that knows the version makes it, with [Wrap].
 type Error struct {
-	Op  string // "versions", "location", "package", or what a [Catalog] was asked
+	Op  string // "versions", "location", "package", or an operation of a [Catalog], such as "details"
 	Ref Ref    // without a version for "versions"
 	Err error
 }
 
-// Wrap returns err as the answer to a question about v. It returns err itself if err is nil or has a question already.
+// Wrap adds the operation and the version to err. It returns err unchanged if err is nil or already wraps an [Error].
 func Wrap(op string, v Ref, err error) error {
 	if _, named := errors.AsType[*Error](err); named || err == nil {
 		return err
@@ -162,7 +162,7 @@ func panicked() string {
 			return fmt.Sprintf("%s:%d", filepath.Base(frame.File), frame.Line)
 		}
 		if !more {
-			return "an unknown place"
+			return "an unknown position"
 		}
 	}
 }

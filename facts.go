@@ -38,12 +38,12 @@ func (z Zips) All() (map[Platform]Digest, error) {
 		p, errPlatform := ParsePlatform(name)
 		d, errDigest := ParseDigest(digits)
 		if errPlatform != nil || errDigest != nil {
-			return nil, fmt.Errorf("%w: %.160q is no platform with a digest", ErrInvalid, word)
+			return nil, fmt.Errorf("%w: %.160q is not a platform with a digest", ErrInvalid, word)
 		}
 		all[p] = d
 	}
 	if NewZips(all) != z {
-		return nil, fmt.Errorf("%w: %.160q is no list of platforms with a digest each", ErrInvalid, z)
+		return nil, fmt.Errorf("%w: %.160q is not a list of platforms with digests", ErrInvalid, z)
 	}
 	return all, nil
 }
@@ -90,7 +90,7 @@ func (d Digests) All() (all []Digest, err error) {
 		all = append(all, one)
 	}
 	if NewDigests(all...) != d {
-		return nil, fmt.Errorf("%w: %.160q is no sorted list of digests", ErrInvalid, d)
+		return nil, fmt.Errorf("%w: %.160q is not a sorted list of digests", ErrInvalid, d)
 	}
 	return all, nil
 }
@@ -119,7 +119,7 @@ func (k Keys) All() []string { return strings.Fields(string(k)) }
 // Check returns [ErrInvalid] if k is not a result of [NewKeys].
 func (k Keys) Check() error {
 	if again, err := NewKeys(k.All()...); err != nil || again != k {
-		return fmt.Errorf("%w: %.160q is no sorted list of fingerprints", ErrInvalid, k)
+		return fmt.Errorf("%w: %.160q is not a sorted list of fingerprints", ErrInvalid, k)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (h Hashes) Check() error {
 		}
 	}
 	if len(all) > 2 || strings.Join(strings.Fields(string(h)), " ") != string(h) {
-		return fmt.Errorf("%w: %.160q is no list of one or two sums", ErrInvalid, h)
+		return fmt.Errorf("%w: %.160q is not one or two sums", ErrInvalid, h)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	}
 	switch {
 	case s == "":
-		return invalid("the registry gave an empty one")
+		return invalid("the registry returned an empty one")
 	case len(s) > maxLocation:
 		return invalid("%d bytes long, more than the %d that are allowed", len(s), maxLocation)
 	case strings.ContainsFunc(s, unicode.IsControl):
@@ -69,7 +69,7 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 	case err != nil:
 		return invalid("not a URL") // the URL may carry a credential
 	case u.Scheme == "":
-		return invalid("want a URL that says where the package itself is, not a local path or another module address")
+		return invalid("want the URL of a package, not a local path or a module address")
 	case u.Opaque != "" || u.Host == "" && !strings.HasPrefix(u.Path, "/") || u.Fragment != "" || strings.HasSuffix(s, "#"):
 		return invalid("want a URL of the form scheme://host/path, without a fragment")
 	}
@@ -77,7 +77,7 @@ func ParseLocation(s string, base *url.URL) (Location, error) {
 		l.Getter = u.Scheme
 	}
 	if strings.ContainsAny(l.Getter, "+-.") {
-		return invalid("no getter is called %.80q", l.Getter)
+		return invalid("%.80q is not the name of a getter", l.Getter)
 	}
 	l.Getter = strings.ToLower(l.Getter)
 	l.URL = u.String()
@@ -143,7 +143,7 @@ func cleanSubdir(elem ...string) (string, error) {
 	}
 	if i := strings.IndexFunc(joined, func(r rune) bool { return !allowed(r) }); i >= 0 {
 		r, _ := utf8.DecodeRuneInString(joined[i:])
-		return "", fmt.Errorf("subdirectory %.80q has %q in it; want letters, digits, spaces and %s", joined, r, subdirMarks)
+		return "", fmt.Errorf("subdirectory %.80q contains %q; want letters, digits, spaces and %s", joined, r, subdirMarks)
 	}
 	if len(joined) > maxSubdir {
 		return "", fmt.Errorf("subdirectory %.80q is longer than %d bytes", joined, maxSubdir)
@@ -154,7 +154,8 @@ func cleanSubdir(elem ...string) (string, error) {
 const (
 	maxSubdir = 1024 // bytes
 	// subdirMarks are the allowed characters of a subdirectory beside letters, digits and spaces. Names of directories and
-	// glob patterns use them. Shells and terminals do not interpret them: subdirectories are shown to people.
+	// glob patterns use them. They are safe in terminals, and shells run no command because of them: subdirectories are shown
+	// to people.
 	subdirMarks = "/._-+@~=,%*?[]"
 )
 

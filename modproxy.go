@@ -1,13 +1,26 @@
-// Package modproxy defines the types and interfaces that all layers of modproxy share.
+// Package modproxy defines the types and interfaces that all parts of modproxy share.
 //
-// A [Registry] answers the three questions of a module registry: which versions exist, where one is, and what it contains.
-// Every layer of modproxy is a Registry made from a Registry: the client of an upstream registry, the cache, the rewriter of
-// locations. A layer has the Registry below it in a field named Next, as in the example of [Registry].
+// A [Registry] answers the three questions of a module registry: which versions exist, where the package of a version is, and
+// what the package contains. Every layer of modproxy is a Registry that calls the Registry below it:
 //
-// A layer never embeds Next: if a method is missing, the layer does not compile, and no request bypasses it. The package
-// imports the standard library only. Every other package may import it.
+//	var reg modproxy.Registry = …                   // the client of an upstream registry
+//	reg = &policy.Registry{Next: reg, Gate: gate}   // denies versions
+//	reg = &auth.Registry{Next: reg}                 // hides modules that the client may not read
+//	p, err := reg.Package(ctx, m.At("1.2.0"))
 //
-// The registry protocols specify what the methods return: see [Registry], [ParseVersions] and [ParseProviderVersions].
+// An [Address] names a module or a provider, and a [Ref] one version of it. A [Package] is the content of a version, [Versions]
+// is the list of all versions, and a [Record] is the content that the ledger records. A [Catalog] describes modules and
+// providers to people and tools.
+//
+// What always holds:
+//
+//   - A layer names the Registry below it Next and never embeds it. If a method is missing, the layer does not compile, and no
+//     request bypasses it.
+//   - Every error of a Registry wraps a sentinel of this package, such as [ErrNotFound], or is the error of its context.
+//   - The package imports the standard library only. Every other package may import it.
+//
+// The registry protocols specify what the methods return: see [Registry], [ParseVersions] and [ParseProviderVersions]. The
+// suite in test/registrytest specifies the behaviour of every Registry.
 package modproxy
 
 import (
@@ -20,7 +33,7 @@ import (
 // (https://developer.hashicorp.com/terraform/internals/module-registry-protocol
 // and https://opentofu.org/docs/internals/module-registry-protocol/).
 //
-// Implementations are safe for concurrent use. The caller has checked the address with [Address.Check]. The version is
+// Implementations are safe for concurrent use. The caller has checked the address with [Address.CheckAddress]. The version is
 // canonical, as [Version.String] prints it. Every error wraps a sentinel of this package or the error of the context.
 type Registry interface {
 	// Versions lists the versions of m. The returned value is shared: callers must not change it.
@@ -49,21 +62,21 @@ type Package struct {
 	Sum    Sum       // identifies the content, independent of the stored bytes
 	Size   int64     // stored bytes
 	Time   time.Time // when the package was packed
-	Source Source    // where the content came from; may be zero
+	Source Source    // the origin of the content; may be zero
 	Subdir string    // the module's directory in the package, as in the Subdir of a [Location]; never a glob pattern
-	Notes  string    // for people, a few lines at most: parts of the source that are missing in the package, or on some platforms
+	Notes  string    // for people, a few lines at most: parts of the source that the package, or some platforms, do not have
 	Facts  Facts     // zero for modules
 	// Arrival is nil, except if [WithArrival] allows it and the download is in progress. The Facts are then not known. Reads
-	// wait for bytes until the context of the request ends. The bytes are not verified, unless a layer's documentation says
-	// that they are.
+	// wait for bytes until the context of the request ends. The bytes are verified only if the documentation of a layer
+	// promises it.
 	Arrival Arrival
 }
 
-// Sender is an optional interface of a [Package] that is a file. A writer such as that of an HTTP server can then let the
-// operating system send the file.
+// Sender is an optional interface of the [Body] of a package that is a file. A writer, such as that of an HTTP server, can then
+// let the operating system send the file.
 type Sender interface {
-	// SendTo writes the next n bytes, or all that remain if they are fewer. It passes a [io.LimitedReader] of the file to a
-	// [io.ReaderFrom]. If the file was changed in the meantime, SendTo does not write its end.
+	// SendTo writes the next n bytes, or all remaining bytes if they are fewer. It passes an [io.LimitedReader] of the file to
+	// the [io.ReaderFrom] of w. If the file was changed in the meantime, SendTo does not write its end.
 	SendTo(w io.Writer, n int64) (written int64, err error)
 }
 

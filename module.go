@@ -10,8 +10,8 @@ import (
 // Address is the address of a module or of a provider in a registry. A provider has no System: its address is
 // hostname/namespace/type, with the type as its Name.
 //
-// Namespace, Name and System are never normalised: not all registries fold case, so two spellings are two modules. Yet both
-// must have the same content: see [Address.Folded] and package ledger.
+// Namespace, Name and System of a module are never normalised: not all registries fold case, so two spellings are two modules.
+// Both must have the same content, see [Address.Folded] and package ledger.
 type Address struct {
 	Host      string // the registry's hostname, in the form that package hostname returns
 	Namespace string
@@ -65,7 +65,7 @@ func (m Address) Folded() Address {
 type Ref struct {
 	Address
 	Version string  // canonical, as [Version.String] prints it; empty for all versions, where documented
-	Variant Variant `json:"-"` // a form that is stored has FullVersion
+	Variant Variant `json:"-"` // stored as a part of [Ref.FullVersion]
 }
 
 // Folded returns v with its address in lower case, see [Address.Folded].

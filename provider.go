@@ -32,7 +32,7 @@ func (m Address) CheckProvider() error {
 	const name = "want 1 to 64 lower-case letters, digits, - and _, with a letter or digit at both ends, and no --"
 	switch {
 	case m.System != "":
-		return fmt.Errorf("%w: %.200q is the address of a module: that of a provider is host/namespace/type", ErrInvalid, m)
+		return fmt.Errorf("%w: %.200q is the address of a module; want that of a provider: host/namespace/type", ErrInvalid, m)
 	case !isProviderName(m.Namespace):
 		return fmt.Errorf("%w: provider namespace %.80q: "+name, ErrInvalid, m.Namespace)
 	case !isProviderName(m.Name):
@@ -143,7 +143,7 @@ func ParseProviderVersions(document []byte) (*Versions, error) {
 		}
 	}
 	if len(out.Versions) == 0 && len(read.Versions) > 0 {
-		return nil, shapeError("none of its %d versions is one that a client can parse", len(read.Versions))
+		return nil, shapeError("clients can parse none of its %d versions", len(read.Versions))
 	}
 	v, err := out.parse()
 	if err == nil {

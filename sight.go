@@ -6,8 +6,8 @@ import "time"
 type Sight struct {
 	Met      time.Time               `json:"met,omitzero"`   // when the module was first seen
 	Versions map[string]VersionSight `json:"versions"`       // by canonical version
-	Dated    time.Time               `json:"dated,omitzero"` // when its registry was last asked for all dates
-	// Dateless are the canonical versions for which the registry returned no date when it was asked for each of them.
+	Dated    time.Time               `json:"dated,omitzero"` // when all dates were last requested from its registry
+	// Dateless are the canonical versions for which the registry returned no date to a request about that version.
 	Dateless map[string]bool `json:"dateless,omitempty"`
 	// Pending are the versions whose dates will be requested.
 	Pending map[string]bool `json:"-"`

@@ -193,7 +193,8 @@ const keysVersion = "0.0.0"
 // SigningKeys returns the key of the ledger record of the keys that may sign a provider.
 func (m Address) SigningKeys() Ref { return m.At(keysVersion).With(KeysVariant, "") }
 
-// LookupAs returns the ledger record of v. If v was served as a package with that sum, it returns the record of that package.
+// LookupAs returns the ledger record of v. If v was served in the form of a package with that sum, LookupAs returns the record of
+// that form.
 func LookupAs(ctx context.Context, ledger interface {
 	Lookup(ctx context.Context, v Ref) (Record, error)
 }, v Ref, sum Sum) (Record, error) {

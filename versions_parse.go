@@ -78,7 +78,7 @@ func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, 
 	out.Write(finish)
 	switch {
 	case len(list) == 0 && entries > 0:
-		return nil, shapeError("none of its %d versions is one that a client can parse", entries)
+		return nil, shapeError("clients can parse none of its %d versions", entries)
 	case len(list) == 0 || versions == nil:
 		return nil, fmt.Errorf("%w: the versions document lists no version", ErrNotFound)
 	}
@@ -118,7 +118,7 @@ func around(object []byte, name string) (before, list, after []byte, err error) 
 		return nil, nil, nil, nil
 	}
 	if object[0] != '{' {
-		return nil, nil, nil, shapeError("what should have %s is no object", name)
+		return nil, nil, nil, shapeError("want an object with %s", name)
 	}
 	isName, found := true, false
 	for part := range parts(object[1 : len(object)-1]) {
@@ -127,7 +127,7 @@ func around(object []byte, name string) (before, list, after []byte, err error) 
 			var key string
 			found = json.Unmarshal(part, &key) == nil && strings.EqualFold(key, name)
 			if found && key != name { // clients ignore case
-				return nil, nil, nil, shapeError("it has a field %q", key)
+				return nil, nil, nil, shapeError("field %q: want the spelling %q", key, name)
 			}
 		case found && list != nil:
 			return nil, nil, nil, shapeError("it has %s twice", name)
@@ -136,7 +136,7 @@ func around(object []byte, name string) (before, list, after []byte, err error) 
 		case found && part[0] == 'n':
 			list = part[:0]
 		case found:
-			return nil, nil, nil, shapeError("%s is no list", name)
+			return nil, nil, nil, shapeError("%s is not a list", name)
 		}
 		if found && !isName {
 			at := cap(object) - cap(part)

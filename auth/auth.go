@@ -40,7 +40,7 @@ const (
 	Nobody    Kind = iota // not identified; has no rights
 	ByToken               // by a token of [Tokens]
 	ByIssuer              // by a token that an identity provider signed
-	ByOwner               // through a channel that only the owner of the data directory has
+	ByOwner               // through a channel that only the owner of the data directory can use
 	ByAddress             // by the unguessable address of a nested source
 	Anonymous             // without a credential, for modules that need none
 )
@@ -49,7 +49,7 @@ func (k Kind) String() string {
 	if k > Anonymous {
 		k = Nobody
 	}
-	return [...]string{"nobody", "token", "issuer", "operator", "address", "anonymous"}[k]
+	return [...]string{"unidentified", "token", "issuer", "operator", "address", "anonymous"}[k]
 }
 
 // Grant is the set of rights of a principal. The zero Grant has no rights.
@@ -73,7 +73,7 @@ func (g Grant) MayReadOf(host, namespace string) bool {
 	})
 }
 
-// Principal is the client that sent a request. The zero Principal is [Nobody]. Its slices must not be modified.
+// Principal is the client that sent a request. The zero Principal is not identified. Its slices must not be modified.
 type Principal struct {
 	Kind   Kind
 	ID     string    // unique within Kind; not secret

@@ -104,7 +104,7 @@ func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, names
 	skip, asked, left := q.Offset, q, len(namespaces)+maxMore
 	late := &modproxy.RetryLater{
 		After: time.Now().Add(within),
-		Err:   fmt.Errorf("%s does not list enough of the namespaces that may be read within %v", q.Host, within),
+		Err:   fmt.Errorf("%s did not list enough readable modules within %v", q.Host, within),
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, within, late)
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *Catalog) some(ctx context.Context, p Principal, q modproxy.Query, names
 		asked.Offset, asked.Limit = 0, listSize
 		for more := true; more; asked.Offset += listSize {
 			if left--; left < 0 && len(all.Modules) == 0 {
-				return nil, fmt.Errorf("%w: %s lists too much of namespace %s that is not asked for", modproxy.ErrUnavailable,
+				return nil, fmt.Errorf("%w: %s lists too many modules of namespace %s that do not match the request", modproxy.ErrUnavailable,
 					q.Host, asked.Namespace)
 			}
 			if left < 0 {

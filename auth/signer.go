@@ -205,7 +205,7 @@ func (s *Signer) Redeem(text, path string, m modproxy.Address, now time.Time) (P
 		return Principal{Kind: ByIssuer, ID: given.id(), Groups: s.decodeGroups(given.groups), Until: given.expiry(), Grant: one}, nil
 	}
 	if s.cfg.Tokens == nil {
-		return Principal{}, &Refused{Why: "there are no tokens"}
+		return Principal{}, &Refused{Why: "no token exists"}
 	}
 	p, err := s.cfg.Tokens.byID(given.id(), now)
 	if err == nil && !p.MayRead(m) {

@@ -117,7 +117,7 @@ func (v *visit) optional(p part, address, lost string, to any) Result {
 func (v *visit) details(version string, to any) Result {
 	path, lost := v.path(), "terraform-ls does not complete or describe inputs"
 	if v.name == assistant {
-		path, lost = strings.ToLower(path), "the assistant knows nothing about the module"
+		path, lost = strings.ToLower(path), "the assistant cannot describe the module"
 	}
 	if version != "" {
 		path += "/" + version
@@ -150,7 +150,7 @@ func defaultsAreJSON(v *visit) Result {
 	for _, part := range append(d.Submodules, d.Root) {
 		for _, in := range part.Inputs {
 			if in.Default != "" && !json.Valid([]byte(in.Default)) {
-				return warn("the default of %q is %.60q: terraform-ls shows none", in.Name, in.Default)
+				return warn("the default of %q is %.60q: terraform-ls shows no default", in.Name, in.Default)
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func assistantKnows(v *visit) Result {
 func assistantLatest(v *visit) Result {
 	var d assistantDetails
 	path := v.root.String() + "/v1/modules/" + strings.ToLower(v.path())
-	if not := v.optional(ofModules, path, "the assistant does not know the latest version", &d); not.Verdict != "" {
+	if not := v.optional(ofModules, path, "the assistant does not find the latest version", &d); not.Verdict != "" {
 		return not
 	}
 	return v.rightDetails(&d)
@@ -196,7 +196,7 @@ func renovateLatest(v *visit) Result {
 		return after("discovery.base")
 	}
 	var d latest
-	not := v.optional(ofModules, u, "Renovate looks here where the host is app.terraform.io, or before version 43 registry.terraform.io", &d)
+	not := v.optional(ofModules, u, "Renovate looks here if the host is app.terraform.io, or before version 43 registry.terraform.io", &d)
 	switch {
 	case not.Verdict != "":
 		return not
@@ -212,7 +212,7 @@ func datesVersions(v *visit) Result {
 		p, lost = ofPackage, "Dependabot's cooldown does not count for the module" // sends no token for it
 	}
 	if v.below {
-		return without("asked at the root of a host only")
+		return without("requested at the root of a host only")
 	}
 	var d history
 	not := v.optional(p, v.root.String()+"/v2/modules/"+v.path()+"?include=module-versions", lost, &d)
@@ -241,7 +241,7 @@ func datesVersions(v *visit) Result {
 
 func tofuDocs(v *visit) Result {
 	if v.Host != tofuHost {
-		return without("asked at %s, of modules of %s", docsHost, tofuHost)
+		return without("requested at %s, for modules of %s only", docsHost, tofuHost)
 	}
 	var d docs
 	at := v.root.Scheme + "://" + docsHost + "/registry/docs/modules/" + v.path() + "/index.json"
@@ -333,7 +333,7 @@ func (v *visit) lists(query, want string) Result {
 	}
 	switch {
 	case len(list.Modules) == 0:
-		return warn("no modules: the assistant says that there are none")
+		return warn("no modules: the assistant reports an empty list")
 	case want != "":
 		return warn("%d modules without this one", len(list.Modules))
 	}

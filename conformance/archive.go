@@ -47,7 +47,7 @@ var formats = map[string]func(*os.File, int64) ([]file, error){
 }
 
 // sniffed is the format of a package that OpenTofu downloads directly: OpenTofu detects the format from the content.
-const sniffed = "what it looks like"
+const sniffed = "the detected format"
 
 // checkovKnows are the suffixes that Checkov recognizes.
 var checkovKnows = []string{"zip", "tar.bz2", "tar.gz", "tgz", "tar.xz", "txz"}
@@ -189,7 +189,7 @@ func (p *archive) read(f *os.File, format string) {
 		format = sniff(f)
 	}
 	if formats[format] == nil {
-		p.unread = errors.New("it does not look like an archive")
+		p.unread = errors.New("it is not an archive")
 		return
 	}
 	if p.files, p.unread = formats[format](f, p.size); p.unread != nil {
@@ -197,12 +197,12 @@ func (p *archive) read(f *os.File, format string) {
 	}
 	for _, f := range p.files {
 		if strings.Contains("/"+f.name+"/", "/../") {
-			p.unread = fmt.Errorf("the name %.80q has \"..\" in it", f.name)
+			p.unread = fmt.Errorf("the name %.80q contains \"..\"", f.name)
 			return
 		}
 	}
 	if len(p.files) == 0 {
-		p.unread = errors.New("there is no file in it")
+		p.unread = errors.New("it has no files")
 	}
 }
 
@@ -254,7 +254,7 @@ type bounded struct {
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("there are more than %d bytes in it", int64(maxUnpacked))
+		return 0, fmt.Errorf("it unpacks to more than %d bytes", int64(maxUnpacked))
 	}
 	return n, err
 }

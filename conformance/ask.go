@@ -185,7 +185,7 @@ func (s *session) ask(r *http.Request, hops int) *answer {
 	body := io.Reader(res.Body)
 	if a.coding == "gzip" && r.Header.Get("Accept-Encoding") != "" {
 		if body, err = gzip.NewReader(body); err != nil {
-			a.err = fmt.Errorf("the answer is not gzip, as its Content-Encoding says: %w", err)
+			a.err = fmt.Errorf("the answer is not gzip, although its Content-Encoding says so: %w", err)
 			return a
 		}
 	}

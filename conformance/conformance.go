@@ -32,7 +32,7 @@ type Verdict string
 // Verdicts, from good to bad.
 const (
 	Pass    Verdict = "pass"
-	Without Verdict = "n/a"  // the registry lacks an optional part that the rule is about
+	Without Verdict = "n/a"  // the rule is about an optional part that the registry does not have
 	Warn    Verdict = "warn" // the client works, but with restrictions
 	Fail    Verdict = "fail"
 )
@@ -147,7 +147,7 @@ func saw(v Verdict, format string, args []any) Result {
 }
 
 // after is the result of a rule that cannot be checked because another rule has not passed.
-func after(rule string) Result { return without("nothing to look at: see %s", rule) }
+func after(rule string) Result { return without("nothing to check: see %s", rule) }
 
 // visit contains the requests of one client for one module. Answers are remembered.
 type visit struct {

@@ -162,7 +162,7 @@ func verdictsOf(
 	}
 	found = map[Verdict]map[string][]string{Fail: {}, Warn: {}, Without: {}, Pass: {}}
 	if err := run(t.Context(), Options{URL: u, Modules: []modproxy.Address{m}, Token: token}, func(f Finding) error {
-		if strings.Contains(f.Seen, "nothing to look at") {
+		if strings.Contains(f.Seen, "nothing to check") {
 			return nil
 		}
 		found[f.Verdict][f.Rule] = append(found[f.Verdict][f.Rule], f.Client)

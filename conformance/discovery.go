@@ -117,7 +117,7 @@ func findsBase(v *visit) Result {
 		return fail("modules.v1 is %q: %v", d.modules, err)
 	}
 	if right := v.rightly(d, path); !sameURL(found, right) {
-		return fail("modules.v1 is %q: asks %s, not %s", d.modules, found, right)
+		return fail("modules.v1 is %q: requests %s instead of %s", d.modules, found, right)
 	}
 	return pass("asks %s", found)
 }
@@ -128,7 +128,7 @@ func namesProviders(v *visit) Result {
 	case err != nil:
 		return after("discovery.answer")
 	case d.others["providers.v1"] == nil:
-		return without("no providers.v1: a configuration whose providers are of this host cannot be initialized")
+		return without("no providers.v1: a configuration with providers of this host cannot be initialized")
 	}
 	return pass("providers.v1 is %s", d.others["providers.v1"])
 }

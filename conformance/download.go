@@ -96,7 +96,7 @@ func tofuLocation(a *answer) (string, error) {
 	}
 	var body tofuBody
 	if err := decode(a.body, &body, true); err != nil {
-		return "", fmt.Errorf("%s, whose body is not the JSON that OpenTofu wants with it: %w", a, err)
+		return "", fmt.Errorf("%s, with a body that is not the JSON that OpenTofu requires: %w", a, err)
 	}
 	if body.Location != "" || body.Credentials != nil {
 		return body.Location, nil
@@ -204,7 +204,7 @@ func sameAddress(v *visit) Result {
 	case location == "":
 		return after("download.location")
 	case found != right:
-		return fail("the location is %q: fetches %q, not %s", location, found, right)
+		return fail("the location is %q: downloads %q instead of %s", location, found, right)
 	default:
 		return pass("%s", found)
 	}
@@ -222,7 +222,7 @@ func fetchable(v *visit) Result {
 	case strings.Contains(subdir, "*"):
 		return fail("%s: no client expands //%s in the location from a registry", at, subdir)
 	case strings.HasPrefix(whole, "file:"):
-		return fail("%s: a file of the client's machine", at)
+		return fail("%s: a file on the client's machine", at)
 	case forced.MatchString(whole) || shorthand.MatchString(whole):
 		if v.name == trivy && !trivyTakes.MatchString(whole) {
 			return fail("%s: Trivy does not fetch that", at)
@@ -370,7 +370,7 @@ func absentVersion(v *visit) Result {
 	case a.status < 400 || a.status >= 500 || a.status == http.StatusTooManyRequests:
 		return fail("%s", a)
 	default:
-		return warn("%s: the client does not say that there is no such version", a)
+		return warn("%s: the client does not report a missing version", a)
 	}
 }
 
@@ -389,9 +389,9 @@ func stable(v *visit) Result {
 	again := *v.session
 	again.answers = map[string]*answer{}
 	if second, _ := (&visit{&again, v.client, v.ctx}).where(); second != first {
-		return warn("%s, then %s: it is fetched each time", first, second)
+		return warn("%s, then %s: the client downloads it each time", first, second)
 	}
-	return pass("the same twice")
+	return pass("the same address twice")
 }
 
 // The parts of a URL that Dependabot takes for a repository, at any position (common/lib/dependabot/source.rb).
@@ -410,7 +410,7 @@ func noRepository(v *visit) Result {
 	}
 	found := repository.FindString(whole)
 	if host, _, _ := strings.Cut(strings.ReplaceAll(found, ":", "/"), "/"); found != "" && !strings.HasSuffix(u.Hostname(), host) {
-		return fail("%s is taken for the repository %q", at, found)
+		return fail("%s is mistaken for the repository %q", at, found)
 	}
 	r, err := v.request(http.MethodGet, ofPackage, u.Scheme+"://"+u.Host+"/status")
 	if err != nil {

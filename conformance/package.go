@@ -14,18 +14,18 @@ func namesArchive(v *visit) Result {
 	}
 	switch t, ok := v.target(); {
 	case !ok:
-		return without("%s: nothing that is fetched by http", at)
+		return without("%s: not downloaded by http", at)
 	case t.format == "" && v.name == checkov:
-		return fail("%s: Checkov sees no archive in that", at)
+		return fail("%s: Checkov does not recognize an archive", at)
 	case t.format == "":
-		return fail("%s: the client sees no archive in that, and looks for an address on a page there", at)
+		return fail("%s: the client does not recognize an archive, and searches a page for an address", at)
 	default:
 		return pass("%s: %s", at, t.format)
 	}
 }
 
-// beforePackage returns the package, or a result that says why there is no package to check. The verdict of the result
-// is empty if there is one.
+// beforePackage returns the package, or a result with the reason why no package can be checked. With a package, the
+// verdict of the result is empty.
 func (v *visit) beforePackage() (*archive, target, Result) {
 	t, p := v.fetch()
 	switch {
@@ -63,7 +63,7 @@ func headsPackage(v *visit) Result {
 	}
 	a := v.ask(r, v.hops(ofPackage))
 	if a.err != nil || a.status != http.StatusOK {
-		return pass("%s: clients ask without it, then", a)
+		return pass("%s: clients then send GET without HEAD", a)
 	}
 	length, whole := a.header.Get("Content-Length"), p.header.Get("Content-Length")
 	switch {
@@ -81,7 +81,7 @@ func plainPackage(v *visit) Result {
 	case not.Verdict != "":
 		return not
 	case p.coding != "" && !t.direct:
-		return fail("Content-Encoding %q: the client decodes it, and then sees no archive", p.coding)
+		return fail("Content-Encoding %q: the client decodes it, and then finds no archive", p.coding)
 	}
 	return pass("no Content-Encoding")
 }
@@ -117,7 +117,7 @@ func noLinks(v *visit) Result {
 	}
 	for _, f := range p.files {
 		if f.link {
-			return fail("%.80q is a link or the like: the client makes a file without its content of it", f.name)
+			return fail("%.80q is a link or a special file: the client creates an empty file", f.name)
 		}
 	}
 	return pass("files and directories only")
@@ -159,7 +159,7 @@ func hasModule(v *visit) Result {
 	case configured[want]:
 		return pass("%q has a configuration", want)
 	case wrapped != "" && configured[wrapped] && want == "/":
-		return fail("the module is in %q of the package, which the location does not say", wrapped)
+		return fail("the module is in %q of the package, and the location does not name that directory", wrapped)
 	default:
 		return warn("%q has no configuration", want)
 	}

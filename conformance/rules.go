@@ -2,9 +2,9 @@ package conformance
 
 // Requirements of several rules, for clients that check them in different ways.
 const (
-	wantsShape    = "the answer has the members that the client reads, in their types"
-	wantsVersions = "every version is one by the rules of hashicorp/go-version"
-	wantsDetails  = "a version is described, in the types that the client decodes"
+	wantsShape    = "the answer has the members that the client reads, with the expected types"
+	wantsVersions = "every version is valid by the rules of hashicorp/go-version"
+	wantsDetails  = "a version is described, with the types that the client decodes"
 )
 
 // Files in which clients read answers.
@@ -41,14 +41,14 @@ func with(all files, name, file string) files {
 
 // rules contains all rules, in the order in which clients meet them.
 var rules = []rule{
-	{"discovery.answer", "/.well-known/terraform.json is a JSON object with modules.v1, at once", files{
+	{"discovery.answer", "/.well-known/terraform.json is a JSON object with modules.v1, in time", files{
 		terraform: svchost, opentofu: svchost, terragrunt: tgHelpers + "GetModuleRegistryURLBasePath", renovate: reModule + "base.ts",
 		dependabot: dbClient + "services", updatecli: upRegistry + "registry.go discoverURL", checkov: ckRegistry + "_determine_tf_api_endpoints",
 		infracost: svchost,
 	}, answersDiscovery},
 	{"discovery.type", "its Content-Type is application/json", files{terraform: svchost, opentofu: svchost, infracost: svchost}, saysJSON},
-	{"discovery.size", "it has 1 MiB at most", files{terraform: svchost, opentofu: svchost, infracost: svchost}, smallDiscovery},
-	{"discovery.base", "the client makes the right URL of modules.v1", files{
+	{"discovery.size", "it has at most 1 MiB", files{terraform: svchost, opentofu: svchost, infracost: svchost}, smallDiscovery},
+	{"discovery.base", "the client derives the right URL from modules.v1", files{
 		terraform: tfClient + "Discover", opentofu: tfClient + "discoverBaseURL", terragrunt: tgHelpers + "BuildRequestURL",
 		renovate: reModule + "utils.ts createSDBackendURL", dependabot: dbClient + "url_for", updatecli: upRegistry + "registry.go API",
 		checkov: ckRegistry + "_determine_tf_api_endpoints", infracost: icRegistry + "ModuleLocation",
@@ -73,7 +73,7 @@ var rules = []rule{
 		updatecli: upRegistry + "versions.go", trivy: trRegistry + "Resolve", checkov: ckRegistry + "_cache_available_versions",
 		tfupdate: fuVersions, infracost: icRegistry + "fetchModuleVersions",
 	}, answersVersions},
-	{"versions.coding", "they are compressed as the client wants, or not", files{
+	{"versions.coding", "they are not compressed, or in a way that the client accepts", files{
 		terraform: "net/http", opentofu: "net/http", terragrunt: "net/http", renovate: "lib/util/http/got.ts", dependabot: "excon",
 		language: "net/http", updatecli: "net/http", trivy: "net/http", checkov: "requests", tfupdate: "net/http", infracost: "net/http",
 	}, plainVersions},
@@ -93,14 +93,14 @@ var rules = []rule{
 		renovate: reModule + "schema.ts ProtocolModuleResponse", dependabot: dbClient + "all_module_versions",
 		checkov: ckRegistry + "_cache_available_versions",
 	}, fetches},
-	{"versions.some", "there is a module, and a version of it", files{
+	{"versions.some", "the answer has a module with a version", files{
 		terraform: "internal/initwd/module_install.go installRegistryModule", opentofu: "internal/initwd/module_install.go installRegistryModule",
 		terragrunt: tgHelpers + "listModuleVersions", renovate: reModule + "schema.ts ProtocolModuleResponse",
 		dependabot: dbClient + "all_module_versions", trivy: trRegistry + "resolveVersion", checkov: ckRegistry + "_cache_available_versions",
 		infracost: icRegistry + "lookupModule", language: lsModule + "GetMatchingModuleVersion",
 		updatecli: upRegistry + "versions.go versions", tfupdate: fuVersions,
 	}, someVersions},
-	{"versions.one", "there is no second module", files{
+	{"versions.one", "the answer has only one module", files{
 		trivy: trRegistry + "resolveVersion", updatecli: upRegistry + "versions.go versions",
 	}, oneModule},
 	{"versions.parsable", wantsVersions, files{
@@ -134,36 +134,36 @@ var rules = []rule{
 	{"download.direct", "the token is sent to this registry only", files{
 		opentofu: "internal/registry/client.go preparePackageLocationDirect",
 	}, directMode},
-	{"download.v", "a version is found with a v before it, too", files{
+	{"download.v", "a version is also found with a leading v", files{
 		terragrunt: "internal/getter/tfr.go",
-	}, spelled(func(_, canonical string) string { return "v" + canonical }, "Terragrunt asks for a version as it is written, and does not find it with a v")},
+	}, spelled(func(_, canonical string) string { return "v" + canonical }, "Terragrunt requests a version as written, and does not find it with a leading v")},
 	{"download.latest", "the version latest is found", files{
 		checkov: ckRegistry + "_find_best_version",
-	}, spelled(func(string, string) string { return "latest" }, "Checkov reads no module that is called without a version")},
+	}, spelled(func(string, string) string { return "latest" }, "Checkov does not read modules that are called without a version")},
 	{"download.unversioned", "a module is found without a version", files{
 		trivy: trRegistry + "Resolve",
-	}, spelled(func(string, string) string { return "" }, "Trivy reads no module that is called without a version")},
+	}, spelled(func(string, string) string { return "" }, "Trivy does not read modules that are called without a version")},
 	{"download.absent", "a version that does not exist is answered with 404", files{
 		terraform: tfClient + "ModuleLocation", opentofu: tfClient + "ModulePackageLocation",
 	}, absentVersion},
-	{"download.stable", "the same version is at the same address again", files{terragrunt: "internal/getter/resolver_tfr.go"}, stable},
-	{"download.repository", "the address is not taken for a repository that it is not", files{
+	{"download.stable", "repeated requests for a version return the same address", files{terragrunt: "internal/getter/resolver_tfr.go"}, stable},
+	{"download.repository", "the address is not mistaken for that of a repository", files{
 		dependabot: "common/lib/dependabot/source.rb from_url",
 	}, noRepository},
 
 	{"package.archive", "the client recognizes the package as an archive", with(byGetter("go-getter client.go Get"), checkov,
 		ckRegistry+"_get_archive_extension"), namesArchive},
-	{"package.get", "it is answered with 200 and comes whole, without a token", with(byGetter(getterHTTP+"GetFile"), checkov,
+	{"package.get", "it is answered with 200, completely, without a token", with(byGetter(getterHTTP+"GetFile"), checkov,
 		"checkov/common/goget/registry/get_registry.py do_get"), givesPackage},
-	{"package.head", "HEAD does not say that it is empty", files{
+	{"package.head", "HEAD does not report an empty package", files{
 		terraform: getterHTTP + "GetFile, until 1.14", tofuOld: getterHTTP + "GetFile", terragrunt: getterHTTP + "GetFile",
 		infracost: getterHTTP + "GetFile",
 	}, headsPackage},
 	{"package.encoding", "it has no Content-Encoding", byGetter(getterHTTP + "GetFile"), plainPackage},
 	{"package.unpacks", "it unpacks", with(byGetter(getterUntar), checkov, "checkov/common/util/file_utils.py extract_tar_archive"), unpacks},
-	{"package.links", "there are no links in it", byGetter(getterUntar), noLinks},
+	{"package.links", "it has no links", byGetter(getterUntar), noLinks},
 	{"package.modes", "its files can be read", byGetter(getterUntar), readable},
-	{"package.module", "the module is where the location says", byGetter("internal/initwd/module_install.go, or what the client has of it"), hasModule},
+	{"package.module", "the module is where the location says", byGetter("internal/initwd/module_install.go, or the client's copy of it"), hasModule},
 
 	{"api.details", wantsDetails, files{language: lsModule + "ModuleResponse"}, languageKnows},
 	{"api.details", wantsDetails, files{

@@ -167,7 +167,7 @@ func fetches(v *visit) Result {
 			return fail(`a version has no string "version"`)
 		}
 	}
-	return pass("its members are there")
+	return pass("all members exist")
 }
 
 // listed returns the versions of the first module, as they are spelled, and the number of modules.
@@ -286,7 +286,7 @@ func absentModule(v *visit) Result {
 	case a.status >= 500 || a.status == http.StatusTooManyRequests:
 		return fail("%s: the client treats it as a failure and retries", a)
 	default:
-		return warn("%s: the client does not say that there is no such module", a)
+		return warn("%s: the client does not report a missing module", a)
 	}
 }
 
@@ -332,6 +332,6 @@ func refusesStrangers(v *visit) Result {
 	case a.status == http.StatusOK:
 		return pass("%s: the registry requires no token", a)
 	default:
-		return warn("%s: the client does not say that it needs a token, as for 401", a)
+		return warn("%s: the client does not report a missing token, as it does for 401", a)
 	}
 }

@@ -171,7 +171,7 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 		modproxy.ErrChanged, was, stamp(rec.Time), describe(rec.Source), is, describe(offered.Source))
 	switch {
 	case rec.Zips != "":
-		err = fmt.Errorf("%w: its packages for %s were others when it was recorded, %s, from %s, than they are now, from %s "+
+		err = fmt.Errorf("%w: its packages for %s differ from the recorded ones: recorded %s from %s, offered now from %s "+
 			"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 			modproxy.ErrChanged, platforms(rec.Zips, offered.Zips), stamp(rec.Time), describe(rec.Source), describe(offered.Source))
 	case rec.Variant.Kind == modproxy.KeysVariant:

@@ -117,7 +117,7 @@ func (r *Registry) checkArchive(ctx context.Context, v modproxy.Ref, sum modprox
 	}
 	rec, err := r.Ledger.Lookup(ctx, v.Base())
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: its release is not recorded, and is asked for first", modproxy.ErrUnavailable)
+		return fmt.Errorf("%w: its release is not recorded yet, and must be downloaded first", modproxy.ErrUnavailable)
 	}
 	if err != nil {
 		return r.failed(ctx, v, err)
@@ -128,9 +128,9 @@ func (r *Registry) checkArchive(ctx context.Context, v modproxy.Ref, sum modprox
 // CheckArchive returns an error if the recorded release of a provider has another package for a platform, or no package.
 func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) error {
 	if was, ok := rec.Zips.Of(platform); !ok {
-		return fmt.Errorf("%w: its release has no package for %s, as it was recorded %s", modproxy.ErrChanged, platform, stamp(rec.Time))
+		return fmt.Errorf("%w: its release, recorded %[3]s, has no package for %[2]s", modproxy.ErrChanged, platform, stamp(rec.Time))
 	} else if want := modproxy.NewSum(was); want != sum {
-		return fmt.Errorf("%w: its release has another package for %s, %s, as it was recorded %s, and is offered with %s now",
+		return fmt.Errorf("%w: the package for %s is %s in its release, recorded %s, and %s as offered now",
 			modproxy.ErrChanged, platform, want, stamp(rec.Time), sum)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	case keys.Meets(rec.Keys):
 		return nil
 	case keys == "":
-		return fmt.Errorf("%w: its release is not signed, and those of %s are signed by %s", modproxy.ErrChanged, m, nameKeys(rec.Keys))
+		return fmt.Errorf("%w: its release is not signed; releases of %s are signed by %s", modproxy.ErrChanged, m, nameKeys(rec.Keys))
 	}
 	other := keys.Record(m)
 	other.Source = offered.Source
@@ -179,7 +179,7 @@ func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
 	}
 	pinned, ok := signers.Signers(offered.Address)
 	if ok && !offered.Keys.Meets(pinned) {
-		err = fmt.Errorf("%w: its release is signed by %s, and those of %s have to be signed by %s (operator: providers.keys says so)",
+		err = fmt.Errorf("%w: its release is signed by %s; releases of %s must be signed by %s (operator: set in providers.keys)",
 			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Address, nameKeys(pinned))
 	}
 	return ok, err
@@ -187,7 +187,7 @@ func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
 
 func nameKeys(keys modproxy.Keys) string {
 	if keys == "" {
-		return "nobody"
+		return "no key"
 	}
 	return "the key " + strings.Join(keys.All(), " or ")
 }
@@ -204,7 +204,7 @@ func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	case rec.Variant.Kind == modproxy.KeysVariant:
 		return r.drifted(ctx, rec, offered)
 	case isArchive: // checkArchive has compared it with the release
-		offered.Reason = "its release was accepted, and says so"
+		offered.Reason = "its release was accepted, and names this archive"
 	case !offered.Zips.Extends(rec.Zips):
 		return r.drifted(ctx, rec, offered)
 	case offered.Zips != rec.Zips:
@@ -225,7 +225,7 @@ func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	return nil
 }
 
-// platforms names the platforms for which z has another archive than other, or for which other has none.
+// platforms names the platforms whose archive in z differs from that in other, or is missing in other.
 func platforms(z, other modproxy.Zips) string {
 	all, _ := z.All()
 	was, _ := other.All()

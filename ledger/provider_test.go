@@ -141,7 +141,7 @@ func TestReleasesAreCompared(t *testing.T) {
 		"changed": {linux: {3}, mac: {2}}, "narrower": {mac: {2}},
 	} {
 		u.release(t, "1.0.0", sum, oldKey, archives)
-		wants(t, reg, one, modproxy.ErrChanged, "for linux_amd64 were others", "modproxy ledger drift")
+		wants(t, reg, one, modproxy.ErrChanged, "for linux_amd64 differ", "modproxy ledger drift")
 	}
 	if list := drifts(t, book); len(list) != 2 || list[0].Ref != one || list[0].Zips == "" || list[0].Keys != oldKey {
 		t.Errorf("drifts %+v", list)
@@ -293,7 +293,7 @@ func TestSignersOfConfiguration(t *testing.T) {
 	u.release(t, "1.2.0", "third", newKey, archives)
 	wants(t, reg, toy.At("1.2.0"), nil)
 	u.release(t, "1.3.0", "fourth", "", archives)
-	wants(t, reg, toy.At("1.3.0"), modproxy.ErrDenied, "signed by nobody")
+	wants(t, reg, toy.At("1.3.0"), modproxy.ErrDenied, "signed by no key")
 }
 
 type signers struct{ modproxy.Keys }

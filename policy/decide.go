@@ -115,8 +115,8 @@ func (s *Selection) Module() Verdict {
 	return Verdict{Outcome: Allowed}
 }
 
-// namespace returns the verdict about all modules of a namespace. It denies the namespace if every module in it is
-// denied, whatever its name.
+// namespace returns the verdict about all modules of a namespace. It denies the namespace if every possible module in
+// it is denied.
 func (r *Rules) namespace(host, namespace string, groups []string) Verdict {
 	if r.reserved(host, namespace) != nil {
 		return Verdict{Outcome: Reserved}

@@ -244,8 +244,8 @@ func TestReservedHostCase(t *testing.T) {
 	equal(t, "in capitals", r.For(loud, nil).Module().Outcome, r.For(vpc, nil).Module().Outcome)
 }
 
-// A text names a reserved namespace in any spelling. A namespace is denied as a whole if the client may use no module
-// in it, whatever its name.
+// A text names a reserved namespace in any spelling. A namespace is denied as a whole if every possible module in it is
+// denied to the client.
 func TestCheckNamespace(t *testing.T) {
 	deny := func(text string, more policy.Rule) policy.Rule {
 		more.Deny = pattern(t, text)

@@ -16,7 +16,7 @@ import (
 
 // Ledger provides the decisions of operators, and the records of versions.
 type Ledger interface {
-	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] if there is no record.
+	// Lookup returns the record that counts for a version. Its error is [fs.ErrNotExist] if no record exists.
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 	// Decisions returns the decisions after a position, in the order in which they were made, and the position of the
 	// next one. The first decision has position zero.
@@ -233,8 +233,8 @@ func (g *Gate) CheckClient(ctx context.Context, v modproxy.Ref) error {
 	return g.CheckClientBy(ctx, v, g.Sights)
 }
 
-// CheckNamespace returns an error if the client of ctx may use no module of a namespace, whatever its name. Only
-// decisions about all modules of the namespace count. The error of a denied namespace is [modproxy.ErrDenied].
+// CheckNamespace returns an error if the client of ctx is denied every possible module of a namespace. Only decisions
+// about all modules of the namespace count. The error of a denied namespace is [modproxy.ErrDenied].
 func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {

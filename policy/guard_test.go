@@ -154,7 +154,7 @@ func TestSeekWhenRefused(t *testing.T) {
 	}
 }
 
-// After a block was made, no byte is read and no package is opened, whatever is in progress.
+// After a block was made, no byte is read and no package is opened, also for requests in progress.
 func TestBlockRaces(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all))
 	f.Observe = nil

@@ -295,7 +295,7 @@ func TestListEndsInTime(t *testing.T) {
 	})
 }
 
-// When an approval ends, the version is no longer listed, and reading its package stops.
+// When an approval ends, Versions omits the version, and reading its package stops.
 func TestApprovalEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow approval "+all))

@@ -30,8 +30,8 @@ func plainly(versions []modproxy.Ref) (all []policy.ServedVersion) {
 	return all
 }
 
-// What is suggested is a file of rules, which allows what was served, no other module, and with bounds no other versions
-// than those between.
+// The suggested rules allow the served versions and no other module. With bounds, they allow the versions between the bounds
+// and no others.
 func TestSuggest(t *testing.T) {
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
@@ -96,7 +96,7 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// The rules of a namespace stand together, in the order of their names.
+// The rules of a namespace are adjacent, in the order of their names.
 func TestSuggestReads(t *testing.T) {
 	var served []modproxy.Ref
 	for address := range strings.FieldsSeq("b.example/x/vpc/aws a.example/z/one/aws b.example/x/dns/aws a.example/z/one/aws") {

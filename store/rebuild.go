@@ -13,8 +13,8 @@ import (
 // Keeper interprets the records of one kind.
 type Keeper interface {
 	// Verify compares a record with the ledger or another authority. It returns the sizes of the blobs that r needs, in
-	// the order of r.Needs, as far as r contains them. Errors: [ErrDamaged] if r is wrong; [modproxy.ErrChanged] if
-	// another record counts by now, which is no damage; another error if the comparison fails.
+	// the order of r.Needs, as far as r contains them. Errors: [ErrDamaged] if r is wrong; [modproxy.ErrChanged] if r is
+	// not damaged, but another record counts by now; another error if the comparison fails.
 	Verify(ctx context.Context, r Record) (sizes []int64, err error)
 	// VerifyData checks a blob that r needs. Its digest is right.
 	VerifyData(ctx context.Context, r Record, d modproxy.Digest, blob io.Reader) error

@@ -19,7 +19,7 @@ func full() (*room, modproxy.Digest) {
 // other is a blob that is not stored.
 var other = []Content{{Size: 1000}}
 
-// A call that waits for room is notified when a blob is no longer protected.
+// A call that waits for room is notified when the protection of a blob ends.
 func TestReleaseIsAChange(t *testing.T) {
 	m, d := full()
 	if err := m.beginKeep(t.Context(), d); err != nil {
@@ -105,8 +105,8 @@ func TestLostBlobHasItsRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkReserveInVain measures the search for room after each reader that ends, among 100,000 blobs that may not be
-// evicted.
+// BenchmarkReserveInVain measures the unsuccessful search for room after each reader that ends, among 100,000 blobs that
+// may not be evicted.
 func BenchmarkReserveInVain(b *testing.B) {
 	const blobs = 100_000
 	m := newRoom(blobs)

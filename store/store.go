@@ -71,7 +71,7 @@ type Records interface {
 	// [modproxy.ErrInvalid] if r exceeds the bounds of [Record].
 	Put(ctx context.Context, r Record) (revision uint64, err error)
 	// Delete deletes a record if it has that revision. A damaged record has the revision zero. Blobs stay. Errors:
-	// [ErrConflict]. Deleting a record that does not exist is no error.
+	// [ErrConflict]. Deleting a record that does not exist succeeds.
 	Delete(ctx context.Context, ref Ref, revision uint64) error
 	// List yields the records of a kind whose keys begin with prefix, in the order of their keys, each in its state at
 	// some time during the iteration. An empty kind, with an empty prefix, means all kinds. A damaged record comes with
@@ -118,9 +118,9 @@ type Blobs interface {
 	Open(ctx context.Context, d modproxy.Digest) (Blob, error)
 	// Stat returns information about a blob. Errors: those of Open.
 	Stat(ctx context.Context, d modproxy.Digest) (BlobInfo, error)
-	// Remove removes blobs in the given way, and returns the removed ones, also together with an error. A blob that
-	// does not exist, or is listed twice, is no error. Remove works on a full disk. A crash may leave a blob whose
-	// records are deleted. On a full disk, a record may stay whose blob is removed: its readers get [fs.ErrNotExist].
+	// Remove removes blobs in the given way, and returns the removed ones, also together with an error. It ignores blobs
+	// that do not exist, and repeated digests. Remove works on a full disk. A crash may leave a blob whose records are
+	// deleted. On a full disk, a record may stay whose blob is removed: its readers get [fs.ErrNotExist].
 	Remove(ctx context.Context, how Removal, list ...modproxy.Digest) (removed []BlobInfo, err error)
 	// Blobs yields all blobs, each once and in any order, including those for which Open returns ErrDamaged. An error
 	// ends the sequence. Blobs may be put and removed meanwhile.
@@ -144,7 +144,7 @@ type Removal int
 const (
 	// Evict removes the blob and every record that needs it.
 	Evict Removal = iota
-	// Collect removes the blob unless a record needs it, even a damaged record. A blob that stays is no error.
+	// Collect removes the blob unless a record needs it, even a damaged record. Then the blob stays, without an error.
 	Collect
 	// SetAside is like Evict, but the bytes move to the quarantine, as evidence.
 	SetAside

@@ -53,8 +53,8 @@ const (
 type Verified struct {
 	Records    int     `json:"records"`
 	Kept       Amount  `json:"kept"`                 // blobs that records need
-	Superseded int     `json:"superseded,omitempty"` // records that no longer count, which is no damage
-	Orphans    Amount  `json:"orphans"`              // blobs that no record needs, which is no damage: a crash leaves them
+	Superseded int     `json:"superseded,omitempty"` // records that no longer count; not damage
+	Orphans    Amount  `json:"orphans"`              // blobs that no record needs; not damage: a crash leaves them
 	Total      int64   `json:"total_bytes"`          // of all blobs, before the first was read
 	Read       int64   `json:"read_bytes"`
 	Damage     int     `json:"damage"` // calls of Found, repaired or not

@@ -51,7 +51,7 @@ func parse(raw string, direct bool) (address, error) {
 			return address{}, err
 		}
 		if a.format == "" {
-			return address{}, fmt.Errorf("%w: a checksum for what is no archive", modproxy.ErrInvalid)
+			return address{}, fmt.Errorf("%w: a checksum for a URL that is not an archive", modproxy.ErrInvalid)
 		}
 	}
 	u.RawQuery = strings.Join(slices.DeleteFunc(strings.Split(u.RawQuery, "&"), func(pair string) bool {
@@ -126,7 +126,7 @@ func metaTag(page io.Reader) (string, error) {
 			end = strings.EqualFold(t.Name.Local, "head")
 		}
 		if end {
-			return "", fmt.Errorf("%w: neither an archive, nor does it say with X-Terraform-Get or a terraform-get meta tag where one is",
+			return "", fmt.Errorf("%w: the response is not an archive, and names none in an X-Terraform-Get header or a terraform-get meta tag",
 				modproxy.ErrInvalid)
 		}
 	}

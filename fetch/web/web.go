@@ -102,7 +102,7 @@ func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bo
 // maxRedirects exceeds the budget of a package, which is the actual bound.
 const maxRedirects = 10
 
-// get sends one request. An unexpected answer is an error. again reports whether another try may succeed.
+// get sends one request. An unexpected answer is an error. again reports whether a retry may succeed.
 func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, again bool, err error) {
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
 	if res, err = v.Egress.Get(ctx, r); err != nil {
@@ -118,8 +118,8 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 	return nil, again, err
 }
 
-// failed reports whether to try again after err, and returns the error otherwise. passes tells whether err is
-// temporary. A temporary error remains temporary if the budget has no request left for another try.
+// failed reports whether to retry after err, and returns the error otherwise. passes reports whether err is
+// temporary. A temporary error remains temporary if the budget has no request left for a retry.
 func (v *visit) failed(passes bool, err error) (again bool, _ error) {
 	if _, later := errors.AsType[*modproxy.RetryLater](err); passes && !later && v.source.Budget.Spent() {
 		err = &modproxy.Temporary{Err: err}

@@ -230,7 +230,7 @@ func testAccept(t *testing.T, a, b Handle) {
 	must(t, a.Add(t.Context(), first))
 	must(t, a.Accept(t.Context(), second))
 	wantRecord(t, b, second)
-	wantErr(t, "Add of what counted before", b.Add(t.Context(), first), modproxy.ErrChanged)
+	wantErr(t, "Add of the superseded record", b.Add(t.Context(), first), modproxy.ErrChanged)
 	must(t, b.Add(t.Context(), NewRecord(vpc, "1.2.3", "b")))
 	must(t, b.Accept(t.Context(), accepted(second, "once more")))
 	wantRecords(t, b, first, second)
@@ -258,7 +258,7 @@ func testHad(t *testing.T, a, b Handle) {
 	}
 	had(vpc.At("1.2.4"), "a", false)
 	_, err := a.Had(t.Context(), first.Ref, "x")
-	wantErr(t, "Had of what is no sum", err, modproxy.ErrInvalid)
+	wantErr(t, "Had of an invalid sum", err, modproxy.ErrInvalid)
 }
 
 func testAcceptNeeds(t *testing.T, a, b Handle) {

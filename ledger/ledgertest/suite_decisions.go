@@ -30,11 +30,11 @@ func testDecisions(t *testing.T, a, b Handle) {
 	block := NewDecision(vpc, modproxy.Block, "1.2.3")
 	must(t, a.Decide(t.Context(), block)) // no record is necessary
 	_, err := b.Lookup(t.Context(), vpc.At("1.2.3"))
-	wantErr(t, "Lookup of what was decided about", err, fs.ErrNotExist)
+	wantErr(t, "Lookup of a version with a decision", err, fs.ErrNotExist)
 	_, err = serve(t, a).Lookup(t.Context(), vpc.At("1.2.3"))
-	wantErr(t, "lookup of what was decided about", err, fs.ErrNotExist)
+	wantErr(t, "sumdb lookup of a version with a decision", err, fs.ErrNotExist)
 	_, err = serve(t, a).Lookup(t.Context(), vpc.At("0.0.0"))
-	wantErr(t, "lookup of the version in whose name decisions are written", err, fs.ErrNotExist)
+	wantErr(t, "sumdb lookup of the version in the path of decisions", err, fs.ErrNotExist)
 
 	var records []ledger.Record
 	want := []modproxy.Decision{block}
@@ -93,7 +93,7 @@ func testDecideInvalid(t *testing.T, a, b Handle) {
 		"two words":           func(d *modproxy.Decision) { d.Action = "block it" },
 		"no constraint":       func(d *modproxy.Decision) { d.Versions = "latest" },
 		"constraint, lines":   func(d *modproxy.Decision) { d.Versions = "> 1,\n< 2" },
-		"nobody":              func(d *modproxy.Decision) { d.By = "" },
+		"no operator":         func(d *modproxy.Decision) { d.By = "" },
 		"by two lines":        func(d *modproxy.Decision) { d.By = "alice\nreason x" },
 		"no time":             func(d *modproxy.Decision) { d.Time = time.Time{} },
 		"until of a block":    func(d *modproxy.Decision) { d.Until = when },

@@ -58,7 +58,7 @@ func testSpellings(t *testing.T, a, b Handle) {
 		other.Ref = m.At("1.2.3")
 		wantRecord(t, b, other)
 	}
-	wantErr(t, "what counted before", b.Add(t.Context(), NewRecord(upper, "1.2.3", "a")), modproxy.ErrChanged)
+	wantErr(t, "Add of the superseded record", b.Add(t.Context(), NewRecord(upper, "1.2.3", "a")), modproxy.ErrChanged)
 	must(t, b.Add(t.Context(), NewRecord(upper, "1.2.3", "c")))
 	if got := len(list(t, a.All(t.Context()))); got != 5 {
 		t.Errorf("%d records, want 5", got)

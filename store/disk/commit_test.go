@@ -104,7 +104,7 @@ func TestACommitFailsForAll(t *testing.T) {
 	}
 }
 
-// BenchmarkPutParallel puts records, 64 of which wait at a time. ns/op is the time for one record.
+// BenchmarkPutParallel puts records, with 64 calls at a time. ns/op is the time for one record.
 func BenchmarkPutParallel(b *testing.B) {
 	d := mustOpen(b, b.TempDir())
 	var mu sync.Mutex

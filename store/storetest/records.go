@@ -102,7 +102,7 @@ func testSwap(t *testing.T, handles []Handle) {
 	ctx := t.Context()
 	a, b := handles[0], handles[1]
 	_, err := a.Records.Put(ctx, store.Record{Ref: ref, Revision: 1})
-	wantError(t, "Put of revision 1 where there is none", err, store.ErrConflict)
+	wantError(t, "Put of revision 1 of a new record", err, store.ErrConflict)
 	seen := map[uint64]bool{}
 	r := a.put(t, store.Record{Ref: ref, Value: []byte("0")})
 	for range 3 {

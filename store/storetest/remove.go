@@ -15,7 +15,7 @@ import (
 )
 
 func testRemove(t *testing.T, open func(t *testing.T, n int) []Handle) {
-	for how, name := range map[store.Removal]string{store.Evict: "evict", store.Collect: "collect", store.SetAside: "set aside"} {
+	for how, name := range map[store.Removal]string{store.Evict: "evict", store.Collect: "collect", store.SetAside: "quarantine"} {
 		t.Run(name, func(t *testing.T) { testRemoval(t, open(t, 2), how) })
 	}
 	t.Run("lost", func(t *testing.T) {

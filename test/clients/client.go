@@ -136,7 +136,7 @@ func (c *client) make(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	fmt.Printf("%s %s: making %s\n", c.name, c.version, path)
+	fmt.Printf("%s %s: building %s\n", c.name, c.version, path)
 	if err := c.made.make(ctx, c.version, path); err != nil {
 		return fmt.Errorf("%s %s: %w", c.name, c.version, err)
 	}

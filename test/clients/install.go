@@ -68,8 +68,8 @@ func terragrunt(ctx context.Context, s *session) error {
 	return nil
 }
 
-// infracost makes Infracost download the modules that a configuration calls. There are no prices here, so it fails at
-// the end.
+// infracost makes Infracost download the modules that a configuration calls. Without a price service it fails at the
+// end.
 func infracost(ctx context.Context, s *session) error {
 	if _, err := s.write("own/main.tf", s.block("hcl", 0)); err != nil {
 		return err

@@ -36,7 +36,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	making := flag.Bool("build", false, "make the programs, and run nothing")
+	making := flag.Bool("build", false, "build the programs, and run nothing")
 	flag.Parse()
 	err := run(ctx, *making, flag.Args())
 	stop()
@@ -59,7 +59,7 @@ func run(ctx context.Context, making bool, names []string) error {
 		return errors.Join(failed...)
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "client\tversion\tmodules are described\tasked\tverdict")
+	fmt.Fprintln(table, "client\tversion\tmodules are described\trequests\tverdict")
 	wrong := 0
 	for _, kept := range []bool{false, true} {
 		w, err := newWorld(ctx, kept)
@@ -113,7 +113,7 @@ func choose(names []string) ([]*client, error) {
 			}
 		}
 		if len(chosen) == before {
-			return nil, fmt.Errorf("there is no client %q", name)
+			return nil, fmt.Errorf("the client %q is unknown", name)
 		}
 	}
 	return slices.Compact(chosen), nil

@@ -163,7 +163,7 @@ func tells(ctx context.Context, s *session) error {
 			question{"search_providers", toy("gate", "resources"), "providerDocID: 30002\n- Title: gate\n- Category: resources\n- Description: Makes a gate."},
 			question{"search_providers", toy("gate", "data-sources"), "providerDocID: 30003"},
 			question{"search_providers", toy("toy", "guides"), "From one gate to the next."},
-			question{"search_providers", toy("toy", "overview"), "It has gates that are no gates."},
+			question{"search_providers", toy("toy", "overview"), "It has toy gates."},
 			question{"get_provider_details", map[string]any{"provider_doc_id": "30002"}, "The arguments of a gate."},
 			question{"get_provider_capabilities", map[string]any{"namespace": "acme", "name": "toy"}, "Guides: 1 available"},
 		)

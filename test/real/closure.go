@@ -86,7 +86,7 @@ func (s *settings) compareClosure(ctx context.Context, r *repo, tool string, p *
 	case (errClient == nil) != (errProxy == nil):
 		why = fmt.Sprintf("one fails: %v; modproxy: %v", errClient, errProxy)
 	case !slices.Equal(installed, foreseen):
-		why = fmt.Sprintf("it installs %q, and modproxy says %q", installed, foreseen)
+		why = fmt.Sprintf("it installs %q, but modproxy foresees %q", installed, foreseen)
 	}
 	return len(installed), why, ctx.Err()
 }

@@ -114,11 +114,11 @@ func (s *settings) compareOne(ctx context.Context, r *repo, version, dir string,
 	case failed != nil && err != nil:
 		res.Outcome, res.Why = neither, fmt.Sprintf("%v; modproxy: %v", failed, err)
 	case failed != nil:
-		res.Outcome, res.Why = differs, fmt.Sprintf("git fails, and modproxy serves %d files: %v", len(got), failed)
+		res.Outcome, res.Why = differs, fmt.Sprintf("git fails, but modproxy serves %d files: %v", len(got), failed)
 	case err != nil:
 		res.Outcome, res.Why = refused, res.Why+err.Error()
 	case at != subdirectory:
-		res.Outcome, res.Why = differs, fmt.Sprintf("the module is in %q, and modproxy says in %q", subdirectory, at)
+		res.Outcome, res.Why = differs, fmt.Sprintf("the module is in %q, but modproxy names %q", subdirectory, at)
 	default:
 		res.Outcome, res.Why = diff(got, want)
 	}

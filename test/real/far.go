@@ -158,7 +158,7 @@ func imported(out string, err error) (string, error) {
 		err = json.Unmarshal([]byte(out), &all)
 	}
 	b := all.Summary
-	return fmt.Sprintf("bundle %d: %d added, %d kept already, %d refused, %d absent",
+	return fmt.Sprintf("bundle %d: %d added, %d stored before, %d refused, %d absent",
 		b.Sequence, b.Added, b.Kept, b.Refused, b.Absent), err
 }
 

@@ -53,7 +53,7 @@ func (s *settings) crossGap(ctx context.Context) (int, error) {
 		}
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "when\twhere\twhat\ttime\tof which\n", g.rows.String())
+	fmt.Fprint(table, "week\tside\tstep\ttime\tresult\n", g.rows.String())
 	return 0, table.Flush()
 }
 
@@ -103,8 +103,8 @@ func (g *gap) cross(ctx context.Context, week, before string) (string, error) {
 			args = append(args, "--since", before)
 		}
 		came, versions, err := exported(g.modproxy(ctx, args...))
-		if err == nil && !strings.Contains(news, fmt.Sprintf(" %d packages fetched", versions)) {
-			err = fmt.Errorf("%s: it is not what is new: %s", came, news)
+		if err == nil && !strings.Contains(news, fmt.Sprintf(" %d packages downloaded", versions)) {
+			err = fmt.Errorf("%s: the export differs from the new packages: %s", came, news)
 		}
 		return came, err
 	}})
@@ -190,7 +190,7 @@ func mirrored(out string, err error) (string, error) {
 		err = json.Unmarshal([]byte(out), &all)
 	}
 	d := all.Summary
-	return fmt.Sprintf("%d modules asked for, %d packages fetched, %.1f MB, %d kept before",
+	return fmt.Sprintf("%d modules requested, %d packages downloaded, %.1f MB, %d cached before",
 		d.Asked, d.Fetched, float64(d.Bytes)/1e6, d.Kept), err
 }
 

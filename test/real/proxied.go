@@ -121,7 +121,7 @@ func readPackage(body []byte) (map[string]file, error) {
 			return nil, err
 		}
 		if h.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("%s is no regular file", h.Name)
+			return nil, fmt.Errorf("%s is not a regular file", h.Name)
 		}
 		hash := sha256.New()
 		if _, err := io.Copy(hash, tr); err != nil {

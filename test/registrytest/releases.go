@@ -76,7 +76,7 @@ func (r *release) zips(platform string, fill func([]byte) ([]byte, error)) (said
 	}
 	switch r.zip {
 	case "text":
-		said = blobOf([]byte("This is no zip.\n"))
+		said = blobOf([]byte("This is a text.\n"))
 	case "page":
 		said = blobOf([]byte("<!DOCTYPE html><title>Sign in</title>"))
 	case "directories":

@@ -181,7 +181,7 @@ func readPackage(t *testing.T, reg modproxy.Registry, host, namespace, version s
 
 func testMissing(t *testing.T, reg modproxy.Registry, host string) {
 	for _, test := range []struct{ namespace, version string }{
-		{"nobody", "1.0.0"},
+		{"absent", "1.0.0"},
 		{"acme", "9.9.9"},
 		{"Acme", "1.0.0"},
 	} {
@@ -194,7 +194,7 @@ func testMissing(t *testing.T, reg modproxy.Registry, host string) {
 			t.Errorf("a package came with the error %v", err)
 		}
 	}
-	_, err := reg.Versions(t.Context(), moduleOf(host, "nobody"))
+	_, err := reg.Versions(t.Context(), moduleOf(host, "absent"))
 	checkError(t, err, modproxy.ErrNotFound)
 }
 
