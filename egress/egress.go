@@ -3,12 +3,19 @@
 //	c, err := egress.New(egress.Config{Allow: allow})
 //	resp, err := c.Get(ctx, egress.Request{URL: url, Redirects: 3})
 //
-// What always holds: no byte is sent to an address that the policy does not allow. The address is checked at the time of
+// What always holds: a direct connection goes only to an address that the policy allows. The address is checked at the time of
 // connecting. Earlier look-ups, the form of a URL and the target of a redirect do not count. git, which connects by itself,
-// goes through a [Session], which applies the same policy.
+// goes through a [Session], which applies the same policy. For ssh, git connects to the address that [Client.Resolve] returned.
+//
+// A proxy of the environment ([Config]) is itself not checked. Behind a proxy, the policy applies to what the proxy is asked to
+// connect to. If the proxy looks names up itself ([Config.ProxyNames], socks5h, and names in [Config.Allow]), the policy checks
+// the name and the port, and the addresses that this machine finds for the name, if any. The address to which the proxy connects
+// is then subject to the proxy's rules.
 //
 // The policy allows globally reachable addresses, on port 443 and the ports of [Config.Ports], with TLS. [Config.Allow] lists
-// exceptions for internal addresses, other ports and plain http. policy.go names the specifications of the address ranges.
+// exceptions for internal addresses, other ports and plain http. Globally reachable are the addresses that IANA lists so
+// (https://www.iana.org/assignments/iana-ipv4-special-registry/ and
+// https://www.iana.org/assignments/iana-ipv6-special-registry/).
 package egress
 
 import (
@@ -28,17 +35,20 @@ import (
 
 // Errors of this package, in addition to those of packages net, crypto/tls and context.
 var (
-	// ErrRefused means that the policy does not allow the destination, or that such a URL is never followed. A retry does not
-	// help.
+	// ErrRefused means that the policy does not allow the destination, or that such a URL is never requested: it cannot be
+	// parsed, has another scheme than http and https, has user information, or has a host that is neither a hostname in ASCII
+	// nor a plain address. A retry does not help.
 	ErrRefused = errors.New("destination not allowed")
 	// ErrTooLarge means that a body, or all data received by a session, exceeds its limit.
 	ErrTooLarge = errors.New("larger than allowed")
-	// ErrTooSlow means that a body arrived below the minimum rate.
+	// ErrTooSlow means that a body arrived below the minimum rate: 1 KiB a second, on average over 30 seconds of waiting for an
+	// archive or for the response to a Post, and over 10 seconds for other bodies. A session ends a connection without traffic
+	// for two minutes with it.
 	ErrTooSlow = errors.New("too slow")
-	// ErrStalled is an [ErrTooSlow]: no bytes of a body arrived for a while. A retry may help.
+	// ErrStalled is an [ErrTooSlow]: no bytes of a body arrived in this time. A retry may help.
 	ErrStalled = fmt.Errorf("%w: nothing came", ErrTooSlow)
-	// ErrAnswer means an unusable response: too many redirects, a partial body, an unexpected content coding, a body of unknown
-	// end.
+	// ErrAnswer means an unusable response: a partial body, an unexpected content coding, a body of unknown end. Too many
+	// redirects and a used-up [Budget] are an ErrAnswer, too.
 	ErrAnswer = errors.New("not the answer that was asked for")
 )
 
@@ -181,12 +191,13 @@ func rootCertificates(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Hedges reports whether callers may hedge: send a request a second time, in parallel, if its response is late. Every hedge in
-// the program depends on it.
+// Hedges reports whether requests may be hedged: sent a second time, in parallel, if the response is late (package hedge). It is
+// the opposite of [Config.NoHedging]. The Client observes it itself. Packages that hedge their own requests must ask it.
 func (c *Client) Hedges() bool { return !c.cfg.NoHedging }
 
-// Transport returns c as an [http.RoundTripper]. It sends only GET requests without a body and without credentials, each once,
-// and returns redirects as responses. The body has at most maxBytes. Its errors are those of [Client.Get].
+// Transport returns c as an [http.RoundTripper]. It sends only GET requests, each once, and returns redirects as responses. The
+// body of a response has at most maxBytes. A request with another method, a body or a credential in its header is not sent: the
+// error is a mistake of the caller. Other errors are those of [Client.Get].
 func (c *Client) Transport(maxBytes int64) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet || r.Body != nil && r.Body != http.NoBody {

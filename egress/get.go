@@ -22,8 +22,8 @@ import (
 // Get requests r.URL and follows redirects. Each redirect is a separate request under the same policy. The response may have
 // any status; its Request.URL is the URL of the last hop. The caller closes the body. The end of ctx ends the body, too.
 //
-// A body ends with [ErrTooLarge], [ErrTooSlow] or [io.ErrUnexpectedEOF] rather than early. Unless r.Archive is set, gzip is
-// decompressed; the size is then unknown.
+// If a body is incomplete, its last Read returns [ErrTooLarge], [ErrTooSlow], [io.ErrUnexpectedEOF] or another error, and never
+// [io.EOF]. Unless r.Archive is set, gzip is decompressed; the size is then unknown.
 //
 // Errors contain the URL without user information and query. By [errors.Is], they are [ErrRefused], [ErrAnswer], the error of
 // ctx, or that of the network.
@@ -205,7 +205,7 @@ func (h *hop) again(ctx context.Context, resp *http.Response, err error) (bool, 
 	return true, nil
 }
 
-// MayPass reports whether a retry may succeed after err, an error of this package.
+// MayPass reports whether err, an error of this package, may be temporary, so that a retry may succeed.
 func MayPass(err error) bool {
 	var dns *net.DNSError
 	switch {
@@ -251,9 +251,10 @@ func ParseRetryAfter(value string) (time.Duration, bool) {
 // Request is a request to a server, for [Client.Get] or [Client.Post].
 type Request struct {
 	URL string
-	// Header is sent to every hop, together with User-Agent and Accept-Encoding. It must not contain credentials.
+	// Header is sent to every hop, together with User-Agent and Accept-Encoding. A request with a credential, Cookie, Referer, Host,
+	// Accept-Encoding or Connection in it is not sent, and is an error.
 	Header http.Header
-	// Credentials are each sent to their own origin only.
+	// Credentials are each sent to their own origin only, also after redirects. The first one of an origin counts.
 	Credentials []Credential
 	// Redirects is the number of redirects to follow, at most 20. With 0 a redirect is the response. One too many is
 	// [ErrAnswer].
@@ -263,12 +264,13 @@ type Request struct {
 	// NoHedging prevents hedging of this request: the caller hedges itself.
 	NoHedging bool
 	// Attempts is the number of attempts for each hop, at most 10; 0 means 1. Another attempt follows after a failure without a
-	// response, and after a 5xx other than 501. A short Retry-After is waited for; a response with a longer one is returned.
+	// response, and after a 5xx other than 501, or a 429 with a Retry-After. A Retry-After of up to five seconds is waited for; a
+	// response with a longer one is returned.
 	Attempts int
 	// MaxBytes limits the body, both as sent and as decoded; 0 means 1 MiB. A longer body is [ErrTooLarge].
 	MaxBytes int64
-	// Archive requests the bytes as stored: without a content coding, with an end that differs from a broken connection, on a
-	// connection of its own.
+	// Archive requests the bytes as stored, without a content coding, on a connection of its own. A response without
+	// Content-Length and without chunks is [ErrAnswer]: a broken connection would look like the end of its body.
 	Archive bool
 
 	body any // of [Client.Post], a []byte; nil for [Client.Get]
@@ -281,7 +283,7 @@ type Credential struct {
 }
 
 // Budget is the number of requests that may be sent, including redirects, retries and hedges. It is not safe for concurrent
-// use.
+// use, but the requests of one [Client.Get] may use it.
 type Budget struct{ most, left int }
 
 // NewBudget returns a Budget for most requests.

@@ -34,10 +34,10 @@ func (s Secret) String() string { return redacted }
 // Format writes "[redacted]" for every verb.
 func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, redacted) }
 
-// MarshalText returns "[redacted]".
+// MarshalText returns "[redacted]", so that an encoded Secret cannot be decoded again.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalText stores text.
+// UnmarshalText stores text as it is.
 func (s *Secret) UnmarshalText(text []byte) error {
 	*s = NewSecret(string(text))
 	return nil

@@ -83,9 +83,9 @@ func (s *Session) URL() string {
 	return u.String()
 }
 
-// Refused returns the first reason why a connection was not made, or was closed: [ErrRefused], [ErrTooLarge], [ErrTooSlow] or
-// an error of the network. Without a failure it is nil. An ErrRefused takes precedence over earlier errors of other
-// kinds.
+// Refused returns the reason why a connection was not made, or was closed: [ErrRefused], [ErrTooLarge], [ErrTooSlow] or an error
+// of the network. Of several errors it returns the first [ErrRefused], or the first error if none is an ErrRefused. Without a
+// failure it is nil.
 func (s *Session) Refused() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

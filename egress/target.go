@@ -131,8 +131,8 @@ func (t target) url() *url.URL {
 	return u
 }
 
-// Origin returns scheme://host, with a port unless it is the scheme's default. For a URL that is never followed it returns an
-// empty string.
+// Origin returns scheme://host, with a port unless it is the scheme's default. It returns an empty string for a URL that is never
+// requested: see [ErrRefused].
 func Origin(u *url.URL) string {
 	if t, err := targetOf(u); err == nil {
 		return t.url().String()

@@ -40,10 +40,16 @@ type dating struct {
 // Sight returns the first-seen times and dates of the versions of m. If dates are missing, Sight requests them from the
 // registry of m.
 //
-// For versions without an earlier request, it waits for up to two seconds. Dates that arrive later count afterwards. If the
-// registry must be asked for each version, the requests are in the background, the newest version first, once for each
-// version: [modproxy.Sight.Pending] has the remaining versions. The version of [modproxy.WithDateOf] comes before them.
-// Without such a version, [modproxy.WithDates] makes Sight wait for all dates. Errors: [modproxy.ErrUnavailable].
+// If the registry was never asked for the date of a version, Sight waits for up to two seconds. It is asked for other missing
+// dates at most once an hour, and Sight does not wait for them. Dates that arrive later count afterwards.
+//
+// Some registries must be asked for each version. These requests are in the background, the newest version first:
+// [modproxy.Sight.Pending] has the remaining versions. If the registry answers that a version has no date, it is never asked
+// for this version again. The version of [modproxy.WithDateOf] comes before the others. Without such a version,
+// [modproxy.WithDates] makes Sight wait for all dates, for up to an hour.
+//
+// Errors: [modproxy.ErrUnavailable], if the record cannot be read, or ctx ends before the wait. A failed request to a registry is
+// no error: FirstSeenConfig.Observe is called with it, and the dates stay missing.
 func (f *FirstSeen) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
 	s, err := f.read(ctx, m)
 	if err != nil || f.config.Dates == nil {
@@ -139,7 +145,7 @@ func (f *FirstSeen) dating(ctx context.Context, m modproxy.Address, wanted bool)
 	return d
 }
 
-// Close ends all work for dates, and waits until it has ended.
+// Close ends all requests for dates, and waits until they have ended. Sight works afterwards, without requests.
 func (f *FirstSeen) Close() {
 	f.mu.Lock()
 	f.end()

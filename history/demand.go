@@ -26,9 +26,9 @@ type Request struct {
 	First        time.Time `json:"first"`
 	Last         time.Time `json:"last"`
 	Count        int       `json:"count"`
-	Askers       []string  `json:"askers"`            // the first maxAskers clients, each once
+	Askers       []string  `json:"askers"`            // the shown names of the first 16 clients, each once
 	Groups       []string  `json:"groups"`            // of the last client
-	Refused      string    `json:"refused,omitempty"` // the ETag of the last list from which the client took no version
+	Refused      string    `json:"refused,omitempty"` // set by Misses: the ETag of the last list that had no version for a client
 }
 
 // MarshalJSON implements [json.Marshaler]. The version has its variant, as [modproxy.Ref.FullVersion] returns it.
@@ -48,11 +48,12 @@ func (r *Request) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Demand is the table of requests of one kind that clients could not get. Operators read it to approve or provide the versions.
-// It is safe for concurrent use. Several processes may share the records.
+// Demand is a table of requests for versions that clients could not get. Its [store.Kind] says why: [PendingKind] or
+// [MissingKind]. Operators read it to approve or provide the versions. It is safe for concurrent use. Several processes may
+// share the records.
 //
-// If too many versions wait to be recorded, Demand drops the others and reports it. They are recorded when they are requested
-// again. If there are too many records, Demand removes those with the oldest last request.
+// At most 1024 versions wait to be recorded. Demand drops the others and reports it. They are recorded when they are requested
+// again. If there are more than 10,000 records, Demand removes those with the oldest last request.
 type Demand struct {
 	table   store.Table[Request]
 	observe func(error)
@@ -145,7 +146,8 @@ func (r Request) with(other Request) Request {
 	return r
 }
 
-// Run records requests, up to maxSaved versions every second until ctx ends, and then the rest.
+// Run records requests, up to 32 versions every second until ctx ends, and then the rest. That last write has no deadline. Call
+// Run once.
 func (d *Demand) Run(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
@@ -246,8 +248,8 @@ func (d *Demand) List(ctx context.Context) iter.Seq2[Request, error] {
 	}
 }
 
-// Clear removes the requests for a version, and returns their number. If v has no version, it removes all versions of the
-// module. If v is zero, it removes all requests.
+// Clear removes the record of a version, and returns the number of removed records. If v.Version is empty, it removes the
+// records of all versions of the module, and that of the module itself. If v is zero, it removes all records.
 func (d *Demand) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
 	if err := d.Write(ctx); err != nil {
 		return 0, err
@@ -270,7 +272,7 @@ func (d *Demand) Clear(ctx context.Context, v modproxy.Ref) (n int, err error) {
 	return n, nil
 }
 
-// Of reports whether r is about v, or about the module of v if v has no version.
+// Of reports whether r is about v. If v.Version is empty, it reports whether r is about the module of v, or one of its versions.
 func (r *Request) Of(v modproxy.Ref) bool {
 	return r.Address.Folded() == v.Address.Folded() && (v.Version == "" || fold(r.Ref) == fold(v))
 }

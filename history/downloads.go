@@ -16,12 +16,13 @@ import (
 const DownloadsKind store.Kind = "module-downloads"
 
 // Downloads is the table of the downloads of modules, and of installations by each program. It observes the answers to clients. It
-// is safe for concurrent use. Several processes may share the records.
+// is safe for concurrent use. Several processes may share the records. It implements catalog.Counts.
 //
-// A download of a module is counted when a client receives the location of its package. Downloads of providers are not counted.
-// An installation is counted when a client receives the location of a module's package, or the release of a provider.
+// A download of a module is counted when a location of its package is ready to be sent to a client, because registries count
+// downloads in this way. The client need not download the package. Downloads of providers are not counted. An installation is
+// counted at the same time, and when the release of a provider is ready to be sent to a client.
 //
-// Every counted download has happened, and is counted once, by any of the processes. The count may be too low: a killed process
+// Every location is counted once, by one of the processes. The count may be too low: a killed process
 // loses the counts of the last seconds, a damaged record starts again at zero, and downloads beyond the limits are not counted.
 type Downloads struct {
 	modules  store.Table[counts]
@@ -61,7 +62,7 @@ func NewDownloads(records store.Records, observe func(error)) *Downloads {
 // Requested implements [observe.Observer]. It does nothing.
 func (*Downloads) Requested(context.Context, observe.Question) {}
 
-// Answered implements [observe.Observer]. It counts what the client received.
+// Answered implements [observe.Observer]. It counts answers without an error.
 func (d *Downloads) Answered(ctx context.Context, q observe.Question, a observe.Answer) {
 	switch {
 	case a.Err != nil:
@@ -93,7 +94,7 @@ func (d *Downloads) count(v modproxy.Ref) {
 	versions[v.FullVersion()] = n + 1
 }
 
-// Run records the counts every ten seconds until ctx ends, and then the rest.
+// Run records the counts every ten seconds until ctx ends, and then the rest, for up to ten seconds. Call Run once.
 func (d *Downloads) Run(ctx context.Context) {
 	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()

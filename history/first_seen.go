@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// FirstSeenKind is the kind of the records of [FirstSeen]. Each module has one record.
+// FirstSeenKind is the kind of the records of [FirstSeen]. Each module or provider has one record, a [modproxy.Sight].
 const FirstSeenKind store.Kind = "module-sights"
 
 // Dates returns the publication dates of versions from registries.
@@ -47,10 +47,14 @@ type FirstSeenConfig struct {
 	Observe func(m modproxy.Address, err error)
 }
 
-// FirstSeen is the table of first-seen times and publication dates. It is safe for concurrent use.
+// FirstSeen is the table of first-seen times and publication dates. It is safe for concurrent use. It implements policy.Sights.
 //
-// Versions with a damaged record look newer than they are, and never older: they count as seen again, and not as listed when
-// the module was first seen. The same applies to a lost record, if the ledger has a version of the module.
+// The versions in the first recorded list of a module have no first-seen time of their own: modproxy does not know for how long
+// they were listed before. A version that appears in a later list has the time of that list.
+//
+// If a record is damaged, the versions in the next list are recorded like those of a later list. They look newer than they are,
+// and never older. The same applies to a lost record, if the ledger has one of the listed versions. Without such a version, the
+// next list counts as the first.
 type FirstSeen struct {
 	config FirstSeenConfig
 	table  store.Table[modproxy.Sight]
@@ -93,7 +97,8 @@ func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
 }
 
 // See records the versions in v that were not seen before. Their first-seen time is v.Time, when the registry returned the
-// list. Observe is called if See fails.
+// list, or the current time if that is earlier or v.Time is zero. See returns after the store has made them durable. If See
+// fails, it calls FirstSeenConfig.Observe. See does not end with ctx.
 func (f *FirstSeen) See(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
 	if err := f.see(ctx, m, v); err != nil {
 		f.observe(m, err)
@@ -151,8 +156,9 @@ func (f *FirstSeen) metBefore(ctx context.Context, m modproxy.Address, v *modpro
 	return false, nil
 }
 
-// Take records the first-seen times of another proxy. The earlier of two times counts. An existing date of the registry
-// stays. Errors: [modproxy.ErrUnavailable].
+// Take records the first-seen times and publication dates of another proxy. The earlier of two first-seen times counts: Take
+// can make a version older. The caller must trust the other proxy; package bundle verifies its signature. An existing date of
+// the registry stays. Errors: [modproxy.ErrUnavailable].
 func (f *FirstSeen) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error {
 	return f.change(ctx, m, func(s *modproxy.Sight) {
 		for name, v := range seen {

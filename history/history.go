@@ -6,13 +6,17 @@
 //	reg = &observe.Registry{Next: reg, Observers: []observe.Observer{downloads}} // above the policy
 //
 // [FirstSeen] has the first-seen times and publication dates of versions. The policy reads them to find the age of a version:
-// they are recorded while a registry is asked, before the list is returned. [Demand] has requests for versions that clients
-// could not get. [Downloads] has the numbers of downloads and installations. Each is a table in the records of a store. The
-// records need no blobs and are never evicted. Several processes may share them.
+// [Registry] records them when a registry has returned a list, before the caller receives the list. [Demand] has requests for
+// versions that clients could not get. [Downloads] has the numbers of downloads and installations. Each is a table in the
+// records of a store. The records need no blobs and are never evicted. Several processes may share them.
 //
-// Invariants: a first-seen time is durable before a list is returned, and a recorded time never becomes later. Losing a record
-// never makes a version older. Demand and Downloads never delay or change an answer: they record afterwards, in the
-// background. All tables, and the work that waits to be recorded, are limited.
+// Invariants: when Registry returns a list, the first-seen times of its versions are durable, or FirstSeenConfig.Observe was
+// called with the reason. A version without a recorded time is too young for every rule with a minimum age. Its first-seen
+// time is that of the next list that is recorded. A recorded first-seen time never becomes later. Losing a record does not make
+// a version older, if the ledger has a version of the module. Demand and Downloads never delay or change an answer: they record
+// afterwards, in the background. All tables, and the work that waits to be recorded, are limited.
+//
+// [FirstSeen] implements policy.Sights, and [Downloads] implements catalog.Counts.
 package history
 
 import (
@@ -29,7 +33,8 @@ type Registry struct {
 
 var _ modproxy.Registry = (*Registry)(nil)
 
-// Versions returns the result of Next. A failure to record it is observed, and not returned.
+// Versions returns the result of Next after recording its versions: see [FirstSeen.See]. If they cannot be recorded, it calls
+// FirstSeenConfig.Observe and returns the list all the same.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	v, err := r.Next.Versions(ctx, m)
 	if err == nil {

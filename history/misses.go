@@ -12,8 +12,9 @@ import (
 
 // Misses records requests for missing content in a [Demand]. It observes an offline registry, and is safe for concurrent use.
 //
-// It also records a client that requests the versions of a module but no location in the next seconds: no listed version matched
-// the client's constraint. The client does not send the version that it wanted.
+// It also records a client that requests the versions of a module but no location in the next three seconds. Clients choose a
+// version from the list themselves, so that no listed version matched this client's constraint. The request then names the
+// module only, because the client does not send the version that it wanted.
 type Misses struct {
 	demand *Demand
 
@@ -39,7 +40,7 @@ func NewMisses(demand *Demand) *Misses {
 	return &Misses{demand: demand, choosing: map[choice]*time.Timer{}}
 }
 
-// Requested implements [observe.Observer]. The request for a location ends the client's choice.
+// Requested implements [observe.Observer]. A client that requests a location has found a version, and is not recorded.
 func (m *Misses) Requested(ctx context.Context, q observe.Question) {
 	if q.Kind == observe.Location {
 		m.chosen(choice{modproxy.AskerOf(ctx).Name, q.Ref.Address.Folded()})

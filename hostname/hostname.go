@@ -3,8 +3,11 @@
 //	host, err := hostname.Parse("Bücher.example:443") // xn--bcher-kva.example
 //	m, err := hostname.ParseModule("registry.example.com/acme/network/aws", "")
 //
-// Invariant: two hosts are the same registry to a client exactly if their normalised spellings are equal. Every host has one
-// spelling: punycode in the input is refused.
+// Invariant: two hosts are the same registry to a client exactly if their normalised spellings are equal. A host has several
+// spellings, such as "Bücher.example:443" and "bücher.example", and one normalised spelling.
+//
+// [Parse] refuses punycode, as clients do, so it does not accept all of its results. [ParseModule] and [ParseAddress] accept
+// a hostname in Unicode or in its normalised spelling, so they parse what [modproxy.Address.String] returns.
 //
 // The rules are the clients' own (terraform-svchost): Nameprep and IDNA, lower case, no port 443.
 package hostname
@@ -30,7 +33,8 @@ const (
 	maxLength = 3*maxName + 6
 )
 
-// Parse normalises a hostname with an optional port, to punycode if necessary. Errors wrap [modproxy.ErrInvalid].
+// Parse normalises a hostname with an optional port, to punycode if necessary. It refuses punycode in s: to parse a hostname that
+// may already be normalised, call Parse(Display(s)). Errors wrap [modproxy.ErrInvalid].
 func Parse(s string) (string, error) {
 	if isPlain(s) {
 		return s, nil
@@ -98,8 +102,8 @@ func Display(normalised string) string {
 	return svchost.ForDisplay(normalised)
 }
 
-// ParseModule parses a module address as people write it. If s has no hostname, the host is host. Errors wrap
-// [modproxy.ErrInvalid].
+// ParseModule parses a module address as people write it, or as [modproxy.Address.String] returns it. If s has no hostname, the host
+// is host, which may be in any spelling. If host is empty, s must have a hostname. Errors wrap [modproxy.ErrInvalid].
 func ParseModule(s, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 3 && host != "" {
@@ -115,9 +119,16 @@ func ParseModule(s, host string) (m modproxy.Address, err error) {
 	return m, m.Check()
 }
 
-// ParseAddress parses the address of a module or of a provider as people write it. If s has no hostname, the host is host:
-// namespace/name/system, or namespace/type. If host is empty, s must have a hostname. Three parts are a provider if the first
-// is a hostname: it has a dot or a port, or is localhost and host is empty. Errors wrap [modproxy.ErrInvalid].
+// ParseAddress parses the address of a module or of a provider as people write it, or as [modproxy.Address.String] returns it:
+//
+//	namespace/type               a provider of host
+//	namespace/name/system        a module of host
+//	hostname/namespace/type      a provider
+//	hostname/namespace/name/system  a module
+//
+// Three parts are a provider if the first part has a dot or a port, and otherwise a module. If host is empty, s must have a
+// hostname, and three parts are also a provider if the first is localhost. host must be normalised. Errors wrap
+// [modproxy.ErrInvalid].
 func ParseAddress(s, host string) (m modproxy.Address, err error) {
 	parts := strings.Split(s, "/")
 	if len(parts) == 2 && host != "" {
@@ -137,7 +148,8 @@ func ParseAddress(s, host string) (m modproxy.Address, err error) {
 	return m, m.CheckProvider()
 }
 
-// IsLocal reports whether a name or an address without a port always refers to the local machine (RFC 6761, 6.3).
+// IsLocal reports whether a name or an address without a port always refers to the local machine: localhost, the names below it
+// (RFC 6761, 6.3), and loopback addresses.
 func IsLocal(name string) bool {
 	if ip, err := netip.ParseAddr(name); err == nil {
 		return ip.Unmap().IsLoopback()
@@ -146,8 +158,9 @@ func IsLocal(name string) bool {
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
-// TokenVariable returns the name of the environment variable from which clients read the token of a host. It is empty for a
-// host with a port, which no variable can have (OpenTofu internal/command/cliconfig/credentials.go).
+// TokenVariable returns the name of the environment variable from which clients read the token of a normalised host:
+// TF_TOKEN_xn____bcher__kva_example for xn--bcher-kva.example. It is empty for a host with a port, which no variable can have
+// (OpenTofu internal/command/cliconfig/credentials.go).
 func TokenVariable(host string) string {
 	if strings.Contains(host, ":") {
 		return ""

@@ -11,43 +11,49 @@
 // # What always holds
 //
 // A served package has no source left that a client would fetch directly, except sources that are reported to Observer and in the notes
-// of the package. If a source is unavailable, the whole version is refused. Rewriting is deterministic: a package that is made again
-// has the same bytes.
+// of the package. If a source cannot be fetched, for whatever reason, the package of the whole version is refused. Rewriting is
+// deterministic: a package that is rewritten again has the same content.
 //
 // # Names
 //
 // Each package is stored and recorded as a variant of the requested version ([modproxy.Variant]). Policy, tokens and credentials apply
-// to a variant as to the version:
+// to a variant as to the version, except at the address of a nested source (see below):
 //
 //	1.2.0                             the package of the registry, unchanged
-//	1.2.0+modproxy.source.HASH        the package of a nested source; HASH is of its location
-//	1.2.0+modproxy.rewritten.HASH     the served form of one of these packages; HASH is of the sum of the package and of all
-//	                                  changes, and so of the way from one to the other
-//	1.2.0+modproxy.derived.SUM        a record only: clients receive the version as the package with this sum
-//	1.2.0+modproxy.nested.BASE.SUM    a record only: the content at the address of a nested source whose unchanged package
-//	                                  has this sum
+//	1.2.0+modproxy.source.HASH        the unchanged package of a nested source; HASH is of its location
+//	1.2.0+modproxy.rewritten.HASH     one of these packages with rewritten sources; HASH is of the sum of the unchanged package
+//	                                  and of all replacements, not of the result
+//	1.2.0+modproxy.derived.SUM        a record only: it has the rewritten package of the version, which has this sum
+//	1.2.0+modproxy.nested.CONTENT.SUM a record only: it has the served package of the nested source whose unchanged package has
+//	                                  this sum; CONTENT is a hash of the public URL and of the sums of all packages of the version
 //
-// The ledger has a record of each. The records of the first two have the source and the commit; the hashes of the others include the
-// public URL if it is part of the content. The location of a nested source is resolved once for a version. Afterwards a branch does not
-// move for this version, and other versions have results of their own.
+// The ledger has a record of each. The records of the first two have the source and the commit. The location of a nested source is
+// resolved once for a version. Afterwards a branch does not move for this version, and other versions have results of their own.
 //
-// The last name is part of the URLs in packages. BASE is a hash of the public URL and of the content of all locations of the version, so
-// that the content at an address never changes. Clients get the version itself at 1.2.0+modproxy.at.BASE, where BASE is a hash of the
-// public URL only. The path without it serves the unchanged package, also if the option is off or the public URL changes.
+// Two more names are in URLs. Calls in a rewritten package have the address of a nested source, 1.2.0+modproxy.nested.CONTENT.SUM:
+// the content at such an address never changes. The location of the version itself is 1.2.0+modproxy.at.URL, where URL is a hash of the
+// public URL, which [Base] returns. A path with another public URL is not found. The path of 1.2.0 serves the unchanged package, also
+// after the public URL has changed. If this layer is not in use (rewrite.nested), package rewrite returns that path.
 //
 // # Access to sources
 //
-// An address in a package cannot be signed for one client or for a limited time. It is a capability: every client with the address may
-// read the content without a token. The address contains the sum of the content. Only readers of the content or of the calling package
-// can know this sum. The address gives access to these bytes of this version only. A signed address without an end would give the same
-// access, and every package would change with the key. If a version is denied to all clients, its sources are denied, too: a block
-// applies to them and ends transfers.
+// The address of a nested source is a capability: every client that sends it may read the content, without a token. An address in a
+// package cannot be signed for one client or for a limited time. It gives access to the content of this address only.
+//
+// The address contains CONTENT and SUM, which have 128 and 256 bits. A client knows the address if it may read the calling package. It
+// can compute the address if it knows the sums and locations of the package of the version and of all its nested sources. Records in the
+// ledger have these sums. The checksum database (package app) answers a look-up only if the client may read the module and sends the name
+// of the record. It serves lists of records only to administrators, or to all clients if the proxy requires no tokens.
+//
+// Policy for an address is that for a client without groups: if a version is denied to all clients, so are its nested sources. This ends
+// transfers. A rule that denies the version to some groups does not apply to the addresses of its sources.
 //
 // # The form
 //
 // The attribute "source" of a module call is rewritten if it is a literal, or made of literals and locals, that
-// [modproxy.ParseLocation] reads, and if its getter is git or http. This holds in all directories except those [tfconfig.IsExampleOrTest]
-// that no source calls. Nothing else in a file changes. Other sources, such as those that depend on a variable or use another
+// [modproxy.ParseLocation] reads, and if its getter is git, http or https. This holds in all directories, except directories of examples
+// and tests ([tfconfig.IsExampleOrTest]) that no call leads to. Nothing else in a file changes. Other sources, such as those that depend
+// on a variable or use another
 // getter, stay as they are and are reported to Observer and in the notes of the package. Sources may call each other: an address does
 // not depend on the calls of the package at it, so that cycles end.
 package nested
@@ -85,7 +91,8 @@ type Ledger interface {
 	Add(ctx context.Context, rec modproxy.Record) error
 }
 
-// Observer is notified about the sources of a version each time they are found, such as at the first request.
+// Observer is notified when all packages of a version are ready. It may be called again for the same version: after a restart, after a
+// day, or if the ledger has other content.
 type Observer interface {
 	// Nested reports the number of fetched sources, and the sources that stay as they are.
 	Nested(v modproxy.Ref, sources int, left []string)
@@ -96,11 +103,11 @@ type Config struct {
 	Next     Cache
 	Ledger   Ledger
 	Reader   *tfconfig.Reader
-	Sources  *Sources // below Next; nil offline
+	Sources  *Sources // the layer below Next, which New tells the locations of nested sources; nil offline
 	URL      string   // the public URL of this proxy, without a slash at the end
 	Scratch  string   // the directory for unfinished packages
 	Limits   pack.Limits
-	Observer Observer
+	Observer Observer // may be nil
 }
 
 // Registry serves the packages of Next with rewritten sources. It is safe for concurrent use. [New] makes one.
@@ -130,7 +137,7 @@ const (
 	tellWithin  = 3500 * time.Millisecond // for Location: some clients give it five seconds
 )
 
-// Base returns the value of the [modproxy.BaseVariant] for clients of a public URL.
+// Base returns the value of the [modproxy.BaseVariant] for clients of a public URL. It also depends on the form of rewritten packages.
 func Base(url string) string { return hash(form, url)[:16] }
 
 // hash returns the hash of strings that contain no line breaks.
@@ -166,10 +173,14 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns the answer of Next and begins to fetch the nested sources of a module. It waits a few seconds for them, because
-// clients show the errors of this request to users. Providers have no nested sources.
+// Location returns the answer of Next and begins to fetch the package of a module and its nested sources. It waits until 3.5 seconds
+// after the request for them, because clients show the errors of this request to users. If they are not ready then, Location returns
+// without an error, and the work continues. If they are ready, the location has Kept. Providers have no nested sources: the location is
+// that of Next.
 //
-// Errors: those of Next; [modproxy.ErrNotFound] for a variant; the reason why a source is unavailable.
+// Errors: those of Next; [modproxy.ErrNotFound] for a variant; the error of a nested source, which is any error of package fetch or of
+// Next.Package; [modproxy.ErrInvalid] for a package whose sources exceed the limits; [modproxy.RetryLater] if too many versions are
+// being prepared.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.IsProvider() {
 		return r.Next.Location(ctx, v)
@@ -197,10 +208,12 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	return l, err
 }
 
-// Package opens the package at a path of this proxy: the unchanged package of a version, or a rewritten one.
+// Package opens the package at a path of this proxy: the unchanged package of a version, the package of a version as clients receive it
+// ([modproxy.BaseVariant]), or a nested source ([modproxy.NestedVariant]). For the last two it waits until all packages of the version
+// are ready. A nested source without a record in the ledger causes no work.
 //
-// Errors: those of Next; [modproxy.ErrNotFound] for a variant of another public URL, and for a source that the version does not have;
-// the reason why a source is unavailable.
+// Errors: those of Next and of Location; [modproxy.ErrNotFound] for a variant of another public URL, for a source that the version does
+// not have, and for every other variant.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		return r.Next.Package(ctx, v)
@@ -244,7 +257,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	}
 }
 
-// Bring prepares all packages of a version for clients and returns when they are stored.
+// Bring prepares all packages of a version for clients and returns when they are stored. Errors: those of Package.
 func (r *Registry) Bring(ctx context.Context, v modproxy.Ref) error {
 	_, err := r.await(ctx, v)
 	return err

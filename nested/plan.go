@@ -268,7 +268,8 @@ func (r *Registry) source(v modproxy.Ref, l modproxy.Location) (modproxy.Ref, fe
 	return v.With(modproxy.SourceVariant, hash(l.String())), fetch.Source{Location: l, Module: v.Address}, subdir
 }
 
-// Source implements [closure.Nested].
+// Source returns the variant under which the package of a source in a package of v is stored, and the directory in it. ok is false if
+// the source is not fetched. It sends no request: the caller opens the result with Config.Next. It implements Nested of package closure.
 func (r *Registry) Source(v modproxy.Ref, source string) (of modproxy.Ref, subdir string, ok bool) {
 	l, _ := r.location(tfconfig.Source{Source: source})
 	if l.URL == "" {

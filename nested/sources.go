@@ -9,22 +9,23 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// Upstream is a registry that knows the commits of versions.
+// Upstream is a registry that knows the commits of versions, such as the Client of package upstream.
 type Upstream interface {
 	modproxy.Registry
 	PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error)
 	Commit(ctx context.Context, v modproxy.Ref) (string, error)
 }
 
-// Sources fetches nested sources for [Registry], below the ledger and the cache. It never requests variants from a registry, whether a
-// Registry exists or not. It is safe for concurrent use.
+// Sources fetches nested sources for [Registry], below the ledger and the cache. It passes requests for versions, and for providers, to
+// the next registry. It never passes on a variant of a module: if no Registry has registered its location, the error is
+// [modproxy.ErrNotFound]. It is safe for concurrent use.
 type Sources struct {
 	next  Upstream
 	table *fetch.Table
 	known memory.Cache[modproxy.Ref, fetch.Source]
 }
 
-// NewSources returns a registry that passes requests for versions of registries to next.
+// NewSources returns a registry that fetches nested sources with table, and passes other requests to next.
 func NewSources(next Upstream, table *fetch.Table) *Sources {
 	return &Sources{next: next, table: table, known: memory.Cache[modproxy.Ref, fetch.Source]{Max: maxSources}}
 }
@@ -58,7 +59,7 @@ func (s *Sources) Versions(ctx context.Context, m modproxy.Address) (*modproxy.V
 	return s.next.Versions(ctx, m)
 }
 
-// Location implements [modproxy.Registry].
+// Location implements [modproxy.Registry]. For a nested source it checks the location, without a request.
 func (s *Sources) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	source, made, err := s.of(v)
 	if !made {
@@ -70,7 +71,7 @@ func (s *Sources) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locati
 	return modproxy.Location{Getter: source.Getter, URL: source.URL}, modproxy.Wrap("location", v, err)
 }
 
-// Package implements [modproxy.Registry].
+// Package implements [modproxy.Registry]. For a nested source it fetches the package.
 func (s *Sources) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if !isMade(v) {
 		return s.next.Package(ctx, v)
@@ -78,7 +79,7 @@ func (s *Sources) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packag
 	return s.PackageAt(ctx, modproxy.Record{Ref: v})
 }
 
-// PackageAt implements [Upstream]. It fetches a variant from the expected source, at the recorded commit.
+// PackageAt implements [Upstream]. It fetches a nested source from its location, at the recorded commit if the record has one.
 func (s *Sources) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	source, made, err := s.of(rec.Ref)
 	if !made {

@@ -14,7 +14,7 @@ import (
 
 // Metrics measures the proxy, and serves the measurements in the Prometheus text format. It is safe for concurrent use.
 type Metrics struct {
-	http.Handler // serves
+	http.Handler // answers with all measurements
 
 	add promauto.Factory
 
@@ -107,7 +107,8 @@ func (m *Metrics) Mirrored(mirror string, problems int) {
 	m.mirrorProblems.WithLabelValues(mirror).Set(float64(problems))
 }
 
-// MeasurePolicy adds a gauge for whether the rules in force are those of the files. It is called once.
+// MeasurePolicy adds a gauge that is 1 while current returns true: the rules in force are those of the configuration's files. It is
+// called once.
 func (m *Metrics) MeasurePolicy(current func() bool) {
 	m.add.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "modproxy_policy_current", Help: "1 if the rules in force are those of the configuration, 0 if its files cannot be read.",
@@ -141,7 +142,7 @@ func (m *Metrics) Evicted(bytes int64) {
 // Prefetched counts a package that was downloaded before a client requested it.
 func (m *Metrics) Prefetched() { m.ahead.Inc() }
 
-// PrefetchUsed counts such a package that a client has requested.
+// PrefetchUsed counts a package that Prefetched has counted, and that a client has requested since.
 func (m *Metrics) PrefetchUsed() { m.used.Inc() }
 
 // MeasureStorage adds gauges for the bytes of a storage of packages, and for their bound; 0 for no bound. It is called once.

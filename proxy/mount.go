@@ -23,12 +23,15 @@ type Mount struct {
 	Path string
 	// Kind is the name in the log and the metrics.
 	Kind string
-	// Public admits all clients, within [Config.Limits]; if Auth is set, the clients that it identifies. Handle must check what
-	// they may read. Otherwise only operators are admitted.
+	// Public admits all clients. If Config.Auth is set, it admits only clients with a valid credential. Handle must check what they
+	// may read. If Public and Refresh are not set, only operators are admitted; for other clients the path does not exist.
 	Public bool
-	// Refresh admits operators and clients that may refresh modules. Handle must limit the latter to their scopes.
+	// Refresh admits operators and clients that may refresh modules. Handle must limit the latter to their scopes. It has no effect
+	// if Public is set.
 	Refresh bool
-	// Handle answers, or writes nothing and returns an error. [modproxy.ErrInvalid] and [fs.ErrNotExist] are faults of the request.
+	// Handle answers, or writes nothing and returns an error. Its answer is 400 for [modproxy.ErrInvalid], 404 for [fs.ErrNotExist],
+	// and otherwise that of package httpx. The context of r has the principal. [Config.Limits] apply to clients that are not
+	// operators, and to all clients if Public is set.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 

@@ -17,7 +17,7 @@ import (
 // name here.
 type OtherServices interface {
 	// OtherServices returns the services of a host by name: a URL for a service on another host, and a path for a service on the
-	// host itself, unless the path belongs to a registry protocol. It waits a second at most.
+	// host itself. It omits services whose path belongs to a registry protocol. It waits a second at most.
 	OtherServices(ctx context.Context, host string) map[string]string
 	// Document returns the document at a path of a host, which may have a query, and its media type. The request has no
 	// credential.

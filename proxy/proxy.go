@@ -3,9 +3,12 @@
 //	h := proxy.New(proxy.Config{Registry: registry, Upstreams: protocol.Upstreams{Default: "registry.example.com"}})
 //	http.ListenAndServe(address, h)
 //
-// Invariants: package protocol holds every address and version to the clients' own grammar before it reaches the registry. No
-// answer contains text of a client about the proxy (Host, forwarding headers) unless the operator vouches for it. Where access to
-// this machine is the only protection, requests under a foreign name without a credential are refused.
+// Invariants: package protocol checks every address and version by the clients' own grammar before it reaches the registry. URLs in
+// answers contain a Host header only if it is a name of the proxy in the configuration, and a forwarding header only if it comes
+// from one of Config.TrustedProxies. If Config.Local is set, requests under a foreign name without a credential are refused.
+//
+// A Handler identifies clients, and decides about packages and other services itself. It does not decide which modules a client may
+// see: with Config.Auth, the registry and the catalog must do that. See Config.Auth.
 //
 // [protocol.Endpoints] and [Endpoints] list the paths; docs/reference/http.md is made from them. Package httpx specifies how
 // answers are sent. docs/reference/errors.md has the statuses and the texts that clients print.
@@ -27,19 +30,21 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// Config has the parts and settings of a [Handler]. A Handler of the zero value answers health and metrics only.
+// Config has the parts and settings of a [Handler]. New of the zero Config returns a Handler that answers health and metrics only.
 type Config struct {
-	// Registry answers the protocols. Its locations are paths from the root, or absolute.
+	// Registry answers the protocols. Its locations are paths from the root, which the Handler completes, or absolute URLs.
 	Registry modproxy.Registry
 	// Catalog describes modules and providers. Nil: descriptions are answered with 404.
 	Catalog modproxy.Catalog
 	// Documents finds the versions of documents of Catalog by ID. Nil: requests that name only an ID are answered with 404.
 	Documents Documents
-	// Listing lists the versions that Catalog describes, as Registry does for clients that install.
+	// Listing lists the versions for requests that Catalog answers. It must list what Registry lists for the same client. It may
+	// be another stack of layers, because the requests are not installations: nothing is counted or prefetched for them. It
+	// must not be nil if Catalog is not nil.
 	Listing Listing
 	// Offline is set if the platforms that Registry lists for a provider are only those with a stored package.
 	Offline bool
-	// Records has the hashes of downloaded packages of providers. Nil: answers do not have these hashes.
+	// Records has the hashes of downloaded packages of providers: Lookup of package ledger. Nil: answers do not have these hashes.
 	Records Records
 	// Upstreams finds the registry of a request.
 	Upstreams protocol.Upstreams
@@ -52,23 +57,29 @@ type Config struct {
 	PublicURL string
 	// Process is the process that serves. Nil: a process without a name, problems and a home page.
 	Process Process
-	// Local is set if clients need no credential for something because only programs on this machine can connect. A browser
-	// is one of these programs, and sends the requests of any web page, under any name that leads here. So requests without a
-	// credential are answered only under an address, localhost, and the names of PublicURL, Process and Upstreams.
+	// Local must be set if clients need no credential for something only because no other machine can connect. It protects against
+	// browsers on this machine, which send the requests of any web page, under any hostname that resolves to this machine. Requests
+	// without a credential are then answered only if their Host header is an address, localhost, or a name of PublicURL, Process or
+	// Upstreams. If Local is not set and Auth is nil, every client that can connect may read everything.
 	Local bool
-	// Auth identifies clients; Registry must check their scopes, as [auth.Registry] does. Nil: clients need no credential.
+	// Auth identifies clients. Nil: clients need no credential, and may read every module.
+	//
+	// The Handler adds the principal to the context of each request ([auth.PrincipalOf]). Registry, Listing and Catalog must check
+	// its scopes: they must be, or contain, an [auth.Registry] and an [auth.Catalog]. The Handler itself checks scopes only for the
+	// paths of packages ([auth.Authenticator.Package]) and for OtherServices.
 	Auth *auth.Authenticator
-	// Operators identifies the operators where Auth is nil. Nil: only [auth.Owner] is an operator.
+	// Operators identifies the operators where Auth is nil. Nil: only [auth.Owner] is an operator, which the caller's server sets
+	// for connections of the owner of the process, such as those of a Unix socket.
 	Operators *auth.Authenticator
 	// Limits bound the requests of clients.
 	Limits httpx.Limits
-	// TrustedProxies are the addresses of proxies whose forwarding headers count.
+	// TrustedProxies are the addresses of reverse proxies whose forwarding headers count. Nil: no forwarding header counts.
 	TrustedProxies []netip.Prefix
 	// Log gets one entry for each request. Nil: no entry is written.
 	Log *zap.Logger
 	// Metrics measures. Nil: new Metrics, which only this Handler serves.
 	Metrics *Metrics
-	// Mounts are answered beside the protocols. Their paths begin with /-/.
+	// Mounts are answered beside the protocols. Their paths must begin with /-/, and no two may match the same request.
 	Mounts []Mount
 }
 
@@ -80,11 +91,11 @@ type Records interface {
 // Documents finds documents of providers.
 type Documents interface {
 	// Numbered returns the known versions of providers of a registry that have a document with this ID. It does not check whether
-	// the client may read them.
+	// the client may read them: the Handler then requests the document of each from Catalog, which checks it.
 	Numbered(ctx context.Context, host, id string) ([]modproxy.Ref, error)
 }
 
-// Listing lists versions, see [modproxy.Registry].
+// Listing lists versions, as [modproxy.Registry] does.
 type Listing interface {
 	Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 }
@@ -111,7 +122,7 @@ type Handler struct {
 	rendered  memory.Cache[renderKey, *httpx.Document]    // answers of Catalog
 }
 
-// New returns a Handler.
+// New returns a Handler. It does not check cfg.
 func New(cfg Config) *Handler {
 	cfg.Operators = cmp.Or(cfg.Operators, &auth.Authenticator{})
 	if cfg.Metrics == nil {
@@ -143,8 +154,8 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// ServeHTTP answers a request. Requests of the protocols bypass the router, which copies each request twice.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements [http.Handler].
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { // protocols bypass the router, which copies requests twice
 	if len(r.TransferEncoding) > 0 {
 		// net/http does not report whether there was a Content-Length, too (RFC 9112, 6.1).
 		w.Header().Set("Connection", "close")

@@ -7,10 +7,11 @@
 //
 // A [Router] gives hosts to registries of other kinds.
 //
-// Invariants: an answer is the answer that a client would receive from the registry itself, and a package has the files
-// that this client would install. A Client stores nothing except what saves a second request shortly after the first:
-// discovery documents, spellings of versions, download documents of providers, and a location between the request for it and the
-// download. All requests go through package egress.
+// Invariants: an answer has the content that a client would receive from the registry itself, except that providers have no
+// location: clients never request one. A package has the files that this client would install. A Client remembers, in memory,
+// only what saves a second request shortly after the first: discovery documents, a registry's own spelling of a version if it
+// differs from the canonical one (such as v1.2.0), answers with the download URL of a provider, and a location between the
+// request for it and the download. All requests go through package egress.
 //
 // The protocols are https://developer.hashicorp.com/terraform/internals/module-registry-protocol,
 // provider-registry-protocol and remote-service-discovery (beside it).

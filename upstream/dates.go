@@ -24,10 +24,15 @@ const (
 	maxDateless = 5    // versions of one address, the newest first, that are tried before the address counts as one without dates
 )
 
-// Published asks m's registry when versions were published. If the registry has no /v2/ beside its /v1/, and for every
-// provider, it asks about one version after another until one has a date. It does not ask about the versions in rest;
-// call [Client.PublishedOf] for those. dates has no entry for a version whose date the registry does not give. Errors:
-// [modproxy.ErrUnavailable].
+// Published asks m's registry when versions were published. versions are the newest first.
+//
+// The public registry has an API below /v2/ beside that of modules below /v1/, with the dates of all versions of a module. If the
+// registry answers there, dates has these dates, and rest is nil. Other registries, and all registries of providers, have at most
+// one document for each version. Published then only finds out whether the registry has dates at all: it asks about up to five
+// versions, one after another, until one has a date. rest are the other versions: call [Client.PublishedOf] for them. If none has
+// a date, dates and rest are nil.
+//
+// dates has no entry for a version whose date the registry does not give. Errors: [modproxy.ErrUnavailable].
 func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error) {
 	if !m.IsProvider() {
 		h, err := c.history(ctx, m)
@@ -51,8 +56,9 @@ func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []s
 }
 
 // PublishedOf asks v's registry when v was published. For a module it reads the document about v; for a provider, the
-// time of the signature. The time is zero if the registry gives no date. In the background, a registry receives at most
-// [datesRate] requests per second. Errors: [modproxy.ErrUnavailable], also if the registry denies an answer.
+// time of the signature. The time is zero if the registry gives no date. In the background ([modproxy.InBackground]), a host
+// receives at most four requests for dates per second; a provider needs two. Errors: [modproxy.ErrUnavailable], also if the
+// registry denies an answer.
 func (c *Client) PublishedOf(ctx context.Context, v modproxy.Ref) (time.Time, error) {
 	at, err := c.dateOf(ctx, v)
 	answered, _ := errors.AsType[*fetch.Answered](err)

@@ -14,7 +14,8 @@ import (
 )
 
 // Location asks v's registry for the location of its package, and checks that it can and may be downloaded. It
-// downloads nothing. For a provider, Location returns an empty location without a request: clients do not need it.
+// downloads nothing. For a provider, Location returns an empty location without a request: clients do not need it. Errors are
+// those of [modproxy.Registry].
 func (c *Client) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	if v.IsProvider() {
 		return modproxy.Location{}, nil

@@ -124,8 +124,9 @@ type document struct {
 }
 
 // Document returns the complete content at an escaped path of a host, which may have a query, and its media type: JSON
-// or plain text. The path is below one of the paths that OtherServices returns. The request has no credentials. If the host is
-// slower than a client waits, the error is a [modproxy.RetryLater].
+// or plain text. Document does not check the path: the caller must request only paths below those that OtherServices returns, or
+// other paths that have no module or provider. The request has no credentials. If the host is slower than a client waits, the
+// error is a [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
 	timed, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

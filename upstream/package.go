@@ -6,9 +6,14 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Package downloads the package of v from the location that its registry gives, into a file that Close removes. A
-// release of a provider is verified. The zip archive for a platform matches the checksum that the registry gives; the
-// caller must check that it also matches the release.
+// Package downloads the package of v from the location that its registry gives, into a file that Close removes.
+//
+// A provider without a platform is a release: the checksums of all platforms, with their signature and keys. Package verifies the
+// signature by release.Verify. With a platform ([modproxy.Ref.ForPlatform]) it is the zip archive for this platform. Package checks
+// only that the archive has the checksum that the registry gives beside its URL. The caller must check that the recorded release has
+// the same checksum, as ledger.Registry does with ledger.CheckArchive.
+//
+// Errors: those of [modproxy.Registry], without [modproxy.ErrChanged].
 func (c *Client) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if v.IsProvider() {
 		p, err := c.providerPackage(ctx, v)
@@ -33,7 +38,7 @@ func (c *Client) fetch(ctx context.Context, v modproxy.Ref, commit string) (*mod
 }
 
 // Commit returns the commit at which v's registry currently locates v. The result is empty if the commit cannot be
-// determined without a download. Errors are those of Location.
+// determined without a download, such as for an archive. Errors are those of Location.
 func (c *Client) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
 	if v.IsProvider() {
 		return "", nil

@@ -22,7 +22,7 @@ type Providers struct {
 	MaxReceived int64       // bytes of a zip archive; zero means 1 GiB
 	MaxUnpacked int64       // bytes of its content; zero means the default of [release.ZipLimits]
 	Unsigned    fetch.Scope // providers whose releases need no signature if their registry lists no key; nil means none
-	OtherNames  fetch.Scope // providers whose signed files need not be named after version and platform; nil means none
+	OtherNames  fetch.Scope // providers whose files need not have the names that package release checks ([release.IsNamed]); nil means none
 }
 
 // providerPath returns the path of a question about p, below the base URL of providers.v1.

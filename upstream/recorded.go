@@ -18,7 +18,8 @@ import (
 
 // PackageAt downloads the recorded package. For a module it uses the recorded commit at the location that the registry
 // gives, or else the recorded source; for a provider, the recorded source. The caller must compare the package with
-// rec.
+// rec: PackageAt returns other content without an error. Errors are those of Package; [modproxy.ErrNotFound] if the recorded
+// commit or file no longer exists.
 func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.Package, error) {
 	p, err := c.recorded(ctx, rec)
 	return p, modproxy.Wrap("package", rec.Ref, err)

@@ -25,8 +25,8 @@ type Registry interface {
 // connect a registry of another kind.
 type Router struct {
 	Hosts   map[string]Registry // by normalised hostname
-	Default Registry            // for all other hosts
-	Reserve Reserve             // asked before every question; nil reserves nothing
+	Default Registry            // for all other hosts; must not be nil
+	Reserve Reserve             // called before every question; its error is returned unchanged; nil reserves nothing
 }
 
 // Reserve reserves namespaces for some registries.

@@ -26,19 +26,21 @@ type Issuer struct {
 	// GroupsClaim is the claim that contains the values of groups.
 	GroupsClaim string `yaml:"groups_claim"`
 	// Groups are groups of tokens, with the rights of each. A token in several groups has the rights of all of them. A token in no
-	// group may read nothing.
+	// group has no rights of its own: it is valid, and may read only what needs no token (auth.anonymous).
 	Groups []Group `yaml:"groups"`
 	// Login lets people log in at the issuer with "terraform login" and "tofu login". At most one issuer can have it.
-	Login Login `yaml:"login" json:"-"`
+	Login Login `yaml:"login" json:"-"` // not part of Verifier.Rules
 }
 
-// Group contains the tokens that have one of Values and all of Match. At least one of the two must be set.
+// Group contains the tokens that have one of Values and all of Match. At least one of the two must be set. Values and claims are
+// compared exactly, as texts: a number or boolean of the token has the text that it has as JSON.
 type Group struct {
-	// Name is the name of the group in logs and in the groups of policy rules.
+	// Name is the name of the group in logs and in the groups of policy rules. Rules refer to static tokens by name in the same
+	// way: a rule for a name applies to the token and to the group.
 	Name string `yaml:"name" example:"infrastructure"`
-	// Values are values of the groups claim. A token of the group has at least one of them.
+	// Values are values of the groups claim, which is a single value or an array. A token of the group has at least one of them.
 	Values []string `yaml:"values"`
-	// Match are claims with their required values: CLAIM=VALUE.
+	// Match are claims with their required values: CLAIM=VALUE. A claim with an array or an object never matches.
 	Match []string `yaml:"match" example:"[namespace_path=acme, ref_protected=true]"`
 	// Scopes are the modules that the group may read: {host}/{namespace}, where either part may be * as a whole; * for
 	// every module.

@@ -23,13 +23,15 @@ import (
 )
 
 const (
-	maxAge      = time.Hour - remember // older keys are not used: one may have been withdrawn
-	refreshAge  = 30 * time.Minute     // older keys are fetched again
-	retryStale  = time.Minute          // between attempts to refresh old keys
-	retryKey    = 10 * time.Second     // between attempts to find an unknown key
-	fetchTime   = 10 * time.Second     // timeout of one attempt
-	MaxDocument = 1 << 20              // bytes
-	maxKeys     = 50
+	maxAge     = time.Hour - remember // older keys are not used: one may have been withdrawn
+	refreshAge = 30 * time.Minute     // older keys are fetched again
+	retryStale = time.Minute          // between attempts to refresh old keys
+	retryKey   = 10 * time.Second     // between attempts to find an unknown key
+	fetchTime  = 10 * time.Second     // timeout of one attempt
+	maxKeys    = 50
+
+	// MaxDocument is the maximum size of a discovery document or of a set of keys, in bytes. Longer documents are refused.
+	MaxDocument = 1 << 20
 )
 
 var (

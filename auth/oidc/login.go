@@ -110,7 +110,8 @@ func (l *Login) withParameters(where string) string {
 	return where
 }
 
-// Login implements [auth.Verifier]. If the login is not known or old, it starts a request to the issuer, at most once a minute.
+// Login implements [auth.Verifier]. It returns nil if no issuer has a login, or the endpoints are not known yet. If they are not
+// known, or older than 59 minutes, Login starts a request to the issuer, at most once a minute, and does not wait for it.
 func (v *Verifier) Login(now time.Time) *auth.Login {
 	if v.login == nil {
 		return nil

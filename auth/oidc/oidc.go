@@ -5,15 +5,17 @@
 //
 // What always holds:
 //
-//   - A token is valid only if a configured issuer signed it with a key that the issuer currently publishes, with a configured
-//     algorithm, for this proxy as its audience, and only until it expires.
+//   - A token is valid only if a configured issuer signed it with one of its keys, with a configured algorithm, for this proxy as
+//     its audience, and only until it expires.
 //   - The rights of a token come from this proxy's configuration: a claim grants no right by itself.
-//   - The issuer's keys are fetched when they are older than 30 minutes, and when a token names an unknown key, at most every
-//     ten seconds.
-//   - While the issuer is unavailable, known keys are used for up to an hour.
+//   - A key counts for at most an hour after the issuer last published it. Keys that are older than 30 minutes are fetched again
+//     when a token is verified. If a token names an unknown key, the keys are fetched again at most every ten seconds. Verified
+//     tokens are remembered for a minute; the hour includes this minute.
+//   - The issuer's clock may differ from that of this host by a minute: the times exp and nbf of a token count with this margin.
+//     The time iat is not checked.
 //
-// The login endpoints are fetched together with the keys, and already before the first token. [Issuer], [Group] and [Login]
-// specify the configuration.
+// The login endpoints are fetched together with the keys. [Verifier.Login] starts this request without a token, so that service
+// discovery has the endpoints before the first token exists. [Issuer], [Group] and [Login] specify the configuration.
 package oidc
 
 import (
@@ -67,7 +69,8 @@ type good struct {
 	at        time.Time // of the verification; with a monotonic reading
 }
 
-// New returns a Verifier. It sends no requests; the first call of Verify or Login does. The error is [modproxy.ErrInvalid].
+// New returns a Verifier. It sends no requests; the first call of Verify or Login does. If several issuers have a login, only that
+// of the last one counts. The error is [modproxy.ErrInvalid].
 func New(cfg Config) (*Verifier, error) {
 	rules, err := json.Marshal(cfg.Issuers)
 	if err != nil {
@@ -93,10 +96,11 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Rules returns a hash of the issuers' configuration. It changes when the rights of their tokens may have changed.
+// Rules returns a hash of the issuers' configuration. It changes when the rights of their tokens may have changed. The Login of an
+// issuer is not part of it.
 func (v *Verifier) Rules() string { return v.rules }
 
-// Verify returns the principal of the token text. A valid token is cached for a minute, at most until it expires. The error is
+// Verify returns the principal of the token text. A valid token is remembered for a minute, at most until it expires. The error is
 // an [*auth.Refused], or [modproxy.ErrUnavailable] if the issuer's keys are not available. ctx limits the wait for the keys,
 // but does not cancel the request to the issuer, because other calls may wait for it.
 func (v *Verifier) Verify(ctx context.Context, text string, now time.Time) (auth.Principal, error) {

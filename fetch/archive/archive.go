@@ -4,18 +4,21 @@
 //
 //	err := archive.Unpack(ctx, file, size, archive.FormatOf(u.Path, u.Query().Get("archive")), builder)
 //
-// Invariants: an archive is read as by the decompressors of go-getter. The entries that a client unpacks become part of
-// the package, in the same order. Bytes that a client ignores are ignored: after the end of a tar archive or a zip
-// file, before a zip file, or between its entries. Nothing is unpacked to disk. An archive that exceeds a limit is an
-// error, never truncated. These are also refused:
+// Invariants: an archive is read as by the decompressors of go-getter. The entries that a client unpacks are added to the Builder
+// in the order of the archive; of two entries with one name, the last one counts, as for clients. Bytes that belong to no entry
+// and that clients ignore are ignored: after the end of a tar archive or a zip file, before a zip file, or between its entries.
+// Nothing is unpacked to disk. An archive that exceeds a limit is an error, never truncated. These are also refused:
 //
 //   - content that is incomplete or contradicts its checksum or length: the damage would become part of the version;
 //   - entries of a zip file that share bytes: a small file could expand without end;
-//   - a zip file whose records contradict each other, and tar headers that apply to other entries: two programs could
-//     see two different files, and the reviewed files could differ from the installed ones;
+//   - a zip file whose records about an entry, or about the number of entries, contradict each other, and a global tar header
+//     that sets path, linkpath or size, which some programs apply to every entry: two programs could see two different files,
+//     and the reviewed files could differ from the installed ones. Other global headers, such as those of git archive, and the
+//     extended headers of a single entry are accepted;
 //   - encrypted content, sparse files, devices, named pipes, and directories and links with content.
 //
-// Package pack decides which files become part of the package, and how links are treated.
+// Package pack decides which files become part of the package, and how links are treated. The functions are safe for concurrent
+// use with different files and Builders.
 package archive
 
 import (
@@ -69,7 +72,8 @@ func FormatOf(path, archive string) Format {
 var magics = map[string]Format{"PK\x03\x04": Zip, "\x1f\x8b": TarGzip, "BZh": TarBzip2, xzMagic: TarXz}
 
 // Sniff returns the format of an archive by its first bytes, as OpenTofu does for a package from the registry itself
-// (internal/registry/package_extract.go). Errors are those of [Unpack].
+// (internal/registry/package_extract.go). Errors: [modproxy.ErrInvalid] if the file is no archive; [modproxy.ErrUnavailable] if f
+// cannot be read.
 func Sniff(f io.ReaderAt) (Format, error) {
 	head := make([]byte, len(xzMagic))
 	n, err := f.ReadAt(head, 0)
@@ -92,10 +96,13 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: archive: %w", modproxy.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// Unpack reads the archive in the first size bytes of f into b, within b's limits. Headers have some additional room.
+// Unpack reads the archive in the first size bytes of f into b, within b's limits. The archive may expand to 1 MiB, and 1 KiB for
+// each allowed entry, more than the limit for the content: this is for headers. It may also not expand to more than a hundred
+// times its size, or 64 MiB if that is more.
 //
-// Errors: [modproxy.ErrInvalid] for a refused archive, with the name of the faulty entry if there is one;
-// [modproxy.ErrUnavailable] if f or the builder's file fails; the context's own error after its end.
+// Errors: [modproxy.ErrInvalid] for a refused archive, with the name of the faulty entry if there is one, and for an empty
+// format; [modproxy.ErrUnavailable] if f or the builder's file fails, together with the error of the file; the context's own error
+// after its end.
 func Unpack(ctx context.Context, f io.ReaderAt, size int64, format Format, b *pack.Builder) error {
 	if size == 0 {
 		return refuse("it is empty")
@@ -131,7 +138,8 @@ func (in *input) isPage() bool {
 	return (err == nil || err == io.EOF) && IsPage(head[:n])
 }
 
-// IsPage reports whether a file with this beginning is an HTML page.
+// IsPage reports whether a file with this beginning is an HTML page, such as one that asks for a login. Unpack and Sniff name it in
+// their errors; other downloads, such as zip archives of providers, use IsPage for the same purpose.
 func IsPage(head []byte) bool {
 	return strings.HasPrefix(http.DetectContentType(head), "text/html")
 }

@@ -8,7 +8,8 @@
 // bbolt trusts its pages: if one is damaged, it may loop, exhaust the memory, panic, or miss entries. Invariants: a
 // walk reads each page at most once, so it ends. Without [Visitor.Damaged] it accepts exactly the files that bbolt
 // writes: every element is within its page and directly after the previous one, keys are sorted, and every page is
-// either in exactly one bucket, in the list of free pages, or one of the file's own. Buckets contain no buckets.
+// either in exactly one bucket, in the list of free pages, or used by the file itself: the two meta pages, and the pages of the
+// list of free pages. Buckets contain no buckets.
 //
 // The format is that of go.etcd.io/bbolt v1.5.0: internal/common/page.go, meta.go, inode.go and bucket.go.
 package boltfile
@@ -21,7 +22,8 @@ import (
 	"io"
 )
 
-// ErrDamaged is the error for a file that bbolt would not have written.
+// ErrDamaged is the error for a file that bbolt would not have written, and for a page that cannot be read. In the second case the
+// error also wraps that of the reader. Callers must not take it as a proof that a repair is necessary: a read may fail for a while.
 var ErrDamaged = errors.New("damaged")
 
 func damaged(format string, args ...any) error {
@@ -47,7 +49,7 @@ const (
 	ownPages     = 2      // the meta pages
 )
 
-// File is a bbolt file in the state after one of its transactions was committed.
+// File is a bbolt file in the state after one of its transactions was committed. It is safe for concurrent use if its reader is.
 type File struct {
 	r    io.ReaderAt
 	size int64
@@ -63,8 +65,9 @@ type meta struct {
 // TxID returns the id of the transaction.
 func (f *File) TxID() uint64 { return f.tid }
 
-// Open reads the meta pages. It returns the newest transaction even with [ErrDamaged], or nil if the file has no valid
-// meta page.
+// Open reads the two meta pages, and returns the file in the state after the newest transaction of a valid meta page. If the other
+// meta page is damaged, or the file is too short, it returns this File together with [ErrDamaged]. If no meta page is valid, the
+// File is nil.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	list, problem := f.metas()
@@ -82,7 +85,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, problem
 }
 
-// OpenAt returns a transaction of a file that bbolt may change. A reader of bbolt must hold the transaction open, so
+// OpenAt returns the state after a transaction of a file that bbolt may change. A reader of bbolt must hold the transaction open, so
 // that its pages remain. The result is nil if no meta page has the transaction.
 func OpenAt(r io.ReaderAt, size int64, txID uint64) *File {
 	f := &File{r: r, size: size}

@@ -8,7 +8,8 @@ import (
 
 // Cursor reads one bucket of a bbolt file, page by page, while a reader of bbolt holds the transaction open. bbolt's
 // own cursor reads through a mapping of the file, so that every page that it reads, and some pages beside it, count as
-// memory of the process. After an error the caller must call Reset. A Cursor is not safe for concurrent use.
+// memory of the process. After an error the caller must call Reset, possibly with the same arguments. A Cursor is not safe for
+// concurrent use.
 type Cursor struct {
 	r        io.ReaderAt
 	pageSize int64
@@ -27,7 +28,8 @@ type level struct {
 	at     int  // the current element
 }
 
-// Reset makes c a cursor of the bucket with this root page, in a transaction of size bytes. It reuses the buffers.
+// Reset makes c a cursor of the bucket with this root page, in a transaction of size bytes. bbolt has these values: DB.Info for
+// pageSize, Tx.Size for size, and Bucket.Root for root. It reuses the buffers.
 func (c *Cursor) Reset(r io.ReaderAt, pageSize int, size int64, root uint64) {
 	c.r, c.pageSize, c.end, c.root, c.depth = r, int64(pageSize), uint64(size)/uint64(pageSize), root, 0
 	for i := range c.levels {

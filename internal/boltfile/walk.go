@@ -23,7 +23,8 @@ const (
 	maxPage  = 1 << 30 // bytes of a page with the pages that belong to it
 )
 
-// Walk visits everything in the file. The error is [ErrDamaged], that of the context, or that of the visitor.
+// Walk visits everything in the file. The error is [ErrDamaged], also for a page that cannot be read, that of the context, or that
+// of the visitor.
 func (f *File) Walk(ctx context.Context, v Visitor) error {
 	end := min(f.end, uint64(f.size/f.pageSize))
 	w := &walk{File: f, Visitor: v, ctx: ctx, end: end, seen: make([]uint64, end/64+1)}

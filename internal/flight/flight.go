@@ -10,10 +10,12 @@
 // What always holds:
 //
 //   - A [Group] runs at most one call for each key at a time.
-//   - A call outlives its callers. Its context has the values of the first caller's context and does not end with it.
+//   - A call outlives its callers. Its context has the values of the first caller's context, and does not end with it. Later callers
+//     receive the result of a call with these values. If the result depends on the client, the key must contain the client.
 //   - A call that a background caller started is in the background (see [modproxy.InBackground]) until a foreground caller joins
 //     it, or one of its callers is brought forward.
-//   - A panic of a call becomes its error ([modproxy.Fault]); it does not end the process.
+//   - A panic of the call of a [Group] becomes its error ([modproxy.Fault]). A panic in the function of a [Memo], or in work that the
+//     caller gives to [Pool.Go] itself, is not caught.
 package flight
 
 import (
@@ -31,8 +33,8 @@ import (
 type Group[K comparable, V any] struct {
 	// Pool runs the calls. If it is nil, their number has no bound, and nothing ends them but Timeout.
 	Pool *Pool
-	// Timeout ends the context of a call, which then also ends with Pool. If it is zero, the context never ends: the call itself
-	// must use [Pool.Detach] for the parts of its work that may be ended.
+	// Timeout ends the context of a call. If it is set, Pool.End and Pool.EndBackground end the context, too. If it is zero, the
+	// context never ends: the call must derive contexts with [Pool.Detach] for the parts of its work that may be ended.
 	Timeout time.Duration
 	// PerClient is set if clients (see [modproxy.AskerOf]) share the places of Pool.
 	PerClient bool
@@ -110,8 +112,8 @@ func (g *Group[K, V]) run(k K, c *Call[V], work func(context.Context) (V, error)
 	c.value, c.err = work(ctx)
 }
 
-// Publish gives the callers of the running call for k a part of its result, before the call ends. The call itself calls it, at
-// most once.
+// Publish gives the callers of the running call for k a part of its result, before the call ends. Only the work of the call may use
+// Publish, at most once. The callers wait for [Call.Published] and read [Call.Partial].
 func (g *Group[K, V]) Publish(k K, partial V) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +129,7 @@ func (g *Group[K, V]) Running() map[K]*Call[V] {
 	return maps.Clone(g.calls)
 }
 
-// IsRunning reports whether a call for k is running.
+// IsRunning reports whether a call for k is running now. The call may end before the caller uses the answer.
 func (g *Group[K, V]) IsRunning(k K) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,7 +142,7 @@ func (c *Call[V]) Began() time.Time { return c.began }
 // Done returns a channel that is closed when the call has ended.
 func (c *Call[V]) Done() <-chan struct{} { return c.done }
 
-// Result returns the result of a call that has ended.
+// Result returns the result of a call. It waits until the call has ended.
 func (c *Call[V]) Result() (V, error) {
 	<-c.done
 	return c.value, c.err
@@ -149,7 +151,8 @@ func (c *Call[V]) Result() (V, error) {
 // Published returns a channel that is closed when the call has published a part of its result. See [Group.Publish].
 func (c *Call[V]) Published() <-chan struct{} { return c.published }
 
-// Partial returns the part of the result that the call has published.
+// Partial returns the part of the result that the call has published. It waits until the call publishes one: wait for Published
+// or Done first, because a call may end without a partial result.
 func (c *Call[V]) Partial() V {
 	<-c.published
 	return c.partial
@@ -158,8 +161,8 @@ func (c *Call[V]) Partial() V {
 // LastError returns the last error that the call has reported with [modproxy.Troubled] during its work, or nil.
 func (c *Call[V]) LastError() error { return c.last.Last() }
 
-// Wait waits for the result. If ctx ends first, Wait returns its error, and reports the last error of the call to ctx (see
-// [modproxy.Troubled]).
+// Wait waits for the result. If ctx ends first, Wait returns the error of ctx. It then also passes LastError to
+// [modproxy.Troubled], so that the caller can say why the call had not ended.
 func (c *Call[V]) Wait(ctx context.Context) (V, error) {
 	defer c.Hold(ctx)()
 	select {
@@ -214,8 +217,8 @@ func (w *callers) Hold(ctx context.Context) (leave func()) {
 	})
 }
 
-// UnwantedFor returns for how long no caller has waited for the call whose work has ctx. For a call in the foreground, only
-// callers in the foreground count. It returns zero outside a call.
+// UnwantedFor returns for how long no caller has waited for a call. ctx is the context of the call's work. If the call is in the
+// foreground, callers in the background do not count as waiting. UnwantedFor returns zero outside a call.
 func UnwantedFor(ctx context.Context) time.Duration {
 	w, ok := ctx.Value(callersKey{}).(*callers)
 	if !ok {

@@ -37,10 +37,11 @@ func NewPool(limit int) *Pool {
 	return p
 }
 
-// Go runs work in a goroutine of its own. An owner never has more running work than there are free places; the empty owner may
-// have any number. A nil Pool runs everything.
+// Go runs work in a goroutine of its own. If the pool has a limit, work does not start if its owner already has as much running
+// work as the pool has free places: one owner takes at most half of an idle pool. This bound does not apply to the empty owner, or
+// to a pool without a limit. A nil Pool runs everything.
 //
-// Errors: [ErrClosed] after Stop; a [modproxy.RetryLater] if too much work is running.
+// Errors: [ErrClosed] after Stop; a [modproxy.RetryLater] if too much work is running, in all or of the owner.
 func (p *Pool) Go(owner string, work func()) error {
 	if p == nil {
 		go work()
@@ -102,7 +103,7 @@ func (p *Pool) Detach(ctx context.Context, timeout time.Duration) (context.Conte
 // Context returns a context without values that ends with the pool.
 func (p *Pool) Context() context.Context { return p.ending }
 
-// Ends reports whether the pool has ended work with ctx.
+// Ends reports whether End was called, or EndBackground if ctx is in the background. Work with ctx should then end.
 func (p *Pool) Ends(ctx context.Context) bool {
 	return p.ending.Err() != nil || p.unwanted.Err() != nil && modproxy.IsBackground(ctx)
 }

@@ -1,14 +1,17 @@
 // Package hedge repeats a request when its answer is late, and returns the first answer.
 //
-// One server behind a name, or one connection to it, may hang while others answer. [Do] sends a request. If the answer
-// has not begun after [Late], Do sends the request a second time beside the first. The caller defines the request in a
-// [Request], and decides what to retry after a failure.
+// One server behind a name, or one connection to it, may hang while others answer. [Do] sends a request. If Send reports
+// after [Late] that its answer has not begun, Do sends the request a second time beside the first: a hedge. The caller
+// defines the request in a [Request], and decides what to retry after a failure.
 //
+//	budget.Count()
 //	answer, err := hedge.Do(ctx, hedge.Request[T]{Send: send, May: budget.Take, Failed: failed})
 //
-// Invariants: of one request, at most two sends are in progress because of late answers. At most four hedges are
-// made. The first send is never cancelled for another, so that a slow server can still answer. With a [Budget], hedges
-// are a fixed share of all requests, so that a server that is slow for all clients does not receive twice as many.
+// Invariants: of one request, at most two sends are in progress: the oldest one and the newest hedge. A further hedge cancels
+// the previous one. Do makes at most four hedges for a request, without retries after failures. It never cancels the oldest
+// send to make a hedge, so that a slow server can still answer. When Do returns, it cancels the sends that have not answered.
+// With a [Budget], hedges are a fixed share of all counted requests, so that a server that is slow for all clients does not
+// receive twice as many.
 package hedge
 
 import (
@@ -27,19 +30,22 @@ const (
 	failPause = 100 * time.Millisecond  // the shortest pause after a failed hedge
 )
 
-// Late returns the time after which an answer that has not begun is late: 1.1 to 1.9 s.
+// Late returns the time after which an answer that has not begun is late, chosen at random: 1.1 to 1.9 s. Send measures this
+// time; Do has no timer for it.
 func Late() time.Duration { return lateAfter*3/4 + rand.N(lateAfter/2) }
 
 // Request is a request for [Do].
 type Request[T any] struct {
-	// Send sends the request once. It calls late, at most once, if the answer has not begun in time. The context of Send
-	// ends when Do returns another answer. If Do returns this answer, the context ends with that of Do.
+	// Send sends the request once. It should call late, at most once, if the answer has not begun after [Late]. Do may call it
+	// from several goroutines at a time. A panic becomes an error. The context of Send ends when a hedge replaces this send, and
+	// when Do returns another answer or an error. If Do returns the answer of this send, its context ends with that of Do, so
+	// that the caller can read a body.
 	Send func(ctx context.Context, late func()) (T, error)
 	// May reports whether the request may be hedged now; nil never hedges.
 	May func() bool
 	// Failed decides what follows an error of Send. If final is true, Do returns the error. Otherwise Do sends the request
 	// again after wait. If wait is negative, Do only hedges a late send, and returns the last error when no send is in
-	// progress.
+	// progress. Failed must not be nil.
 	Failed func(err error) (wait time.Duration, final bool)
 	// Drop releases a value that Do does not return; nil does nothing.
 	Drop func(T)
@@ -53,8 +59,9 @@ type send[T any] struct {
 	err    error
 }
 
-// Do sends r and returns its first answer, or a value and error that Send returned. If ctx ends, Do returns its cause.
-// The contexts of Send are released when ctx ends.
+// Do sends r and returns the first value that a Send returned without an error. If there is none, Do returns the value and
+// the error of one failed Send: the final one, or the last one. If ctx ends first, Do returns the cause of ctx. The caller
+// must end ctx when it has read the answer: this releases the context of its Send.
 func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {
 	d := &doing[T]{Request: r, ctx: ctx, ended: make(chan *send[T]), late: make(chan *send[T]), over: make(chan struct{})}
 	defer close(d.over)
@@ -191,7 +198,7 @@ const (
 	burst = 16
 )
 
-// Count counts a request that may be hedged.
+// Count counts a request that may be hedged. Callers use it once for each request.
 func (b *Budget) Count() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

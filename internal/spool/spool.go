@@ -1,12 +1,15 @@
 // Package spool provides a file that readers can read while one goroutine writes it.
 //
 //	f, err := spool.New(dir)
-//	go func() { _, err := io.Copy(f, body); f.End(err) }()
-//	r, err := f.Open(ctx)
-//	defer f.Close()
+//	r, err := f.Open(ctx)                                        // for each reader
+//	go func() { _, err := io.Copy(f, body); f.End(err) }()       // the writer
+//	_, err = io.Copy(w, r)                                       // to the end of the content
+//	err = errors.Join(err, r.Close(), f.Close())
+//
+// The caller of New closes the File after the writer has ended: [File.Close] before that ends the content with an error.
 //
 // Invariants: every reader reads the whole content from the start, at its own pace. The content uses disk space, and no
-// memory.
+// memory. Errors of the file are those of package os.
 package spool
 
 import (
@@ -19,7 +22,7 @@ import (
 	"sync"
 )
 
-// File is a file that grows. Its methods are safe for concurrent use.
+// File is a file that grows. Its methods are safe for concurrent use, but only one goroutine may write at a time.
 type File struct {
 	file *os.File
 
@@ -39,7 +42,7 @@ func New(dir string) (*File, error) {
 	return &File{file: file, users: 1}, nil
 }
 
-// Write appends p. It must not be called after End.
+// Write appends p. It must not be called after End: readers may have ended.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.Write(p)
 	f.mu.Lock()
@@ -70,10 +73,12 @@ func (f *File) wake() {
 	}
 }
 
-// ReadAt reads the content that was written so far, as [io.ReaderAt] specifies.
+// ReadAt reads the content that was written so far, as [io.ReaderAt] specifies. It does not wait: after this content it returns
+// [io.EOF], even if the file grows.
 func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.file.ReadAt(p, off) }
 
-// Close ends the file with an error, unless it has ended, and removes it. Open readers can continue.
+// Close ends the content with [fs.ErrClosed], unless it has ended, and removes the file. Open readers can continue: they read the
+// content that was written before, and then the error or the end. Close must be called once.
 func (f *File) Close() error {
 	f.End(fs.ErrClosed)
 	return errors.Join(os.Remove(f.file.Name()), f.leave())
@@ -89,8 +94,8 @@ func (f *File) leave() error {
 	return f.file.Close()
 }
 
-// Open returns a reader at the start of the file. Its reads wait for content until ctx ends. Open must not be called
-// after Close.
+// Open returns a reader at the start of the file. Its reads wait for content until ctx ends. After Close and the end of all
+// readers, the error is [fs.ErrClosed]. The caller must close the reader.
 func (f *File) Open(ctx context.Context) (*Reader, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +114,7 @@ type Reader struct {
 	closed bool
 }
 
-// Read waits until content is available.
+// Read waits until content is available. After the content it returns the error of [File.End], or [io.EOF].
 func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -189,7 +194,8 @@ func (r *Reader) size() (int64, error) {
 	}
 }
 
-// Link gives the file another name. The file must have ended, so that its content no longer changes.
+// Link gives the file another name. Link does not check that the file has ended. The caller must know it, and call Link before
+// Close of the File, which removes its name.
 func (r *Reader) Link(name string) error { return os.Link(r.file.file.Name(), name) }
 
 // Close closes the reader. Further calls do nothing.
