@@ -20,20 +20,20 @@ func of[T any](ctx context.Context) T {
 	return value
 }
 
-// Asker identifies the client of a request. The zero Asker is an unknown client.
-type Asker struct {
-	Name    string   // unique among clients
-	Shown   string   // for people: the client's name for itself, or its address
-	Groups  []string // policy rules refer to these groups; must not be changed
-	Program string   // the program that the client claims to be in its User-Agent header; not verified
+// Client identifies the client of a request. The zero Client is an unknown client.
+type Client struct {
+	Name        string   // unique among clients
+	DisplayName string   // for people: the client's name for itself, or its address
+	Groups      []string // policy rules refer to these groups; must not be changed
+	Program     string   // the program that the client claims to be in its User-Agent header; not verified
 }
 
-// WithAsker returns a context for requests of a client. Layers with a limited number of slots share them between clients by
+// WithClient returns a context for requests of a client. Layers with a limited number of slots share them between clients by
 // Name.
-func WithAsker(ctx context.Context, a Asker) context.Context { return with(ctx, a) }
+func WithClient(ctx context.Context, a Client) context.Context { return with(ctx, a) }
 
-// AskerOf returns the client of the request, or the zero Asker if ctx has none.
-func AskerOf(ctx context.Context) Asker { return of[Asker](ctx) }
+// ClientOf returns the client of the request, or the zero Client if ctx has none.
+func ClientOf(ctx context.Context) Client { return of[Client](ctx) }
 
 // dateOf is the version whose publication date a request needs. needsDates marks a request that waits for dates.
 type (
@@ -101,21 +101,21 @@ var inForeground = func() <-chan struct{} {
 	return closed
 }()
 
-// Trouble holds the last error of a request in progress. It is safe for concurrent use.
-type Trouble struct{ last atomic.Pointer[error] }
+// LastError holds the last error of a request in progress. It is safe for concurrent use.
+type LastError struct{ last atomic.Pointer[error] }
 
-// WithTrouble returns a context for a request whose errors [Troubled] stores in t.
-func WithTrouble(ctx context.Context, t *Trouble) context.Context { return with(ctx, t) }
+// WithLastError returns a context for a request whose errors [ReportError] stores in t.
+func WithLastError(ctx context.Context, t *LastError) context.Context { return with(ctx, t) }
 
-// Troubled stores err for the callers that wait for the request of ctx. The request is still in progress.
-func Troubled(ctx context.Context, err error) {
-	if t := of[*Trouble](ctx); t != nil {
+// ReportError stores err for the callers that wait for the request of ctx. The request is still in progress.
+func ReportError(ctx context.Context, err error) {
+	if t := of[*LastError](ctx); t != nil {
 		t.last.Store(&err)
 	}
 }
 
-// Last returns the last error, or nil.
-func (t *Trouble) Last() error {
+// Get returns the last error, or nil.
+func (t *LastError) Get() error {
 	if err := t.last.Load(); err != nil {
 		return *err
 	}
@@ -125,11 +125,11 @@ func (t *Trouble) Last() error {
 // mayArrive marks a request that accepts a package whose download is in progress.
 type mayArrive bool
 
-// WithArrival returns a context for a request that accepts a package whose download is in progress: see [Arrival].
-func WithArrival(ctx context.Context) context.Context { return with(ctx, mayArrive(true)) }
+// AllowPartial returns a context for a request that accepts a package whose download is in progress: see [Partial].
+func AllowPartial(ctx context.Context) context.Context { return with(ctx, mayArrive(true)) }
 
-// MayArrive reports whether ctx descends from a context that WithArrival returned.
-func MayArrive(ctx context.Context) bool { return bool(of[mayArrive](ctx)) }
+// AllowsPartial reports whether ctx descends from a context that AllowPartial returned.
+func AllowsPartial(ctx context.Context) bool { return bool(of[mayArrive](ctx)) }
 
 // Meter counts the received bytes of a package during its download. It is safe for concurrent use.
 type Meter struct {

@@ -19,7 +19,7 @@ func TestBackground(t *testing.T) {
 	is(client, "what a client asks", false)
 	modproxy.BringForward(client)
 	run := modproxy.InBackground(client)
-	detached, cancel := context.WithCancel(modproxy.WithAsker(context.WithoutCancel(run), modproxy.Asker{Name: "a"}))
+	detached, cancel := context.WithCancel(modproxy.WithClient(context.WithoutCancel(run), modproxy.Client{Name: "a"}))
 	defer cancel()
 	own := modproxy.InBackground(run)
 	is(run, "a run", true)

@@ -51,14 +51,14 @@ func (e *RetryLater) Error() string { return e.Err.Error() }
 
 func (e *RetryLater) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Lasting is an [ErrUnavailable] that does not end by itself. A retry cannot succeed.
-type Lasting struct {
+// Permanent is an [ErrUnavailable] that does not end by itself. A retry cannot succeed.
+type Permanent struct {
 	Err error // what happened; not nil
 }
 
-func (e *Lasting) Error() string { return e.Err.Error() }
+func (e *Permanent) Error() string { return e.Err.Error() }
 
-func (e *Lasting) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
+func (e *Permanent) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
 // Temporary is an [ErrUnavailable] that may end at any moment: a broken connection, or an overloaded server.
 type Temporary struct {
@@ -69,13 +69,13 @@ func (e *Temporary) Error() string { return e.Err.Error() }
 
 func (e *Temporary) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// NotKept is an [ErrUnavailable] of a proxy that is offline: the requested version is not cached.
-type NotKept struct {
+// NotCached is an [ErrUnavailable] of a proxy that is offline: the requested version is not cached.
+type NotCached struct {
 	Ref       // without a version if no version of the module is cached
 	Lost bool // it was cached in the past
 }
 
-func (e *NotKept) Error() string {
+func (e *NotCached) Error() string {
 	what, wanted := "not kept", e.Address.String()
 	if e.Lost {
 		what = "no longer kept (evicted, removed or damaged)"
@@ -88,7 +88,7 @@ func (e *NotKept) Error() string {
 	return what + ", and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror " + wanted + ")"
 }
 
-func (e *NotKept) Unwrap() error { return ErrUnavailable }
+func (e *NotCached) Unwrap() error { return ErrUnavailable }
 
 // NoSpace is an [ErrUnavailable] of storage that has no free space. Stored content is still served.
 type NoSpace struct {
@@ -119,15 +119,15 @@ func (e *NoSpace) Inside() string { return e.Err.Error() }
 
 func (e *NoSpace) Unwrap() []error { return []error{e.Err, ErrUnavailable} }
 
-// Fixed is an [ErrInvalid] about content that a commit or checksum identifies. A retry fails again, unless limits are
+// PermanentContent is an [ErrInvalid] about content that a commit or checksum identifies. A retry fails again, unless limits are
 // changed.
-type Fixed struct {
+type PermanentContent struct {
 	Err error // what is wrong; not nil
 }
 
-func (e *Fixed) Error() string { return e.Err.Error() }
+func (e *PermanentContent) Error() string { return e.Err.Error() }
 
-func (e *Fixed) Unwrap() []error { return []error{e.Err, ErrInvalid} }
+func (e *PermanentContent) Unwrap() []error { return []error{e.Err, ErrInvalid} }
 
 // FetchFailed is the last failure to download a package. Clients show only the status of a failed archive request. Therefore
 // the next request for the location returns this error.

@@ -17,7 +17,7 @@ func TestNotKeptSaysWhatToDo(t *testing.T) {
 		toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",
 		toy.Address.At(""): "registry.example.com/acme/toy",
 	} {
-		if got := (&modproxy.NotKept{Ref: v}).Error(); got != before+want+")" {
+		if got := (&modproxy.NotCached{Ref: v}).Error(); got != before+want+")" {
 			t.Errorf("%s; want %s", got, before+want+")")
 		}
 	}

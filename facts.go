@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Facts describe the content of a provider's version, beside its Sum. They are zero for a module. Facts are comparable.
-type Facts struct {
+// ProviderFacts describe the content of a provider's version, beside its Sum. They are zero for a module. Facts are comparable.
+type ProviderFacts struct {
 	Zips   Zips    `json:"zips,omitempty"`   // of a release: the archives in its checksums document
 	Keys   Keys    `json:"keys,omitempty"`   // of a release: the keys that signed it; empty if it is unsigned
 	Hashes Hashes  `json:"hashes,omitempty"` // of an archive: the h1 sums in lock files, of the directory and, if different, the archive
@@ -124,13 +124,13 @@ func (k Keys) Check() error {
 	return nil
 }
 
-// Meets reports whether k and others have a key in common.
-func (k Keys) Meets(others Keys) bool {
+// Intersects reports whether k and others have a key in common.
+func (k Keys) Intersects(others Keys) bool {
 	return slices.ContainsFunc(k.All(), func(f string) bool { return slices.Contains(others.All(), f) })
 }
 
-// With returns the keys of k and others.
-func (k Keys) With(others Keys) Keys {
+// Union returns the keys of k and others.
+func (k Keys) Union(others Keys) Keys {
 	both, _ := NewKeys(append(k.All(), others.All()...)...) // NewKeys made both
 	return both
 }
@@ -172,5 +172,5 @@ func (h Hashes) Check() error {
 
 // Record returns the record of k as the keys that may sign the releases of m. Its Subdir, Source, Time and Reason are zero.
 func (k Keys) Record(m Address) Record {
-	return Record{Ref: m.SigningKeys(), Sum: NewSum(sha256.Sum256([]byte(k))), Facts: Facts{Keys: k}}
+	return Record{Ref: m.SigningKeys(), Sum: NewSum(sha256.Sum256([]byte(k))), ProviderFacts: ProviderFacts{Keys: k}}
 }

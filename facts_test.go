@@ -53,7 +53,7 @@ func TestKeys(t *testing.T) {
 	}
 	one, _ := modproxy.NewKeys(a)
 	other, _ := modproxy.NewKeys(b)
-	if !one.Meets(keys) || one.Meets(other) || one.With(other) != keys || modproxy.Keys("").Meets(keys) {
+	if !one.Intersects(keys) || one.Intersects(other) || one.Union(other) != keys || modproxy.Keys("").Intersects(keys) {
 		t.Error("Meets, With")
 	}
 	for _, bad := range []string{"", "abc", strings.Repeat("g", 40)} {

@@ -58,18 +58,18 @@ type Registry interface {
 // concurrent use.
 type Package struct {
 	Body
-	Digest Digest    // the digest of the stored bytes
-	Sum    Sum       // identifies the content, independent of the stored bytes
-	Size   int64     // stored bytes
-	Time   time.Time // when the package was packed
-	Source Source    // the origin of the content; may be zero
-	Subdir string    // the module's directory in the package, as in the Subdir of a [Location]; never a glob pattern
-	Notes  string    // for people, a few lines at most: parts of the source that the package, or some platforms, do not have
-	Facts  Facts     // zero for modules
-	// Arrival is nil, except if [WithArrival] allows it and the download is in progress. The Facts are then not known. Reads
+	Digest Digest        // the digest of the stored bytes
+	Sum    Sum           // identifies the content, independent of the stored bytes
+	Size   int64         // stored bytes
+	Time   time.Time     // when the package was packed
+	Source Source        // the origin of the content; may be zero
+	Subdir string        // the module's directory in the package, as in the Subdir of a [Location]; never a glob pattern
+	Notes  string        // for people, a few lines at most: parts of the source that the package, or some platforms, do not have
+	Facts  ProviderFacts // zero for modules
+	// Partial is nil, except if [AllowPartial] allows it and the download is in progress. The ProviderFacts are then not known. Reads
 	// wait for bytes until the context of the request ends. The bytes are verified only if the documentation of a layer
 	// promises it.
-	Arrival Arrival
+	Partial Partial
 }
 
 // Sender is an optional interface of the [Body] of a package that is a file. A writer, such as that of an HTTP server, can then
@@ -80,12 +80,12 @@ type Sender interface {
 	SendTo(w io.Writer, n int64) (written int64, err error)
 }
 
-// Arrival is a package whose download is in progress. When Arrived has returned, the Package has its Facts. It is safe for
+// Partial is a package whose download is in progress. When Arrived has returned, the Package has its Facts. It is safe for
 // concurrent use. The download has the context of the request that it answers. The request lasts until Arrived returns.
-type Arrival interface {
-	// Arrived waits until the package is complete and verified, as a [Registry] verifies it before Package returns, and
+type Partial interface {
+	// Complete waits until the package is complete and verified, as a [Registry] verifies it before Package returns, and
 	// returns its Facts. Its errors are those of Package.
-	Arrived(ctx context.Context) (Facts, error)
+	Complete(ctx context.Context) (ProviderFacts, error)
 	// Open opens the package again, at its start, for another goroutine. The caller must close it. Reads wait for bytes until
 	// ctx ends. The result stays readable after the Package with this Arrival is closed.
 	Open(ctx context.Context) (Body, error)

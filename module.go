@@ -79,7 +79,7 @@ func (v Ref) String() string {
 	return v.Address.String() + " " + v.FullVersion()
 }
 
-// Shown returns v for people: archives with their platform, signing keys by name, and other variants as String returns them.
+// DisplayName returns v for people: archives with their platform, signing keys by name, and other variants as String returns them.
 func (v Ref) Shown() string {
 	p, isArchive := v.Platform()
 	switch {
@@ -101,7 +101,7 @@ type Record struct {
 	Source Source    `json:"source,omitzero"`  // the origin of the content; may be zero
 	Time   time.Time `json:"time"`             // when the version was first seen, or accepted; not zero
 	Reason string    `json:"reason,omitempty"` // why an operator accepted it, one line of at most 1,024 bytes; empty if first seen
-	Facts
+	ProviderFacts
 }
 
 // Location returns the recorded source of a module as a location.

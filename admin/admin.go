@@ -58,7 +58,7 @@ type Server struct {
 	Nested         Nested           // nil unless nested sources are rewritten
 	Listing        modproxy.Catalog // lists the modules of registries; nil when offline
 	Offline        bool             // set by the configuration: a removed package cannot be downloaded again
-	Sights         Sights
+	FirstSeen      FirstSeen
 	Programs       Programs
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory is the only caller, and no decision is reported
@@ -105,7 +105,7 @@ type Cache interface {
 	Refresh(ctx context.Context, m modproxy.Address) (cache.Refreshed, error)
 	List(ctx context.Context, m modproxy.Address) iter.Seq2[cache.Listing, error]
 	Discard(ctx context.Context, v modproxy.Ref) ([]cache.Discarded, error)
-	Known(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
+	StoredVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 	bundle.Cache
 }
 

@@ -26,10 +26,10 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Sights reads and records first-seen times.
-type Sights interface {
-	bundle.Sights
-	Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error
+// FirstSeen reads and records first-seen times.
+type FirstSeen interface {
+	bundle.FirstSeen
+	Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionDates) error
 }
 
 // Bundles has the settings for imports of bundles.
@@ -110,7 +110,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 // exportBundle answers with a bundle in pieces. The bundle has only versions that the policy allows for a client in the groups.
 func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(ExportLine)) (out BundleHead, err error) {
 	refused := func(v modproxy.Ref, why error) {
-		if errors.As(why, new(*modproxy.NotKept)) {
+		if errors.As(why, new(*modproxy.NotCached)) {
 			why = errors.New("it is not kept")
 		} else if named, ok := errors.AsType[*modproxy.Error](why); ok {
 			why = named.Err
@@ -127,14 +127,14 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 		return out, err
 	}
 	var stand []modproxy.Decision
-	for i, stands := range policy.Standing(decisions, time.Time{}) { // with expired ones: the bundle does not depend on the clock
+	for i, stands := range policy.InForce(decisions, time.Time{}) { // with expired ones: the bundle does not depend on the clock
 		if stands {
 			stand = append(stand, decisions[i])
 		}
 	}
 	kept := cache.New(cache.Config{Store: s.Store, Ledger: s.Ledger})
 	defer kept.Close(ctx)
-	x := bundle.Exporter{Registry: &policy.Registry{Next: kept, Gate: s.Gate}, Ledger: s.Ledger, Sights: s.Sights}
+	x := bundle.Exporter{Registry: &policy.Registry{Next: kept, Gate: s.Gate}, Ledger: s.Ledger, FirstSeen: s.FirstSeen}
 	if len(in.Since) > 0 {
 		before, err := bundle.NewReader(bytes.NewReader(in.Since), s.Ledger.Verifier())
 		if errors.As(err, new(*bundle.Untrusted)) {
@@ -146,7 +146,7 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 		x.Since = before.Head
 	}
 	so, told := ExportProgress{Selected: len(selected)}, time.Now()
-	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	ctx = modproxy.WithClient(ctx, modproxy.Client{Groups: in.Groups})
 	made, err := x.Begin(ctx, selected, stand, func(v modproxy.Ref, why error) {
 		if so.Checked++; why != nil {
 			refused(v, why)
@@ -255,7 +255,7 @@ func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each 
 		return out, err
 	}
 	x := bundle.Importer{
-		Trust: trust, Ledger: s.Ledger, Cache: s.Cache, Sights: s.Sights, Gate: s.Gate, Scratch: s.Bundles.Scratch, Limits: s.Bundles.Limits,
+		Trust: trust, Ledger: s.Ledger, Cache: s.Cache, FirstSeen: s.FirstSeen, Gate: s.Gate, Scratch: s.Bundles.Scratch, Limits: s.Bundles.Limits,
 		Releases: s.Bundles.Releases, NewChain: in.NewChain, AllDecisions: in.AllDecisions,
 	}
 	_, before, err := s.Ledger.Decisions(ctx, 0)

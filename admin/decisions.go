@@ -39,7 +39,7 @@ func (s *Server) decisions(ctx context.Context, in versionname.Name, each func(D
 		return done, err
 	}
 	now := time.Now()
-	for i, stands := range policy.Standing(list, now) {
+	for i, stands := range policy.InForce(list, now) {
 		if d := list[i]; in == (versionname.Name{}) || policy.IsAbout(d, wanted) {
 			soon := stands && !d.Until.IsZero() && d.Until.Before(now.Add(EndsSoonPeriod))
 			each(Decision{versionname.Of(d.Address.At("")), d, stands, soon})

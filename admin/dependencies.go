@@ -32,7 +32,7 @@ type DependencyProvider struct {
 }
 
 // dependencies reads the dependencies of a cached package.
-func (s *Server) dependencies(ctx context.Context, kept *cache.Kept) (*Dependencies, error) {
+func (s *Server) dependencies(ctx context.Context, kept *cache.StoredPackage) (*Dependencies, error) {
 	tree := tfconfig.PackageTree(kept.Digest, func() (io.ReadCloser, error) { return s.Store.Open(ctx, kept.Digest, kept.Size) })
 	out := &Dependencies{}
 	calls, providers := map[string]*DependencyCall{}, map[tfconfig.Requirement]*DependencyProvider{}

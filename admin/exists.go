@@ -158,13 +158,13 @@ func (x *existence) listed(ctx context.Context, m modproxy.Address) {
 			x.see(m.At(l.Version.String()))
 		}
 	}
-	if add(x.Cache.Known(ctx, m)); x.found() || x.Upstreams == nil || !x.Upstreams.HasUpstream(m.Host) {
+	if add(x.Cache.StoredVersions(ctx, m)); x.found() || x.Upstreams == nil || !x.Upstreams.HasUpstream(m.Host) {
 		return
 	}
 	err := x.Gate.Check(ctx, m.At(""))
 	if err == nil {
 		_, err = x.Cache.Refresh(ctx, m)
-		add(x.Cache.Known(ctx, m))
+		add(x.Cache.StoredVersions(ctx, m))
 	}
 	switch {
 	case x.found(), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, fs.ErrNotExist):

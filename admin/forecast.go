@@ -44,9 +44,9 @@ func (s *Server) forecast(ctx context.Context, in ForecastRequest, each func(For
 		return done, err
 	}
 	other := *s
-	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.Sights)
+	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.FirstSeen)
 	other.Gate.Use(rules)
-	asking := modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
+	asking := modproxy.WithClient(modproxy.WithDates(ctx), modproxy.Client{Groups: in.Groups})
 	return done, other.engine().Walk(ctx, in.Groups, in.Starts, func(f closure.Found) {
 		if f.Kind == closure.Ready || f.Kind == closure.Chosen && !f.Module.IsListed() {
 			return // the verdict on the version that it is derived from is reported

@@ -90,9 +90,9 @@ func (s *Server) history(ctx context.Context, chosen func(modproxy.Ref) bool) (l
 type Drift struct {
 	versionname.Name
 	ledger.Drift
-	Open bool           `json:"open"`                  // the content that was recorded at that time still counts
-	Was  modproxy.Facts `json:"was,omitzero"`          // of the record that counts
-	As   string         `json:"recorded_as,omitempty"` // the address in the record that counts, if its spelling differs
+	Open bool                   `json:"open"`                  // the content that was recorded at that time still counts
+	Was  modproxy.ProviderFacts `json:"was,omitzero"`          // of the record that counts
+	As   string                 `json:"recorded_as,omitempty"` // the address in the record that counts, if its spelling differs
 }
 
 func (s *Server) drift(ctx context.Context, q LedgerQuery, each func(Drift)) (done none, err error) {
@@ -112,7 +112,7 @@ func (s *Server) drift(ctx context.Context, q LedgerQuery, each func(Drift)) (do
 			return done, err
 		}
 		open := counts.Sum == d.Recorded && (d.Subdir == "" || d.Subdir != counts.Subdir)
-		out := Drift{Name: versionname.Of(d.Ref), Drift: d, Open: open, Was: counts.Facts}
+		out := Drift{Name: versionname.Of(d.Ref), Drift: d, Open: open, Was: counts.ProviderFacts}
 		if counts.Address != d.Address {
 			out.As = counts.Address.String()
 		}
@@ -205,7 +205,7 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 		if err != nil {
 			return out, err
 		}
-		rec.Facts.Keys, rec.Sum = keys, keys.Record(v.Address).Sum // the sum with which the key was offered
+		rec.ProviderFacts.Keys, rec.Sum = keys, keys.Record(v.Address).Sum // the sum with which the key was offered
 	}
 	var spellings map[modproxy.Ref]bool
 	if spellings, out.Offered, err = s.offered(ctx, &rec); err != nil {
@@ -213,8 +213,8 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	}
 	switch {
 	case in.Key != "":
-		rec.Facts.Keys = before.Keys.With(rec.Facts.Keys)
-		rec.Sum = rec.Facts.Keys.Record(v.Address).Sum
+		rec.ProviderFacts.Keys = before.Keys.Union(rec.ProviderFacts.Keys)
+		rec.Sum = rec.ProviderFacts.Keys.Record(v.Address).Sum
 	case v.Variant.Kind == modproxy.KeysVariant:
 		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
 	case v.IsArchive():
@@ -267,7 +267,7 @@ func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, names
 		if err != nil {
 			return out, err
 		}
-		if concerns(d.Ref) && d.Keys.Meets(key) {
+		if concerns(d.Ref) && d.Keys.Intersects(key) {
 			sources[d.Address], out.Offered = d.Source, true
 		}
 	}
@@ -275,7 +275,7 @@ func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, names
 		return out, absent(fmt.Sprintf("no keys of providers of %s are recorded: the first download of a release records them", namespace))
 	}
 	for m, before := range counts {
-		rec := before.Keys.With(key).Record(m)
+		rec := before.Keys.Union(key).Record(m)
 		rec.Time, rec.Reason, rec.Source = time.Now(), in.Reason, sources[m]
 		if err := s.Ledger.Accept(ctx, rec); err != nil {
 			return out, fmt.Errorf("%s: %w", m, err)
@@ -299,10 +299,10 @@ func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 // source and the facts to rec, and the directory if rec has none.
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.Ref]bool, ok bool, err error) {
 	wanted, spellings := rec.Subdir, map[modproxy.Ref]bool{rec.Ref: true}
-	see := func(v modproxy.Ref, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.Facts) bool {
+	see := func(v modproxy.Ref, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.ProviderFacts) bool {
 		fits := v.Folded() == rec.Ref.Folded() && sum == rec.Sum && (wanted == "" || subdir == "" || subdir == wanted)
 		if fits {
-			rec.Source, rec.Facts, ok = source, facts, true
+			rec.Source, rec.ProviderFacts, ok = source, facts, true
 		}
 		return fits
 	}
@@ -313,13 +313,13 @@ func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map
 		if was.Ref.Folded() == rec.Ref.Folded() {
 			spellings[was.Ref] = true
 		}
-		see(was.Ref, was.Sum, was.Subdir, was.Source, was.Facts)
+		see(was.Ref, was.Sum, was.Subdir, was.Source, was.ProviderFacts)
 	}
 	for d, err := range s.Ledger.Drifts(ctx) {
 		if err != nil {
 			return nil, false, err
 		}
-		if see(d.Ref, d.Offered, d.Subdir, d.Source, d.Facts) && wanted == "" && d.Subdir != "" {
+		if see(d.Ref, d.Offered, d.Subdir, d.Source, d.ProviderFacts) && wanted == "" && d.Subdir != "" {
 			rec.Subdir = d.Subdir
 		}
 	}

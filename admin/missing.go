@@ -30,7 +30,7 @@ func (s *Server) missing(ctx context.Context, in versionname.Name, each func(Mis
 	for _, r := range all {
 		m := MissingVersion{MissedRequests: MissedRequests{versionname.Of(r.Ref), r.First, r.Last, r.Count, r.Askers}}
 		kept, err := s.Cache.Versions(ctx, r.Address)
-		_, gone := errors.AsType[*modproxy.NotKept](err)
+		_, gone := errors.AsType[*modproxy.NotCached](err)
 		switch {
 		case err != nil && !gone:
 			return done, err

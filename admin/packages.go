@@ -230,7 +230,7 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 			return nil, err
 		}
 		if !l.Lost && l.Address == v.Address && (v.Version == "" || l.Ref == v || l.IsArchive() && l.Base() == v) {
-			all = append(all, cache.Discarded{Kept: l.Kept})
+			all = append(all, cache.Discarded{StoredPackage: l.StoredPackage})
 		}
 	}
 	if len(all) == 0 {
@@ -268,7 +268,7 @@ type TidyResult struct {
 
 // tidy removes data that no record needs, and the least recently used packages over a size.
 func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePackage)) (out TidyResult, err error) {
-	if in.MaxSize < 0 || in.AsideAge < 0 {
+	if in.MaxSize < 0 || in.QuarantineAge < 0 {
 		return out, fmt.Errorf("%w: the size and the age must not be less than 0", modproxy.ErrInvalid)
 	}
 	in.OrphanAge = time.Hour // a package without a record is left over from a crash, or is about to get a record

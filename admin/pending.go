@@ -72,7 +72,7 @@ func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch boo
 	}
 	for _, r := range all {
 		v := r.Ref
-		verdict, err := s.Gate.Decide(modproxy.WithAsker(ctx, modproxy.Asker{Groups: r.Groups}), v)
+		verdict, err := s.Gate.Decide(modproxy.WithClient(ctx, modproxy.Client{Groups: r.Groups}), v)
 		if err != nil {
 			return err
 		}
@@ -132,10 +132,10 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *PendingVersion
 		return err
 	}
 	p.Sum, p.Source = rec.Sum, rec.Source
-	var kept *cache.Kept
+	var kept *cache.StoredPackage
 	for l, err := range s.Cache.List(ctx, v.Address) {
 		if err == nil && l.Ref == v && !l.Lost && !l.Superseded {
-			kept = &l.Kept
+			kept = &l.StoredPackage
 		}
 	}
 	if kept == nil {
@@ -158,7 +158,7 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *PendingVersion
 }
 
 // released reads a cached release.
-func (s *Server) released(ctx context.Context, kept *cache.Kept) (*ReleaseSummary, error) {
+func (s *Server) released(ctx context.Context, kept *cache.StoredPackage) (*ReleaseSummary, error) {
 	body, err := s.Store.Open(ctx, kept.Digest, kept.Size)
 	if err != nil {
 		return nil, err

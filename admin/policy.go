@@ -41,7 +41,7 @@ func (s *Server) policyTest(ctx context.Context, in PolicyTestRequest, _ func(no
 	if err != nil {
 		return out, err
 	}
-	ctx = modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Groups: in.Groups})
+	ctx = modproxy.WithClient(modproxy.WithDates(ctx), modproxy.Client{Groups: in.Groups})
 	verdict, steps, err := s.Gate.Explain(ctx, v)
 	if err != nil {
 		return out, err
@@ -66,7 +66,7 @@ func (s *Server) why(v modproxy.Ref, verdict policy.Verdict) string {
 
 // hidden adds the known versions of m that are denied.
 func (s *Server) hidden(ctx context.Context, m modproxy.Address, out *Verdict) error {
-	known, err := s.Cache.Known(ctx, m)
+	known, err := s.Cache.StoredVersions(ctx, m)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -74,7 +74,7 @@ func (s *Server) hidden(ctx context.Context, m modproxy.Address, out *Verdict) e
 	}
 	out.Known = len(known.List)
 	if s.Gate.NeedsAge(ctx, m) {
-		if _, err := s.Gate.Sights.Sight(ctx, m); err != nil { // Sight requests all dates at once
+		if _, err := s.Gate.FirstSeen.Of(ctx, m); err != nil { // Of requests all dates at once
 			return err
 		}
 	}

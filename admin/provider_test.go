@@ -60,16 +60,16 @@ func TestAcceptOfProviders(t *testing.T) {
 	when, one := time.Unix(2e9, 0).UTC(), toy.At("1.0.0")
 	keys, err := modproxy.NewKeys(oldKey)
 	must(t, err)
-	facts := func(digest byte) modproxy.Facts {
-		return modproxy.Facts{Zips: modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: {digest}}), Keys: keys}
+	facts := func(digest byte) modproxy.ProviderFacts {
+		return modproxy.ProviderFacts{Zips: modproxy.NewZips(map[modproxy.Platform]modproxy.Digest{linux: {digest}}), Keys: keys}
 	}
 	signing := keys.Record(toy)
 	signing.Time = when
 	must(t, book.Add(t.Context(), signing))
-	must(t, book.Add(t.Context(), ledger.Record{Ref: one, Sum: ledgertest.Sum("a"), Time: when, Facts: facts(1)}))
+	must(t, book.Add(t.Context(), ledger.Record{Ref: one, Sum: ledgertest.Sum("a"), Time: when, ProviderFacts: facts(1)}))
 	must(t, book.Add(t.Context(), ledger.Record{Ref: one.ForPlatform(linux), Sum: modproxy.NewSum([32]byte{1}), Time: when}))
 	must(t, book.AddDrift(t.Context(), ledger.Drift{
-		Ref: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, Facts: facts(2),
+		Ref: one, Recorded: ledgertest.Sum("a"), Offered: ledgertest.Sum("b"), Time: when, ProviderFacts: facts(2),
 	}))
 	memory := &forgetter{}
 	c, ctx := outside(t, &admin.Server{Ledger: book, Cache: memory}), t.Context()
@@ -88,11 +88,11 @@ func TestAcceptOfProviders(t *testing.T) {
 	}
 	out, err := admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(one), Sum: ledgertest.Sum("b"), Reason: "announced"}, nil)
 	rec, errLookup := book.Lookup(ctx, one)
-	if err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(2) {
+	if err != nil || errLookup != nil || !out.Offered || rec.ProviderFacts != facts(2) {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
 	out, err = admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(one), Sum: ledgertest.Sum("a"), Reason: "it is back"}, nil)
-	if rec, errLookup = book.Lookup(ctx, one); err != nil || errLookup != nil || !out.Offered || rec.Facts != facts(1) {
+	if rec, errLookup = book.Lookup(ctx, one); err != nil || errLookup != nil || !out.Offered || rec.ProviderFacts != facts(1) {
 		t.Errorf("accepted %+v, %v; recorded %+v, %v", out, err, rec, errLookup)
 	}
 	out, err = admin.LedgerAccept.Call(ctx, c, admin.AcceptRequest{Name: versionname.Of(toy.At("")), Key: newKey, Reason: "announced"}, nil)
@@ -105,7 +105,7 @@ func TestAcceptOfProviders(t *testing.T) {
 	}
 
 	list, err := drifts(ctx, c, admin.LedgerQuery{Name: versionname.Of(one)})
-	if err != nil || len(list) != 1 || list[0].Facts != facts(2) || list[0].Was != facts(1) {
+	if err != nil || len(list) != 1 || list[0].ProviderFacts != facts(2) || list[0].Was != facts(1) {
 		t.Errorf("drift %+v, %v", list, err)
 	}
 	n := 0

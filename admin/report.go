@@ -42,7 +42,7 @@ func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportI
 		return done, err
 	}
 	other := *s
-	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.Sights)
+	other.Gate = policy.NewGate(s.Gate.Ledger, s.Gate.FirstSeen)
 	other.Gate.Use(rules)
 	kept := map[modproxy.Ref]bool{} // whether the package of each version is cached
 	for l, err := range s.Cache.List(ctx, modproxy.Address{}) {
@@ -59,7 +59,7 @@ func (s *Server) report(ctx context.Context, in ReportRequest, each func(ReportI
 			kept[rec.Ref] = false
 		}
 	}
-	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	ctx = modproxy.WithClient(ctx, modproxy.Client{Groups: in.Groups})
 	byName := func(a, b modproxy.Ref) int { return strings.Compare(a.String(), b.String()) }
 	for _, v := range slices.SortedFunc(maps.Keys(kept), byName) {
 		if !v.IsListed() {

@@ -31,7 +31,7 @@ func (p *parts) describe(l *layers, packages modproxy.Registry, known catalog.Li
 	listing := &policy.Registry{Next: packages, Gate: p.gate}
 	l.listing = p.authorizeSilently(listing)
 	l.catalog = catalog.New(catalog.Config{
-		Next: l.documents, Registry: listing, Known: known, Packages: l.Cache, Ledger: p.Ledger, Sights: p.firstSeen, Counts: p.counts,
+		Next: l.documents, Registry: listing, Known: known, Packages: l.Cache, Ledger: p.Ledger, FirstSeen: p.firstSeen, Counts: p.counts,
 		Rules: verdicts{p.gate}, Reader: describer{p.reader},
 	})
 	if p.auth != nil {
@@ -44,7 +44,7 @@ type cached struct{ cache *cache.Registry }
 
 // Versions returns the known versions.
 func (k cached) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	return k.cache.Known(ctx, m)
+	return k.cache.StoredVersions(ctx, m)
 }
 
 // Location returns [modproxy.ErrNotFound].
@@ -60,8 +60,8 @@ func (cached) Package(context.Context, modproxy.Ref) (*modproxy.Package, error) 
 // recorded returns the recorded first-seen times and dates. It does not request dates from registries.
 type recorded struct{ *history.FirstSeen }
 
-// Sight implements [policy.Sights].
-func (s recorded) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+// Of implements [policy.FirstSeen].
+func (s recorded) Of(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	return s.Recorded(ctx, m)
 }
 
@@ -84,19 +84,19 @@ func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modpro
 type verdicts struct{ *policy.Gate }
 
 // CheckListed implements [catalog.Rules].
-func (g verdicts) CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.Sight) error {
+func (g verdicts) CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.FirstSeen) error {
 	return g.CheckClientBy(ctx, v, (*given)(&sight))
 }
 
-// given implements [policy.Sights] with the known times of one module.
-type given modproxy.Sight
+// given implements [policy.FirstSeen] with the known times of one module.
+type given modproxy.FirstSeen
 
-// Sight implements [policy.Sights].
-func (s *given) Sight(context.Context, modproxy.Address) (modproxy.Sight, error) {
-	return modproxy.Sight(*s), nil
+// Of implements [policy.FirstSeen].
+func (s *given) Of(context.Context, modproxy.Address) (modproxy.FirstSeen, error) {
+	return modproxy.FirstSeen(*s), nil
 }
 
-// See implements [policy.Sights]. It does nothing.
+// See implements [policy.FirstSeen]. It does nothing.
 func (*given) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 // Deprecation implements [catalog.Rules].
@@ -108,25 +108,25 @@ func (g verdicts) Deprecation(ctx context.Context, v modproxy.Ref) (*modproxy.De
 	return &modproxy.Deprecation{Reason: decided.Deprecation.Reason, Link: decided.Deprecation.Link}, nil
 }
 
-// bundled implements [catalog.Sights] and [catalog.Packages] with a bundle.
+// bundled implements [catalog.FirstSeen] and [catalog.Packages] with a bundle.
 type bundled struct{ *bundle.Registry }
 
-// Recorded implements [catalog.Sights].
-func (b bundled) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
-	return b.Sight(ctx, m)
+// Recorded implements [catalog.FirstSeen].
+func (b bundled) Recorded(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
+	return b.Of(ctx, m)
 }
 
-// Held implements [catalog.Packages].
-func (b bundled) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	p, err := b.OpenHeld(ctx, v)
+// Stat implements [catalog.Packages].
+func (b bundled) Stat(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	p, err := b.Open(ctx, v)
 	if err == nil {
 		err = p.Close()
 	}
 	return p, err
 }
 
-// OpenHeld implements [catalog.Packages].
-func (b bundled) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+// Open implements [catalog.Packages].
+func (b bundled) Open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := b.Package(ctx, v)
 	if errors.Is(err, modproxy.ErrNotFound) {
 		err = fs.ErrNotExist

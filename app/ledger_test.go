@@ -83,7 +83,7 @@ func TestContradictoryLedger(t *testing.T) {
 	if rec, err := a.Ledger.Lookup(t.Context(), other.Ref); err != nil || rec != recordOf("1.0.0", "a") {
 		t.Errorf("%+v, %v", rec, err)
 	}
-	if _, err := a.Cache.Held(t.Context(), vpc.At("1.0.0")); err != nil {
+	if _, err := a.Cache.Stat(t.Context(), vpc.At("1.0.0")); err != nil {
 		t.Errorf("what was recorded first: %v", err)
 	}
 	for d, err := range a.Ledger.Drifts(t.Context()) {

@@ -37,7 +37,7 @@ func (a *App) api() *admin.Server {
 		server.Cache, server.Programs = a.Cache, history.NewDownloads(a.Store.Records, nil)
 	}
 	if a.firstSeen != nil {
-		server.Sights = recorded{a.firstSeen}
+		server.FirstSeen = recorded{a.firstSeen}
 	}
 	if c.Offline {
 		server.Missing = a.missing
@@ -208,16 +208,16 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 	}
 	a.openStore(nil)
 	a.layers = inspect(a.Store, a.Ledger)
-	var kept []cache.Kept
+	var kept []cache.StoredPackage
 	sums, before := map[modproxy.Ref]modproxy.Sum{}, a.Ledger.Tree().N
 	signers := map[modproxy.Address]modproxy.Keys{}
 	for p, err := range a.Cache.List(ctx, modproxy.Address{}) {
 		if err != nil {
 			return 0, err
 		}
-		kept, sums[p.Ref] = append(kept, p.Kept), p.Sum
+		kept, sums[p.Ref] = append(kept, p.StoredPackage), p.Sum
 		if keys := p.Facts.Keys; keys != "" {
-			signers[p.Address] = signers[p.Address].With(keys)
+			signers[p.Address] = signers[p.Address].Union(keys)
 		}
 	}
 	for r, err := range a.Ledger.All(ctx) {
@@ -235,7 +235,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 			return 0, fmt.Errorf("%s: %w", rec.Shown(), err)
 		}
 	}
-	slices.SortStableFunc(kept, func(p, q cache.Kept) int { return p.Fetched.Compare(q.Fetched) })
+	slices.SortStableFunc(kept, func(p, q cache.StoredPackage) int { return p.Fetched.Compare(q.Fetched) })
 	for _, p := range kept {
 		if err := a.Cache.Record(ctx, &p); errors.Is(err, modproxy.ErrChanged) { // an earlier spelling has other content
 			continue
@@ -274,8 +274,8 @@ func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 	}
 	defer func() { err = errors.Join(err, index.Close()) }()
 	kept := store.New(store.Config{
-		Records: index.Records(), Blobs: index.Blobs(), Aside: index,
-		Kinds: map[store.Kind]store.Keeper{cache.PackageKind: keeperOf(book)},
+		Records: index.Records(), Blobs: index.Blobs(), Quarantine: index,
+		Kinds: map[store.Kind]store.Codec{cache.PackageKind: keeperOf(book)},
 	})
 	out.Problem, out.Lists, out.Left = index.Problem, index.Kept[cache.VersionsKind], index.Damaged
 	out.Verified, err = kept.Rebuild(ctx, store.Check{Found: func(d store.Damage) {

@@ -217,8 +217,8 @@ func (p *parts) openStore(book *ledger.Log) {
 		pinned = pins{auth.Everything}
 	}
 	p.Store = store.New(store.Config{
-		Records: p.disk.Records(), Blobs: p.disk.Blobs(), Aside: p.disk,
-		Kinds: map[store.Kind]store.Keeper{
+		Records: p.disk.Records(), Blobs: p.disk.Blobs(), Quarantine: p.disk,
+		Kinds: map[store.Kind]store.Codec{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
 			cache.PackageKind: keeperOf(book), history.FirstSeenKind: nil, history.PendingKind: nil, history.MissingKind: nil,
 			history.DownloadsKind: nil, history.ProgramsKind: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil,
@@ -247,8 +247,8 @@ var anyLimits = pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42
 
 // keeperOf returns the keeper that verifies and rebuilds the records of packages. book may be nil: then packages are not compared
 // with a ledger.
-func keeperOf(book *ledger.Log) *cache.Keeper {
-	k := &cache.Keeper{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, anyLimits) }}
+func keeperOf(book *ledger.Log) *cache.PackageCodec {
+	k := &cache.PackageCodec{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, anyLimits) }}
 	if book != nil {
 		k.Ledger = book
 	}

@@ -210,7 +210,7 @@ func (a *App) openGate(ctx context.Context, dates history.Dates) error {
 	a.closers.add(func(context.Context) error { a.firstSeen.Close(); return nil })
 	a.pending = history.NewDemand(a.Store.Records, history.PendingKind, a.observeRequests)
 	a.missing = history.NewDemand(a.Store.Records, history.MissingKind, a.observeRequests)
-	a.gate.Sights = a.firstSeen // not earlier: the router that returns dates needs the gate
+	a.gate.FirstSeen = a.firstSeen // not earlier: the router that returns dates needs the gate
 	a.use(rules)
 	a.metrics.MeasurePolicy(func() bool { return a.rulesProblem() == nil })
 	return a.gate.Follow(ctx)
@@ -233,11 +233,11 @@ func (p *parts) observePolicy(e policy.Event) {
 	p.metrics.Refused(string(e.Refusal.Outcome), e.Audit)
 	if e.Waits != nil {
 		of := e.Waits.Base() // approvals are about versions, not about their variants
-		p.pending.Add(of, e.Asker)
+		p.pending.Add(of, e.Client)
 	}
 	if e.Audit {
 		logOutcome(p.log, "policy_audit", false, zap.Stringer("module", e.Refusal.Address), zap.String("version", e.Refusal.Version),
-			zap.String("question", e.Op), zap.String("client", e.Asker.Shown), zap.Strings("groups", e.Asker.Groups),
+			zap.String("question", e.Op), zap.String("client", e.Client.DisplayName), zap.Strings("groups", e.Client.Groups),
 			zap.String("outcome", string(e.Refusal.Outcome)), zap.Int("versions", max(1, e.Hidden)), errorField(e.Refusal))
 	}
 }

@@ -30,7 +30,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, a.openDisk(t.Context(), disk.Options{}))
 	a.openStore(nil)
 	r := history.NewDemand(a.Store.Records, history.PendingKind, nil)
-	r.Add(vpc.At("2.0.0"), modproxy.Asker{Shown: "ci"})
+	r.Add(vpc.At("2.0.0"), modproxy.Client{DisplayName: "ci"})
 	must(t, r.Write(ctx))
 	_, err = a.Store.Records.Put(ctx, store.Record{Ref: store.Ref{Kind: history.FirstSeenKind, Key: vpc.String()}, Value: []byte(`{"versions":{}}`)})
 	must(t, err)

@@ -254,7 +254,7 @@ func (s *spellings) accept() {
 		if !m.IsProvider() {
 			m.Namespace = s.namespace()
 		}
-		r := ledger.Record{Ref: m.At(d.Version), Sum: d.Offered, Subdir: d.Subdir, Time: time.Now(), Reason: "why not", Source: d.Source, Facts: d.Facts}
+		r := ledger.Record{Ref: m.At(d.Version), Sum: d.Offered, Subdir: d.Subdir, Time: time.Now(), Reason: "why not", Source: d.Source, ProviderFacts: d.ProviderFacts}
 		must(s.t, s.a.Ledger.Accept(s.t.Context(), r))
 		s.accepted[m.Folded().At(d.Version)] = true
 		s.a.Cache.Forget(modproxy.Ref{})
@@ -288,7 +288,7 @@ func (s *spellings) carry() {
 		selected = append(selected, l.Ref)
 	}
 	var file bytes.Buffer
-	x := bundle.Exporter{Registry: far.a.Cache, Ledger: far.a.Ledger, Sights: far.a.firstSeen}
+	x := bundle.Exporter{Registry: far.a.Cache, Ledger: far.a.Ledger, FirstSeen: far.a.firstSeen}
 	made, err := x.Begin(s.t.Context(), selected, nil, func(modproxy.Ref, error) {})
 	if errors.Is(err, modproxy.ErrNotFound) {
 		return // everything is refused at the moment
@@ -298,7 +298,7 @@ func (s *spellings) carry() {
 	must(s.t, err)
 	trust, err := ledger.Verifiers(far.a.Ledger.VerifierKey())
 	must(s.t, err)
-	i := bundle.Importer{Trust: trust, Ledger: s.a.Ledger, Cache: s.a.Cache, Sights: s.a.firstSeen, Gate: s.a.gate, Scratch: s.t.TempDir()}
+	i := bundle.Importer{Trust: trust, Ledger: s.a.Ledger, Cache: s.a.Cache, FirstSeen: s.a.firstSeen, Gate: s.a.gate, Scratch: s.t.TempDir()}
 	_, _, err = i.Import(s.t.Context(), &file)
 	must(s.t, err)
 }

@@ -54,7 +54,7 @@ func online(p *parts, out *outgoing) layers {
 	located := &rewrite.Registry{Next: observed, Base: base}
 	l.Registry = p.authorize(located)
 	l.recheck, l.endPrefetching = p.newRecheck(pinned, l.Cache), prefetcher.Close
-	p.describe(&l, packages, &policy.Registry{Next: cached{l.Cache}, Gate: p.gate, Sights: recorded{p.firstSeen}})
+	p.describe(&l, packages, &policy.Registry{Next: cached{l.Cache}, Gate: p.gate, FirstSeen: recorded{p.firstSeen}})
 	return l
 }
 
@@ -81,7 +81,7 @@ func fromBundle(b *bundle.Registry, gate *policy.Gate) layers {
 		Registry: &rewrite.Registry{Next: allowed},
 		listing:  listing,
 		catalog: catalog.New(catalog.Config{
-			Registry: listing, Known: listing, Packages: bundled{b}, Ledger: b, Sights: bundled{b},
+			Registry: listing, Known: listing, Packages: bundled{b}, Ledger: b, FirstSeen: bundled{b},
 			Rules: verdicts{gate}, Reader: describer{tfconfig.NewReader(nil, 0)},
 		}),
 	}

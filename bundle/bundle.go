@@ -18,7 +18,7 @@
 //	manifest        a note (golang.org/x/mod/sumdb/note) with one signature, of the key of a ledger; at most 1 MiB.
 //	                Its text is the line "modproxy bundle 1" and a line of JSON, a [Manifest].
 //	index           a line of JSON, an [Index]: the packages, and the content of earlier bundles; at most 64 MiB
-//	000001.json     a line of JSON, [Facts] about the versions that have the first package of the index; at most 16 MiB
+//	000001.json     a line of JSON, [PackageEntry] about the versions that have the first package of the index; at most 16 MiB
 //	000001.tar.gz   that package, in the form of package pack; or 000001.zip, the package of a provider for one platform
 //	000002.json     and so on
 //
@@ -118,14 +118,14 @@ func (p Package) isZip() bool {
 	return !slices.ContainsFunc(p.Versions, func(v Version) bool { return !v.IsArchive() })
 }
 
-// Facts describe the versions of a package, in the order of the index.
-type Facts struct {
-	Notes    string `json:"notes,omitempty"` // as in [modproxy.Package]
-	Versions []Fact `json:"versions"`
+// PackageEntry describe the versions of a package, in the order of the index.
+type PackageEntry struct {
+	Notes    string         `json:"notes,omitempty"` // as in [modproxy.Package]
+	Versions []VersionEntry `json:"versions"`
 }
 
-// Fact describes one version.
-type Fact struct {
+// VersionEntry describes one version.
+type VersionEntry struct {
 	Number    int64            `json:"number"`             // number of the entry in the ledger
 	Record    string           `json:"record"`             // text of the entry
 	Proof     tlog.RecordProof `json:"proof"`              // that the entry is in the tree
@@ -279,7 +279,7 @@ func (h *Head) check() error {
 }
 
 // parse reads the record in a fact about a version, and verifies its proof against the tree of h.
-func (h *Head) parse(v Version, f Fact) (modproxy.Record, error) {
+func (h *Head) parse(v Version, f VersionEntry) (modproxy.Record, error) {
 	rec, err := ledger.ParseRecord([]byte(f.Record))
 	if err != nil {
 		return rec, err

@@ -17,16 +17,16 @@ import (
 // An Exporter makes bundles of the content of a registry.
 type Exporter struct {
 	// Registry returns lists and packages. Versions that it denies or does not have are not exported.
-	Registry modproxy.Registry
-	Ledger   *ledger.Log
-	Sights   Sights
+	Registry  modproxy.Registry
+	Ledger    *ledger.Log
+	FirstSeen FirstSeen
 	// Since is the previous bundle, made of the same ledger. Nil: the bundle begins a chain.
 	Since *Head
 }
 
-// Sights returns first-seen times of versions.
-type Sights interface {
-	Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
+// FirstSeen returns first-seen times of versions.
+type FirstSeen interface {
+	Of(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error)
 }
 
 // Export is a bundle that is ready to be written.
@@ -35,7 +35,7 @@ type Export struct {
 	out      *Writer
 	manifest Manifest
 	index    Index
-	facts    []*Facts
+	facts    []*PackageEntry
 	texts    [][]byte                                // encoded facts
 	groups   map[content]int                         // index into facts, by package
 	before   map[Version]*Before                     // content of earlier bundles
@@ -76,7 +76,7 @@ func (x *Exporter) Begin(
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, modproxy.ErrChanged), errors.As(err, new(*modproxy.NotKept)):
+		case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, modproxy.ErrChanged), errors.As(err, new(*modproxy.NotCached)):
 		case err != nil:
 			return nil, err
 		}
@@ -168,7 +168,7 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 		return err
 	}
 	e.manifest.Tree = max(e.manifest.Tree, number+1)
-	f := Fact{Number: number, Record: string(text), Subdir: p.Subdir}
+	f := VersionEntry{Number: number, Record: string(text), Subdir: p.Subdir}
 	list, ok := e.lists[v.Address]
 	if !ok {
 		if list, err = e.Registry.Versions(ctx, v.Address); err != nil {
@@ -179,12 +179,12 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 	if entry, ok := list.Find(v.FullVersion()); ok {
 		f.Listed = entry.Entry
 	}
-	sight, err := e.Sights.Sight(ctx, v.Address)
+	sight, err := e.FirstSeen.Of(ctx, v.Address)
 	if err != nil {
 		return err
 	}
 	if seen, ok := sight.Of(v.FullVersion()); ok {
-		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Met), seen.Published
+		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Module), seen.Published
 	}
 	is := content{p.Digest, p.Sum}
 	i, ok := e.groups[is]
@@ -195,7 +195,7 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 		}
 		i = len(e.facts)
 		e.groups[is] = i
-		e.facts = append(e.facts, &Facts{Notes: p.Notes})
+		e.facts = append(e.facts, &PackageEntry{Notes: p.Notes})
 		e.index.Packages = append(e.index.Packages, Package{Sum: p.Sum, Package: Content{p.Size, p.Digest}})
 	}
 	e.facts[i].Versions = append(e.facts[i].Versions, f)

@@ -54,7 +54,7 @@ func newSideOf(t testing.TB, config store.Config) *side {
 	if s.log, err = ledger.Open(s.dir + "/ledger"); err != nil {
 		t.Fatal(err)
 	}
-	config.Records, config.Blobs, config.Aside = index.Records(), index.Blobs(), index
+	config.Records, config.Blobs, config.Quarantine = index.Records(), index.Blobs(), index
 	s.store = store.New(config)
 	s.cache = cache.New(cache.Config{Store: s.store, Ledger: s.log})
 	s.sights = history.NewFirstSeen(history.FirstSeenConfig{Records: s.store.Records})
@@ -138,7 +138,7 @@ func (s *side) export(since *bundle.Head, versions ...modproxy.Ref) []byte {
 	decisions, _, err := s.log.Decisions(s.t.Context(), 0)
 	must(s.t, err)
 	var b bytes.Buffer
-	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, Sights: s.sights, Since: since}
+	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, FirstSeen: s.sights, Since: since}
 	must(s.t, write(s.t, x, &b, versions, decisions))
 	return b.Bytes()
 }
@@ -166,7 +166,7 @@ func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.Ref
 func (s *side) importer(others ...*side) *bundle.Importer {
 	s.t.Helper()
 	return &bundle.Importer{
-		Trust: s.trust(others...), Ledger: s.log, Cache: s.cache, Sights: s.sights, Gate: s.gate, Scratch: s.dir,
+		Trust: s.trust(others...), Ledger: s.log, Cache: s.cache, FirstSeen: s.sights, Gate: s.gate, Scratch: s.dir,
 		Releases: bundle.Releases{Unsigned: all{}},
 	}
 }

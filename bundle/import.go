@@ -21,19 +21,19 @@ import (
 
 // An Importer imports bundles.
 type Importer struct {
-	Trust    note.Verifiers
-	Ledger   *ledger.Log
-	Releases Releases
-	Cache    Cache
-	Sights   interface {
+	Trust     note.Verifiers
+	Ledger    *ledger.Log
+	Releases  Releases
+	Cache     Cache
+	FirstSeen interface {
 		// Take records the first-seen times of the exporting side.
-		Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error
+		Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionDates) error
 	}
 	Gate interface {
 		// Follow reads the decisions that were made since the last call.
 		Follow(ctx context.Context) error
 		// Place returns the decisions in force that d meets.
-		Place(ctx context.Context, d modproxy.Decision) (policy.Place, error)
+		Place(ctx context.Context, d modproxy.Decision) (policy.Position, error)
 	}
 	Scratch      string      // the directory for packages while they are verified
 	Limits       pack.Limits // of each package
@@ -45,8 +45,8 @@ type Importer struct {
 type Cache interface {
 	// Room returns an error if the store lacks room for so many more bytes.
 	Room(ctx context.Context, bytes int64) error
-	// Holds reports whether the package of a version is stored, undamaged and has this sum.
-	Holds(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool
+	// IsStored reports whether the package of a version is stored, undamaged and has this sum.
+	IsStored(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool
 	// Keep stores a package whose version has a record in the ledger. It does not close the package.
 	Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error
 	// Learn stores entries of a registry's document.
@@ -87,7 +87,7 @@ type imports struct {
 
 	mu     sync.Mutex // guards the fields below
 	listed map[modproxy.Address][]modproxy.Listed
-	seen   map[modproxy.Address]map[string]modproxy.VersionSight
+	seen   map[modproxy.Address]map[string]modproxy.VersionDates
 }
 
 // Import imports a bundle and returns the results. Each package is verified before it is published as a whole. If Import fails,
@@ -103,7 +103,7 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	}
 	i := &imports{
 		Importer: x, Head: b.Head, groups: groups(b.Index), listed: map[modproxy.Address][]modproxy.Listed{},
-		seen: map[modproxy.Address]map[string]modproxy.VersionSight{},
+		seen: map[modproxy.Address]map[string]modproxy.VersionDates{},
 	}
 	if err := i.admit(ctx); err != nil {
 		return nil, nil, err
@@ -127,12 +127,12 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	}
 	items = append(items, packages...)
 	for m, entries := range i.listed {
-		if err := cmp.Or(x.Cache.Learn(ctx, m, entries), x.Sights.Take(ctx, m, i.seen[m])); err != nil {
+		if err := cmp.Or(x.Cache.Learn(ctx, m, entries), x.FirstSeen.Take(ctx, m, i.seen[m])); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, v := range b.Index.Before {
-		if v.Gone || x.Cache.Holds(ctx, v.Version.Ref, v.Sum) {
+		if v.Gone || x.Cache.IsStored(ctx, v.Version.Ref, v.Sum) {
 			continue
 		}
 		newer, err := i.superseded(ctx, modproxy.Record{Ref: v.Version.Ref, Sum: v.Sum})
@@ -198,7 +198,7 @@ func (x *imports) admit(ctx context.Context) error {
 func (x *imports) room(ctx context.Context) error {
 	var size int64
 	for _, p := range x.Index.Packages {
-		if !slices.ContainsFunc(p.Versions, func(v Version) bool { return x.Cache.Holds(ctx, v.Ref, p.Sum) }) {
+		if !slices.ContainsFunc(p.Versions, func(v Version) bool { return x.Cache.IsStored(ctx, v.Ref, p.Sum) }) {
 			size += p.Package.Size
 		}
 	}
@@ -212,7 +212,7 @@ func (x *imports) learn(e *Entry, i int) {
 	defer x.mu.Unlock()
 	e.list(i, x.listed)
 	if x.seen[v.Address] == nil {
-		x.seen[v.Address] = map[string]modproxy.VersionSight{}
+		x.seen[v.Address] = map[string]modproxy.VersionDates{}
 	}
 	x.seen[v.Address][v.FullVersion()] = e.sight(i)
 }

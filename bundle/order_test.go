@@ -29,7 +29,7 @@ func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 	p, err := r.Pack(s.dir)
 	must(s.t, errors.Join(err, errFacts))
 	defer p.Close()
-	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, ProviderFacts: facts}
 	if err := s.log.Add(s.t.Context(), rec); errors.Is(err, modproxy.ErrChanged) {
 		rec.Reason = "packages were added"
 		must(s.t, s.log.Accept(s.t.Context(), rec))
@@ -41,7 +41,7 @@ func (s *side) keepRelease(v modproxy.Ref, zips map[modproxy.Platform]string) {
 		digest := modproxy.Digest(sha256.Sum256([]byte(zip)))
 		s.keepAs(v.ForPlatform(platform), &modproxy.Package{
 			Body: modproxy.NewBody(nopCloser{bytes.NewReader([]byte(zip))}, digest), Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
-		}, modproxy.Facts{})
+		}, modproxy.ProviderFacts{})
 	}
 }
 

@@ -40,12 +40,12 @@ func (s *side) keepProvider(v modproxy.Ref) {
 	digest := modproxy.Digest(sha256.Sum256(zip))
 	s.keepAs(v.ForPlatform(platform), &modproxy.Package{
 		Body: modproxy.NewBody(nopCloser{bytes.NewReader(zip)}, digest), Digest: digest, Sum: modproxy.NewSum(digest), Size: int64(len(zip)), Time: long,
-	}, modproxy.Facts{})
+	}, modproxy.ProviderFacts{})
 }
 
-func (s *side) keepAs(v modproxy.Ref, p *modproxy.Package, facts modproxy.Facts) {
+func (s *side) keepAs(v modproxy.Ref, p *modproxy.Package, facts modproxy.ProviderFacts) {
 	s.t.Helper()
-	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, Facts: facts}
+	rec := modproxy.Record{Ref: v, Sum: p.Sum, Subdir: ".", Time: long, ProviderFacts: facts}
 	must(s.t, errors.Join(s.log.Add(s.t.Context(), rec), s.cache.Keep(s.t.Context(), v, p)))
 }
 
@@ -138,7 +138,7 @@ func TestFirstKey(t *testing.T) {
 		if want := fmt.Sprintf("modproxy ledger accept %s --key %s ", signed, keys[1]); !strings.Contains(items[2].Reason, want) {
 			t.Errorf("%s\nwant %s", items[2].Reason, want)
 		}
-		rec := keys[0].With(keys[1]).Record(signed)
+		rec := keys[0].Union(keys[1]).Record(signed)
 		rec.Time, rec.Reason = long, "the publisher says so"
 		must(t, b.log.Accept(t.Context(), rec))
 		b.wantTake(a, mixed, "kept kept added added")

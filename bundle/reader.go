@@ -48,7 +48,7 @@ func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 // An Entry is a package in a bundle.
 type Entry struct {
 	Package
-	Facts   Facts
+	Facts   PackageEntry
 	Records []modproxy.Record // records of Versions in the exporting ledger, each proved
 	io.Reader
 

@@ -28,7 +28,7 @@ type Registry struct {
 
 	held   map[modproxy.Ref]*held
 	lists  map[modproxy.Address]*modproxy.Versions
-	sights map[modproxy.Address]modproxy.Sight // by folded module
+	sights map[modproxy.Address]modproxy.FirstSeen // by folded module
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -52,7 +52,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 	}
 	r := &Registry{
 		Head: b.Head, held: map[modproxy.Ref]*held{}, lists: map[modproxy.Address]*modproxy.Versions{},
-		sights: map[modproxy.Address]modproxy.Sight{},
+		sights: map[modproxy.Address]modproxy.FirstSeen{},
 	}
 	listed, checker := map[modproxy.Address][]modproxy.Listed{}, store.NewChecker()
 	numbers := map[modproxy.Ref]int64{} // in the exporting ledger
@@ -131,7 +131,7 @@ func (r *Registry) add(e *Entry, i int, open func() modproxy.Body, check func() 
 	m := v.Address.Folded()
 	sight, ok := r.sights[m]
 	if !ok {
-		sight.Versions = map[string]modproxy.VersionSight{}
+		sight.Versions = map[string]modproxy.VersionDates{}
 	}
 	sight.Versions[v.Version] = e.sight(i)
 	r.sights[m] = sight
@@ -238,8 +238,8 @@ func (r *Registry) Decisions(_ context.Context, from int64) ([]modproxy.Decision
 	return r.Head.Decisions[min(from, n):], n, nil
 }
 
-// Sight returns when the exporting side has first seen the versions of a module.
-func (r *Registry) Sight(_ context.Context, m modproxy.Address) (modproxy.Sight, error) {
+// Of returns when the exporting side has first seen the versions of a module.
+func (r *Registry) Of(_ context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	return r.sights[m.Folded()], nil
 }
 
@@ -251,7 +251,7 @@ func (e *Entry) pack(i int) modproxy.Package {
 	rec := e.Records[i]
 	p := modproxy.Package{
 		Digest: e.Package.Package.Digest, Size: e.Package.Package.Size, Sum: e.Sum, Time: rec.Time, Source: rec.Source,
-		Subdir: cmp.Or(rec.Subdir, e.Facts.Versions[i].Subdir), Notes: e.Facts.Notes, Facts: rec.Facts,
+		Subdir: cmp.Or(rec.Subdir, e.Facts.Versions[i].Subdir), Notes: e.Facts.Notes, Facts: rec.ProviderFacts,
 	}
 	if p.Subdir == "." {
 		p.Subdir = ""
@@ -260,8 +260,8 @@ func (e *Entry) pack(i int) modproxy.Package {
 }
 
 // sight returns the first-seen time of a version, which is at most the time of its record.
-func (e *Entry) sight(i int) modproxy.VersionSight {
-	seen := modproxy.VersionSight{Seen: e.Facts.Versions[i].Seen, Published: e.Facts.Versions[i].Published}
+func (e *Entry) sight(i int) modproxy.VersionDates {
+	seen := modproxy.VersionDates{Seen: e.Facts.Versions[i].Seen, Published: e.Facts.Versions[i].Published}
 	if rec := e.Records[i]; seen.Seen.IsZero() || rec.Time.Before(seen.Seen) {
 		seen.Seen = rec.Time
 	}

@@ -36,7 +36,7 @@ func (rs Releases) check(content io.Reader, rec modproxy.Record) error {
 	switch {
 	case err != nil:
 		return err
-	case facts != rec.Facts:
+	case facts != rec.ProviderFacts:
 		return wrong("it is a release with %s; its record has %s", facts.Zips, rec.Zips)
 	case r.Unsigned && (rs.Unsigned == nil || !rs.Unsigned.Covers(rec.Address)):
 		return release.Unallowed()

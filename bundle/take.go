@@ -128,7 +128,7 @@ func (x *imports) takeHeld(ctx context.Context, list []member) error {
 
 // spool copies the package of t to a file, unless every version of it is stored.
 func (x *imports) spool(ctx context.Context, t *taking) error {
-	if !slices.ContainsFunc(t.Versions, func(v Version) bool { return !x.Cache.Holds(ctx, v.Ref, t.Sum) }) {
+	if !slices.ContainsFunc(t.Versions, func(v Version) bool { return !x.Cache.IsStored(ctx, v.Ref, t.Sum) }) {
 		return nil
 	}
 	f, err := os.CreateTemp(x.Scratch, "bundle.*.tmp")
@@ -192,7 +192,7 @@ func (x *imports) take(ctx context.Context, t *taking, readable []bool, held *he
 func (x *imports) decideOn(ctx context.Context, m member) error {
 	t, v := m.taking, m.version()
 	item := ItemOf(v, Kept, "")
-	if t.spool != "" && !x.Cache.Holds(ctx, v, t.Sum) {
+	if t.spool != "" && !x.Cache.IsStored(ctx, v, t.Sum) {
 		newer, err := x.superseded(ctx, t.Records[m.i])
 		if err == nil && newer == "" {
 			if err = t.unfit[m.i]; err == nil {

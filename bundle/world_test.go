@@ -251,7 +251,7 @@ func (w *world) follow(far *side, i bundle.Item) {
 			must(t, err)
 			if d.Address.String() == i.Module && d.Version == i.Version {
 				must(t, far.log.Accept(t.Context(), modproxy.Record{
-					Ref: d.Ref, Sum: d.Offered, Subdir: ".", Source: d.Source, Time: long, Reason: "they have looked", Facts: d.Facts,
+					Ref: d.Ref, Sum: d.Offered, Subdir: ".", Source: d.Source, Time: long, Reason: "they have looked", ProviderFacts: d.ProviderFacts,
 				}))
 			}
 		}
@@ -283,7 +283,7 @@ func (s *side) has() (list []string) {
 	s.t.Helper()
 	for l, err := range s.cache.List(s.t.Context(), modproxy.Address{}) {
 		must(s.t, err)
-		if !l.Superseded && s.cache.Holds(s.t.Context(), l.Ref, l.Sum) {
+		if !l.Superseded && s.cache.IsStored(s.t.Context(), l.Ref, l.Sum) {
 			list = append(list, l.String()+" "+string(l.Sum))
 		}
 	}

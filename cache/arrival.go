@@ -15,7 +15,7 @@ import (
 // arrival is a package that is being downloaded.
 type arrival struct {
 	store *store.Store
-	*flight.Call[*Kept]
+	*flight.Call[*StoredPackage]
 }
 
 // open opens the package for a request in ctx. It calls leave when the package is closed, and on error.
@@ -26,7 +26,7 @@ func (a *arrival) open(ctx context.Context, leave func()) (*modproxy.Package, er
 		return nil, err
 	}
 	p := a.Partial().opened(&awaited{body, leave})
-	p.Arrival = a
+	p.Partial = a
 	return p, nil
 }
 
@@ -41,25 +41,25 @@ func (a *awaited) Close() error {
 	return a.Body.Close()
 }
 
-// Arrived implements [modproxy.Arrival]. It returns after the package was stored.
-func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
+// Complete implements [modproxy.Partial]. It returns after the package was stored.
+func (a *arrival) Complete(ctx context.Context) (modproxy.ProviderFacts, error) {
 	select {
 	case <-a.Done():
 		p, err := a.Result()
 		if err != nil {
-			return modproxy.Facts{}, err
+			return modproxy.ProviderFacts{}, err
 		}
 		return p.Facts, nil
 	case <-ctx.Done():
-		return modproxy.Facts{}, ctx.Err()
+		return modproxy.ProviderFacts{}, ctx.Err()
 	}
 }
 
-// Open implements [modproxy.Arrival].
+// Open implements [modproxy.Partial].
 func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) {
 	from, err := a.Partial().arrival.Open(ctx)
 	if err != nil { // the download may have ended a moment ago
-		if _, err := a.Arrived(ctx); err != nil {
+		if _, err := a.Complete(ctx); err != nil {
 			return nil, err
 		}
 		p, err := a.Result()
@@ -125,7 +125,7 @@ func (f *follower) Read(p []byte) (int, error) {
 
 // finish waits until the package is stored, and reads the end.
 func (f *follower) finish() error {
-	if _, err := f.arrival.Arrived(f.ctx); err != nil {
+	if _, err := f.arrival.Complete(f.ctx); err != nil {
 		return err
 	}
 	end := make([]byte, f.size-f.offset)
@@ -142,7 +142,7 @@ func (f *follower) finish() error {
 
 // ended returns the reason why reading failed with err: the error of the download, if it has one.
 func (f *follower) ended(err error) error {
-	if _, why := f.arrival.Arrived(f.ctx); why != nil {
+	if _, why := f.arrival.Complete(f.ctx); why != nil {
 		return why
 	}
 	if err == io.EOF {
@@ -162,7 +162,7 @@ func (f *follower) Verify(ctx context.Context) error {
 
 func (f *follower) verifyStored(ctx context.Context) error {
 	if f.stored == nil {
-		if _, err := f.arrival.Arrived(ctx); err != nil {
+		if _, err := f.arrival.Complete(ctx); err != nil {
 			return err
 		}
 		kept, err := f.arrival.Result()

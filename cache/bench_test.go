@@ -20,7 +20,7 @@ func onDisk(b *testing.B, n *next, memory int64) *cache.Registry {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledgertest.NewMemory(), n, memory)
+	r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Quarantine: s}, ledgertest.NewMemory(), n, memory)
 	b.Cleanup(func() {
 		mustClose(b, r)
 		s.Close()

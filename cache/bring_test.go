@@ -39,7 +39,7 @@ func TestBrought(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.offline(t)
-		if f.versions(t); f.Holds(t.Context(), vpc.At("1.0.0"), sumOf([]byte("one"))) {
+		if f.versions(t); f.IsStored(t.Context(), vpc.At("1.0.0"), sumOf([]byte("one"))) {
 			t.Error("held before")
 		}
 		f.bring(t, "1.0.0", "one")
@@ -52,11 +52,11 @@ func TestBrought(t *testing.T) {
 		f.learn(t, `{"version":"v1.0.0","other":{}},{"version":"2.0.0"}`)
 		equal(t, "offline", f.versions(t), "1.0.0 2.0.0 hit stale")
 		equal(t, "read", string(f.fetch(t, "2.0.0")), "two")
-		if !f.Holds(t.Context(), vpc.At("2.0.0"), sumOf([]byte("two"))) || f.Holds(t.Context(), vpc.At("2.0.0"), sumOf([]byte("one"))) {
+		if !f.IsStored(t.Context(), vpc.At("2.0.0"), sumOf([]byte("two"))) || f.IsStored(t.Context(), vpc.At("2.0.0"), sumOf([]byte("one"))) {
 			t.Error("Holds")
 		}
 		f.storage.Replace(digestOf([]byte("two")), []byte("cut"))
-		if f.Holds(t.Context(), vpc.At("2.0.0"), sumOf([]byte("two"))) {
+		if f.IsStored(t.Context(), vpc.At("2.0.0"), sumOf([]byte("two"))) {
 			t.Error("it holds what is damaged")
 		}
 	})
@@ -87,7 +87,7 @@ func TestRoom(t *testing.T) {
 	if err := f.Room(t.Context(), 1<<60); err != nil {
 		t.Errorf("without a bound: %v", err)
 	}
-	bounded := store.New(store.Config{Records: f.Store.Records, Blobs: f.Store.Blobs, Aside: f.Store.Aside, MaxSize: 10})
+	bounded := store.New(store.Config{Records: f.Store.Records, Blobs: f.Store.Blobs, Quarantine: f.Store.Quarantine, MaxSize: 10})
 	defer bounded.Close(t.Context())
 	if err := bounded.Room(t.Context(), 6, true); err != nil {
 		t.Errorf("as much as there is: %v", err)

@@ -17,7 +17,7 @@
 // of the last used packages. While they are in memory, only the pieces with the requested part are read, and each piece must lead
 // from its state to the next, so that later changes on the disk are found. Opening a large package reads none of it.
 //
-// A package of a provider can be read during its download (see [modproxy.Arrival]), by any number of clients of one download. The
+// A package of a provider can be read during its download (see [modproxy.Partial]), by any number of clients of one download. The
 // download continues when they leave. Its last 64 KiB are returned after the package was verified, recorded and stored, if the bytes
 // that the client received have its digest. If the download fails, reading ends with its error. A part of the package is returned
 // after the package was stored.
@@ -96,14 +96,14 @@ type Registry struct {
 	slots    *downloadSlots
 
 	versions  documents[key, *listing]
-	packages  fetches[key, *Kept] // of modules, and releases of providers
-	zips      fetches[key, *Kept] // of providers for one platform
+	packages  fetches[key, *StoredPackage] // of modules, and releases of providers
+	zips      fetches[key, *StoredPackage] // of providers for one platform
 	locations flight.Group[key, modproxy.Location]
 
-	renewals flight.Group[key, *Kept] // of releases
+	renewals flight.Group[key, *StoredPackage] // of releases
 
 	located      memory.Cache[key, modproxy.Location] // of packages that are being downloaded
-	records      memory.Cache[key, *Kept]             // of packages, for rereadAfter
+	records      memory.Cache[key, *StoredPackage]    // of packages, for rereadAfter
 	missing      memory.Cache[key, error]             // versions that Next does not have
 	gone         memory.Cache[key, bool]              // versions that their recorded source does not have either; for goneFor
 	refetched    memory.Cache[key, bool]              // releases that were requested again, for renewPause
@@ -141,10 +141,10 @@ func New(c Config) *Registry {
 	}
 	r.versions.start()
 	r.offlineLists.Limit = maxListMemory
-	r.packages = fetches[key, *Kept]{
+	r.packages = fetches[key, *StoredPackage]{
 		source: packages{r}, work: r.fetching, slots: r.slots, timeout: r.FetchTimeout, pause: r.Missing, observe: r.observe,
 	}
-	r.zips = fetches[key, *Kept]{
+	r.zips = fetches[key, *StoredPackage]{
 		source: packages{r}, work: r.fetching, slots: newDownloadSlots(cmp.Or(r.Zips, r.Fetches)), timeout: cmp.Or(r.ZipTimeout, r.FetchTimeout),
 		pause: r.Missing, observe: r.observe,
 	}
@@ -153,7 +153,7 @@ func New(c Config) *Registry {
 }
 
 // fetches returns the downloads that k belongs to.
-func (r *Registry) fetches(k key) *fetches[key, *Kept] {
+func (r *Registry) fetches(k key) *fetches[key, *StoredPackage] {
 	if k.IsArchive() {
 		return &r.zips
 	}
@@ -175,7 +175,7 @@ func (r *Registry) EndBackground() {
 // Fetching returns the running downloads, each with a channel that is closed at its end.
 func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
 	all := map[modproxy.Ref]<-chan struct{}{}
-	for _, f := range []*fetches[key, *Kept]{&r.packages, &r.zips} {
+	for _, f := range []*fetches[key, *StoredPackage]{&r.packages, &r.zips} {
 		for k, c := range f.flights.Running() {
 			all[k.Ref] = c.Done()
 		}
@@ -274,5 +274,5 @@ func (r *Registry) notKept(ctx context.Context, k key) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return &modproxy.NotKept{Ref: k.Ref, Lost: err == nil}
+	return &modproxy.NotCached{Ref: k.Ref, Lost: err == nil}
 }

@@ -146,7 +146,7 @@ func TestCatalogQuestionOutlivesItsCallers(t *testing.T) {
 func TestCatalogSharesTurns(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
 		f.next.change(func(s *saying) { s.delay = 10 * time.Second })
-		ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "many"})
+		ctx := modproxy.WithClient(t.Context(), modproxy.Client{Name: "many"})
 		var group sync.WaitGroup
 		for i := range 1100 {
 			m := vpc

@@ -13,8 +13,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Keeper reads and makes records of [PackageKind] for the store. It is safe for concurrent use.
-type Keeper struct {
+// PackageCodec reads and makes records of [PackageKind] for the store. It is safe for concurrent use.
+type PackageCodec struct {
 	// Ledger has the valid records. nil means that none are known.
 	Ledger interface {
 		Ledger
@@ -28,10 +28,10 @@ type Keeper struct {
 	Sum func(io.Reader) (modproxy.Sum, error)
 }
 
-var _ store.Keeper = (*Keeper)(nil)
+var _ store.Codec = (*PackageCodec)(nil)
 
-// Verify implements [store.Keeper]. A package whose sum the ledger once had is superseded.
-func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
+// Verify implements [store.Codec]. A package whose sum the ledger once had is superseded.
+func (k *PackageCodec) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 	p, err := parseKept(r, nil)
 	if err == nil && k.Ledger != nil {
 		err = matchesLedger(ctx, k.Ledger, p)
@@ -53,8 +53,8 @@ func (k *Keeper) Verify(ctx context.Context, r store.Record) ([]int64, error) {
 	return nil, fmt.Errorf("%w: %v", store.ErrDamaged, err)
 }
 
-// VerifyData implements [store.Keeper].
-func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, blob io.Reader) error {
+// VerifyData implements [store.Codec].
+func (k *PackageCodec) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, blob io.Reader) error {
 	p, err := parseKept(r, nil)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func (k *Keeper) VerifyData(_ context.Context, r store.Record, d modproxy.Digest
 	return err
 }
 
-// Rebuild implements [store.Keeper]. A package belongs to every version that the ledger has with its sum.
-func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
+// Rebuild implements [store.Codec]. A package belongs to every version that the ledger has with its sum.
+func (k *PackageCodec) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 	last := map[modproxy.Ref]modproxy.Record{} // the last record is the valid one
 	if k.Ledger != nil {
 		for rec, err := range k.Ledger.All(ctx) {
@@ -97,8 +97,8 @@ func (k *Keeper) Rebuild(ctx context.Context) (store.Rebuilder, error) {
 			if v.IsRecordOnly() {
 				continue
 			}
-			p := Kept{
-				Ref: v.Ref, Digest: d, Sum: v.Sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v), Facts: v.Facts,
+			p := StoredPackage{
+				Ref: v.Ref, Digest: d, Sum: v.Sum, Size: size, Fetched: v.Time, Subdir: subdirOf(v), Facts: v.ProviderFacts,
 			}
 			rec, err := p.record()
 			if err != nil {
@@ -121,7 +121,7 @@ func subdirOf(rec modproxy.Record) string {
 // matchesLedger reports whether p is valid, and sets the fields of p that come from the ledger. The error is
 // [modproxy.ErrChanged] if p is not valid, [fs.ErrNotExist] if this spelling of the address has no valid record, else an error
 // of the ledger.
-func matchesLedger(ctx context.Context, l Ledger, p *Kept) error {
+func matchesLedger(ctx context.Context, l Ledger, p *StoredPackage) error {
 	counts, err := l.Lookup(ctx, p.Ref)
 	switch {
 	case err != nil:
@@ -140,7 +140,7 @@ func matchesLedger(ctx context.Context, l Ledger, p *Kept) error {
 			return fmt.Errorf("%w: cached as %s, which differs from its release", modproxy.ErrChanged, p.Sum)
 		}
 	}
-	p.Source, p.Facts = counts.Source, counts.Facts
+	p.Source, p.Facts = counts.Source, counts.ProviderFacts
 	if counts.Subdir != "" { // an empty one was not recorded
 		p.Subdir = subdirOf(counts)
 	}

@@ -21,8 +21,8 @@ func sumOfReader(r io.Reader) (modproxy.Sum, error) {
 	return sumOf(data), err
 }
 
-func (f *fixture) keeper() *cache.Keeper {
-	return &cache.Keeper{Ledger: f.ledger, Sum: sumOfReader}
+func (f *fixture) keeper() *cache.PackageCodec {
+	return &cache.PackageCodec{Ledger: f.ledger, Sum: sumOfReader}
 }
 
 func (f *fixture) packageRecords(t *testing.T) (list []store.Record) {
@@ -36,7 +36,7 @@ func (f *fixture) packageRecords(t *testing.T) (list []store.Record) {
 	return list
 }
 
-func verify(t *testing.T, k *cache.Keeper, r store.Record) error {
+func verify(t *testing.T, k *cache.PackageCodec, r store.Record) error {
 	_, err := k.Verify(t.Context(), r)
 	return err
 }
@@ -86,7 +86,7 @@ func TestKeeperWithoutHistory(t *testing.T) {
 		rec := f.packageRecords(t)[0]
 		f.next.change(func(n *next) { n.content = []byte("other") })
 		f.accept(t, "1.0.0")
-		k := &cache.Keeper{Ledger: unreadable{f.ledger}, Sum: sumOfReader}
+		k := &cache.PackageCodec{Ledger: unreadable{f.ledger}, Sum: sumOfReader}
 		if err := verify(t, k, rec); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, store.ErrDamaged) {
 			t.Error(err)
 		}
@@ -131,7 +131,7 @@ func TestKeeperRebuilds(t *testing.T) {
 func TestKeeperRebuildsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Registry.Store.Kinds = map[store.Kind]store.Keeper{cache.PackageKind: f.keeper(), cache.VersionsKind: nil}
+		f.Registry.Store.Kinds = map[store.Kind]store.Codec{cache.PackageKind: f.keeper(), cache.VersionsKind: nil}
 		repair := func(want int, wantErr error) {
 			t.Helper()
 			for _, rec := range f.packageRecords(t) {

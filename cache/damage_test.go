@@ -61,7 +61,7 @@ func newDirectory(t *testing.T) *directory {
 	}
 	t.Cleanup(func() { s.Close() })
 	d := &directory{
-		next: &next{}, storage: storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledger: ledgertest.NewMemory(),
+		next: &next{}, storage: storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Quarantine: s}, ledger: ledgertest.NewMemory(),
 	}
 	data, digest := storetest.Bytes(200_000, 1)
 	d.content = data
@@ -172,7 +172,7 @@ func TestDamageOffline(t *testing.T) {
 				}
 				r := d.registry(memory, nil)
 				defer mustClose(t, r)
-				var gone *modproxy.NotKept
+				var gone *modproxy.NotCached
 				for range 2 {
 					data, err := read(r, "1.0.0")
 					if !errors.Is(err, modproxy.ErrUnavailable) || strings.Contains(err.Error(), d.blob) {

@@ -145,7 +145,7 @@ func (f *fetches[K, V]) download(ctx context.Context, k K, slot *slots.Slot) (v 
 func (f *fetches[K, V]) fail(k K, err error) error {
 	var storage *store.StorageError
 	var full *modproxy.NoSpace
-	var fixed *modproxy.Fixed
+	var fixed *modproxy.PermanentContent
 	settled, pause := settle(err), f.pause
 	switch {
 	case errors.Is(err, flight.ErrClosed), f.work.Context().Err() != nil:

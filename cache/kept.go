@@ -15,47 +15,47 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// Kept is a stored package. Its record has the Subdir and the Facts, for a proxy that has lost its ledger.
-type Kept struct {
+// StoredPackage is a stored package. Its record has the Subdir and the Facts, for a proxy that has lost its ledger.
+type StoredPackage struct {
 	modproxy.Ref `json:"-"`
-	Digest       modproxy.Digest `json:"-"`
-	Sum          modproxy.Sum    `json:"sum"`
-	Size         int64           `json:"size"`             // bytes
-	Fetched      time.Time       `json:"fetched"`          // the package's time, or the time of the download
-	Notes        string          `json:"notes,omitempty"`  // the package's
-	Subdir       string          `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
-	Source       modproxy.Source `json:"-"`                // of the ledger
-	Facts        modproxy.Facts  `json:"facts,omitzero"`   // of the ledger
+	Digest       modproxy.Digest        `json:"-"`
+	Sum          modproxy.Sum           `json:"sum"`
+	Size         int64                  `json:"size"`             // bytes
+	Fetched      time.Time              `json:"fetched"`          // the package's time, or the time of the download
+	Notes        string                 `json:"notes,omitempty"`  // the package's
+	Subdir       string                 `json:"subdir,omitempty"` // of the ledger, as in [modproxy.Package]
+	Source       modproxy.Source        `json:"-"`                // of the ledger
+	Facts        modproxy.ProviderFacts `json:"facts,omitzero"`   // of the ledger
 
-	arrival modproxy.Arrival // nil, or the download in progress, without Facts
+	arrival modproxy.Partial // nil, or the download in progress, without Facts
 }
 
 // opened returns p with a body.
-func (p *Kept) opened(body modproxy.Body) *modproxy.Package {
+func (p *StoredPackage) opened(body modproxy.Body) *modproxy.Package {
 	return &modproxy.Package{
 		Body: body, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Time: p.Fetched,
 		Source: p.Source, Subdir: p.Subdir, Notes: p.Notes, Facts: p.Facts,
 	}
 }
 
-func (p *Kept) size() int64 { return p.Size }
+func (p *StoredPackage) size() int64 { return p.Size }
 
 // record returns the record of p.
-func (p *Kept) record() (store.Record, error) {
+func (p *StoredPackage) record() (store.Record, error) {
 	value, err := json.Marshal(p)
 	return store.Record{Ref: key{p.Ref}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
 // parseKept reads a record of [PackageKind], without the fields that come from the ledger. On error, err or [store.ErrDamaged],
 // the result still has the version parsed from the name of the record.
-func parseKept(rec store.Record, err error) (*Kept, error) {
+func parseKept(rec store.Record, err error) (*StoredPackage, error) {
 	v, ok := VersionOf(rec.Ref)
-	p := &Kept{Ref: v}
+	p := &StoredPackage{Ref: v}
 	if err != nil {
 		return p, err
 	}
 	if json.Unmarshal(rec.Value, p) != nil || !ok || len(rec.Needs) != 1 {
-		return &Kept{Ref: v}, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
+		return &StoredPackage{Ref: v}, fmt.Errorf("%w: the record of the package %s", store.ErrDamaged, rec.Key)
 	}
 	p.Digest = rec.Needs[0]
 	return p, nil
@@ -73,7 +73,7 @@ func VersionOf(ref store.Ref) (v modproxy.Ref, ok bool) {
 func RefOf(v modproxy.Ref) store.Ref { return key{v}.ref() }
 
 // cached is load and blobExists, remembered for rereadAfter.
-func (r *Registry) cached(ctx context.Context, k key) (*Kept, error) {
+func (r *Registry) cached(ctx context.Context, k key) (*StoredPackage, error) {
 	if p, ok := r.records.Get(k); ok {
 		return p, nil
 	}
@@ -89,9 +89,9 @@ func (r *Registry) cached(ctx context.Context, k key) (*Kept, error) {
 	return p, nil
 }
 
-// Held returns the stored and valid package of a version, without its bytes. It downloads nothing. Errors: [fs.ErrNotExist]
+// Stat returns the stored and valid package of a version, without its bytes. It downloads nothing. Errors: [fs.ErrNotExist]
 // if such a package does not exist, those of the store.
-func (r *Registry) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+func (r *Registry) Stat(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.cached(ctx, key{v})
 	if err != nil {
 		return nil, err
@@ -99,9 +99,9 @@ func (r *Registry) Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package,
 	return p.opened(nil), nil
 }
 
-// OpenHeld is Held, with the bytes. The caller closes the package. Errors are those of Held.
-func (r *Registry) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	p, err := r.Held(ctx, v)
+// Open is Held, with the bytes. The caller closes the package. Errors are those of Held.
+func (r *Registry) Open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	p, err := r.Stat(ctx, v)
 	if err == nil {
 		p.Body, err = r.Store.Open(ctx, p.Digest, p.Size)
 	}
@@ -133,7 +133,7 @@ func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Address, erro
 
 // blobExists returns nil if the bytes of p exist, as far as the store knows without reading them. The error is [fs.ErrNotExist]
 // if they do not.
-func (r *Registry) blobExists(ctx context.Context, p *Kept) error {
+func (r *Registry) blobExists(ctx context.Context, p *StoredPackage) error {
 	blob, err := r.Store.Blobs.Stat(ctx, p.Digest)
 	if lost(err) || err == nil && blob.Size != p.Size {
 		return fmt.Errorf("%w: the package of %s", fs.ErrNotExist, p.Ref.Shown())
@@ -142,14 +142,14 @@ func (r *Registry) blobExists(ctx context.Context, p *Kept) error {
 }
 
 // load returns the stored package of k. The error is [fs.ErrNotExist] if a valid one does not exist.
-func (r *Registry) load(ctx context.Context, k key) (*Kept, error) {
+func (r *Registry) load(ctx context.Context, k key) (*StoredPackage, error) {
 	p, err := parseKept(r.Store.Records.Get(ctx, k.ref()))
 	return r.compare(ctx, p, err)
 }
 
 // compare compares p with the ledger; err is the error of reading p. If the ledger has no record of the version, because it is
 // an older copy, compare records the stored sum. The error is [fs.ErrNotExist] if p is not valid.
-func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, error) {
+func (r *Registry) compare(ctx context.Context, p *StoredPackage, err error) (*StoredPackage, error) {
 	if err == nil {
 		if err = matchesLedger(ctx, r.Ledger, p); errors.Is(err, fs.ErrNotExist) {
 			err = r.Record(ctx, p)
@@ -169,7 +169,7 @@ func (r *Registry) compare(ctx context.Context, p *Kept, err error) (*Kept, erro
 
 // Record records the content of p in the ledger. For a release it also records its keys as those that may sign other releases,
 // unless such keys are recorded.
-func (r *Registry) Record(ctx context.Context, p *Kept) error {
+func (r *Registry) Record(ctx context.Context, p *StoredPackage) error {
 	if p.Facts.Keys != "" {
 		_, err := r.Ledger.Lookup(ctx, p.Address.SigningKeys())
 		if errors.Is(err, fs.ErrNotExist) {
@@ -184,18 +184,18 @@ func (r *Registry) Record(ctx context.Context, p *Kept) error {
 		}
 	}
 	rec := modproxy.Record{
-		Ref: p.Ref, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched, Facts: p.Facts,
+		Ref: p.Ref, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Time: p.Fetched, ProviderFacts: p.Facts,
 	}
 	return r.Ledger.Add(ctx, rec)
 }
 
 // all yields the packages of [Registry.List], with the fields of their records only.
-func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*Kept, error] {
+func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*StoredPackage, error] {
 	prefix := ""
 	if m != (modproxy.Address{}) {
 		prefix = keyOf(m).ref().Key + "/"
 	}
-	return func(yield func(*Kept, error) bool) {
+	return func(yield func(*StoredPackage, error) bool) {
 		for rec, err := range r.Store.Records.List(ctx, PackageKind, prefix) {
 			if !yield(parseKept(rec, err)) {
 				return
@@ -206,7 +206,7 @@ func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*Kept,
 
 // Listing is a stored package, valid or not, with what else is known about it.
 type Listing struct {
-	Kept
+	StoredPackage
 	Superseded bool      // the ledger has another sum; the package is not served
 	Lost       bool      // its bytes do not exist; the next request downloads it
 	Used       time.Time // the time of the last use, if known
@@ -220,10 +220,10 @@ func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listi
 		var of modproxy.Address
 		var versions *answer[*listing]
 		for p, err := range r.all(ctx, m) {
-			l := Listing{Kept: *p}
+			l := Listing{StoredPackage: *p}
 			if err == nil {
 				if r.Ledger != nil {
-					l.Superseded = errors.Is(matchesLedger(ctx, r.Ledger, &l.Kept), modproxy.ErrChanged)
+					l.Superseded = errors.Is(matchesLedger(ctx, r.Ledger, &l.StoredPackage), modproxy.ErrChanged)
 				}
 				if p.Address != of {
 					of = p.Address
@@ -246,8 +246,8 @@ func (r *Registry) List(ctx context.Context, m modproxy.Address) iter.Seq2[Listi
 
 // Discarded is a package that was removed.
 type Discarded struct {
-	Kept            // only the version if the record was damaged
-	Shared []string // the other records that need the bytes, which therefore stay
+	StoredPackage          // only the version if the record was damaged
+	Shared        []string // the other records that need the bytes, which therefore stay
 }
 
 // Discard removes the packages of a version, valid or not, or of every version of its module if the version is empty. The
@@ -279,7 +279,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, er
 	var all []Discarded
 	for _, d := range list {
 		p, _ := parseKept(d.Record, nil)
-		one := Discarded{Kept: *p}
+		one := Discarded{StoredPackage: *p}
 		for _, ref := range d.Shared {
 			name := ref.Key
 			if other, ok := VersionOf(ref); ok {

@@ -25,7 +25,7 @@ func TestTwoRegistriesOverOneStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { s.Close() })
-			return storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}
+			return storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Quarantine: s}
 		},
 	} {
 		for what, memory := range map[string]int64{"hot": 0, "cold": -1} {

@@ -17,7 +17,7 @@ import (
 // For a provider, Location does not ask Next, and waits until the first bytes of the package arrive.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a failed download, until the next attempt; [modproxy.RetryLater] if Next
-// takes longer than three seconds or than ctx; [modproxy.NotKept] if the package is not stored and the registry is offline.
+// takes longer than three seconds or than ctx; [modproxy.NotCached] if the package is not stored and the registry is offline.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	asked := time.Now()
 	k := key{v}

@@ -114,7 +114,7 @@ func TestFetchThatFailsSoonIsToldAtOnce(t *testing.T) {
 		soon time.Duration // after which it is asked for again
 	}{
 		"content":                    {fmt.Errorf("%w: a device", modproxy.ErrInvalid), 30 * time.Second},
-		"content that cannot change": {&modproxy.Fixed{Err: errors.New("a device")}, 24 * time.Hour},
+		"content that cannot change": {&modproxy.PermanentContent{Err: errors.New("a device")}, 24 * time.Hour},
 		"other content":              {modproxy.ErrChanged, 30 * time.Second},
 		"trouble":                    {modproxy.ErrUnavailable, 30 * time.Second},
 	} {
@@ -251,7 +251,7 @@ func TestDiscardForgetsThatAFetchFailed(t *testing.T) {
 	for _, version := range []string{"", "1.0.0"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t)
-			f.next.pack = &modproxy.Fixed{Err: errors.New("a device")}
+			f.next.pack = &modproxy.PermanentContent{Err: errors.New("a device")}
 			f.location(t, "1.0.0")
 			f.next.change(func(n *next) { n.pack = nil })
 			f.Discard(t.Context(), vpc.At(version)) // nothing is stored

@@ -215,7 +215,7 @@ func (f *fixture) restart(t *testing.T) {
 // newRegistry makes a registry over a storage and a ledger. A nil next is offline. memory is that of [store.Config].
 func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream, memory int64) *cache.Registry {
 	r := cache.New(cache.Config{
-		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside, Memory: memory}), Ledger: l,
+		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine, Memory: memory}), Ledger: l,
 		Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, FetchTimeout: 15 * time.Minute, Fetches: 8,
 	})
 	if n != nil {

@@ -17,10 +17,10 @@ import (
 // The release of a provider is requested again when Next lists more platforms than the release has.
 //
 // Errors: [modproxy.FetchFailed] with those of Next; [modproxy.ErrChanged] if the content differs from the ledger;
-// [modproxy.NotKept] if the package is not stored and the registry is offline.
+// [modproxy.NotCached] if the package is not stored and the registry is offline.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	k := key{v}
-	var p *Kept
+	var p *StoredPackage
 	var err error = fs.ErrNotExist
 	fetches := r.fetches(k)
 	if !fetches.flights.IsRunning(k) { // a stored package that is being downloaded was found damaged
@@ -45,7 +45,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 			return nil, k.wrap("package", errBegin)
 		}
 		var partial <-chan struct{}
-		if modproxy.MayArrive(ctx) {
+		if modproxy.AllowsPartial(ctx) {
 			partial = call.Published()
 		}
 		leave := call.Hold(ctx)
@@ -61,7 +61,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		case <-ctx.Done():
 			leave()
 			if last := call.LastError(); last != nil {
-				modproxy.Troubled(ctx, last)
+				modproxy.ReportError(ctx, last)
 			}
 			return nil, k.wrap("package", ctx.Err())
 		}
@@ -81,7 +81,7 @@ type packages struct{ *Registry }
 
 // verified implements fetchSource. An unreadable package is downloaded again. Offline it stays, because it may become readable
 // again.
-func (r packages) verified(ctx context.Context, k key) (*Kept, error) {
+func (r packages) verified(ctx context.Context, k key) (*StoredPackage, error) {
 	p, err := r.load(ctx, k)
 	if err == nil {
 		err = r.Store.Check(ctx, p.Digest)
@@ -113,7 +113,7 @@ func (r packages) denied(ctx context.Context, k key) error {
 }
 
 // fetch implements fetchSource. A version that neither its registry nor its recorded source has is not listed for a while.
-func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
+func (r packages) fetch(ctx context.Context, k key) (p *StoredPackage, err error) {
 	if k.IsProvider() {
 		p, err = r.fetchOfProvider(ctx, k)
 	} else {
@@ -130,7 +130,7 @@ func (r packages) fetch(ctx context.Context, k key) (p *Kept, err error) {
 }
 
 // fetchOfModule is fetch for modules.
-func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
+func (r packages) fetchOfModule(ctx context.Context, k key) (*StoredPackage, error) {
 	defer r.located.Drop(k)
 	loc, ok := r.located.Get(k) // the location that clients received, or receive meanwhile
 	if !ok {
@@ -153,22 +153,22 @@ func (r packages) fetchOfModule(ctx context.Context, k key) (*Kept, error) {
 
 // fetchOfProvider is fetch for providers, whose packages need no location. Callers that wait receive the bytes that have
 // arrived.
-func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err error) {
+func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *StoredPackage, err error) {
 	end := r.holdRelease(ctx, k)
 	defer func() { end(err == nil) }()
-	p, err := r.Next.Package(modproxy.WithArrival(ctx), k.Ref)
+	p, err := r.Next.Package(modproxy.AllowPartial(ctx), k.Ref)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
-	if p.Arrival != nil {
+	if p.Partial != nil {
 		if err := r.Store.Room(ctx, p.Size, false); err != nil {
 			return nil, err
 		}
 		partial := keptAs(k, p)
-		partial.arrival = p.Arrival
+		partial.arrival = p.Partial
 		r.fetches(k).flights.Publish(k, partial)
-		if p.Facts, err = p.Arrival.Arrived(ctx); err != nil {
+		if p.Facts, err = p.Partial.Complete(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -180,8 +180,8 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *Kept, err e
 }
 
 // keptAs returns the record of p.
-func keptAs(k key, p *modproxy.Package) *Kept {
-	kept := &Kept{
+func keptAs(k key, p *modproxy.Package) *StoredPackage {
+	kept := &StoredPackage{
 		Ref: k.Ref, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
 		Subdir: p.Subdir, Source: p.Source, Facts: p.Facts,
 	}
@@ -192,7 +192,7 @@ func keptAs(k key, p *modproxy.Package) *Kept {
 }
 
 // keep stores a downloaded package. If another process stores it at the same time, keep returns that one.
-func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Kept, error) {
+func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*StoredPackage, error) {
 	kept := keptAs(k, p)
 	rec, err := kept.record()
 	for try := 1; err == nil; try++ {

@@ -112,8 +112,8 @@ func (n *providers) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Pack
 	}
 	a := &arriving{n: n, v: v, file: file, done: make(chan struct{})}
 	go a.receive(ctx)
-	p := &modproxy.Package{Digest: digestOf(n.content), Sum: sumOf(n.content), Size: int64(len(n.content)), Arrival: a}
-	if !modproxy.MayArrive(ctx) {
+	p := &modproxy.Package{Digest: digestOf(n.content), Sum: sumOf(n.content), Size: int64(len(n.content)), Partial: a}
+	if !modproxy.AllowsPartial(ctx) {
 		n.t.Error("the cache does not take what comes")
 	}
 	from, err := file.Open(ctx)
@@ -121,13 +121,13 @@ func (n *providers) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Pack
 	return p, err
 }
 
-func (n *providers) record(ctx context.Context, v modproxy.Ref, sum modproxy.Sum, facts modproxy.Facts) error {
-	rec := modproxy.Record{Ref: v, Sum: sum, Subdir: ".", Time: time.Now(), Facts: facts}
+func (n *providers) record(ctx context.Context, v modproxy.Ref, sum modproxy.Sum, facts modproxy.ProviderFacts) error {
+	rec := modproxy.Record{Ref: v, Sum: sum, Subdir: ".", Time: time.Now(), ProviderFacts: facts}
 	if is, err := n.ledger.Lookup(ctx, v); err == nil {
 		switch {
 		case is.Sum == sum:
 			return nil
-		case !facts.Zips.Extends(is.Facts.Zips):
+		case !facts.Zips.Extends(is.ProviderFacts.Zips):
 			return modproxy.ErrChanged
 		}
 		rec.Reason = "it has more"
@@ -207,7 +207,7 @@ func flipIn(dir string) error {
 	return err
 }
 
-func (a *arriving) Arrived(ctx context.Context) (facts modproxy.Facts, err error) {
+func (a *arriving) Complete(ctx context.Context) (facts modproxy.ProviderFacts, err error) {
 	select {
 	case <-a.done:
 	case <-ctx.Done():
@@ -254,7 +254,7 @@ func (f *providerFixture) onDisk(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	f.storage = storetest.Handle{Records: d.Records(), Blobs: d.Blobs(), Aside: d}
+	f.storage = storetest.Handle{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d}
 	f.restart(t)
 	return dir
 }
@@ -277,7 +277,7 @@ func (f *providerFixture) restart(t *testing.T) {
 
 // read reads the zip archive of a version for linux as a client does that may follow it.
 func (f *providerFixture) read(ctx context.Context, version string) ([]byte, error) {
-	p, err := f.Package(modproxy.WithArrival(ctx), toy.At(version).ForPlatform(linux))
+	p, err := f.Package(modproxy.AllowPartial(ctx), toy.At(version).ForPlatform(linux))
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func (f *providerFixture) fetch(t *testing.T, version string, platforms ...modpr
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, p); err != nil || p.Arrival != nil || p.Sum == "" {
+		if _, err := io.Copy(io.Discard, p); err != nil || p.Partial != nil || p.Sum == "" {
 			t.Errorf("%v: %v; Sum %q", v, err, p.Sum)
 		}
 		p.Close()

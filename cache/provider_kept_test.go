@@ -28,14 +28,14 @@ func TestKeeperOfProviders(t *testing.T) {
 	f := newProviders(t, 1<<20)
 	synctest.Test(t, func(t *testing.T) {
 		f.inMemory(t)
-		keeper := &cache.Keeper{Ledger: f.next.ledger, Sum: func(r io.Reader) (modproxy.Sum, error) {
+		keeper := &cache.PackageCodec{Ledger: f.next.ledger, Sum: func(r io.Reader) (modproxy.Sum, error) {
 			content, err := io.ReadAll(r)
 			if err == nil && !bytes.HasPrefix(content, []byte("release")) {
 				err = modproxy.ErrInvalid // as for package pack
 			}
 			return sumOf(content), err
 		}}
-		f.Store.Kinds = map[store.Kind]store.Keeper{cache.PackageKind: keeper, cache.VersionsKind: nil}
+		f.Store.Kinds = map[store.Kind]store.Codec{cache.PackageKind: keeper, cache.VersionsKind: nil}
 		f.fetch(t, "1.0.0", linux, darwin)
 		f.fetch(t, "1.1.0", linux)
 		for _, rebuilt := range []int{0, 5} {
@@ -75,7 +75,7 @@ func TestLedgerBehindOfProvider(t *testing.T) {
 		for _, v := range []modproxy.Ref{toy.At("1.0.0"), toy.At("1.0.0").ForPlatform(linux)} {
 			was, errWas := before.Lookup(t.Context(), v)
 			is, err := f.next.ledger.Lookup(t.Context(), v)
-			if errors.Join(err, errWas) != nil || is.Facts != was.Facts || is.Sum != was.Sum || is.Facts == (modproxy.Facts{}) {
+			if errors.Join(err, errWas) != nil || is.ProviderFacts != was.ProviderFacts || is.Sum != was.Sum || is.ProviderFacts == (modproxy.ProviderFacts{}) {
 				t.Errorf("%+v, %v; was %+v", is, err, was)
 			}
 		}
@@ -280,7 +280,7 @@ func TestReleaseOutlivesItsPackages(t *testing.T) {
 		},
 		"fetched": func(t *testing.T, f *providerFixture) {
 			time.Sleep(time.Hour)
-			p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").ForPlatform(linux))
+			p, err := f.Package(modproxy.AllowPartial(t.Context()), toy.At("1.0.0").ForPlatform(linux))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,7 +346,7 @@ func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
 					t.Error(err)
 				}
 				f.Forget(modproxy.Ref{})
-				if has, err := f.Has(t.Context(), toy.At("1.0.0")); has || err != nil {
+				if has, err := f.Exists(t.Context(), toy.At("1.0.0")); has || err != nil {
 					t.Errorf("it is held for ever: %t, %v", has, err)
 				}
 			})

@@ -37,14 +37,14 @@ func TestFollow(t *testing.T) {
 							}
 						})
 					}
-					p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").ForPlatform(linux))
+					p, err := f.Package(modproxy.AllowPartial(t.Context()), toy.At("1.0.0").ForPlatform(linux))
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer p.Close()
 					equal(t, "Size", p.Size, int64(size))
 					equal(t, "Digest", p.Digest, digestOf(f.next.content))
-					if time.Since(start) != 0 || p.Arrival == nil {
+					if time.Since(start) != 0 || p.Partial == nil {
 						t.Fatalf("it was waited for %v", time.Since(start))
 					}
 					n, err := io.CopyN(io.Discard, p, max(0, int64(size)-64<<10))
@@ -54,7 +54,7 @@ func TestFollow(t *testing.T) {
 					if rest, err := io.ReadAll(p); err != nil || n+int64(len(rest)) != int64(size) || time.Since(start) != 20*time.Second {
 						t.Errorf("%d bytes and %d after %v, %v", n, len(rest), time.Since(start), err)
 					}
-					if facts, err := p.Arrival.Arrived(t.Context()); err != nil || facts.Hashes != unpacked {
+					if facts, err := p.Partial.Complete(t.Context()); err != nil || facts.Hashes != unpacked {
 						t.Errorf("Arrived: %v, %v", facts, err)
 					}
 					group.Wait()
@@ -112,7 +112,7 @@ func (f *providerFixture) get(t *testing.T, method, ranged string) *httptest.Res
 	if ranged != "" {
 		request.Header.Set("Range", ranged)
 	}
-	p, err := f.Package(modproxy.WithArrival(t.Context()), toy.At("1.0.0").ForPlatform(linux))
+	p, err := f.Package(modproxy.AllowPartial(t.Context()), toy.At("1.0.0").ForPlatform(linux))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestVersionsOfProvider(t *testing.T) {
 		f.Next = nil
 		time.Sleep(time.Hour)
 		equal(t, "offline", f.listed(t), "1.0.0[5.0][linux_amd64] 3.0.0[][darwin_arm64 linux_amd64]")
-		if _, err := f.Versions(t.Context(), modproxy.NewProvider(toy.Host, "acme", "other")); !errors.As(err, new(*modproxy.NotKept)) {
+		if _, err := f.Versions(t.Context(), modproxy.NewProvider(toy.Host, "acme", "other")); !errors.As(err, new(*modproxy.NotCached)) {
 			t.Errorf("another: %v", err)
 		}
 	})

@@ -11,11 +11,11 @@ const renewPause = 5 * time.Minute
 // renewed returns p, a stored package, or the newer one of upstream. A release may have been downloaded while its publisher was
 // still uploading, and then have no packages for platforms that upstream lists. renewed waits briefly for upstream; if upstream
 // fails, it returns p. The ledger decides which packages are allowed.
-func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
+func (r *Registry) renewed(ctx context.Context, k key, p *StoredPackage) *StoredPackage {
 	if p.Facts.Zips == "" || r.Next == nil || !r.lacks(ctx, k, p) {
 		return p
 	}
-	call, err := r.renewals.Join(ctx, k, func(ctx context.Context) (*Kept, error) {
+	call, err := r.renewals.Join(ctx, k, func(ctx context.Context) (*StoredPackage, error) {
 		if _, known := r.refetched.Get(k); known {
 			return p, nil
 		}
@@ -39,7 +39,7 @@ func (r *Registry) renewed(ctx context.Context, k key, p *Kept) *Kept {
 
 // lacks reports whether upstream lists platforms for which the release p has no package, and was not asked for it within
 // renewPause.
-func (r *Registry) lacks(ctx context.Context, k key, p *Kept) bool {
+func (r *Registry) lacks(ctx context.Context, k key, p *StoredPackage) bool {
 	if _, known := r.refetched.Get(k); known {
 		return false
 	}

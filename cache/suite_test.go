@@ -32,7 +32,7 @@ func TestRegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { s.Close() })
-		r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Aside: s}, ledgertest.NewMemory(), withoutGit{next}, 0)
+		r := newRegistry(storetest.Handle{Records: s.Records(), Blobs: s.Blobs(), Quarantine: s}, ledgertest.NewMemory(), withoutGit{next}, 0)
 		t.Cleanup(func() { mustClose(t, r) })
 		return r
 	})

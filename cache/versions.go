@@ -12,7 +12,7 @@ import (
 // Stale. A version with a stored package is always listed, and so is one whose source is in the ledger. Offline, only versions
 // with stored packages are listed. The same list, marked as Stale, is served while Next fails and no document may be served.
 //
-// Errors: those of Next; [modproxy.RetryLater] if Next takes longer than three seconds or than ctx; [modproxy.NotKept] if no
+// Errors: those of Next; [modproxy.RetryLater] if Next takes longer than three seconds or than ctx; [modproxy.NotCached] if no
 // package is stored and the registry is offline.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	k := keyOf(m)
@@ -27,9 +27,9 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return l.Versions, nil
 }
 
-// Known lists the versions of m without a request to Next: those of the stored document, regardless of its age, else those with
+// StoredVersions lists the versions of m without a request to Next: those of the stored document, regardless of its age, else those with
 // stored packages. The error is [fs.ErrNotExist] if nothing is stored.
-func (r *Registry) Known(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
+func (r *Registry) StoredVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	k := keyOf(m)
 	a, err := r.versions.read(ctx, k)
 	switch {

@@ -53,7 +53,7 @@ func (r listings) makeOffline(ctx context.Context, k key) (*listing, error) {
 		}
 	}
 	if len(more) == 0 {
-		return nil, &modproxy.NotKept{Ref: k.Ref}
+		return nil, &modproxy.NotCached{Ref: k.Ref}
 	}
 	var listed *modproxy.Versions
 	if k.IsProvider() {

@@ -231,7 +231,7 @@ func TestVersionsOffline(t *testing.T) {
 		given := time.Now()
 		f.putDocument(t, given, []byte(`{"modules":[{"source":"https://git.example.com/vpc","versions":[{"version":"2.0.0"},{"version":"v1.0.0","root":{}},{"version":"1.1.0"}]}]}`))
 		f.offline(t)
-		var none *modproxy.NotKept
+		var none *modproxy.NotCached
 		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) || none.Ref != vpc.At("") {
 			t.Errorf("listed, and none is kept: %v", err)
 		}
@@ -278,7 +278,7 @@ func TestVersionsOffline(t *testing.T) {
 		if _, err := f.Versions(t.Context(), vpc); !errors.As(err, &none) {
 			t.Errorf("removed, and listed at once: %v", err)
 		}
-		var gone *modproxy.NotKept
+		var gone *modproxy.NotCached
 		if _, err := f.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, &gone) || !gone.Lost || gone.Version != "1.0.0" {
 			t.Errorf("removed: %v", err)
 		}

@@ -26,15 +26,15 @@ import (
 
 // Config has the parts of a [Catalog].
 type Config struct {
-	Next     modproxy.Catalog // nil: no registry is asked
-	Registry Lister           // lists the versions that the client of the context may use
-	Known    Lister           // like Registry, but lists known versions only and asks no registry
-	Packages Packages
-	Ledger   Ledger
-	Sights   Sights
-	Counts   Counts // nil: downloads are not counted here
-	Rules    Rules
-	Reader   Reader
+	Next      modproxy.Catalog // nil: no registry is asked
+	Registry  Lister           // lists the versions that the client of the context may use
+	Known     Lister           // like Registry, but lists known versions only and asks no registry
+	Packages  Packages
+	Ledger    Ledger
+	FirstSeen FirstSeen
+	Counts    Counts // nil: downloads are not counted here
+	Rules     Rules
+	Reader    Reader
 }
 
 // Catalog describes modules as Next does. If Next does not answer, it describes them by cached packages. It is safe for concurrent
@@ -63,10 +63,10 @@ type Lister interface {
 
 // Packages are the cached packages. Its methods download nothing.
 type Packages interface {
-	// Held returns a package without its bytes. The error is [fs.ErrNotExist] if the package is not cached.
-	Held(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
-	// OpenHeld opens the package that Held returns. The caller closes it.
-	OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
+	// Stat returns a package without its bytes. The error is [fs.ErrNotExist] if the package is not cached.
+	Stat(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
+	// Open opens the package that Held returns. The caller closes it.
+	Open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
 	// Modules yields the modules that have a cached package, each once, sorted by address.
 	Modules(ctx context.Context) iter.Seq2[modproxy.Address, error]
 }
@@ -76,16 +76,16 @@ type Ledger interface {
 	Lookup(ctx context.Context, v modproxy.Ref) (modproxy.Record, error)
 }
 
-// Sights returns the recorded first-seen times of versions, and asks no registry.
-type Sights interface {
-	Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
+// FirstSeen returns the recorded first-seen times of versions, and asks no registry.
+type FirstSeen interface {
+	Recorded(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error)
 }
 
 // Rules are the decisions and rules of the operators.
 type Rules interface {
 	// CheckListed returns an error if the client of ctx may not use a version, given the first-seen times of its module. Without a
 	// version, it returns an error if every version is denied. It asks no registry. The error is [modproxy.ErrDenied] for a denial.
-	CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.Sight) error
+	CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.FirstSeen) error
 	// CheckNamespace returns an error if the client of ctx may use no module of a namespace. Errors are those of CheckListed.
 	CheckNamespace(ctx context.Context, host, namespace string) error
 	// Deprecation returns the operators' deprecation of a version, or nil.
@@ -158,7 +158,7 @@ type question struct {
 type groups struct{ first, others string }
 
 func groupsOf(ctx context.Context) (g groups) {
-	switch all := modproxy.AskerOf(ctx).Groups; len(all) {
+	switch all := modproxy.ClientOf(ctx).Groups; len(all) {
 	case 0:
 	case 1:
 		g = groups{all[0], "none"}
@@ -195,7 +195,7 @@ func (c *Catalog) answered(ctx context.Context, q question, list *modproxy.Versi
 // package, it waits for Next.
 func (c *Catalog) described(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	if c.Next == nil {
-		return c.made(ctx, v, &modproxy.NotKept{Ref: v})
+		return c.made(ctx, v, &modproxy.NotCached{Ref: v})
 	}
 	if _, silent := c.silent.Get(v); silent {
 		if d, err := c.made(ctx, v, fs.ErrNotExist); !notExist(err) {
@@ -301,7 +301,7 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versi
 	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // a provider's releases are not in its repository
 		source = rec.Source.URL
 	}
-	sight, err := c.Sights.Recorded(ctx, v.Address)
+	sight, err := c.FirstSeen.Recorded(ctx, v.Address)
 	if err != nil {
 		return at, "", err
 	}
@@ -310,10 +310,10 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versi
 
 // listedSince returns the time since when a version is listed: the time from the registry, the first-seen time, or the first-seen time of
 // the module. If all are missing, it returns the first of others that is not zero.
-func listedSince(sight modproxy.Sight, version string, others ...time.Time) time.Time {
+func listedSince(sight modproxy.FirstSeen, version string, others ...time.Time) time.Time {
 	at := sight.Since(version)
 	if _, seen := sight.Of(version); seen && at.IsZero() {
-		at = sight.Met
+		at = sight.Module
 	}
 	for _, other := range append(others, time.Now()) {
 		if at.IsZero() {

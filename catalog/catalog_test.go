@@ -42,13 +42,13 @@ type site struct {
 	reading   time.Duration // duration of reading a package
 	readme    string        // of every package; empty: "kept"
 	mu        sync.Mutex
-	sights    []modproxy.Sight // by which versions were judged
-	described int              // packages
-	listed    int              // number of lists of cached modules
+	sights    []modproxy.FirstSeen // by which versions were judged
+	described int                  // packages
+	listed    int                  // number of lists of cached modules
 }
 
 func newCatalog(s *site) *catalog.Catalog {
-	return catalog.New(catalog.Config{Next: s, Registry: lister{s}, Known: lister{s}, Packages: s, Ledger: s, Sights: s, Rules: s, Reader: s})
+	return catalog.New(catalog.Config{Next: s, Registry: lister{s}, Known: lister{s}, Packages: s, Ledger: s, FirstSeen: s, Rules: s, Reader: s})
 }
 
 type lister struct{ *site }
@@ -99,15 +99,15 @@ func (s *site) List(ctx context.Context, _ modproxy.Query) (*modproxy.Page, erro
 	return s.page, s.says(ctx)
 }
 
-func (s *site) Held(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+func (s *site) Stat(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	if !s.held[v] {
 		return nil, fs.ErrNotExist
 	}
 	return &modproxy.Package{Body: empty{strings.NewReader("")}}, nil
 }
 
-func (s *site) OpenHeld(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	return s.Held(ctx, v)
+func (s *site) Open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
+	return s.Stat(ctx, v)
 }
 
 type empty struct{ *strings.Reader }
@@ -143,13 +143,13 @@ func (s *site) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error
 	return modproxy.Record{}, fs.ErrNotExist
 }
 
-func (s *site) Recorded(context.Context, modproxy.Address) (modproxy.Sight, error) {
-	return modproxy.Sight{Met: met, Versions: map[string]modproxy.VersionSight{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
+func (s *site) Recorded(context.Context, modproxy.Address) (modproxy.FirstSeen, error) {
+	return modproxy.FirstSeen{Module: met, Versions: map[string]modproxy.VersionDates{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
 }
 
 func (s *site) CheckNamespace(context.Context, string, string) error { return nil }
 
-func (s *site) CheckListed(_ context.Context, v modproxy.Ref, sight modproxy.Sight) error {
+func (s *site) CheckListed(_ context.Context, v modproxy.Ref, sight modproxy.FirstSeen) error {
 	s.mu.Lock()
 	s.sights = append(s.sights, sight)
 	s.mu.Unlock()

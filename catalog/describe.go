@@ -29,7 +29,7 @@ func notExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // made describes a version by its cached package. It returns otherwise if the package is not cached.
 func (c *Catalog) made(ctx context.Context, v modproxy.Ref, otherwise error) (*modproxy.Details, error) {
-	p, err := c.Packages.Held(ctx, v)
+	p, err := c.Packages.Stat(ctx, v)
 	switch {
 	case notExist(err):
 		return nil, otherwise
@@ -61,7 +61,7 @@ func (c *Catalog) describe(ctx context.Context, k partsKey) (*modproxy.Details, 
 		return nil, later("many other packages are being read")
 	}
 	defer give()
-	p, err := c.Packages.OpenHeld(ctx, k.Ref)
+	p, err := c.Packages.Open(ctx, k.Ref)
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}

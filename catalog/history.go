@@ -105,7 +105,7 @@ func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Address, list *modpro
 func (c *Catalog) history(
 	ctx context.Context, m modproxy.Address, list *modproxy.Versions, said *modproxy.History,
 ) (*modproxy.History, error) {
-	sight, err := c.Sights.Recorded(ctx, m)
+	sight, err := c.FirstSeen.Recorded(ctx, m)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (
 	case !errors.Is(err, errUnknown):
 		return is, err
 	}
-	sight, err := c.Sights.Recorded(ctx, s.Address)
+	sight, err := c.FirstSeen.Recorded(ctx, s.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -150,17 +150,17 @@ func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (
 }
 
 // listedAs returns sight with the version of s added, if it is missing, as if it was listed now.
-func listedAs(sight modproxy.Sight, s modproxy.Summary) modproxy.Sight {
+func listedAs(sight modproxy.FirstSeen, s modproxy.Summary) modproxy.FirstSeen {
 	if _, seen := sight.Of(s.Version); seen {
 		return sight
 	}
-	is := modproxy.VersionSight{Published: s.Published}
-	if sight.Met.IsZero() {
-		sight.Met = time.Now()
+	is := modproxy.VersionDates{Published: s.Published}
+	if sight.Module.IsZero() {
+		sight.Module = time.Now()
 	} else {
 		is.Seen = time.Now()
 	}
-	sight.Versions = map[string]modproxy.VersionSight{s.Version: is}
+	sight.Versions = map[string]modproxy.VersionDates{s.Version: is}
 	return sight
 }
 
@@ -201,7 +201,7 @@ func (c *Catalog) kept(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 		return nil, unavailable(ctx, err)
 	}
 	if q.Offset > maxOffset {
-		return nil, &modproxy.Lasting{Err: fmt.Errorf("offset %d: only the first %d cached modules are listed", q.Offset, maxOffset)}
+		return nil, &modproxy.Permanent{Err: fmt.Errorf("offset %d: only the first %d cached modules are listed", q.Offset, maxOffset)}
 	}
 	page := &modproxy.Page{Answered: modproxy.Answered{Time: at, Hit: true}}
 	if q.Verified { // cached modules are never verified

@@ -69,8 +69,8 @@ func TestListJudgesByItsDates(t *testing.T) {
 			if seen {
 				version, want = "1.1.0", met.Add(time.Hour)
 			}
-			if got := sight.Since(version); !got.Equal(want) || !sight.Met.Equal(met) {
-				t.Errorf("%s: since %v, want %v, met %v", version, got, want, sight.Met)
+			if got := sight.Since(version); !got.Equal(want) || !sight.Module.Equal(met) {
+				t.Errorf("%s: since %v, want %v, met %v", version, got, want, sight.Module)
 			}
 		}
 	})

@@ -81,7 +81,7 @@ func (c *Catalog) isThere(ctx context.Context, m modproxy.Address, named bool) (
 	case !named, errors.Is(err, modproxy.ErrDenied):
 		return false, nil
 	}
-	err = c.Rules.CheckListed(ctx, m.At(""), modproxy.Sight{})
+	err = c.Rules.CheckListed(ctx, m.At(""), modproxy.FirstSeen{})
 	if errors.Is(err, modproxy.ErrDenied) {
 		return false, nil
 	}

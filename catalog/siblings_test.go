@@ -28,7 +28,7 @@ type guarded struct {
 func (s *guarded) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	s.asked++
 	switch {
-	case m.System == "azurerm" && len(modproxy.AskerOf(ctx).Groups) > 0:
+	case m.System == "azurerm" && len(modproxy.ClientOf(ctx).Groups) > 0:
 		return nil, modproxy.ErrDenied
 	case s.versions[m] == nil:
 		return nil, modproxy.ErrNotFound
@@ -39,7 +39,7 @@ func (s *guarded) Versions(ctx context.Context, m modproxy.Address) (*modproxy.V
 // siblings returns the other systems of network in the answer of c.
 func siblings(t *testing.T, c *catalog.Catalog, groups ...string) string {
 	t.Helper()
-	ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: groups})
+	ctx := modproxy.WithClient(t.Context(), modproxy.Client{Groups: groups})
 	d, err := c.Details(ctx, network.At("1.0.0"))
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ func newStore(t *testing.T) *store.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d})
+	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d})
 }
 
 // Values that packages pass on are followed for every set of arguments, in any order of reading. An unknown value stays unknown.

@@ -67,7 +67,7 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 
 // Package downloads the files of s and packs them. The package is read from an unlinked file, which Close removes.
 //
-// Errors are those of a [Getter]; an error about content that cannot change is a [modproxy.Fixed].
+// Errors are those of a [Getter]; an error about content that cannot change is a [modproxy.PermanentContent].
 func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error) {
 	tree, err := pack.New(t.Scratch, t.Limits)
 	if err != nil {
@@ -85,7 +85,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 		err = fmt.Errorf("%s: %w", got.From.URL, err)
 	}
 	if got.Pinned && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable) {
-		err = &modproxy.Fixed{Err: err}
+		err = &modproxy.PermanentContent{Err: err}
 	}
 	return nil, err
 }

@@ -134,7 +134,7 @@ func TestErrorsOfPackages(t *testing.T) {
 		{at("loop", "page", ""), modproxy.ErrInvalid, false, "more than 5 locations"},
 	} {
 		_, err := tb.Package(t.Context(), c.from)
-		if !errors.Is(err, c.is) || errors.As(err, new(*modproxy.Fixed)) != c.fixed || !strings.Contains(err.Error(), c.says) {
+		if !errors.Is(err, c.is) || errors.As(err, new(*modproxy.PermanentContent)) != c.fixed || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v", c.from, err)
 		}
 	}

@@ -43,7 +43,7 @@ func BenchmarkSight(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					again()
-					if s, err := r.Sight(b.Context(), vpc); err != nil || len(s.Versions) != n {
+					if s, err := r.Of(b.Context(), vpc); err != nil || len(s.Versions) != n {
 						b.Fatal(len(s.Versions), err)
 					}
 				}

@@ -37,20 +37,20 @@ type dating struct {
 	done  chan struct{}
 }
 
-// Sight returns the first-seen times and dates of the versions of m. If dates are missing, Sight requests them from the
+// Of returns the first-seen times and dates of the versions of m. If dates are missing, Of requests them from the
 // registry of m.
 //
-// If the registry was never asked for the date of a version, Sight waits for up to two seconds. It is asked for other missing
-// dates at most once an hour, and Sight does not wait for them. Dates that arrive later count afterwards.
+// If the registry was never asked for the date of a version, Of waits for up to two seconds. It is asked for other missing
+// dates at most once an hour, and Of does not wait for them. Dates that arrive later count afterwards.
 //
 // Some registries must be asked for each version. These requests are in the background, the newest version first:
-// [modproxy.Sight.Pending] has the remaining versions. If the registry answers that a version has no date, it is never asked
+// [modproxy.FirstSeen.Pending] has the remaining versions. If the registry answers that a version has no date, it is never asked
 // for this version again. The version of [modproxy.WithDateOf] comes before the others. Without such a version,
-// [modproxy.WithDates] makes Sight wait for all dates, for up to an hour.
+// [modproxy.WithDates] makes Of wait for all dates, for up to an hour.
 //
 // Errors: [modproxy.ErrUnavailable], if the record cannot be read, or ctx ends before the wait. A failed request to a registry is
 // no error: FirstSeenConfig.Observe is called with it, and the dates stay missing.
-func (f *FirstSeen) Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+func (f *FirstSeen) Of(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	s, err := f.read(ctx, m)
 	if err != nil || f.config.Dates == nil {
 		return s, err
@@ -110,7 +110,7 @@ func await(ctx context.Context, closed <-chan struct{}, limit time.Duration) err
 // dating returns the work for m that is in progress, or starts it if wanted. It returns nil if no work is in progress and
 // none is wanted, or if too much work is in progress.
 func (f *FirstSeen) dating(ctx context.Context, m modproxy.Address, wanted bool) *dating {
-	key, client := m.Folded(), modproxy.AskerOf(ctx).Name
+	key, client := m.Folded(), modproxy.ClientOf(ctx).Name
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d := f.datings[key]; d != nil || !wanted {
@@ -145,7 +145,7 @@ func (f *FirstSeen) dating(ctx context.Context, m modproxy.Address, wanted bool)
 	return d
 }
 
-// Close ends all requests for dates, and waits until they have ended. Sight works afterwards, without requests.
+// Close ends all requests for dates, and waits until they have ended. Of works afterwards, without requests.
 func (f *FirstSeen) Close() {
 	f.mu.Lock()
 	f.end()
@@ -155,7 +155,7 @@ func (f *FirstSeen) Close() {
 
 // wantsDates reports whether a version has no date and it is time to request one. waits reports whether the registry was
 // never asked about such a version.
-func (f *FirstSeen) wantsDates(m modproxy.Address, s modproxy.Sight) (asks, waits bool) {
+func (f *FirstSeen) wantsDates(m modproxy.Address, s modproxy.FirstSeen) (asks, waits bool) {
 	if at, ok := f.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
 		return false, false
 	}
@@ -297,7 +297,7 @@ func (f *FirstSeen) enter(m modproxy.Address, dates map[string]time.Time, comple
 		return nil
 	}
 	now := time.Now().UTC()
-	return f.change(context.Background(), m, func(s *modproxy.Sight) {
+	return f.change(context.Background(), m, func(s *modproxy.FirstSeen) {
 		if !complete.IsZero() {
 			s.Dated = complete
 		}
@@ -323,12 +323,12 @@ func (f *FirstSeen) enter(m modproxy.Address, dates map[string]time.Time, comple
 // takesDate reports whether a date from the registry counts for a version of m. The date of a provider comes from its signer.
 // The signer may lie: the date counts for versions that were listed when the provider was first seen, and not for versions
 // that appeared later.
-func takesDate(m modproxy.Address, v modproxy.VersionSight) bool {
+func takesDate(m modproxy.Address, v modproxy.VersionDates) bool {
 	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
 }
 
 // undated returns the versions that need a date, the newest first.
-func undated(m modproxy.Address, s modproxy.Sight) (names []string) {
+func undated(m modproxy.Address, s modproxy.FirstSeen) (names []string) {
 	var list []modproxy.Version
 	for name, v := range s.Versions {
 		if version, err := modproxy.ParseVersion(name); err == nil && takesDate(m, v) && !s.Dateless[name] {
@@ -343,7 +343,7 @@ func undated(m modproxy.Address, s modproxy.Sight) (names []string) {
 }
 
 // pending returns the versions that undated returns.
-func pending(m modproxy.Address, s modproxy.Sight) map[string]bool {
+func pending(m modproxy.Address, s modproxy.FirstSeen) map[string]bool {
 	all := map[string]bool{}
 	for name, v := range s.Versions {
 		if takesDate(m, v) && !s.Dateless[name] {

@@ -196,7 +196,7 @@ func TestDatesOfOneThatLeaves(t *testing.T) {
 		f.list(t, "1.0.0")
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second/2, cancel)
-		if _, err := f.FirstSeen.Sight(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		if _, err := f.FirstSeen.Of(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that left: %v", err)
 		}
 		equal(t, "another one", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "100.0")

@@ -92,13 +92,13 @@ func NewDemand(records store.Records, kind store.Kind, observe func(error)) *Dem
 }
 
 // Add adds one request for a version. It does not wait for the store.
-func (d *Demand) Add(v modproxy.Ref, asker modproxy.Asker) { d.add(v, asker, "") }
+func (d *Demand) Add(v modproxy.Ref, asker modproxy.Client) { d.add(v, asker, "") }
 
-func (d *Demand) add(v modproxy.Ref, asker modproxy.Asker, refused string) {
+func (d *Demand) add(v modproxy.Ref, asker modproxy.Client, refused string) {
 	now := time.Now().UTC()
 	r := Request{Ref: v, First: now, Last: now, Count: 1, Groups: asker.Groups, Refused: refused}
-	if asker.Shown != "" && len(asker.Shown) <= maxAsker {
-		r.Askers = []string{asker.Shown}
+	if asker.DisplayName != "" && len(asker.DisplayName) <= maxAsker {
+		r.Askers = []string{asker.DisplayName}
 	}
 	d.remember(fold(v), r)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/modproxy/modproxy/store/storetest"
 )
 
-func asker(name string, groups ...string) modproxy.Asker {
-	return modproxy.Asker{Name: name, Shown: name, Groups: groups}
+func asker(name string, groups ...string) modproxy.Client {
+	return modproxy.Client{Name: name, DisplayName: name, Groups: groups}
 }
 
 // requested returns the recorded requests.

@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// FirstSeenKind is the kind of the records of [FirstSeen]. Each module or provider has one record, a [modproxy.Sight].
+// FirstSeenKind is the kind of the records of [FirstSeen]. Each module or provider has one record, a [modproxy.FirstSeen].
 const FirstSeenKind store.Kind = "module-sights"
 
 // Dates returns the publication dates of versions from registries.
@@ -42,12 +42,12 @@ type FirstSeenConfig struct {
 	// Ledger shows that a module was seen before: it has a listed version of the module. If Ledger is nil, a module without
 	// a record is new.
 	Ledger Ledger
-	Dates  Dates // used by Sight; nil: no registry is asked for dates
+	Dates  Dates // used by Of; nil: no registry is asked for dates
 	// Observe, if not nil, is called with errors that do not fail a request. It should be quick.
 	Observe func(m modproxy.Address, err error)
 }
 
-// FirstSeen is the table of first-seen times and publication dates. It is safe for concurrent use. It implements policy.Sights.
+// FirstSeen is the table of first-seen times and publication dates. It is safe for concurrent use. It implements policy.FirstSeen.
 //
 // The versions in the first recorded list of a module have no first-seen time of their own: modproxy does not know for how long
 // they were listed before. A version that appears in a later list has the time of that list.
@@ -57,7 +57,7 @@ type FirstSeenConfig struct {
 // next list counts as the first.
 type FirstSeen struct {
 	config FirstSeenConfig
-	table  store.Table[modproxy.Sight]
+	table  store.Table[modproxy.FirstSeen]
 
 	recent *lru.Cache[modproxy.Address, recent]
 	failed *lru.Cache[modproxy.Address, time.Time] // when a request for dates to a registry failed
@@ -73,7 +73,7 @@ type FirstSeen struct {
 }
 
 type recent struct {
-	sight modproxy.Sight
+	sight modproxy.FirstSeen
 	until time.Time
 }
 
@@ -87,7 +87,7 @@ const (
 func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
 	f := &FirstSeen{
 		config:  c,
-		table:   store.Table[modproxy.Sight]{Records: c.Records, Kind: FirstSeenKind},
+		table:   store.Table[modproxy.FirstSeen]{Records: c.Records, Kind: FirstSeenKind},
 		datings: map[modproxy.Address]*dating{}, datingsOf: map[string]int{},
 	}
 	f.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
@@ -111,7 +111,7 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	if err != nil {
 		return err
 	}
-	isNew := func(s modproxy.Sight, l modproxy.Listed) bool {
+	isNew := func(s modproxy.FirstSeen, l modproxy.Listed) bool {
 		_, seen := s.Of(l.Version.String())
 		return !seen
 	}
@@ -119,7 +119,7 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 		return nil
 	}
 	metBefore := false
-	if known.Met.IsZero() {
+	if known.Module.IsZero() {
 		if metBefore, err = f.metBefore(ctx, m, v); err != nil {
 			return err
 		}
@@ -128,10 +128,10 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	if !v.Time.IsZero() && v.Time.Before(at) {
 		at = v.Time.UTC()
 	}
-	return f.change(ctx, m, func(s *modproxy.Sight) {
-		seen := modproxy.VersionSight{Seen: at}
-		if s.Met.IsZero() {
-			if s.Met = at; !metBefore {
+	return f.change(ctx, m, func(s *modproxy.FirstSeen) {
+		seen := modproxy.VersionDates{Seen: at}
+		if s.Module.IsZero() {
+			if s.Module = at; !metBefore {
 				seen.Seen = time.Time{}
 			}
 		}
@@ -159,11 +159,11 @@ func (f *FirstSeen) metBefore(ctx context.Context, m modproxy.Address, v *modpro
 // Take records the first-seen times and publication dates of another proxy. The earlier of two first-seen times counts: Take
 // can make a version older. The caller must trust the other proxy; package bundle verifies its signature. An existing date of
 // the registry stays. Errors: [modproxy.ErrUnavailable].
-func (f *FirstSeen) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionSight) error {
-	return f.change(ctx, m, func(s *modproxy.Sight) {
+func (f *FirstSeen) Take(ctx context.Context, m modproxy.Address, seen map[string]modproxy.VersionDates) error {
+	return f.change(ctx, m, func(s *modproxy.FirstSeen) {
 		for name, v := range seen {
 			is, known := s.Versions[name]
-			at := cmp.Or(is.Seen, s.Met)
+			at := cmp.Or(is.Seen, s.Module)
 			if !known || v.Seen.Before(at) {
 				is.Seen = v.Seen.UTC()
 			}
@@ -174,22 +174,22 @@ func (f *FirstSeen) Take(ctx context.Context, m modproxy.Address, seen map[strin
 }
 
 // Recorded returns the record of m, without a request to a registry. Errors: [modproxy.ErrUnavailable].
-func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	return f.read(ctx, m)
 }
 
 // read returns the record of m. A damaged record is treated as missing.
-func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.Sight, error) {
+func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	if known, ok := f.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
 		return known.sight, nil
 	}
 	row, err := f.table.Get(ctx, keyOf(m))
 	if err != nil {
-		return modproxy.Sight{}, err
+		return modproxy.FirstSeen{}, err
 	}
 	s := row.Value
 	if now := time.Now(); clamp(&s, now) { // else the time would be that of each reading
-		if err := f.change(ctx, m, func(s *modproxy.Sight) { clamp(s, now) }); err != nil {
+		if err := f.change(ctx, m, func(s *modproxy.FirstSeen) { clamp(s, now) }); err != nil {
 			f.observe(m, err)
 		}
 	}
@@ -202,10 +202,10 @@ const maxAhead = 5 * time.Minute
 
 // clamp replaces times after now, recorded by a clock that was ahead, and reports whether it replaced any. Otherwise these
 // versions would be too young until that time, and for min_age after it.
-func clamp(s *modproxy.Sight, now time.Time) (changed bool) {
+func clamp(s *modproxy.FirstSeen, now time.Time) (changed bool) {
 	latest, now := now.Add(maxAhead), now.UTC()
-	if s.Met.After(latest) {
-		s.Met, changed = now, true
+	if s.Module.After(latest) {
+		s.Module, changed = now, true
 	}
 	for name, v := range s.Versions {
 		if v.Seen.After(latest) {
@@ -216,7 +216,7 @@ func clamp(s *modproxy.Sight, now time.Time) (changed bool) {
 	return changed
 }
 
-func (f *FirstSeen) remember(m modproxy.Address, s modproxy.Sight) {
+func (f *FirstSeen) remember(m modproxy.Address, s modproxy.FirstSeen) {
 	if len(s.Versions) <= maxRecalled {
 		f.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
 	} else {
@@ -225,15 +225,15 @@ func (f *FirstSeen) remember(m modproxy.Address, s modproxy.Sight) {
 }
 
 // change changes the record of m. It calls edit again if another process has changed the record meanwhile.
-func (f *FirstSeen) change(ctx context.Context, m modproxy.Address, edit func(*modproxy.Sight)) error {
-	var changed modproxy.Sight
-	_, err := f.table.Update(ctx, keyOf(m), func(row *store.Row[modproxy.Sight]) {
+func (f *FirstSeen) change(ctx context.Context, m modproxy.Address, edit func(*modproxy.FirstSeen)) error {
+	var changed modproxy.FirstSeen
+	_, err := f.table.Update(ctx, keyOf(m), func(row *store.Row[modproxy.FirstSeen]) {
 		s := &row.Value
 		if row.Damaged {
-			s.Met = time.Now().UTC() // again: this is not the first contact
+			s.Module = time.Now().UTC() // again: this is not the first contact
 		}
 		if s.Versions == nil {
-			s.Versions = map[string]modproxy.VersionSight{}
+			s.Versions = map[string]modproxy.VersionDates{}
 		}
 		edit(s)
 		changed = *s

@@ -44,7 +44,7 @@ func TestSight(t *testing.T) {
 		for range 2 {
 			s := sight(t, f.FirstSeen, vpc)
 			equal(t, "since", since(s, "1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0"), "met met 2.0 1.0 ?")
-			equal(t, "met", time.Since(s.Met), 3*time.Hour)
+			equal(t, "met", time.Since(s.Module), 3*time.Hour)
 			f.restart()
 		}
 	})
@@ -83,7 +83,7 @@ func TestProcesses(t *testing.T) {
 		}
 		s := sight(t, second.FirstSeen, vpc)
 		v, seen := s.Of("2.0.0")
-		if old, _ := s.Of("1.0.0"); !seen || v.Seen.Before(s.Met) || !old.Seen.IsZero() {
+		if old, _ := s.Of("1.0.0"); !seen || v.Seen.Before(s.Module) || !old.Seen.IsZero() {
 			t.Errorf("%+v", s)
 		}
 		again := newRegistry(b, open())
@@ -91,7 +91,7 @@ func TestProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := sight(t, again.FirstSeen, vpc)
-		if !after.Met.Equal(s.Met) || !maps.EqualFunc(after.Versions, s.Versions, sameSight) {
+		if !after.Module.Equal(s.Module) || !maps.EqualFunc(after.Versions, s.Versions, sameSight) {
 			t.Errorf("before %+v, and after a restart %+v", s, after)
 		}
 	})
@@ -101,7 +101,7 @@ func newRegistry(next modproxy.Registry, records store.Records) *history.Registr
 	return &history.Registry{Next: next, FirstSeen: history.NewFirstSeen(history.FirstSeenConfig{Records: records})}
 }
 
-func sameSight(a, b modproxy.VersionSight) bool {
+func sameSight(a, b modproxy.VersionDates) bool {
 	return a.Seen.Equal(b.Seen) && a.Published.Equal(b.Published)
 }
 
@@ -187,7 +187,7 @@ func TestDamaged(t *testing.T) {
 				time.Sleep(30 * time.Minute)
 				s := sight(t, f.FirstSeen, vpc)
 				equal(t, "since", since(s, "1.0.0", "2.0.0"), "0.5 0.5")
-				equal(t, "met", time.Since(s.Met), 30*time.Minute)
+				equal(t, "met", time.Since(s.Module), 30*time.Minute)
 				equal(t, "failed", f.failures(), 0)
 			})
 		})
@@ -209,7 +209,7 @@ func TestStorageFails(t *testing.T) {
 		f.list(t, "1.0.0 2.0.0")
 		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "met 0.0")
 		f.restartOver(unreadable{f.storage.Records()})
-		if _, err := f.FirstSeen.Sight(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+		if _, err := f.FirstSeen.Of(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("records that cannot be read: %v", err)
 		}
 		f.list(t, "1.0.0")
@@ -240,7 +240,7 @@ func TestSee(t *testing.T) {
 		f.FirstSeen.See(t.Context(), vpc, v)
 		s := sight(t, f.FirstSeen, vpc)
 		equal(t, "since", since(s, "1.0.0"), "met")
-		equal(t, "met", time.Since(s.Met), 48*time.Hour)
+		equal(t, "met", time.Since(s.Module), 48*time.Hour)
 		if v, err = document("1.0.0 2.0.0 3.0.0"); err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestSeenInTheFuture(t *testing.T) {
 		f.restart()
 		s := sight(t, f.FirstSeen, vpc)
 		equal(t, "since", since(s, "2.0.0", "3.0.0"), "10.0 10.0")
-		if age := time.Since(s.Met); age != 10*time.Hour {
+		if age := time.Since(s.Module); age != 10*time.Hour {
 			t.Errorf("the module was met %v ago", age)
 		}
 	})

@@ -216,9 +216,9 @@ func (f *fixture) list(t testing.TB, versions string) {
 }
 
 // sight returns the first-seen times of a module.
-func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.Sight {
+func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.FirstSeen {
 	t.Helper()
-	s, err := f.Sight(t.Context(), m)
+	s, err := f.Of(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.Sigh
 }
 
 // since returns the ages of versions in hours; "?" is a version that was not seen, and "met" a version without a time.
-func since(s modproxy.Sight, versions ...string) string {
+func since(s modproxy.FirstSeen, versions ...string) string {
 	var list []string
 	for _, version := range versions {
 		_, seen := s.Of(version)

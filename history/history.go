@@ -16,7 +16,7 @@
 // a version older, if the ledger has a version of the module. Demand and Downloads never delay or change an answer: they record
 // afterwards, in the background. All tables, and the work that waits to be recorded, are limited.
 //
-// [FirstSeen] implements policy.Sights, and [Downloads] implements catalog.Counts.
+// [FirstSeen] implements policy.FirstSeen, and [Downloads] implements catalog.Counts.
 package history
 
 import (

@@ -43,23 +43,23 @@ func NewMisses(demand *Demand) *Misses {
 // Requested implements [observe.Observer]. A client that requests a location has found a version, and is not recorded.
 func (m *Misses) Requested(ctx context.Context, q observe.Question) {
 	if q.Kind == observe.Location {
-		m.chosen(choice{modproxy.AskerOf(ctx).Name, q.Ref.Address.Folded()})
+		m.chosen(choice{modproxy.ClientOf(ctx).Name, q.Ref.Address.Folded()})
 	}
 }
 
-// Answered implements [observe.Observer]. It records the missing content of a [modproxy.NotKept].
+// Answered implements [observe.Observer]. It records the missing content of a [modproxy.NotCached].
 func (m *Misses) Answered(ctx context.Context, q observe.Question, a observe.Answer) {
-	if missing, ok := errors.AsType[*modproxy.NotKept](a.Err); ok {
-		m.demand.Add(missing.Ref, modproxy.AskerOf(ctx))
+	if missing, ok := errors.AsType[*modproxy.NotCached](a.Err); ok {
+		m.demand.Add(missing.Ref, modproxy.ClientOf(ctx))
 	}
 	// Clients request the versions of a provider even if they have one.
 	if q.Kind == observe.Versions && a.Err == nil && !q.Ref.IsProvider() {
-		m.choose(modproxy.AskerOf(ctx), q.Ref.Address, a.Versions.ETag)
+		m.choose(modproxy.ClientOf(ctx), q.Ref.Address, a.Versions.ETag)
 	}
 }
 
 // choose records that no version of a list was chosen, unless the client requests a location soon.
-func (m *Misses) choose(asker modproxy.Asker, of modproxy.Address, etag string) {
+func (m *Misses) choose(asker modproxy.Client, of modproxy.Address, etag string) {
 	c := choice{asker.Name, of.Folded()}
 	m.mu.Lock()
 	defer m.mu.Unlock()

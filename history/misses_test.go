@@ -19,7 +19,7 @@ type offline struct{ modproxy.Registry }
 
 func (offline) Versions(_ context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	if m.Folded() != vpc {
-		return nil, &modproxy.Error{Op: "versions", Ref: m.At(""), Err: &modproxy.NotKept{Ref: m.At("")}}
+		return nil, &modproxy.Error{Op: "versions", Ref: m.At(""), Err: &modproxy.NotCached{Ref: m.At("")}}
 	}
 	return modproxy.ParseVersions([]byte(`{"modules":[{"versions":[{"version":"1.0.0"}]}]}`))
 }
@@ -31,11 +31,11 @@ func (offline) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, e
 	case vpc.At("6.6.6"):
 		return modproxy.Location{}, modproxy.ErrDenied
 	}
-	return modproxy.Location{}, &modproxy.Error{Op: "location", Ref: v, Err: &modproxy.NotKept{Ref: v}}
+	return modproxy.Location{}, &modproxy.Error{Op: "location", Ref: v, Err: &modproxy.NotCached{Ref: v}}
 }
 
 func (offline) Package(_ context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	return nil, &modproxy.NotKept{Ref: v, Lost: true}
+	return nil, &modproxy.NotCached{Ref: v, Lost: true}
 }
 
 // Only missing content is recorded, with the client.
@@ -43,7 +43,7 @@ func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := history.NewDemand(new(storetest.Memory).Records(), history.MissingKind, nil)
 		r := &observe.Registry{Next: offline{}, Observers: []observe.Observer{history.NewMisses(log)}}
-		ctx := modproxy.WithAsker(t.Context(), asker("a"))
+		ctx := modproxy.WithClient(t.Context(), asker("a"))
 		other := vpc
 		other.Name = "Other"
 		_, err := r.Versions(ctx, other)
@@ -72,7 +72,7 @@ func TestNoneTaken(t *testing.T) {
 		odd := vpc
 		odd.Name = "VPC"
 		for name, takes := range map[string]modproxy.Ref{"takes": odd.At("1.0.0"), "refused": vpc.At("6.6.6"), "none": {}, "none again": {}} {
-			ctx := modproxy.WithAsker(t.Context(), asker(name))
+			ctx := modproxy.WithClient(t.Context(), asker(name))
 			for range 3 {
 				if _, err := r.Versions(ctx, vpc); err != nil {
 					t.Fatal(err)
@@ -94,7 +94,7 @@ func TestNoneTaken(t *testing.T) {
 
 		// The number of recorded choices is limited for any number of clients.
 		for i := range 4096 + 100 {
-			r.Versions(modproxy.WithAsker(t.Context(), asker(fmt.Sprint(i))), vpc)
+			r.Versions(modproxy.WithClient(t.Context(), asker(fmt.Sprint(i))), vpc)
 		}
 		time.Sleep(4 * time.Second)
 		write(t, log)

@@ -23,7 +23,7 @@ type programs map[string]map[string]int64
 
 // countProgram counts an installation for the client of ctx, if it is Terraform or OpenTofu.
 func (d *Downloads) countProgram(ctx context.Context) {
-	program, _, _ := strings.Cut(modproxy.AskerOf(ctx).Program, "/")
+	program, _, _ := strings.Cut(modproxy.ClientOf(ctx).Program, "/")
 	if program != "Terraform" && program != "OpenTofu" {
 		return
 	}

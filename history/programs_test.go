@@ -19,7 +19,7 @@ func TestPrograms(t *testing.T) {
 		end := run(r)
 		locate := func(program string, n int) {
 			t.Helper()
-			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Program: program})
+			ctx := modproxy.WithClient(t.Context(), modproxy.Client{Program: program})
 			for range n {
 				if _, err := r.Location(ctx, vpc.At("1.0.0")); err != nil {
 					t.Fatal(err)

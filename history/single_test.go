@@ -65,16 +65,16 @@ func TestDatesThatAreNeeded(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		_, oldest := f.many(t, 500)
 		began := time.Now()
-		s, err := f.FirstSeen.Sight(modproxy.WithDateOf(t.Context(), oldest), vpc)
+		s, err := f.FirstSeen.Of(modproxy.WithDateOf(t.Context(), oldest), vpc)
 		if err != nil || s.Pending[oldest] || since(s, oldest) != "1000.0" || time.Since(began) > 4*time.Second {
 			t.Errorf("after %v: %s, %v", time.Since(began), since(s, oldest), err)
 		}
 		began = time.Now()
-		s, err = f.FirstSeen.Sight(modproxy.WithDates(modproxy.WithDateOf(t.Context(), "1.100.0")), vpc)
+		s, err = f.FirstSeen.Of(modproxy.WithDates(modproxy.WithDateOf(t.Context(), "1.100.0")), vpc)
 		if err != nil || since(s, "1.100.0") != "1000.0" || time.Since(began) > time.Second {
 			t.Errorf("for an operator, after %v: %s, %v", time.Since(began), since(s, "1.100.0"), err)
 		}
-		if s, err = f.FirstSeen.Sight(modproxy.WithDates(t.Context()), vpc); err != nil || len(s.Pending) > 0 || since(s, "1.7.0") != "1000.0" {
+		if s, err = f.FirstSeen.Of(modproxy.WithDates(t.Context()), vpc); err != nil || len(s.Pending) > 0 || since(s, "1.7.0") != "1000.0" {
 			t.Errorf("all: %d are pending, %v", len(s.Pending), err)
 		}
 		equal(t, "what all took", time.Since(began) < 2*time.Second, true)
@@ -162,7 +162,7 @@ func TestDatesOfManyModules(t *testing.T) {
 		f.many(t, 100)
 		began := map[string]int{}
 		for _, client := range []string{"one", "other"} {
-			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: client})
+			ctx := modproxy.WithClient(t.Context(), modproxy.Client{Name: client})
 			for i := range 100 {
 				m := vpc
 				m.Name = fmt.Sprintf("%s%d", client, i)
@@ -171,7 +171,7 @@ func TestDatesOfManyModules(t *testing.T) {
 				}
 				f.dates.asks()
 				go func() {
-					s, err := f.FirstSeen.Sight(ctx, m)
+					s, err := f.FirstSeen.Of(ctx, m)
 					if err != nil || len(s.Pending) == 0 {
 						t.Errorf("%v: %d are pending, %v", m, len(s.Pending), err)
 					}
@@ -196,7 +196,7 @@ func TestCloseDates(t *testing.T) {
 		sight(t, f.FirstSeen, vpc)
 		ctx, cancel := context.WithTimeout(modproxy.WithDateOf(t.Context(), oldest), time.Second/2)
 		defer cancel()
-		if _, err := f.FirstSeen.Sight(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) {
+		if _, err := f.FirstSeen.Of(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("one that leaves: %v", err)
 		}
 		began := time.Now()

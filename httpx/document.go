@@ -189,7 +189,7 @@ func (d *Documents) Make(ctx context.Context, size int64, make func() (*Document
 	if size < largeDocument {
 		return make()
 	}
-	client := modproxy.AskerOf(ctx).Name
+	client := modproxy.ClientOf(ctx).Name
 	waiting, cancel := context.WithTimeout(ctx, makeWait)
 	defer cancel()
 	if d.making.Take(waiting, client) != nil {

@@ -44,7 +44,7 @@ func TestStatusOf(t *testing.T) {
 		{&modproxy.FetchFailed{Err: in(time.Hour)}, 424},
 		{&modproxy.Temporary{Err: modproxy.ErrUnavailable}, 502},
 		{&modproxy.FetchFailed{Err: fmt.Errorf("x: %w", &modproxy.NoSpace{Err: modproxy.ErrUnavailable})}, 507},
-		{&modproxy.Lasting{Err: errors.New("offline")}, 424},
+		{&modproxy.Permanent{Err: errors.New("offline")}, 424},
 		{in(10 * time.Second), 503},
 		{in(-time.Second), 503},
 		{in(time.Hour), 424}, // a client would sleep for as long
@@ -105,7 +105,7 @@ func testMessage(t *testing.T) {
 		{&modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errors.New("busy")}, "/v1/modules/a/b/c/versions",
 			"busy; try again in 1h0m0s, and if that fails, ask #platform "},
 		{failed(modproxy.ErrUnavailable), "/v1/modules/a/b/c/1.0.0/download", "unavailable (to be tried again in 1m0s); ask #platform "},
-		{failed(&modproxy.Fixed{Err: fmt.Errorf("%w: too large", modproxy.ErrDenied)}), "/v1/modules/a/b/c/1.0.0/download", "denied: too large; ask #platform "},
+		{failed(&modproxy.PermanentContent{Err: fmt.Errorf("%w: too large", modproxy.ErrDenied)}), "/v1/modules/a/b/c/1.0.0/download", "denied: too large; ask #platform "},
 		{failed(fmt.Errorf("%w: it was another", modproxy.ErrChanged)), "/v1/modules/a/b/c/1.0.0/download",
 			"content changed: it was another; do not work around this: ask #platform "},
 		{failed(&modproxy.NoSpace{Err: errors.New("full")}), "/v1/modules/a/b/c/1.0.0/download", "no space: full (to be tried again in 1m0s); ask #platform "},

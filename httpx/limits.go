@@ -60,14 +60,14 @@ func (a *Admission) Admit(
 	if err := a.enter(ctx, client, wait); err != nil {
 		return ctx, client, err
 	}
-	asker := modproxy.Asker{Name: client, Shown: client, Program: program}
+	asker := modproxy.Client{Name: client, DisplayName: client, Program: program}
 	if p.Kind != auth.Nobody && p.Kind != auth.Anonymous {
-		asker.Shown, asker.Groups = e.Principal, p.RuleGroups()
-		if asker.Shown == "" { // a principal that the connection identifies
-			asker.Shown = p.String()
+		asker.DisplayName, asker.Groups = e.Principal, p.RuleGroups()
+		if asker.DisplayName == "" { // a principal that the connection identifies
+			asker.DisplayName = p.String()
 		}
 	}
-	return modproxy.WithAsker(ctx, asker), client, nil
+	return modproxy.WithClient(ctx, asker), client, nil
 }
 
 // Leave returns the slot of client, as Admit has returned it.

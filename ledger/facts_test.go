@@ -23,26 +23,26 @@ func TestFacts(t *testing.T) {
 	module := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.0.0")
 	for _, test := range []struct {
 		v     modproxy.Ref
-		facts modproxy.Facts
+		facts modproxy.ProviderFacts
 		good  bool
 	}{
-		{release, modproxy.Facts{Zips: zips, Keys: keys}, true},
-		{release, modproxy.Facts{Zips: zips}, true},
-		{release, modproxy.Facts{Zips: zips, Keys: keys, Others: modproxy.NewDigests(modproxy.Digest{4})}, true},
-		{release, modproxy.Facts{Zips: zips, Others: "x"}, false},
-		{release, modproxy.Facts{}, false},
-		{release, modproxy.Facts{Zips: zips, Hashes: modproxy.Hashes(sum)}, false},
-		{release, modproxy.Facts{Zips: "x"}, false},
-		{zip, modproxy.Facts{Hashes: modproxy.Hashes(sum)}, true},
-		{zip, modproxy.Facts{}, true},
-		{zip, modproxy.Facts{Zips: zips}, false},
-		{zip, modproxy.Facts{Others: modproxy.NewDigests(modproxy.Digest{4})}, false},
-		{toy.SigningKeys(), modproxy.Facts{Keys: keys}, true},
-		{toy.SigningKeys(), modproxy.Facts{}, false},
-		{module, modproxy.Facts{}, true},
-		{module, modproxy.Facts{Keys: keys}, false},
+		{release, modproxy.ProviderFacts{Zips: zips, Keys: keys}, true},
+		{release, modproxy.ProviderFacts{Zips: zips}, true},
+		{release, modproxy.ProviderFacts{Zips: zips, Keys: keys, Others: modproxy.NewDigests(modproxy.Digest{4})}, true},
+		{release, modproxy.ProviderFacts{Zips: zips, Others: "x"}, false},
+		{release, modproxy.ProviderFacts{}, false},
+		{release, modproxy.ProviderFacts{Zips: zips, Hashes: modproxy.Hashes(sum)}, false},
+		{release, modproxy.ProviderFacts{Zips: "x"}, false},
+		{zip, modproxy.ProviderFacts{Hashes: modproxy.Hashes(sum)}, true},
+		{zip, modproxy.ProviderFacts{}, true},
+		{zip, modproxy.ProviderFacts{Zips: zips}, false},
+		{zip, modproxy.ProviderFacts{Others: modproxy.NewDigests(modproxy.Digest{4})}, false},
+		{toy.SigningKeys(), modproxy.ProviderFacts{Keys: keys}, true},
+		{toy.SigningKeys(), modproxy.ProviderFacts{}, false},
+		{module, modproxy.ProviderFacts{}, true},
+		{module, modproxy.ProviderFacts{Keys: keys}, false},
 	} {
-		r := ledger.Record{Ref: test.v, Sum: sum, Time: now, Facts: test.facts}
+		r := ledger.Record{Ref: test.v, Sum: sum, Time: now, ProviderFacts: test.facts}
 		text, err := ledger.FormatRecord(r)
 		if !test.good {
 			if !errors.Is(err, modproxy.ErrInvalid) {
@@ -53,7 +53,7 @@ func TestFacts(t *testing.T) {
 		if again, errParse := ledger.ParseRecord(text); err != nil || errParse != nil || again != r {
 			t.Errorf("%s %+v: %v, %v, %+v", test.v, test.facts, err, errParse, again)
 		}
-		d := ledger.Drift{Ref: test.v, Recorded: sum, Offered: modproxy.NewSum([32]byte{3}), Time: now, Facts: test.facts}
+		d := ledger.Drift{Ref: test.v, Recorded: sum, Offered: modproxy.NewSum([32]byte{3}), Time: now, ProviderFacts: test.facts}
 		text, err = ledger.FormatDrift(d)
 		if again, errParse := ledger.ParseDrift(text); err != nil || errParse != nil || again != d {
 			t.Errorf("%s %+v: %v, %v, %+v", test.v, test.facts, err, errParse, again)

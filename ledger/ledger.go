@@ -82,12 +82,12 @@ type Record = modproxy.Record
 type Drift struct {
 	modproxy.Ref `json:"-"`
 
-	Recorded       modproxy.Sum    `json:"recorded"`         // the sum that counted at that time
-	Offered        modproxy.Sum    `json:"offered"`          // equals Recorded if only the directory is known to differ
-	Subdir         string          `json:"subdir,omitempty"` // the offered directory, as in Record; empty unless it differs from the recorded one
-	Source         modproxy.Source `json:"source,omitzero"`  // of the offered content; may be zero
-	Time           time.Time       `json:"time"`             // of the offer; not zero
-	modproxy.Facts                 // of the offered content
+	Recorded               modproxy.Sum    `json:"recorded"`         // the sum that counted at that time
+	Offered                modproxy.Sum    `json:"offered"`          // equals Recorded if only the directory is known to differ
+	Subdir                 string          `json:"subdir,omitempty"` // the offered directory, as in Record; empty unless it differs from the recorded one
+	Source                 modproxy.Source `json:"source,omitzero"`  // of the offered content; may be zero
+	Time                   time.Time       `json:"time"`             // of the offer; not zero
+	modproxy.ProviderFacts                 // of the offered content
 }
 
 // MaxDrifts is the maximum number of different observations of one version. It keeps an upstream that answers differently every

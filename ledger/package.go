@@ -152,7 +152,7 @@ func (r *Registry) failed(ctx context.Context, v modproxy.Ref, err error) error 
 // drifted records the observation that the offered content differs from rec, and returns the error for users.
 func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	d := Drift{
-		Ref: rec.Ref, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), Facts: offered.Facts,
+		Ref: rec.Ref, Recorded: rec.Sum, Offered: offered.Sum, Source: offered.Source, Time: time.Now(), ProviderFacts: offered.ProviderFacts,
 	}
 	was, is := string(rec.Sum), string(offered.Sum)
 	if offered.Ref != rec.Ref {
@@ -188,7 +188,7 @@ func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // sighted returns the record of a version with the content of p, as of now.
 func sighted(v modproxy.Ref, p *modproxy.Package) Record {
-	return Record{Ref: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), Facts: p.Facts}
+	return Record{Ref: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), ProviderFacts: p.Facts}
 }
 
 func describe(s modproxy.Source) string {

@@ -29,8 +29,8 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 	if err != nil {
 		return nil, err
 	}
-	if p.Arrival != nil {
-		p.Arrival = &arrival{next: p.Arrival, registry: r, of: v, p: p}
+	if p.Partial != nil {
+		p.Partial = &arrival{next: p.Partial, registry: r, of: v, p: p}
 		err = r.checkArchive(ctx, v, modproxy.NewSum(p.Digest)) // before any caller reads the content
 	} else {
 		err = r.Compare(ctx, sighted(v, p))
@@ -85,27 +85,27 @@ func beside(release Record, v modproxy.Ref, platform modproxy.Platform) (Record,
 
 // arrival compares a package with the ledger when its download is complete.
 type arrival struct {
-	next     modproxy.Arrival
+	next     modproxy.Partial
 	registry *Registry
 	of       modproxy.Ref
 	p        *modproxy.Package
 }
 
-// Arrived implements [modproxy.Arrival].
-func (a *arrival) Arrived(ctx context.Context) (modproxy.Facts, error) {
-	facts, err := a.next.Arrived(ctx)
+// Complete implements [modproxy.Partial].
+func (a *arrival) Complete(ctx context.Context) (modproxy.ProviderFacts, error) {
+	facts, err := a.next.Complete(ctx)
 	if err != nil {
-		return modproxy.Facts{}, err
+		return modproxy.ProviderFacts{}, err
 	}
 	rec := sighted(a.of, a.p)
-	rec.Facts = facts
+	rec.ProviderFacts = facts
 	if err := a.registry.Compare(ctx, rec); err != nil {
-		return modproxy.Facts{}, asked("package", a.of, err)
+		return modproxy.ProviderFacts{}, asked("package", a.of, err)
 	}
 	return facts, nil
 }
 
-// Open implements [modproxy.Arrival].
+// Open implements [modproxy.Partial].
 func (a *arrival) Open(ctx context.Context) (modproxy.Body, error) { return a.next.Open(ctx) }
 
 // checkArchive returns an error if v is a provider's package for one platform and its recorded release has another package for
@@ -161,7 +161,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 		return r.failed(ctx, offered.Ref, err)
 	}
 	switch {
-	case keys.Meets(rec.Keys):
+	case keys.Intersects(rec.Keys):
 		return nil
 	case keys == "":
 		return fmt.Errorf("%w: its release is not signed; releases of %s are signed by %s", modproxy.ErrChanged, m, nameKeys(rec.Keys))
@@ -178,7 +178,7 @@ func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
 		return false, nil
 	}
 	pinned, ok := signers.Signers(offered.Address)
-	if ok && !offered.Keys.Meets(pinned) {
+	if ok && !offered.Keys.Intersects(pinned) {
 		err = fmt.Errorf("%w: its release is signed by %s; releases of %s must be signed by %s (operator: set in providers.keys)",
 			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Address, nameKeys(pinned))
 	}

@@ -53,7 +53,7 @@ func (b providerBody) Close() error { b.u.closed++; return nil }
 // release publishes a version with archives for platforms, signed by key; an empty key means unsigned.
 func (u *providers) release(t *testing.T, version, sum, key string, archives map[modproxy.Platform]modproxy.Digest) {
 	t.Helper()
-	p := modproxy.Package{Sum: ledgertest.Sum(sum), Facts: modproxy.Facts{Zips: modproxy.NewZips(archives)}}
+	p := modproxy.Package{Sum: ledgertest.Sum(sum), Facts: modproxy.ProviderFacts{Zips: modproxy.NewZips(archives)}}
 	if key != "" {
 		var err error
 		if p.Facts.Keys, err = modproxy.NewKeys(key); err != nil {
@@ -63,7 +63,7 @@ func (u *providers) release(t *testing.T, version, sum, key string, archives map
 	u.packages[toy.At(version)] = p
 	for platform, digest := range archives {
 		u.packages[toy.At(version).ForPlatform(platform)] = modproxy.Package{
-			Digest: digest, Sum: modproxy.NewSum(digest), Facts: modproxy.Facts{Hashes: modproxy.Hashes(ledgertest.Sum("files"))},
+			Digest: digest, Sum: modproxy.NewSum(digest), Facts: modproxy.ProviderFacts{Hashes: modproxy.Hashes(ledgertest.Sum("files"))},
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestArchivesAreCompared(t *testing.T) {
 	}
 
 	rec := ledger.Record{
-		Ref: one, Sum: list[0].Offered, Facts: list[0].Facts, Time: time.Now(), Reason: "it was announced",
+		Ref: one, Sum: list[0].Offered, ProviderFacts: list[0].ProviderFacts, Time: time.Now(), Reason: "it was announced",
 	}
 	if err := book.Accept(t.Context(), rec); err != nil {
 		t.Fatal(err)
@@ -201,20 +201,20 @@ func TestArrivalsAreCompared(t *testing.T) {
 	u.release(t, "1.0.0", "first", oldKey, map[modproxy.Platform]modproxy.Digest{linux: {1}})
 	wants(t, reg, toy.At("1.0.0"), nil)
 
-	facts := modproxy.Facts{Hashes: modproxy.Hashes(ledgertest.Sum("files"))}
-	coming := modproxy.Package{Digest: modproxy.Digest{1}, Sum: modproxy.NewSum([32]byte{1}), Arrival: comes{facts, modproxy.ErrUnavailable}}
+	facts := modproxy.ProviderFacts{Hashes: modproxy.Hashes(ledgertest.Sum("files"))}
+	coming := modproxy.Package{Digest: modproxy.Digest{1}, Sum: modproxy.NewSum([32]byte{1}), Partial: comes{facts, modproxy.ErrUnavailable}}
 	u.packages[zip] = coming
 	p, err := reg.Package(t.Context(), zip)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Arrival.Arrived(t.Context()); !errors.Is(err, modproxy.ErrUnavailable) {
+	if _, err := p.Partial.Complete(t.Context()); !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Errorf("arrived: %v, want ErrUnavailable", err)
 	}
 	if _, err := book.Lookup(t.Context(), zip); err == nil {
 		t.Error("what did not arrive is recorded")
 	}
-	coming.Arrival = comes{facts, nil}
+	coming.Partial = comes{facts, nil}
 	u.packages[zip] = coming
 	if p, err = reg.Package(t.Context(), zip); err != nil {
 		t.Fatal(err)
@@ -223,11 +223,11 @@ func TestArrivalsAreCompared(t *testing.T) {
 		t.Error("what has yet to come is recorded")
 	}
 	for range 2 {
-		if got, err := p.Arrival.Arrived(t.Context()); err != nil || got != facts {
+		if got, err := p.Partial.Complete(t.Context()); err != nil || got != facts {
 			t.Errorf("arrived: %v, %v", got, err)
 		}
 	}
-	if rec := recordOf(t, book, zip); rec.Facts != facts {
+	if rec := recordOf(t, book, zip); rec.ProviderFacts != facts {
 		t.Errorf("recorded %+v", rec)
 	}
 	coming.Digest = modproxy.Digest{7}
@@ -236,12 +236,12 @@ func TestArrivalsAreCompared(t *testing.T) {
 }
 
 type comes struct {
-	facts modproxy.Facts
+	facts modproxy.ProviderFacts
 	err   error
 }
 
-func (c comes) Arrived(context.Context) (modproxy.Facts, error) { return c.facts, c.err }
-func (c comes) Open(context.Context) (modproxy.Body, error)     { return nil, modproxy.ErrInvalid }
+func (c comes) Complete(context.Context) (modproxy.ProviderFacts, error) { return c.facts, c.err }
+func (c comes) Open(context.Context) (modproxy.Body, error)              { return nil, modproxy.ErrInvalid }
 
 // TestSignersAreCompared: the keys of a provider's first release must sign all others.
 func TestSignersAreCompared(t *testing.T) {
@@ -270,7 +270,7 @@ func TestSignersAreCompared(t *testing.T) {
 	u.release(t, "1.0.0", "first by another", newKey, map[modproxy.Platform]modproxy.Digest{linux: {1}, mac: {2}})
 	wants(t, reg, toy.At("1.0.0"), modproxy.ErrChanged, "--key "+newKey)
 
-	rec := modproxy.Keys(oldKey).With(newKey).Record(toy)
+	rec := modproxy.Keys(oldKey).Union(newKey).Record(toy)
 	rec.Time, rec.Reason = time.Now(), "they have announced it"
 	if err := book.Accept(t.Context(), rec); err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func (l *Log) contradiction(number int64, text []byte) (d Drift, is bool, err er
 	subdir := l.book.subdirs[counts.subdir]
 	l.mu.RUnlock()
 	d = Drift{
-		Ref: r.Ref, Recorded: modproxy.NewSum(counts.sum), Offered: r.Sum, Source: r.Source, Time: r.Time, Facts: r.Facts,
+		Ref: r.Ref, Recorded: modproxy.NewSum(counts.sum), Offered: r.Sum, Source: r.Source, Time: r.Time, ProviderFacts: r.ProviderFacts,
 	}
 	if subdir != r.Subdir {
 		d.Subdir = r.Subdir

@@ -43,11 +43,11 @@ var (
 //	subdir modules/vpc
 //	reason the maintainers moved the tag and said so
 //
-// The [modproxy.Facts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are
+// The [modproxy.ProviderFacts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are
 // [modproxy.ErrInvalid]. A source with user information or a query is such an error: a log cannot forget a secret.
 func FormatRecord(r Record) ([]byte, error) {
 	key, err := Key(r.Ref)
-	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.Ref, r.Facts)); err != nil {
+	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.Ref, r.ProviderFacts)); err != nil {
 		return nil, err
 	}
 	if len(r.Reason) > MaxReason || !isLine(r.Reason) {
@@ -72,7 +72,7 @@ func FormatRecord(r Record) ([]byte, error) {
 func FormatDrift(d Drift) ([]byte, error) {
 	key, err := Key(d.Ref)
 	_, errOffered := d.Offered.Hash()
-	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source), checkFacts(d.Ref, d.Facts)); err != nil {
+	if err := cmp.Or(err, errOffered, check(d.Recorded, d.Subdir, d.Time, d.Source), checkFacts(d.Ref, d.ProviderFacts)); err != nil {
 		return nil, err
 	}
 	if d.Recorded == d.Offered && d.Subdir == "" {
@@ -90,7 +90,7 @@ func ParseRecord(text []byte) (Record, error) {
 	return whole(text, FormatRecord, err, Record{
 		Ref: v, Sum: modproxy.Sum(first[2]), Time: parseTime(value[0]),
 		Source: modproxy.Source{URL: value[1], Commit: value[2]}, Subdir: value[3], Reason: value[4],
-		Facts: parseFacts(value[5:]),
+		ProviderFacts: parseFacts(value[5:]),
 	})
 }
 
@@ -100,7 +100,7 @@ func ParseDrift(text []byte) (Drift, error) {
 	v, err := ParseKey(module.Version{Path: first[1], Version: first[2]})
 	return whole(text, FormatDrift, err, Drift{
 		Ref: v, Recorded: modproxy.Sum(value[0]), Offered: modproxy.Sum(value[1]), Subdir: value[2],
-		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]}, Facts: parseFacts(value[6:]),
+		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]}, ProviderFacts: parseFacts(value[6:]),
 	})
 }
 
@@ -186,13 +186,13 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 	return nil
 }
 
-func parseFacts(value []string) modproxy.Facts {
-	return modproxy.Facts{Zips: modproxy.Zips(value[0]), Keys: modproxy.Keys(value[1]), Hashes: modproxy.Hashes(value[2]), Others: modproxy.Digests(value[3])}
+func parseFacts(value []string) modproxy.ProviderFacts {
+	return modproxy.ProviderFacts{Zips: modproxy.Zips(value[0]), Keys: modproxy.Keys(value[1]), Hashes: modproxy.Hashes(value[2]), Others: modproxy.Digests(value[3])}
 }
 
 // checkFacts returns an error for facts that v must not have, and for missing ones. A release without archives, or a record of
 // keys without keys, would compare equal with everything.
-func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
+func checkFacts(v modproxy.Ref, f modproxy.ProviderFacts) error {
 	isZip := v.IsArchive()
 	_, errZips := f.Zips.All()
 	_, errOthers := f.Others.All()
@@ -201,7 +201,7 @@ func checkFacts(v modproxy.Ref, f modproxy.Facts) error {
 	switch {
 	case err != nil:
 		return err
-	case !v.IsProvider() && f != modproxy.Facts{}:
+	case !v.IsProvider() && f != modproxy.ProviderFacts{}:
 		return fmt.Errorf("%w: %s is not a provider", modproxy.ErrInvalid, v)
 	case !v.IsProvider():
 	case v.Variant.Kind == modproxy.KeysVariant && has != [4]bool{1: true}:

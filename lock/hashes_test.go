@@ -39,11 +39,11 @@ var (
 func release(t *testing.T, book *ledger.Log, v modproxy.Ref, h1 map[modproxy.Platform]modproxy.Hashes) {
 	t.Helper()
 	zips := map[modproxy.Platform]modproxy.Digest{linux: {31: 1}, darwin: {31: 2}}
-	facts := modproxy.Facts{Zips: modproxy.NewZips(zips), Others: modproxy.NewDigests(modproxy.Digest{31: 9})}
-	must(t, book.Add(t.Context(), ledger.Record{Ref: v, Sum: ledgertest.Sum("a"), Time: time.Now(), Facts: facts}))
+	facts := modproxy.ProviderFacts{Zips: modproxy.NewZips(zips), Others: modproxy.NewDigests(modproxy.Digest{31: 9})}
+	must(t, book.Add(t.Context(), ledger.Record{Ref: v, Sum: ledgertest.Sum("a"), Time: time.Now(), ProviderFacts: facts}))
 	for platform, hashes := range h1 {
-		facts := modproxy.Facts{Hashes: hashes}
-		must(t, book.Add(t.Context(), ledger.Record{Ref: v.ForPlatform(platform), Sum: modproxy.NewSum(zips[platform]), Time: time.Now(), Facts: facts}))
+		facts := modproxy.ProviderFacts{Hashes: hashes}
+		must(t, book.Add(t.Context(), ledger.Record{Ref: v.ForPlatform(platform), Sum: modproxy.NewSum(zips[platform]), Time: time.Now(), ProviderFacts: facts}))
 	}
 }
 
@@ -121,7 +121,7 @@ func TestProvidersHashesOfOthers(t *testing.T) {
 	book := ledgertest.Open(t, t.TempDir())
 	release(t, book, toy.At("1.0.0"), nil)
 	must(t, book.Add(t.Context(), ledger.Record{Ref: toy.At("1.0.0").ForPlatform(linux), Sum: ledgertest.Sum("x"),
-		Time: time.Now(), Facts: modproxy.Facts{Hashes: modproxy.Hashes(sumA)}}))
+		Time: time.Now(), ProviderFacts: modproxy.ProviderFacts{Hashes: modproxy.Hashes(sumA)}}))
 	p := lockfile.Provider{Ref: toy.At("1.0.0"), Hashes: []string{h1A, zh(1)}}
 	if errs := lock.CheckProviders(t.Context(), []lockfile.Provider{p}, book); len(errs) != 1 || !strings.Contains(errs[0].Error(), "no h1 for darwin_arm64, linux_amd64") {
 		t.Error(errs)

@@ -22,7 +22,7 @@ func (r cachedRegistry) Versions(ctx context.Context, m modproxy.Address) (*modp
 		v, err := r.cached.Versions(ctx, m)
 		return v, asMissing(err)
 	}
-	v, err := r.cache.Known(ctx, m)
+	v, err := r.cache.StoredVersions(ctx, m)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &missingError{m.At("")}
 	}
@@ -41,9 +41,9 @@ func (r cachedRegistry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.
 	return p, asMissing(err)
 }
 
-// asMissing replaces a [modproxy.NotKept], whose message is for clients, by a missingError. It returns other errors as they are.
+// asMissing replaces a [modproxy.NotCached], whose message is for clients, by a missingError. It returns other errors as they are.
 func asMissing(err error) error {
-	if e, ok := errors.AsType[*modproxy.NotKept](err); ok {
+	if e, ok := errors.AsType[*modproxy.NotCached](err); ok {
 		return &missingError{e.Ref}
 	}
 	return err

@@ -20,7 +20,7 @@ type Choice struct {
 // of returns the chosen versions of a module, newest first. list has the versions of the module, c is the constraint, and sight
 // has the first-seen times if choice.Since is set.
 func (choice Choice) of(
-	module modproxy.Address, list *modproxy.Versions, c modproxy.Constraint, sight modproxy.Sight,
+	module modproxy.Address, list *modproxy.Versions, c modproxy.Constraint, sight modproxy.FirstSeen,
 ) (chosen []modproxy.Version, err error) {
 	for _, l := range list.List {
 		if c.Selects(l.Version) {

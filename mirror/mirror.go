@@ -52,8 +52,8 @@ type Cache interface {
 	modproxy.Registry
 	// Refresh requests the versions of m from its registry.
 	Refresh(ctx context.Context, m modproxy.Address) (cache.Refreshed, error)
-	// Known returns the stored versions of m, and requests nothing. If none are stored, the error is [fs.ErrNotExist].
-	Known(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
+	// StoredVersions returns the stored versions of m, and requests nothing. If none are stored, the error is [fs.ErrNotExist].
+	StoredVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error)
 }
 
 // Nested knows the sources in packages that do not lead to a registry.
@@ -96,7 +96,7 @@ func (e *Engine) Check(ctx context.Context, in Request, each func(Line)) (out Pr
 	cached := cache.New(cache.Config{Store: e.Store, Ledger: e.Ledger})
 	defer func() { err = errors.Join(err, cached.Close(ctx)) }()
 	registry := &policy.Registry{Next: cachedRegistry{e.Cache, cached, e.CachedOnly}, Gate: e.Gate}
-	ctx = modproxy.WithAsker(ctx, modproxy.Asker{Groups: in.Groups})
+	ctx = modproxy.WithClient(ctx, modproxy.Client{Groups: in.Groups})
 	run := newRun(e, in, registry)
 	run.checks = true
 	return e.follow(ctx, run, each)

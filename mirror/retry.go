@@ -23,7 +23,7 @@ type retryingRegistry struct {
 // asOperator returns a registry with the answers for clients in groups, which e.Gate decides about, and a context for requests to
 // it. The requests wait for the dates of versions that e.Gate needs. Denials are not recorded as requests of clients.
 func (e *Engine) asOperator(ctx context.Context, groups []string) (context.Context, modproxy.Registry) {
-	ctx = modproxy.WithAsker(modproxy.WithDates(ctx), modproxy.Asker{Name: "operator", Shown: "operator", Groups: groups})
+	ctx = modproxy.WithClient(modproxy.WithDates(ctx), modproxy.Client{Name: "operator", DisplayName: "operator", Groups: groups})
 	return ctx, &retryingRegistry{&policy.Registry{Next: e.Cache, Gate: e.Gate}, e.Cache, e.Upstreams}
 }
 

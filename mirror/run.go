@@ -166,9 +166,9 @@ func (r *run) choose(ctx context.Context, module modproxy.Address, constraint st
 	if err != nil {
 		return nil, err
 	}
-	var sight modproxy.Sight
+	var sight modproxy.FirstSeen
 	if !r.Since.IsZero() {
-		if sight, err = r.Gate.Sights.Sight(ctx, module); err != nil {
+		if sight, err = r.Gate.FirstSeen.Of(ctx, module); err != nil {
 			return nil, err
 		}
 	}

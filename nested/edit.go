@@ -22,7 +22,7 @@ func (r *Registry) make(ctx context.Context, p *plan, n *node) error {
 	if n.served == n.key {
 		return nil
 	}
-	kept, err := r.Next.Has(ctx, n.served)
+	kept, err := r.Next.Exists(ctx, n.served)
 	if kept || err != nil {
 		return modproxy.Wrap("package", p.of, err)
 	}

@@ -118,7 +118,7 @@ func newWorld(t *testing.T, all map[string]files) *world {
 	h := (&storetest.Memory{}).Handle()
 	w.cache = cache.New(cache.Config{
 		Next: &ledger.Registry{Next: sources, Ledger: w.book}, Ledger: w.book,
-		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Aside: h.Aside}),
+		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine}),
 		Fresh: time.Minute, MaxStale: time.Hour, Missing: time.Millisecond, FetchTimeout: time.Minute, Fetches: 1,
 	})
 	w.Registry = nested.New(nested.Config{

@@ -11,7 +11,7 @@
 // # What always holds
 //
 // A served package has no source left that a client would fetch directly, except sources that are reported to Observer and in the notes
-// of the package. If a source cannot be fetched, for whatever reason, the package of the whole version is refused. Rewriting is
+// of the package. If a source cannot be fetched, the package of the whole version is refused. Rewriting is
 // deterministic: a package that is rewritten again has the same content.
 //
 // # Names
@@ -79,8 +79,8 @@ import (
 // Cache stores packages and downloads missing ones.
 type Cache interface {
 	modproxy.Registry
-	// Has reports whether the package of a version is stored and agrees with the ledger, as far as that is known without reading it.
-	Has(ctx context.Context, v modproxy.Ref) (bool, error)
+	// Exists reports whether the package of a version is stored and agrees with the ledger, as far as that is known without reading it.
+	Exists(ctx context.Context, v modproxy.Ref) (bool, error)
 	// Keep stores a package whose version has a record in the ledger. It does not close the package.
 	Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error
 }

@@ -360,8 +360,8 @@ func (p *plan) wrap(n *node, err error) error {
 	if named, ok := errors.AsType[*modproxy.Error](err); ok {
 		inner = named.Err
 	}
-	if errors.As(err, new(*modproxy.NotKept)) {
-		inner = &modproxy.NotKept{Ref: p.of}
+	if errors.As(err, new(*modproxy.NotCached)) {
+		inner = &modproxy.NotCached{Ref: p.of}
 	}
 	inner = fmt.Errorf("nested source %s: %w", n.place, inner)
 	err, once := modproxy.Wrap("package", p.of, inner), err

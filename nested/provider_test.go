@@ -12,7 +12,7 @@ import (
 // keepsNothing is a cache that stores nothing.
 type keepsNothing struct{ *nested.Sources }
 
-func (keepsNothing) Has(context.Context, modproxy.Ref) (bool, error) { return false, nil }
+func (keepsNothing) Exists(context.Context, modproxy.Ref) (bool, error) { return false, nil }
 
 func (keepsNothing) Keep(context.Context, modproxy.Ref, *modproxy.Package) error {
 	return nil

@@ -39,7 +39,7 @@ type Answer struct {
 	Err      error              // nil if the client receives what it requested
 }
 
-// Observer is notified of clients' questions. [modproxy.AskerOf] returns the client of a context. Implementations are safe for
+// Observer is notified of clients' questions. [modproxy.ClientOf] returns the client of a context. Implementations are safe for
 // concurrent use. The client waits for them, so they must return quickly.
 type Observer interface {
 	// Requested is called before a question is forwarded.

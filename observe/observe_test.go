@@ -33,7 +33,7 @@ type observer struct {
 }
 
 func (o observer) Requested(ctx context.Context, q observe.Question) {
-	o.notes.add("%s: %s requested %d %s", o.name, modproxy.AskerOf(ctx).Name, q.Kind, q.Ref)
+	o.notes.add("%s: %s requested %d %s", o.name, modproxy.ClientOf(ctx).Name, q.Kind, q.Ref)
 }
 
 func (o observer) Answered(_ context.Context, q observe.Question, a observe.Answer) {
@@ -74,7 +74,7 @@ func (silent) Answered(context.Context, observe.Question, observe.Answer) {}
 func TestObservers(t *testing.T) {
 	n := newNotes(t)
 	r := &observe.Registry{Next: n, Observers: []observe.Observer{observer{"one", n}, observer{"two", n}}}
-	ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "client"})
+	ctx := modproxy.WithClient(t.Context(), modproxy.Client{Name: "client"})
 	want := func(what string, want ...string) {
 		t.Helper()
 		if !slices.Equal(n.list, want) {

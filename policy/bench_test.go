@@ -98,11 +98,11 @@ func BenchmarkFollow(b *testing.B) {
 // BenchmarkAge measures a verdict that depends on the age of a version: an old version, and a version that is too
 // young, for which the ledger is read as well.
 func BenchmarkAge(b *testing.B) {
-	seen := map[string]modproxy.VersionSight{}
+	seen := map[string]modproxy.VersionDates{}
 	for i := range 300 {
-		seen[fmt.Sprintf("1.%d.0", i)] = modproxy.VersionSight{Seen: time.Now().Add(-time.Duration(i) * time.Hour)}
+		seen[fmt.Sprintf("1.%d.0", i)] = modproxy.VersionDates{Seen: time.Now().Add(-time.Duration(i) * time.Hour)}
 	}
-	g := policy.NewGate(&book{}, sights{vpc: {Met: time.Now().Add(-1000 * time.Hour), Versions: seen}})
+	g := policy.NewGate(&book{}, sights{vpc: {Module: time.Now().Add(-1000 * time.Hour), Versions: seen}})
 	g.Use(rules(b, "allow age=24h "+all))
 	for name, v := range map[string]string{"old": "1.299.0", "young": "1.0.0"} {
 		b.Run(name, func(b *testing.B) {
@@ -144,10 +144,10 @@ func (inMemory) Close() error { return nil }
 // remembered, and with all versions allowed.
 func BenchmarkVersions(b *testing.B) {
 	var listed []string
-	seen := map[string]modproxy.VersionSight{}
+	seen := map[string]modproxy.VersionDates{}
 	for i := range 300 {
 		listed = append(listed, fmt.Sprintf("1.%d.0", i))
-		seen[listed[i]] = modproxy.VersionSight{}
+		seen[listed[i]] = modproxy.VersionDates{}
 	}
 	v, err := document(strings.Join(listed, " "))
 	if err != nil {
@@ -160,7 +160,7 @@ func BenchmarkVersions(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
 			r := rules(b, "allow age=24h "+all, "deny "+all+" "+test.deny)
-			g := policy.NewGate(&book{}, sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: seen}})
+			g := policy.NewGate(&book{}, sights{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: seen}})
 			g.Use(r)
 			layer := &policy.Registry{Next: always{list: v}, Gate: g}
 			for b.Loop() {

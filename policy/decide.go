@@ -152,7 +152,7 @@ func (s *Selection) lists() bool {
 }
 
 // Decide returns the verdict about a version. decided are the decisions that are in force for it.
-func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now time.Time) Verdict {
+func (s *Selection) Decide(v modproxy.Version, facts VersionFacts, decided Decided, now time.Time) Verdict {
 	switch {
 	case s.reserved != nil:
 		return Verdict{Outcome: Reserved}
@@ -188,7 +188,7 @@ func (s *Selection) Decide(v modproxy.Version, facts Facts, decided Decided, now
 func ended(d *modproxy.Decision, now time.Time) bool { return !d.Until.IsZero() && !d.Until.After(now) }
 
 // allows returns the verdict of one rule whose constraint allows the version.
-func (s *Selection) allows(rule *Rule, facts Facts, approved *modproxy.Decision, now time.Time) Verdict {
+func (s *Selection) allows(rule *Rule, facts VersionFacts, approved *modproxy.Decision, now time.Time) Verdict {
 	if approved != nil {
 		return Verdict{Outcome: Allowed, Rule: rule, Decision: approved, Until: approved.Until}
 	}

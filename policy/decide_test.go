@@ -54,7 +54,7 @@ func TestDecideByRules(t *testing.T) {
 		{"another is reserved", compile(t, policy.Config{Reserved: []policy.Reserve{{Namespace: "acm"}, {Namespace: "acmee"}, {Namespace: "*-acme"}}}), nil, policy.Allowed},
 	} {
 		s := test.rules.For(vpc, test.groups)
-		got := s.Decide(version(t, "1.2.0"), policy.Facts{}, policy.Decided{}, day)
+		got := s.Decide(version(t, "1.2.0"), policy.VersionFacts{}, policy.Decided{}, day)
 		equal(t, test.name, got.Outcome, test.want)
 		if s.Module().Refused() && !got.Refused() {
 			t.Errorf("%s: the module is %s and a version allowed", test.name, s.Module().Outcome)
@@ -75,7 +75,7 @@ func TestDecidePrerelease(t *testing.T) {
 		{rules(t, "allow "+all, "deny "+all+" < 2.0"), policy.Denied},
 		{rules(t, "allow "+all, "deny "+all+" > 2.0"), policy.Allowed},
 	} {
-		got := test.rules.For(vpc, nil).Decide(version(t, "2.0.0-rc1"), policy.Facts{}, policy.Decided{}, day)
+		got := test.rules.For(vpc, nil).Decide(version(t, "2.0.0-rc1"), policy.VersionFacts{}, policy.Decided{}, day)
 		equal(t, "2.0.0-rc1", got.Outcome, test.want)
 	}
 }
@@ -86,22 +86,22 @@ func TestDecideMinAge(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return day.Add(-d) }
 	for _, test := range []struct {
 		name       string
-		facts      policy.Facts
+		facts      policy.VersionFacts
 		firstAllow bool
 		want       policy.Outcome
 		until      time.Time
 	}{
-		{"old", policy.Facts{Since: ago(age)}, false, policy.Allowed, time.Time{}},
-		{"too young by a tick", policy.Facts{Since: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
-		{"just listed", policy.Facts{Since: day}, false, policy.TooYoung, day.Add(age)},
-		{"from the future", policy.Facts{Since: day.Add(age)}, false, policy.TooYoung, day.Add(2 * age)},
-		{"young in an old module", policy.Facts{Since: day, Met: ago(9 * age)}, true, policy.TooYoung, day.Add(age)},
-		{"nothing is known", policy.Facts{}, false, policy.TooYoung, time.Time{}},
-		{"nothing is known, first contact allows", policy.Facts{}, true, policy.TooYoung, time.Time{}},
-		{"there when the module was met", policy.Facts{Met: day}, false, policy.TooYoung, day.Add(age)},
-		{"there when the module was met, first contact allows", policy.Facts{Met: day}, true, policy.Allowed, time.Time{}},
-		{"met long ago", policy.Facts{Met: ago(age)}, false, policy.Allowed, time.Time{}},
-		{"met not so long ago", policy.Facts{Met: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
+		{"old", policy.VersionFacts{Since: ago(age)}, false, policy.Allowed, time.Time{}},
+		{"too young by a tick", policy.VersionFacts{Since: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
+		{"just listed", policy.VersionFacts{Since: day}, false, policy.TooYoung, day.Add(age)},
+		{"from the future", policy.VersionFacts{Since: day.Add(age)}, false, policy.TooYoung, day.Add(2 * age)},
+		{"young in an old module", policy.VersionFacts{Since: day, Met: ago(9 * age)}, true, policy.TooYoung, day.Add(age)},
+		{"nothing is known", policy.VersionFacts{}, false, policy.TooYoung, time.Time{}},
+		{"nothing is known, first contact allows", policy.VersionFacts{}, true, policy.TooYoung, time.Time{}},
+		{"there when the module was met", policy.VersionFacts{Met: day}, false, policy.TooYoung, day.Add(age)},
+		{"there when the module was met, first contact allows", policy.VersionFacts{Met: day}, true, policy.Allowed, time.Time{}},
+		{"met long ago", policy.VersionFacts{Met: ago(age)}, false, policy.Allowed, time.Time{}},
+		{"met not so long ago", policy.VersionFacts{Met: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
 	} {
 		r := compile(t, policy.Config{DefaultDeny: true, FirstAllow: test.firstAllow, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}})
 		s := r.For(vpc, nil)
@@ -119,20 +119,20 @@ func TestSince(t *testing.T) {
 	met, seen := day, day.Add(time.Hour)
 	for _, test := range []struct {
 		name  string
-		sight modproxy.VersionSight
+		sight modproxy.VersionDates
 		met   time.Time
 		want  time.Time
 	}{
-		{"nothing", modproxy.VersionSight{}, met, time.Time{}},
-		{"seen", modproxy.VersionSight{Seen: seen}, met, seen},
-		{"published before it was seen", modproxy.VersionSight{Seen: seen, Published: met}, met, met},
-		{"published after it was seen", modproxy.VersionSight{Seen: seen, Published: seen.Add(1)}, met, seen},
-		{"published when it was seen", modproxy.VersionSight{Seen: seen, Published: seen}, met, seen},
-		{"published before the module was met", modproxy.VersionSight{Published: met.Add(-1)}, met, met.Add(-1)},
-		{"published after the module was met", modproxy.VersionSight{Published: seen}, met, met},
-		{"published, not met", modproxy.VersionSight{Published: seen}, time.Time{}, time.Time{}},
+		{"nothing", modproxy.VersionDates{}, met, time.Time{}},
+		{"seen", modproxy.VersionDates{Seen: seen}, met, seen},
+		{"published before it was seen", modproxy.VersionDates{Seen: seen, Published: met}, met, met},
+		{"published after it was seen", modproxy.VersionDates{Seen: seen, Published: seen.Add(1)}, met, seen},
+		{"published when it was seen", modproxy.VersionDates{Seen: seen, Published: seen}, met, seen},
+		{"published before the module was met", modproxy.VersionDates{Published: met.Add(-1)}, met, met.Add(-1)},
+		{"published after the module was met", modproxy.VersionDates{Published: seen}, met, met},
+		{"published, not met", modproxy.VersionDates{Published: seen}, time.Time{}, time.Time{}},
 	} {
-		sight := modproxy.Sight{Met: test.met, Versions: map[string]modproxy.VersionSight{"1.0.0": test.sight}}
+		sight := modproxy.FirstSeen{Module: test.met, Versions: map[string]modproxy.VersionDates{"1.0.0": test.sight}}
 		if got := sight.Since("1.0.0"); !got.Equal(test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
@@ -142,7 +142,7 @@ func TestSince(t *testing.T) {
 // If several rules refuse a version, the verdict names the one that is nearest to allowing it, in any order of the
 // rules.
 func TestDecideNearest(t *testing.T) {
-	facts := policy.Facts{Since: day}
+	facts := policy.VersionFacts{Since: day}
 	locked := policy.Rule{Place: "lock", Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}
 	facts.Sum = other
 	young, younger, approval := rule(t, 1, "allow age=24h "+all), rule(t, 2, "allow age=48h "+all), rule(t, 3, "allow approval "+all)
@@ -202,7 +202,7 @@ func TestDecideLocked(t *testing.T) {
 		{"1.2.0", "h1:third", nil, policy.NotLocked},
 	} {
 		for _, m := range []modproxy.Address{vpc, {Host: host, Namespace: "Acme", Name: "VPC", System: "aws"}} {
-			got := r.For(m, test.groups).Decide(version(t, test.version), policy.Facts{Sum: test.sum}, policy.Decided{}, day)
+			got := r.For(m, test.groups).Decide(version(t, test.version), policy.VersionFacts{Sum: test.sum}, policy.Decided{}, day)
 			equal(t, test.version+" with "+string(test.sum), got.Outcome, test.want)
 		}
 	}

@@ -105,9 +105,9 @@ func (m *moduleDecisions) kind(a modproxy.Action) *kept {
 	return &m.reviews
 }
 
-// Standing reports for each decision of a list, in the order in which they were made, whether it is in force. A
+// InForce reports for each decision of a list, in the order in which they were made, whether it is in force. A
 // decision about a glob is in force until a later decision is about all modules that the glob matches.
-func Standing(list []modproxy.Decision, now time.Time) []bool {
+func InForce(list []modproxy.Decision, now time.Time) []bool {
 	last := map[*modproxy.Decision]bool{}
 	all := new(decisions).with(list)
 	for address := range all.byAddress {
@@ -126,8 +126,8 @@ func Standing(list []modproxy.Decision, now time.Time) []bool {
 	return stands
 }
 
-// A Place says which decisions in force a new decision replaces, and which ones it leaves.
-type Place struct {
+// A Position says which decisions in force a new decision replaces, and which ones it leaves.
+type Position struct {
 	// Was is of the same kind, and about the same versions of every module that the new decision is about. It may be
 	// nil.
 	Was *modproxy.Decision
@@ -137,8 +137,8 @@ type Place struct {
 	Same, Others []modproxy.Decision
 }
 
-// Place returns the place of d among the decisions in force.
-func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Place, err error) {
+// Position returns the place of d among the decisions in force.
+func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Position, err error) {
 	s, err := g.now(ctx)
 	if err != nil {
 		return p, err

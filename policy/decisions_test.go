@@ -119,7 +119,7 @@ func TestApprovalEnds(t *testing.T) {
 		{modproxy.Reject, day.Add(-1), policy.Rejected},
 	} {
 		d := &modproxy.Decision{Action: test.action, Until: test.until}
-		got := s.Decide(version(t, "1.0.0"), policy.Facts{}, policy.Decided{Review: d}, day)
+		got := s.Decide(version(t, "1.0.0"), policy.VersionFacts{}, policy.Decided{Review: d}, day)
 		equal(t, string(test.action)+" until "+test.until.String(), got.Outcome, test.want)
 	}
 }
@@ -191,7 +191,7 @@ func TestStanding(t *testing.T) {
 	} {
 		list, want = append(list, test.Decision), append(want, test.stands)
 	}
-	if got := policy.Standing(list, day); !slices.Equal(got, want) {
+	if got := policy.InForce(list, day); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -26,19 +26,19 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, er
 		return Verdict{}, nil, err
 	}
 	v = v.Base()
-	sel := s.selection(v.Address, modproxy.AskerOf(ctx).Groups)
+	sel := s.selection(v.Address, modproxy.ClientOf(ctx).Groups)
 	if v.Version == "" {
-		verdict, err := g.decide(ctx, s, sel, v, "", g.Sights)
+		verdict, err := g.decide(ctx, s, sel, v, "", g.FirstSeen)
 		return verdict, s.explainModule(sel), err
 	}
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil {
 		return Verdict{}, nil, err
 	}
-	judge := g.judge(ctx, s, sel, g.Sights)
+	judge := g.judge(ctx, s, sel, g.FirstSeen)
 	judge.version = v.Version
 	verdict, err := judge.verdict(version, "")
-	var facts Facts
+	var facts VersionFacts
 	if err == nil && !sel.Module().Refused() { // for a denied module, no registry may be asked
 		facts, err = judge.facts(version, "")
 	}
@@ -49,7 +49,7 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, er
 }
 
 // explain returns the steps for a version.
-func (j *judge) explain(v modproxy.Version, facts Facts) []Step {
+func (j *judge) explain(v modproxy.Version, facts VersionFacts) []Step {
 	steps, decided := j.explainReserved(), j.decided.of(v)
 	approved := decided.Review
 	for _, d := range []*modproxy.Decision{decided.Block, decided.Review, decided.Deprecation} {

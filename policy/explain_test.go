@@ -37,11 +37,11 @@ func (m maker) world() (*policy.Gate, modproxy.Ref) {
 		b.add(d)
 	}
 	for range m.Intn(4) {
-		seen := map[string]modproxy.VersionSight{}
+		seen := map[string]modproxy.VersionDates{}
 		for range m.Intn(5) {
-			seen[m.version()] = modproxy.VersionSight{Seen: time.Now().Add(-time.Duration(m.Intn(3)) * 45 * time.Minute)}
+			seen[m.version()] = modproxy.VersionDates{Seen: time.Now().Add(-time.Duration(m.Intn(3)) * 45 * time.Minute)}
 		}
-		s[module()] = modproxy.Sight{Met: time.Now().Add(-2 * time.Hour), Versions: seen}
+		s[module()] = modproxy.FirstSeen{Module: time.Now().Add(-2 * time.Hour), Versions: seen}
 	}
 	if c.DefaultDeny && m.Intn(2) == 0 {
 		locked := []policy.Locked{{about, "h1:a"}, {about, "h1:b"}}
@@ -71,7 +71,7 @@ func TestExplain(t *testing.T) {
 			case 2:
 				about = m.module()
 			}
-			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: m.groups()})
+			ctx := modproxy.WithClient(t.Context(), modproxy.Client{Groups: m.groups()})
 			want, err := g.Decide(ctx, about.At(v))
 			if err != nil {
 				t.Fatal(err)
@@ -179,7 +179,7 @@ type countedSights struct{ asked int }
 
 func (c *countedSights) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
-func (c *countedSights) Sight(context.Context, modproxy.Address) (modproxy.Sight, error) {
+func (c *countedSights) Of(context.Context, modproxy.Address) (modproxy.FirstSeen, error) {
 	c.asked++
-	return modproxy.Sight{}, nil
+	return modproxy.FirstSeen{}, nil
 }

@@ -170,9 +170,9 @@ func (b *book) Decisions(ctx context.Context, from int64) ([]modproxy.Decision, 
 }
 
 // sights contains first-seen times by the folded address of a module.
-type sights map[modproxy.Address]modproxy.Sight
+type sights map[modproxy.Address]modproxy.FirstSeen
 
-func (s sights) Sight(_ context.Context, m modproxy.Address) (modproxy.Sight, error) {
+func (s sights) Of(_ context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	return s[m.Folded()], nil
 }
 
@@ -182,8 +182,8 @@ type sightsFail struct{}
 
 func (sightsFail) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
-func (sightsFail) Sight(context.Context, modproxy.Address) (modproxy.Sight, error) {
-	return modproxy.Sight{}, errors.New("no sight")
+func (sightsFail) Of(context.Context, modproxy.Address) (modproxy.FirstSeen, error) {
+	return modproxy.FirstSeen{}, errors.New("no sight")
 }
 
 // next is a registry with set answers that counts requests.

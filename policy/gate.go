@@ -23,11 +23,11 @@ type Ledger interface {
 	Decisions(ctx context.Context, from int64) (list []modproxy.Decision, next int64, err error)
 }
 
-// Sights provides the times at which versions were first listed.
-type Sights interface {
-	// Sight returns the first-seen times of a module, without regard to case. The zero Sight, with a nil error, is a
+// FirstSeen provides the times at which versions were first listed.
+type FirstSeen interface {
+	// Of returns the first-seen times of a module, without regard to case. The zero FirstSeen, with a nil error, is a
 	// valid answer.
-	Sight(ctx context.Context, m modproxy.Address) (modproxy.Sight, error)
+	Of(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error)
 	// See records the versions of a document that have no first-seen time yet. Versions that cannot be recorded stay
 	// unknown.
 	See(ctx context.Context, m modproxy.Address, v *modproxy.Versions)
@@ -35,8 +35,8 @@ type Sights interface {
 
 // Gate makes the verdicts. It is safe for concurrent use. [NewGate] makes one.
 type Gate struct {
-	Ledger Ledger
-	Sights Sights // set before the first verdict; if nil, the age of every version is unknown
+	Ledger    Ledger
+	FirstSeen FirstSeen // set before the first verdict; if nil, the age of every version is unknown
 
 	state atomic.Pointer[state]
 	began time.Time
@@ -67,8 +67,8 @@ const (
 )
 
 // NewGate returns a Gate that follows the decisions in l, and whose rules allow everything until [Gate.Use].
-func NewGate(l Ledger, s Sights) *Gate {
-	g := &Gate{Ledger: l, Sights: s, changing: make(chan struct{}, 1), began: time.Now()}
+func NewGate(l Ledger, s FirstSeen) *Gate {
+	g := &Gate{Ledger: l, FirstSeen: s, changing: make(chan struct{}, 1), began: time.Now()}
 	open, _ := Compile(Config{})
 	g.state.Store(newState(open, new(decisions)))
 	return g
@@ -164,7 +164,7 @@ func (s *state) of(ctx context.Context, m modproxy.Address) *Selection {
 	if s.idle() {
 		return nil
 	}
-	return s.selection(m, modproxy.AskerOf(ctx).Groups)
+	return s.selection(m, modproxy.ClientOf(ctx).Groups)
 }
 
 // ofVersion is like of, for a version. Requests for nested sources carry no groups.
@@ -198,13 +198,13 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.Ref) (Verdict, error) {
 	if err != nil || s.idle() {
 		return Verdict{Outcome: Allowed}, err
 	}
-	return g.decide(ctx, s, s.of(ctx, v.Address), v, "", g.Sights)
+	return g.decide(ctx, s, s.of(ctx, v.Address), v, "", g.FirstSeen)
 }
 
 // NeedsAge reports whether verdicts about versions of m, for the client of ctx, depend on their age.
 func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Address) bool {
 	s, err := g.now(ctx)
-	if err != nil || g.Sights == nil {
+	if err != nil || g.FirstSeen == nil {
 		return false
 	}
 	sel := s.of(ctx, m)
@@ -216,7 +216,7 @@ func (g *Gate) NeedsAge(ctx context.Context, m modproxy.Address) bool {
 //
 // Errors: [*Refusal]; those of Decide.
 func (g *Gate) Check(ctx context.Context, v modproxy.Ref) error {
-	return g.check(ctx, v, g.Sights, func(s *state) *Selection { return s.rules.forAnybody(v.Address) })
+	return g.check(ctx, v, g.FirstSeen, func(s *state) *Selection { return s.rules.forAnybody(v.Address) })
 }
 
 // CheckFetch is like Check, before a download. A version that waits for approval may be downloaded for review.
@@ -230,7 +230,7 @@ func (g *Gate) CheckFetch(ctx context.Context, v modproxy.Ref) error {
 
 // CheckClient is like Check, for the client of ctx.
 func (g *Gate) CheckClient(ctx context.Context, v modproxy.Ref) error {
-	return g.CheckClientBy(ctx, v, g.Sights)
+	return g.CheckClientBy(ctx, v, g.FirstSeen)
 }
 
 // CheckNamespace returns an error if the client of ctx is denied every possible module of a namespace. Only decisions
@@ -241,7 +241,7 @@ func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error
 		return err
 	}
 	every := modproxy.Address{Host: host, Namespace: namespace, Name: "*", System: "*"}
-	verdict := s.rules.namespace(host, namespace, modproxy.AskerOf(ctx).Groups)
+	verdict := s.rules.namespace(host, namespace, modproxy.ClientOf(ctx).Groups)
 	if block := s.decisions.about(every).blocked(); block != nil && verdict.Outcome != Reserved {
 		verdict = Verdict{Outcome: Blocked, Decision: block}
 	}
@@ -253,11 +253,11 @@ func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error
 
 // CheckClientBy is like CheckClient, with other first-seen times than those of the gate: times that may be wrong, or
 // that come without a request to a registry.
-func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.Ref, sights Sights) error {
+func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.Ref, sights FirstSeen) error {
 	return g.check(ctx, v, sights, func(s *state) *Selection { return s.of(ctx, v.Address) })
 }
 
-func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights Sights, by func(*state) *Selection) error {
+func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights FirstSeen, by func(*state) *Selection) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
 		return err
@@ -275,7 +275,7 @@ func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights Sights, by func
 // decide returns the verdict about a version of the module of sel. The verdict also holds for variants of the version.
 // content is the sum of the version if it is known better than from the ledger. sights may be nil.
 func (g *Gate) decide(
-	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights Sights,
+	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights FirstSeen,
 ) (Verdict, error) {
 	if !v.IsListed() {
 		content = "" // content is the sum of a variant
@@ -300,8 +300,8 @@ func (g *Gate) decide(
 // see records the versions of a document, because the document may have been cached before first-seen times were
 // recorded.
 func (g *Gate) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
-	if g.Sights != nil {
-		g.Sights.See(ctx, m, v)
+	if g.FirstSeen != nil {
+		g.FirstSeen.See(ctx, m, v)
 	}
 }
 
@@ -309,17 +309,17 @@ func (g *Gate) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions
 type judge struct {
 	*Selection
 	gate     *Gate
-	sights   Sights // may be nil
+	sights   FirstSeen // may be nil
 	ctx      context.Context
 	version  string // the version to judge; empty for all versions
 	looked   bool   // sight and errSight are set
-	sight    modproxy.Sight
+	sight    modproxy.FirstSeen
 	errSight error
 	decided  *moduleDecisions
 	now      time.Time // zero if no verdict depends on it
 }
 
-func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights Sights) judge {
+func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights FirstSeen) judge {
 	j := judge{Selection: sel, gate: g, sights: sights, ctx: ctx, decided: s.decisions.about(sel.module)}
 	if j.decided != noDecisions || j.needsAge() {
 		j.now = time.Now()
@@ -334,18 +334,18 @@ func (j *judge) look() {
 		if j.version != "" {
 			ctx = modproxy.WithDateOf(ctx, j.version)
 		}
-		j.sight, j.errSight = j.sights.Sight(ctx, j.module)
+		j.sight, j.errSight = j.sights.Of(ctx, j.module)
 		j.now = time.Now()
 	}
 	j.looked = true
 }
 
 // facts returns the facts about a version that the allow rules depend on.
-func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (Facts, error) {
+func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (VersionFacts, error) {
 	j.look()
-	name, facts := v.String(), Facts{Sum: content}
+	name, facts := v.String(), VersionFacts{Sum: content}
 	if _, seen := j.sight.Of(name); seen {
-		facts.Since, facts.Met = j.sight.Since(name), j.sight.Met
+		facts.Since, facts.Met = j.sight.Since(name), j.sight.Module
 	}
 	if j.locked || j.needsAge() && j.Decide(v, facts, j.decided.of(v), j.now).Outcome == TooYoung {
 		rec, err := j.gate.Ledger.Lookup(j.ctx, j.module.At(name))
@@ -373,7 +373,7 @@ func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
 
 // verdict returns the verdict about a version. It reads facts only if the verdict depends on them.
 func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
-	facts, decided := Facts{Sum: content}, j.decided.of(v)
+	facts, decided := VersionFacts{Sum: content}, j.decided.of(v)
 	verdict := j.Decide(v, facts, decided, j.now)
 	if byContent := verdict.Rule != nil && verdict.Rule.Locked != nil; verdict.Outcome != TooYoung && !byContent {
 		return verdict, nil

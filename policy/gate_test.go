@@ -93,7 +93,7 @@ func TestGateFailsClosed(t *testing.T) {
 // A verdict fails if its facts cannot be read.
 func TestFactsFail(t *testing.T) {
 	f := newFixture(rules(t, "allow age=24h "+all))
-	f.Gate.Sights = sightsFail{}
+	f.Gate.FirstSeen = sightsFail{}
 	_, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0"))
 	if !errors.Is(err, modproxy.ErrUnavailable) {
 		t.Error(err)
@@ -131,7 +131,7 @@ func TestGateFacts(t *testing.T) {
 		now := time.Now()
 		f := newFixture(rules(t, "allow age=24h "+all))
 		equal(t, "no age is known", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
-		f.Gate.Sights = sights{vpc: {Met: now, Versions: map[string]modproxy.VersionSight{
+		f.Gate.FirstSeen = sights{vpc: {Module: now, Versions: map[string]modproxy.VersionDates{
 			"1.0.0": {}, "1.1.0": {Published: now.Add(-24 * time.Hour)}, "1.2.0": {Seen: now.Add(-time.Hour)},
 		}}}
 		equal(t, "listed when it was met", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
@@ -184,7 +184,7 @@ func TestUseWhileDeciding(t *testing.T) {
 	var asking, changing sync.WaitGroup
 	for i := range 4 {
 		asking.Go(func() {
-			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: []string{fmt.Sprint("g", i%2)}})
+			ctx := modproxy.WithClient(t.Context(), modproxy.Client{Groups: []string{fmt.Sprint("g", i%2)}})
 			for range 300 {
 				if v, err := f.Gate.Decide(ctx, vpc.At("9.9.9")); err != nil || v.Outcome != policy.Blocked {
 					t.Errorf("%s, %v", v.Outcome, err)
@@ -218,7 +218,7 @@ func TestUseWhileDeciding(t *testing.T) {
 func TestUnlistedVersionIsYoung(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
-		f.Gate.Sights = sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"1.0.0": {}}}}
+		f.Gate.FirstSeen = sights{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"1.0.0": {}}}}
 		equal(t, fmt.Sprintf("first contact allows: %v; never listed", first), outcome(t, f.Gate, "6.6.6"), policy.TooYoung)
 	}
 }
@@ -227,7 +227,7 @@ func TestUnlistedVersionIsYoung(t *testing.T) {
 func TestDownloadDoesNotMakeYoung(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
-		f.Gate.Sights = sights{vpc: {Met: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"1.0.0": {}}}}
+		f.Gate.FirstSeen = sights{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"1.0.0": {}}}}
 		equal(t, "before its first download", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
 		f.book.record(vpc.At("1.0.0"), right)
 		equal(t, "after its first download", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
@@ -239,7 +239,7 @@ func TestAgeBySpelling(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
 	loud, now := vpc, time.Now()
 	loud.Namespace = "ACME"
-	f.Gate.Sights = sights{vpc: {Met: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"2.0.0": {Seen: now}}}}
+	f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"2.0.0": {Seen: now}}}}
 	equal(t, "acme", outcome(t, f.Gate, "2.0.0"), policy.TooYoung)
 	verdict, err := f.Gate.Decide(t.Context(), loud.At("2.0.0"))
 	if err != nil || verdict.Outcome != policy.TooYoung {
@@ -251,7 +251,7 @@ func TestAgeBySpelling(t *testing.T) {
 func TestAgeByMetadata(t *testing.T) {
 	f := newFixture(rules(t, "allow age=24h "+all))
 	now := time.Now()
-	f.Gate.Sights = sights{vpc: {Met: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{"2.0.0": {Seen: now}}}}
+	f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"2.0.0": {Seen: now}}}}
 	equal(t, "2.0.0", outcome(t, f.Gate, "2.0.0"), policy.TooYoung)
 	equal(t, "2.0.0+x", outcome(t, f.Gate, "2.0.0+x"), policy.TooYoung)
 }
@@ -259,7 +259,7 @@ func TestAgeByMetadata(t *testing.T) {
 // If one rule allows a version, the verdict does not need the age for another rule.
 func TestAgeMakesNoDifference(t *testing.T) {
 	f := newFixture(rules(t, "allow "+all, "allow age=24h "+all))
-	f.Gate.Sights = sightsFail{}
+	f.Gate.FirstSeen = sightsFail{}
 	if _, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0")); err != nil {
 		t.Error(err)
 	}
@@ -276,7 +276,7 @@ func TestFactsThatMakeNoDifference(t *testing.T) {
 		"reserved":    compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{rule(t, 1, age)}, Reserved: []policy.Reserve{{Namespace: "acme"}}}),
 	} {
 		f := newFixture(r)
-		f.Gate.Sights = sightsFail{}
+		f.Gate.FirstSeen = sightsFail{}
 		verdict, err := f.Gate.Decide(t.Context(), vpc.At("1.0.0"))
 		if err != nil || !verdict.Refused() {
 			t.Errorf("%s: %s, %v", name, verdict.Outcome, err)
@@ -335,7 +335,7 @@ func TestCheckFetch(t *testing.T) {
 func TestGroupsAreApart(t *testing.T) {
 	f := newFixture(rules(t, "allow group=admin "+all))
 	as := func(groups ...string) policy.Outcome {
-		verdict, err := f.Gate.Decide(modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: groups}), vpc.At("1.0.0"))
+		verdict, err := f.Gate.Decide(modproxy.WithClient(t.Context(), modproxy.Client{Groups: groups}), vpc.At("1.0.0"))
 		if err != nil {
 			t.Fatal(err)
 		}

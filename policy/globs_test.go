@@ -54,7 +54,7 @@ func TestDecisionsAboutGlobs(t *testing.T) {
 				}
 			}
 			// Of the decisions in force about the version, the last review counts, and any block.
-			stands, standing := policy.Standing(b.list, day), false
+			stands, standing := policy.InForce(b.list, day), false
 			for i, d := range b.list {
 				standing = standing || stands[i] && d.Action == modproxy.Block && pattern(t, d.Address.String()).Match(module(address))
 			}

@@ -106,7 +106,7 @@ type question struct {
 	module  modproxy.Address
 	version string
 	groups  []string
-	facts   policy.Facts
+	facts   policy.VersionFacts
 	decided policy.Decided
 }
 
@@ -352,8 +352,8 @@ func TestGateRemembers(t *testing.T) {
 		g.Use(r)
 		for range 40 {
 			q := m.question()
-			want := r.For(q.module, q.groups).Decide(version(t, q.version), policy.Facts{}, policy.Decided{}, day)
-			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Groups: q.groups})
+			want := r.For(q.module, q.groups).Decide(version(t, q.version), policy.VersionFacts{}, policy.Decided{}, day)
+			ctx := modproxy.WithClient(t.Context(), modproxy.Client{Groups: q.groups})
 			got, err := g.Decide(ctx, q.module.At(q.version))
 			if err != nil || got.Outcome != want.Outcome || got.Rule != want.Rule {
 				t.Fatalf("%+v by %+v: %+v, %v; want %+v", q, c, got, err, want)

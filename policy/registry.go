@@ -16,9 +16,9 @@ import (
 type Registry struct {
 	Next modproxy.Registry
 	Gate *Gate
-	// Sights, if not nil, replaces Gate.Sights where versions are listed. It returns first-seen times without a request
+	// FirstSeen, if not nil, replaces Gate.FirstSeen where versions are listed. It returns first-seen times without a request
 	// to a registry.
-	Sights Sights
+	FirstSeen FirstSeen
 	// ListDenied is for clients that install: if the rules have [Config.ListDenied], Versions also lists denied
 	// versions.
 	ListDenied bool
@@ -32,7 +32,7 @@ var _ modproxy.Registry = (*Registry)(nil)
 type Event struct {
 	Refusal *Refusal
 	Op      string // "versions", "location" or "package"
-	Asker   modproxy.Asker
+	Client  modproxy.Client
 	Audit   bool     // the refusal did not take effect
 	Hidden  int      // number of versions removed from a list, Refusal being about the newest; else zero
 	Waits   *Refusal // the newest refusal that waits for approval; may be nil
@@ -63,7 +63,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	case r.listsDenied(s) && !m.IsProvider():
 		if sel.needsAge() {
 			r.Gate.see(ctx, m, v)
-			judge := r.Gate.judge(ctx, s, sel, r.Gate.Sights)
+			judge := r.Gate.judge(ctx, s, sel, r.Gate.FirstSeen)
 			judge.look() // so that the facts that Location needs are known by then
 		}
 		return v, nil
@@ -89,7 +89,7 @@ type list struct {
 type listKey struct {
 	selection  *Selection
 	etag       string
-	sights     Sights // those of the [Registry]
+	sights     FirstSeen // those of the [Registry]
 	listDenied bool
 }
 
@@ -100,7 +100,7 @@ const (
 
 // filter returns the allowed part of v.
 func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (*modproxy.Versions, error) {
-	asker, m, key := modproxy.AskerOf(ctx), sel.module, listKey{sel, v.ETag, r.Sights, r.listsDenied(s)}
+	asker, m, key := modproxy.ClientOf(ctx), sel.module, listKey{sel, v.ETag, r.FirstSeen, r.listsDenied(s)}
 	l, ok := s.lists.Get(key)
 	if !ok || !time.Now().Before(l.until) {
 		var err error
@@ -133,9 +133,9 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	if sel.needsAge() {
 		r.Gate.see(ctx, sel.module, v)
 	}
-	sights := r.Sights
+	sights := r.FirstSeen
 	if sights == nil {
-		sights = r.Gate.Sights
+		sights = r.Gate.FirstSeen
 	}
 	judge := r.Gate.judge(ctx, s, sel, sights)
 	l.until = time.Now().Add(listFor)
@@ -241,7 +241,7 @@ func (r *Registry) pass(
 	if sel == nil {
 		return nil
 	}
-	verdict, err := r.Gate.decide(ctx, s, sel, v, content, r.Gate.Sights)
+	verdict, err := r.Gate.decide(ctx, s, sel, v, content, r.Gate.FirstSeen)
 	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // the version has no first-seen time
 		switch list, err := r.Next.Versions(ctx, v.Address); {
 		case err == nil:
@@ -249,7 +249,7 @@ func (r *Registry) pass(
 		case !s.rules.Audit:
 			return err
 		}
-		verdict, err = r.Gate.decide(ctx, s, sel, v, content, r.Gate.Sights)
+		verdict, err = r.Gate.decide(ctx, s, sel, v, content, r.Gate.FirstSeen)
 	}
 	switch {
 	case err != nil && s.rules.Audit:
@@ -260,7 +260,7 @@ func (r *Registry) pass(
 		return nil
 	}
 	refusal := r.refusal(s, v, verdict)
-	event := Event{Refusal: refusal, Op: op, Asker: modproxy.AskerOf(ctx), Audit: s.rules.Audit && verdict.Outcome != Reserved}
+	event := Event{Refusal: refusal, Op: op, Client: modproxy.ClientOf(ctx), Audit: s.rules.Audit && verdict.Outcome != Reserved}
 	if verdict.Outcome == Unapproved {
 		event.Waits = refusal
 	}

@@ -91,7 +91,7 @@ func TestListsOfGroups(t *testing.T) {
 	f := newFixture(rules(t, "allow group=old "+all+" < 2", "allow group=new "+all+" >= 2"))
 	for range 2 {
 		for groups, want := range map[string]string{"old": "1.0.0 1.1.0", "new": "2.0.0", "old new": "1.0.0 1.1.0 2.0.0"} {
-			ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "c", Groups: strings.Fields(groups)})
+			ctx := modproxy.WithClient(t.Context(), modproxy.Client{Name: "c", Groups: strings.Fields(groups)})
 			equal(t, groups, f.versions(ctx), want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestListsOfGroups(t *testing.T) {
 // Audit mode refuses nothing.
 func TestAudit(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{Audit: true, Rules: []policy.Rule{rule(t, 1, "deny "+all+" >= 1.1")}}))
-	ctx := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "ci"})
+	ctx := modproxy.WithClient(t.Context(), modproxy.Client{Name: "ci"})
 	equal(t, "listed", f.versions(ctx), "1.0.0 1.1.0 2.0.0")
 	if _, err := f.Location(ctx, vpc.At("2.0.0")); err != nil {
 		t.Error(err)
@@ -119,7 +119,7 @@ func TestAudit(t *testing.T) {
 	want := []policy.Event{{Op: "versions", Hidden: 2}, {Op: "location"}, {Op: "package"}, {Op: "package"}}
 	equal(t, "events", len(f.events), len(want))
 	for i, e := range f.events {
-		if !e.Audit || e.Asker.Name != "ci" || e.Refusal.Version != "2.0.0" || e.Op != want[i].Op || e.Hidden != want[i].Hidden {
+		if !e.Audit || e.Client.Name != "ci" || e.Refusal.Version != "2.0.0" || e.Op != want[i].Op || e.Hidden != want[i].Hidden {
 			t.Errorf("%+v, want %+v", e, want[i])
 		}
 	}
@@ -241,7 +241,7 @@ func TestListEndsWithAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow age=24h "+all))
 		now := time.Now()
-		f.Gate.Sights = sights{vpc: {Met: now.Add(-time.Hour * 48), Versions: map[string]modproxy.VersionSight{
+		f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-time.Hour * 48), Versions: map[string]modproxy.VersionDates{
 			"1.0.0": {}, "1.1.0": {}, "2.0.0": {Seen: now.Add(-24*time.Hour + 3*time.Second)},
 		}}}
 		equal(t, "now", f.versions(t.Context()), "1.0.0 1.1.0")
@@ -255,7 +255,7 @@ func TestListEndsWithAge(t *testing.T) {
 // In audit mode, unavailable facts refuse nothing.
 func TestAuditWithoutFacts(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{DefaultDeny: true, Audit: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
-	f.Gate.Sights = sightsFail{}
+	f.Gate.FirstSeen = sightsFail{}
 	if _, err := f.Versions(t.Context(), vpc); err != nil {
 		t.Error(err)
 	}
@@ -286,7 +286,7 @@ func TestListEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow age=24h "+all))
 		now := time.Now()
-		f.Gate.Sights = sights{vpc: {Met: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionSight{
+		f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{
 			"1.0.0": {}, "1.1.0": {}, "2.0.0": {Seen: now.Add(-24*time.Hour + 3*time.Second)}}}}
 		f.versions(t.Context())
 		time.Sleep(3 * time.Second)

@@ -201,7 +201,7 @@ func TestSuggestLoosensNothing(t *testing.T) {
 							if err != nil {
 								t.Fatal(err)
 							}
-							return rules.For(v.Address, groups).Decide(parsed, policy.Facts{Sum: sum}, policy.Decided{}, time.Time{}).Outcome
+							return rules.For(v.Address, groups).Decide(parsed, policy.VersionFacts{Sum: sum}, policy.Decided{}, time.Time{}).Outcome
 						}
 						was, is := decide(force), decide(suggested)
 						free := v.Name == "free" || v.Name == "beside" && version == "2.0.0" // no rule is about it, and it was served

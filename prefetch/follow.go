@@ -26,12 +26,12 @@ var errEnough = fmt.Errorf("%w: a bound of prefetching is reached", modproxy.Err
 
 // rights returns a text that is the same for clients that have the same rights and read packages in the same way.
 func (p *Prefetcher) rights(ctx context.Context) string {
-	asker := modproxy.AskerOf(ctx)
+	asker := modproxy.ClientOf(ctx)
 	return fmt.Sprintf("%q %q %s", clientsOf(asker), asker.Groups, p.config.Rights.Rights(ctx))
 }
 
 // clientsOf returns the programs that a client may be.
-func clientsOf(asker modproxy.Asker) []tfconfig.Client {
+func clientsOf(asker modproxy.Client) []tfconfig.Client {
 	switch program, _, _ := strings.Cut(asker.Program, "/"); program {
 	case "Terraform":
 		return []tfconfig.Client{tfconfig.Terraform}
@@ -56,7 +56,7 @@ func (p *Prefetcher) follow(ctx context.Context, v modproxy.Ref) {
 	// The call has a name: for a call without a name, a walker reads all directories that a source can name.
 	call := tfconfig.Call{Name: "client", Source: v.Address.String(), Version: v.Version}
 	var starts []closure.Start
-	for _, client := range clientsOf(modproxy.AskerOf(ctx)) {
+	for _, client := range clientsOf(modproxy.ClientOf(ctx)) {
 		starts = append(starts, closure.Start{Client: client, Call: call})
 	}
 	walker := &closure.Walker{
@@ -104,7 +104,7 @@ func (t *run) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, e
 	known := t.known[v] || v == t.start
 	t.mu.Unlock()
 	if !known {
-		stored, err := t.config.Stored.Has(ctx, v)
+		stored, err := t.config.Stored.Exists(ctx, v)
 		if err != nil {
 			return nil, err
 		}

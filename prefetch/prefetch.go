@@ -72,8 +72,8 @@ var _ observe.Observer = (*Prefetcher)(nil)
 
 // Stored reports which packages are cached.
 type Stored interface {
-	// Has reports whether the package of a version is cached.
-	Has(ctx context.Context, v modproxy.Ref) (bool, error)
+	// Exists reports whether the package of a version is cached.
+	Exists(ctx context.Context, v modproxy.Ref) (bool, error)
 }
 
 // Room limits the cache and the disk.

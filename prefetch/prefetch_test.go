@@ -89,7 +89,7 @@ func (w *world) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location
 	return modproxy.Location{URL: "https://git.example/x", Kept: true}, nil
 }
 
-func (w *world) Has(_ context.Context, v modproxy.Ref) (bool, error) {
+func (w *world) Exists(_ context.Context, v modproxy.Ref) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.kept[v], nil
@@ -196,7 +196,7 @@ func (w *world) brought(t *testing.T, n int) string {
 
 func ask(t *testing.T, r client, v modproxy.Ref) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Program: "Terraform/1.11.4"}))
+	ctx, cancel := context.WithCancel(modproxy.WithClient(t.Context(), modproxy.Client{Program: "Terraform/1.11.4"}))
 	defer cancel() // the request has been answered
 	if _, err := r.Location(ctx, v); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestFailedForOne(t *testing.T) {
 	w, r := newWorld(t, chain)
 	both, failed := make(chan struct{}, 100), make(chan struct{})
 	w.Before = func(ctx context.Context, op string, m modproxy.Address, _ string) error {
-		few := len(modproxy.AskerOf(ctx).Groups) > 0
+		few := len(modproxy.ClientOf(ctx).Groups) > 0
 		switch {
 		case op == "location" && m.Name == "two" && modproxy.IsBackground(ctx):
 			both <- struct{}{}
@@ -286,7 +286,7 @@ func TestFailedForOne(t *testing.T) {
 		return nil
 	}
 	ask(t, r, at("one", "1.0.0"))
-	few := modproxy.WithAsker(t.Context(), modproxy.Asker{Program: "Terraform/1.11.4", Groups: []string{"few"}})
+	few := modproxy.WithClient(t.Context(), modproxy.Client{Program: "Terraform/1.11.4", Groups: []string{"few"}})
 	w.mu.Lock()
 	delete(w.kept, at("one", "1.0.0"))
 	w.mu.Unlock()

@@ -60,7 +60,7 @@ func (h *Handler) serveMirrorVersion(w *httpx.Response, r *http.Request, q proto
 
 // hashes returns the known hashes of the package v with the digest d: the recorded ones if it was downloaded, otherwise those that its
 // registry states.
-func (h *Handler) hashes(ctx context.Context, v modproxy.Ref, d modproxy.Digest, stated release.Facts) []string {
+func (h *Handler) hashes(ctx context.Context, v modproxy.Ref, d modproxy.Digest, stated release.ArchiveHashes) []string {
 	known := []string{"zh:" + d.String()}
 	if h.cfg.Records != nil {
 		if rec, err := h.cfg.Records.Lookup(ctx, v); err == nil && rec.Sum == modproxy.NewSum(d) {

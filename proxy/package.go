@@ -28,7 +28,7 @@ func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Even
 	defer w.CutWhenEnded(ctx)()
 	h.setPackageHeader(w, q, p.Digest)
 	if q.IsProvider() {
-		setCacheStatus(w, e, p.Arrival == nil)
+		setCacheStatus(w, e, p.Partial == nil)
 	}
 	if e.Err = send(w, r, p); e.Err != nil {
 		panic(http.ErrAbortHandler) // the client must not take the part that it received for the whole package
@@ -74,14 +74,14 @@ func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
 // verifies the package first. A damaged package is requested a second time, because the cache then replaces it.
 func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.Request) (*modproxy.Package, error) {
 	if q.IsProvider() {
-		ctx = modproxy.WithArrival(ctx)
+		ctx = modproxy.AllowPartial(ctx)
 	}
 	for try := 1; ; try++ {
 		p, err := h.cfg.Registry.Package(ctx, q.Ref)
 		if err != nil || isPlainGET(r) {
 			return p, err
 		}
-		arriving := p.Arrival != nil
+		arriving := p.Partial != nil
 		if arriving && !wantsPart(r) { // the headers are known before the download ends
 			return p, nil
 		}

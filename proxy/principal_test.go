@@ -54,7 +54,7 @@ func TestForbiddenPackageHasAPrincipal(t *testing.T) {
 
 // Clients without a credential are distinguished by their addresses, and have no groups.
 func TestAnybodyIsAnAddress(t *testing.T) {
-	var askers []modproxy.Asker
+	var askers []modproxy.Client
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, func(c *proxy.Config, _ *scripted) {
 			anybody := auth.Scopes{{Host: host, Namespace: "acme"}}
@@ -75,7 +75,7 @@ func TestAnybodyIsAnAddress(t *testing.T) {
 		}
 	})
 	for i, want := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
-		if a := askers[i]; a.Name != want || a.Shown != want || a.Groups != nil {
+		if a := askers[i]; a.Name != want || a.DisplayName != want || a.Groups != nil {
 			t.Errorf("%+v has asked; want %s", a, want)
 		}
 	}
@@ -84,10 +84,10 @@ func TestAnybodyIsAnAddress(t *testing.T) {
 // overheard records the clients that request versions.
 type overheard struct {
 	modproxy.Registry
-	by *[]modproxy.Asker
+	by *[]modproxy.Client
 }
 
 func (o *overheard) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	*o.by = append(*o.by, modproxy.AskerOf(ctx))
+	*o.by = append(*o.by, modproxy.ClientOf(ctx))
 	return o.Registry.Versions(ctx, m)
 }

@@ -33,11 +33,11 @@ func (h *Handler) serveProvider(w *httpx.Response, r *http.Request, e *httpx.Eve
 	}
 	ctx, cancel := context.WithDeadline(r.Context(), e.Time.Add(providerWait))
 	defer cancel()
-	var met modproxy.Trouble
-	err := h.answerProvider(w, r.WithContext(modproxy.WithTrouble(ctx, &met)), e, q)
+	var met modproxy.LastError
+	err := h.answerProvider(w, r.WithContext(modproxy.WithLastError(ctx, &met)), e, q)
 	if errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil {
 		err = fmt.Errorf("%s: upstream has not answered within %v; the request continues", q.Base(), providerWait)
-		if last := met.Last(); last != nil {
+		if last := met.Get(); last != nil {
 			err = fmt.Errorf("%w; it last failed with: %w", err, last)
 		}
 		err = httpx.Later(0, err)
@@ -77,16 +77,16 @@ func providerError(err error) error {
 
 // download is the location of the package of a provider in the form of the providers.v1 protocol.
 type download struct {
-	Protocols    []string                 `json:"protocols,omitempty"`
-	OS           string                   `json:"os"`
-	Arch         string                   `json:"arch"`
-	File         string                   `json:"filename"`
-	URL          string                   `json:"download_url"`
-	SumsURL      string                   `json:"shasums_url"`
-	SignatureURL string                   `json:"shasums_signature_url"`
-	Digest       modproxy.Digest          `json:"shasum"`
-	Keys         signingKeys              `json:"signing_keys"`
-	Packages     map[string]release.Facts `json:"packages,omitempty"` // as the registry states them
+	Protocols    []string                         `json:"protocols,omitempty"`
+	OS           string                           `json:"os"`
+	Arch         string                           `json:"arch"`
+	File         string                           `json:"filename"`
+	URL          string                           `json:"download_url"`
+	SumsURL      string                           `json:"shasums_url"`
+	SignatureURL string                           `json:"shasums_signature_url"`
+	Digest       modproxy.Digest                  `json:"shasum"`
+	Keys         signingKeys                      `json:"signing_keys"`
+	Packages     map[string]release.ArchiveHashes `json:"packages,omitempty"` // as the registry states them
 }
 
 type signingKeys struct {

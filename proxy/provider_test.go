@@ -42,7 +42,7 @@ type toys struct {
 	release release.Release
 	opened  []string // the versions whose packages were asked for
 	located []string
-	arrival modproxy.Arrival
+	arrival modproxy.Partial
 	content modproxy.Body // of the archive; nil for toyZip
 }
 
@@ -89,7 +89,7 @@ func (p *toys) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, 
 		if content == nil {
 			content = nopCloser{strings.NewReader(toyZip)}
 		}
-		return &modproxy.Package{Body: content, Digest: sha256.Sum256([]byte(toyZip)), Size: int64(len(toyZip)), Arrival: p.arrival}, nil
+		return &modproxy.Package{Body: content, Digest: sha256.Sum256([]byte(toyZip)), Size: int64(len(toyZip)), Partial: p.arrival}, nil
 	}
 	return nil, modproxy.ErrNotFound
 }
@@ -126,8 +126,8 @@ func TestProviderVersions(t *testing.T) {
 // The answer for a package has the registry's data with the URLs of this proxy.
 func TestProviderDownload(t *testing.T) {
 	p := newToys(t)
-	p.release.Packages = map[string]release.Facts{"linux_amd64": {Hashes: []string{fmt.Sprintf("zh:%x", sha256.Sum256([]byte(toyZip)))}, Size: 9}}
-	p.release.Packages["darwin_arm64"] = release.Facts{Hashes: []string{fmt.Sprintf("zh:%x", sha256.Sum256([]byte("mac")))}, Size: 3}
+	p.release.Packages = map[string]release.ArchiveHashes{"linux_amd64": {Hashes: []string{fmt.Sprintf("zh:%x", sha256.Sum256([]byte(toyZip)))}, Size: 9}}
+	p.release.Packages["darwin_arm64"] = release.ArchiveHashes{Hashes: []string{fmt.Sprintf("zh:%x", sha256.Sum256([]byte("mac")))}, Size: 3}
 	h := p.handler(func(c *proxy.Config) { c.PublicURL = "https://modproxy.example/at" })
 	res := get(h, providers+"/1.0.0/download/linux/amd64")
 	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(toyZip)))
@@ -191,7 +191,7 @@ func TestProviderHeadDoesNotWait(t *testing.T) {
 }
 
 // arriving is a download in progress that may fail.
-type arriving struct{ modproxy.Arrival }
+type arriving struct{ modproxy.Partial }
 
 // ending is a package that ends in the middle.
 type ending struct{ io.ReadSeeker }
@@ -260,7 +260,7 @@ func TestMirror(t *testing.T) {
 
 	// The registry states the hashes of packages that were not fetched. For others the record counts.
 	const stated = "h1:uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek="
-	p.release.Packages = map[string]release.Facts{
+	p.release.Packages = map[string]release.ArchiveHashes{
 		"darwin_arm64": {Hashes: []string{"zh:" + mac, stated}, Size: 3}, "linux_amd64": {Hashes: []string{"zh:" + digest, stated}, Size: 9},
 	}
 	for records, want := range map[bool]int{true: 1, false: 2} {
@@ -334,7 +334,7 @@ func TestProviderStatus(t *testing.T) {
 		{providers + "/1.0.0/download/linux/amd64", soon, nil, 503},
 		{providers + "/1.0.0/download/linux/amd64", failed, nil, 424},
 		{providers + "/1.0.0/download/linux/amd64", nil, failed, 424},
-		{providers + "/1.0.0/download/linux/amd64", nil, &modproxy.NotKept{}, 424},
+		{providers + "/1.0.0/download/linux/amd64", nil, &modproxy.NotCached{}, 424},
 		{providers + "/1.0.0/download/plan9/mips", nil, nil, 404},
 		{providers + "/2.0.0/download/linux/amd64", nil, nil, 404},
 		{providers + "/1.0.0/SHA256SUMS", modproxy.ErrDenied, nil, 409},

@@ -16,9 +16,9 @@ type Download struct {
 	Archive   Archive
 	// ZipURL, SumsURL and SignatureURL are absolute, http or https. They may contain secrets.
 	ZipURL, SumsURL, SignatureURL *url.URL
-	Keys                          []Key            // the keys that clients can read, in the registry's order; may be empty
-	Packages                      map[string]Facts // nil if OpenTofu would accept none of them
-	Dropped                       []string         // for people: omitted parts of the document, with the reason
+	Keys                          []Key                    // the keys that clients can read, in the registry's order; may be empty
+	Packages                      map[string]ArchiveHashes // nil if OpenTofu would accept none of them
+	Dropped                       []string                 // for people: omitted parts of the document, with the reason
 }
 
 // ParseDownload reads the answer to namespace/type/version/download/os/arch for platform p. base is the URL of the
@@ -89,7 +89,7 @@ func ParseDownload(document []byte, base *url.URL, p modproxy.Platform) (*Downlo
 
 // PackagesOf returns d.Packages for a release with these archives. It returns nil if OpenTofu would refuse one of the
 // archives because of it.
-func (d *Download) PackagesOf(archives []Archive) map[string]Facts {
+func (d *Download) PackagesOf(archives []Archive) map[string]ArchiveHashes {
 	for _, a := range archives {
 		if checkFacts(d.Packages, a.Platform, a.Digest) != nil {
 			return nil
@@ -136,7 +136,7 @@ func (d *Download) addPackages(text json.RawMessage) {
 	if len(text) == 0 {
 		return
 	}
-	var packages map[string]Facts
+	var packages map[string]ArchiveHashes
 	err := json.Unmarshal(text, &packages)
 	if err == nil {
 		err = checkFacts(packages, d.Archive.Platform, d.Archive.Digest)

@@ -122,7 +122,7 @@ func TestParseDownloadRules(t *testing.T) {
 func FuzzDownload(f *testing.F) {
 	f.Add(downloadOf(f, nil))
 	f.Add(downloadOf(f, func(d map[string]any) {
-		d["packages"] = map[string]any{"linux_amd64": Facts{[]string{"zh:" + strings.Repeat("ab", 32)}, 1}}
+		d["packages"] = map[string]any{"linux_amd64": ArchiveHashes{[]string{"zh:" + strings.Repeat("ab", 32)}, 1}}
 	}))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		d, err := ParseDownload(document, base, linux)
@@ -143,15 +143,15 @@ func FuzzDownload(f *testing.F) {
 // If OpenTofu would refuse one archive of a release because of its packages, the release has no packages.
 func TestPackagesOf(t *testing.T) {
 	one, other := Archive{Platform: linux, Digest: modproxy.Digest{1}}, Archive{Platform: mac, Digest: modproxy.Digest{2}}
-	facts := func(a Archive) Facts { return Facts{[]string{"zh:" + a.Digest.String()}, 1} }
+	facts := func(a Archive) ArchiveHashes { return ArchiveHashes{[]string{"zh:" + a.Digest.String()}, 1} }
 	for name, c := range map[string]struct {
-		packages map[string]Facts
+		packages map[string]ArchiveHashes
 		kept     bool
 	}{
-		"all":     {map[string]Facts{"linux_amd64": facts(one), "darwin_arm64": facts(other)}, true},
-		"more":    {map[string]Facts{"linux_amd64": facts(one), "darwin_arm64": facts(other), "linux_386": facts(one)}, true},
-		"one":     {map[string]Facts{"linux_amd64": facts(one)}, false},
-		"another": {map[string]Facts{"linux_amd64": facts(one), "darwin_arm64": facts(one)}, false},
+		"all":     {map[string]ArchiveHashes{"linux_amd64": facts(one), "darwin_arm64": facts(other)}, true},
+		"more":    {map[string]ArchiveHashes{"linux_amd64": facts(one), "darwin_arm64": facts(other), "linux_386": facts(one)}, true},
+		"one":     {map[string]ArchiveHashes{"linux_amd64": facts(one)}, false},
+		"another": {map[string]ArchiveHashes{"linux_amd64": facts(one), "darwin_arm64": facts(one)}, false},
 	} {
 		d := &Download{Archive: one, Packages: c.packages}
 		if got := d.PackagesOf([]Archive{other, one}); (len(got) == len(c.packages)) != c.kept || !c.kept && got != nil {

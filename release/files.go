@@ -32,12 +32,12 @@ const (
 
 // A document is the content of release.json: everything that is not in the other files. Its keys have no armor.
 type document struct {
-	Form      int              `json:"release"`
-	Protocols []string         `json:"protocols,omitempty"`
-	Archives  []Archive        `json:"platforms"`
-	Keys      []Key            `json:"keys,omitempty"`
-	Packages  map[string]Facts `json:"packages,omitempty"`
-	Unsigned  bool             `json:"unsigned,omitempty"`
+	Form      int                      `json:"release"`
+	Protocols []string                 `json:"protocols,omitempty"`
+	Archives  []Archive                `json:"platforms"`
+	Keys      []Key                    `json:"keys,omitempty"`
+	Packages  map[string]ArchiveHashes `json:"packages,omitempty"`
+	Unsigned  bool                     `json:"unsigned,omitempty"`
 }
 
 // Files returns the content of r by file name. Equal releases have equal files:

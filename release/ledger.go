@@ -7,9 +7,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Facts returns the facts about r that a ledger records beside its sum. It verifies the signature and ignores all
+// ArchiveHashes returns the facts about r that a ledger records beside its sum. It verifies the signature and ignores all
 // times.
-func (r *Release) Facts() (facts modproxy.Facts, err error) {
+func (r *Release) Facts() (facts modproxy.ProviderFacts, err error) {
 	sums, err := ParseSums(r.Sums)
 	if sums == nil {
 		return facts, err

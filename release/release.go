@@ -56,7 +56,7 @@ type Release struct {
 	Keys      []Key     // as the registry lists them, in its order
 	// Packages is the registry's data about the archives of all platforms, by [modproxy.Platform.String]. It may be empty.
 	// OpenTofu writes these hashes into lock files without checking them.
-	Packages map[string]Facts
+	Packages map[string]ArchiveHashes
 	// Unsigned reports that the registry lists no key. OpenTofu installs such releases, only of registry.opentofu.org, and
 	// ignores their Signature. Any other release has a signature by one of Keys.
 	Unsigned bool
@@ -85,8 +85,8 @@ type Key struct {
 	SourceURL      string `json:"source_url,omitempty"`
 }
 
-// Facts is the data of OpenTofu's registry about an archive (rfc/20251027-provider-registry-hashes.md).
-type Facts struct {
+// ArchiveHashes is the data of OpenTofu's registry about an archive (rfc/20251027-provider-registry-hashes.md).
+type ArchiveHashes struct {
 	Hashes []string `json:"hashes"`       // "zh:" and hexadecimal, "h1:" and base64
 	Size   int64    `json:"package_size"` // bytes
 }
@@ -202,7 +202,7 @@ func (k Key) check() error {
 }
 
 // checkFacts refuses facts that make OpenTofu fail to install the archive for a platform (registryPackageAuthentication).
-func checkFacts(packages map[string]Facts, p modproxy.Platform, digest modproxy.Digest) error {
+func checkFacts(packages map[string]ArchiveHashes, p modproxy.Platform, digest modproxy.Digest) error {
 	if len(packages) == 0 {
 		return nil
 	}

@@ -95,7 +95,7 @@ func example(t testing.TB) *Release {
 			{Platform: linux, File: "p_linux_amd64.zip", Digest: digestOf("p_linux_amd64.zip")},
 		},
 		Sums: sums, Signature: sign(t, e, sums, at(now)), Keys: []Key{listed(t, other), listed(t, e)},
-		Packages: map[string]Facts{
+		Packages: map[string]ArchiveHashes{
 			"linux_amd64":  {Hashes: []string{"zh:" + digestOf("p_linux_amd64.zip").String(), "h1:x"}, Size: 3},
 			"darwin_arm64": {Hashes: []string{"zh:" + digestOf("p_darwin_arm64.zip").String()}, Size: 4},
 		},

@@ -37,8 +37,8 @@ const (
 	end64Signature = "PK\x06\x06"
 )
 
-// ZipFacts has the properties of an archive that depend on its content.
-type ZipFacts struct {
+// ArchiveSums has the properties of an archive that depend on its content.
+type ArchiveSums struct {
 	Sum   modproxy.Sum // of the archive: mirrors list it, and clients compare it before they unpack
 	Dir   modproxy.Sum // of the unpacked directory: clients lock it; it differs from Sum if the archive has entries for directories
 	Bytes int64        // of the content of all files
@@ -54,7 +54,7 @@ type ZipFacts struct {
 // contradicts its header, and archives that exceed a limit.
 //
 // Errors: [modproxy.ErrInvalid], and those of r.
-func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, error) {
+func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ArchiveSums, error) {
 	l.Entries = cmp.Or(l.Entries, 10_000)
 	l.Bytes = cmp.Or(l.Bytes, 2<<30)
 	l.Ratio = cmp.Or(l.Ratio, 100)
@@ -62,11 +62,11 @@ func CheckZip(r io.ReaderAt, size int64, typ string, l ZipLimits) (ZipFacts, err
 	facts, err := checkZip(in, size, typ, l)
 	switch {
 	case in.err != nil:
-		return ZipFacts{}, in.err
+		return ArchiveSums{}, in.err
 	case errors.Is(err, modproxy.ErrInvalid):
-		return ZipFacts{}, fmt.Errorf("archive: %w", err)
+		return ArchiveSums{}, fmt.Errorf("archive: %w", err)
 	case err != nil:
-		return ZipFacts{}, invalid("archive: %w", err)
+		return ArchiveSums{}, invalid("archive: %w", err)
 	}
 	return facts, nil
 }
@@ -98,38 +98,38 @@ func (in *zipInput) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ZipFacts, error) {
+func checkZip(in *zipInput, size int64, typ string, l ZipLimits) (ArchiveSums, error) {
 	source := &zipfile.Source{ReaderAt: in}
 	archive, err := zip.NewReader(source, size)
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) { // checkTree checks names
-		return ZipFacts{}, err
+		return ArchiveSums{}, err
 	}
 	in.left = -1
 	entries, directory, err := zipfile.ReadEnd(in, size, l.Entries)
 	if err != nil {
-		return ZipFacts{}, err
+		return ArchiveSums{}, err
 	}
 	if len(archive.File) != entries {
-		return ZipFacts{}, fmt.Errorf("its directory has %d entries, but its end says %d", len(archive.File), entries)
+		return ArchiveSums{}, fmt.Errorf("its directory has %d entries, but its end says %d", len(archive.File), entries)
 	}
 	if err := checkTree(archive.File, typ); err != nil {
-		return ZipFacts{}, err
+		return ArchiveSums{}, err
 	}
 	files, err := source.Check(archive.File, directory)
 	if err != nil {
-		return ZipFacts{}, err
+		return ArchiveSums{}, err
 	}
 	allowed := min(l.Bytes, max(freeBytes, size*int64(l.Ratio)))
 	archive.RegisterDecompressor(zip.Deflate, flate.NewReader)
 	sums := make(map[string][]byte, len(files))
-	facts, buf, h := ZipFacts{}, make([]byte, copyBuffer), sha256.New()
+	facts, buf, h := ArchiveSums{}, make([]byte, copyBuffer), sha256.New()
 	for _, f := range files {
 		if f.UncompressedSize64 > uint64(allowed-facts.Bytes) {
-			return ZipFacts{}, fmt.Errorf("%.200q: more content than the %d bytes that are allowed for an archive of %d", f.Name, allowed, size)
+			return ArchiveSums{}, fmt.Errorf("%.200q: more content than the %d bytes that are allowed for an archive of %d", f.Name, allowed, size)
 		}
 		h.Reset()
 		if err := readEntry(f, h, buf); err != nil {
-			return ZipFacts{}, fmt.Errorf("%.200q: %w", f.Name, err)
+			return ArchiveSums{}, fmt.Errorf("%.200q: %w", f.Name, err)
 		}
 		facts.Bytes += int64(f.UncompressedSize64)
 		sums[f.Name] = h.Sum(nil)

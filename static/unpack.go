@@ -72,15 +72,15 @@ func (s *Site) unpack(v modproxy.Ref, tree string, digest modproxy.Digest, hashe
 
 // openZip opens the package of a provider after checking that it is one, and that its files may be written. The size of
 // its content is not bounded, because it comes from the cache of a proxy.
-func openZip(name, typ string) (*zip.ReadCloser, release.ZipFacts, error) {
+func openZip(name, typ string) (*zip.ReadCloser, release.ArchiveSums, error) {
 	f, err := durable.OpenRegular(name, os.O_RDONLY)
 	if err != nil {
-		return nil, release.ZipFacts{}, err
+		return nil, release.ArchiveSums{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, release.ZipFacts{}, err
+		return nil, release.ArchiveSums{}, err
 	}
 	facts, err := release.CheckZip(f, info.Size(), typ, release.ZipLimits{Bytes: 1 << 50, Ratio: 1 << 20})
 	if err != nil {

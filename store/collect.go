@@ -14,9 +14,9 @@ type GC struct {
 	MaxSize int64 `json:"max_size,omitempty"`
 	// OrphanAge is the minimum age of removed blobs that no record needs. A younger blob may be about to get a record.
 	// If OrphanAge is negative, no such blob is removed.
-	OrphanAge time.Duration `json:"-"`
-	AsideAge  time.Duration `json:"aside_age,omitempty"` // minimum age of removed blobs in the quarantine; zero: none are removed
-	DryRun    bool          `json:"dry_run,omitempty"`   // count without removing
+	OrphanAge     time.Duration `json:"-"`
+	QuarantineAge time.Duration `json:"aside_age,omitempty"` // minimum age of removed blobs in the quarantine; zero: none are removed
+	DryRun        bool          `json:"dry_run,omitempty"`   // count without removing
 	// Found, if not nil, is called for each blob that a dry run would remove, with the records that need it.
 	Found func(b BlobInfo, by []Ref) `json:"-"`
 }
@@ -29,10 +29,10 @@ func (gc GC) found(b BlobInfo, by []Ref) {
 
 // Collected contains the results of [Store.Collect].
 type Collected struct {
-	Orphans Amount `json:"orphans"` // blobs that no record needs
-	Evicted Amount `json:"evicted"`
-	Aside   Amount `json:"quarantine"`
-	Kept    int64  `json:"kept_bytes"` // bytes of the remaining blobs
+	Orphans    Amount `json:"orphans"` // blobs that no record needs
+	Evicted    Amount `json:"evicted"`
+	Quarantine Amount `json:"quarantine"`
+	Kept       int64  `json:"kept_bytes"` // bytes of the remaining blobs
 }
 
 // Collect removes quarantined blobs and blobs that no record needs. Then it evicts blobs until the rest is within
@@ -44,12 +44,12 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 		return out, ctx.Err()
 	}
 	defer give()
-	if gc.AsideAge > 0 {
-		purge := s.Aside.Purge
+	if gc.QuarantineAge > 0 {
+		purge := s.Quarantine.Purge
 		if gc.DryRun {
-			purge = s.Aside.Aside
+			purge = s.Quarantine.Quarantined
 		}
-		if out.Aside, err = purge(ctx, gc.AsideAge); err != nil {
+		if out.Quarantine, err = purge(ctx, gc.QuarantineAge); err != nil {
 			return out, failure(ctx, err)
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
 	}
 	switch {
 	case gc.MaxSize > 0 && gc.DryRun:
-		out.Evicted, err = s.overhang(ctx, gc, gc.MaxSize+out.Aside.Bytes+out.Orphans.Bytes, orphans)
+		out.Evicted, err = s.overhang(ctx, gc, gc.MaxSize+out.Quarantine.Bytes+out.Orphans.Bytes, orphans)
 	case gc.MaxSize > 0:
 		out.Evicted, err = s.evictTo(ctx, gc.MaxSize)
 	}

@@ -43,10 +43,10 @@ func TestCollect(t *testing.T) {
 		young := f.orphan(t, "78.1")
 		removed := store.Collected{
 			Orphans: store.Amount{Blobs: 1, Bytes: 77}, Evicted: store.Amount{Blobs: 3, Bytes: 300},
-			Aside: store.Amount{Blobs: 1, Bytes: 50}, Kept: 278,
+			Quarantine: store.Amount{Blobs: 1, Bytes: 50}, Kept: 278,
 		}
 		for _, dry := range []bool{true, false} {
-			got, err := f.Collect(t.Context(), store.GC{MaxSize: 299, OrphanAge: time.Hour, AsideAge: time.Hour, DryRun: dry})
+			got, err := f.Collect(t.Context(), store.GC{MaxSize: 299, OrphanAge: time.Hour, QuarantineAge: time.Hour, DryRun: dry})
 			if got != removed || err != nil {
 				t.Errorf("dry run %v: %+v, %v; want %+v", dry, got, err, removed)
 			}
@@ -104,7 +104,7 @@ func TestCollectIsCareful(t *testing.T) {
 		r.Close()
 		f.change(t, func(s *store.Config) { s.Pins = pins{"100.0": true} })
 		collect("pinned", 0)
-		f.change(t, func(s *store.Config) { s.Pins, s.Kinds = nil, map[store.Kind]store.Keeper{} })
+		f.change(t, func(s *store.Config) { s.Pins, s.Kinds = nil, map[store.Kind]store.Codec{} })
 		collect("of an unknown kind", 0)
 		f.change(t, func(s *store.Config) { s.Kinds = nil })
 		f.storage.Damage(refOf("100.0"))

@@ -61,7 +61,7 @@ func (s *Store) count(ctx context.Context) error {
 		slices.SortFunc(found, func(a, b counted) int { return cmp.Compare(b.used, a.used) })
 		m.load(found)
 	}
-	all, err := s.Aside.Aside(ctx, 0)
+	all, err := s.Quarantine.Quarantined(ctx, 0)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
@@ -108,7 +108,7 @@ func (s *Store) makeRoom(ctx context.Context, blobs []Content) (reserved int64, 
 		size += b.Size
 	}
 	if size > m.limit {
-		return 0, &modproxy.Fixed{Err: fmt.Errorf("%w: the package needs %s; cache.max_size is %s (operator: raise it)",
+		return 0, &modproxy.PermanentContent{Err: fmt.Errorf("%w: the package needs %s; cache.max_size is %s (operator: raise it)",
 			modproxy.ErrDenied, modproxy.SizeText(size), modproxy.SizeText(m.limit))}
 	}
 	give, err := m.turn.Take(ctx)
@@ -227,7 +227,7 @@ func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest)
 		if gone[d] = gone[d] || err == nil && how != Collect; gone[d] {
 			s.memory.Drop(d)
 		}
-		s.room.endRemoval(d, gone[d], how == SetAside)
+		s.room.endRemoval(d, gone[d], how == ToQuarantine)
 	}
 	return removed, failure(ctx, err)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// SetAside quarantines a blob as if it were damaged, without a call of Observe.
+// ToQuarantine quarantines a blob as if it were damaged, without a call of Observe.
 func (s *Store) SetAside(ctx context.Context, d modproxy.Digest) error {
 	s.room.edit(d, func(e *entry) { e.removals++ })
-	_, err := s.remove(ctx, SetAside, []modproxy.Digest{d})
+	_, err := s.remove(ctx, ToQuarantine, []modproxy.Digest{d})
 	return err
 }
 

@@ -55,7 +55,7 @@ func (f *fixture) change(t *testing.T, change func(*store.Config)) {
 	f.close(t)
 	old := f.Store
 	config := store.Config{
-		Records: f.storage.Records(), Blobs: f.storage.Blobs(), Aside: f.storage, Kinds: old.Kinds, Pins: old.Pins,
+		Records: f.storage.Records(), Blobs: f.storage.Blobs(), Quarantine: f.storage, Kinds: old.Kinds, Pins: old.Pins,
 		MaxSize: old.MaxSize, Memory: old.Memory,
 		Observe: func(e store.Event) {
 			f.mu.Lock()

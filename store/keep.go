@@ -18,14 +18,14 @@ import (
 
 // Config configures a [Store].
 type Config struct {
-	Records Records
-	Blobs   Blobs
-	Aside   Aside
+	Records    Records
+	Blobs      Blobs
+	Quarantine Quarantine
 
 	// Kinds are the kinds of records that this program knows. A blob that a record of another kind needs is not
-	// evicted. If Kinds is nil, all kinds are known. A kind with a nil Keeper is known, but its records are not
+	// evicted. If Kinds is nil, all kinds are known. A kind with a nil Codec is known, but its records are not
 	// interpreted.
-	Kinds map[Kind]Keeper
+	Kinds map[Kind]Codec
 	// Pins selects the records that keep their blobs from being evicted. If Pins is nil, no record does.
 	Pins Pins
 	// Last, if not nil, reports whether the blobs of a record are evicted after all others.

@@ -159,7 +159,7 @@ func (s *Store) damaged(ctx context.Context, d modproxy.Digest, cause error) err
 	by, _, err := s.needing(ctx, d)
 	if err == nil {
 		s.room.edit(d, func(e *entry) { e.removals++ })
-		_, err = s.remove(ctx, SetAside, []modproxy.Digest{d})
+		_, err = s.remove(ctx, ToQuarantine, []modproxy.Digest{d})
 	}
 	s.observe(Event{Kind: BlobDamaged, Digest: d, Refs: by[d], Err: cause})
 	if err != nil {

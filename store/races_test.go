@@ -91,19 +91,19 @@ func TestBlobIsRemovedWhileItsRecordsAreMade(t *testing.T) {
 		w.keeper["1"], _ = sumOf(bytes.NewReader(data))
 		w.put(d, data, store.Record{Ref: store.Ref{Kind: "list", Key: "a"}})
 		s := w.store()
-		s.Kinds = map[store.Kind]store.Keeper{packages: removing{w.keeper, s.Blobs}}
+		s.Kinds = map[store.Kind]store.Codec{packages: removing{w.keeper, s.Blobs}}
 		if out, err := run(s); err != nil || out.Damage != 0 || out.Kept.Blobs != 0 {
 			t.Errorf("%s: %+v, %v", name, out, err)
 		}
 	}
 }
 
-// A kind without a Keeper is known, but its records are not interpreted.
+// A kind without a Codec is known, but its records are not interpreted.
 func TestKindsWithoutKeeper(t *testing.T) {
 	w := newWorld(t)
 	d := w.keep("1", 1)
 	s := w.store()
-	s.Kinds = map[store.Kind]store.Keeper{packages: nil, "lists": nil}
+	s.Kinds = map[store.Kind]store.Codec{packages: nil, "lists": nil}
 	out, err := s.Rebuild(t.Context(), store.Check{})
 	if err != nil || out.Records != 0 || out.Kept.Blobs != 1 {
 		t.Errorf("Rebuild: %+v, %v", out, err)

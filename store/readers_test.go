@@ -151,7 +151,7 @@ func TestUnknownKindsAreNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
 		f.mustGet(t, "600.1")
-		f.change(t, func(s *store.Config) { s.Kinds = map[store.Kind]store.Keeper{"other": nil} })
+		f.change(t, func(s *store.Config) { s.Kinds = map[store.Kind]store.Codec{"other": nil} })
 		var full *modproxy.NoSpace
 		if err := f.get(t.Context(), "600.2"); !errors.As(err, &full) {
 			t.Errorf("%v, want NoSpace", err)
@@ -203,7 +203,7 @@ func TestSetAsideWhileRoomIsMade(t *testing.T) {
 		second.Close()
 		synctest.Wait()
 		kept, reserved := f.Usage()
-		aside, err := f.storage.Aside(t.Context(), 0)
+		aside, err := f.storage.Quarantined(t.Context(), 0)
 		if all := kept + reserved + aside.Bytes; aside.Bytes != 600 || all > 1000 || err != nil {
 			t.Errorf("%d bytes: %d kept, %d reserved, %d set aside", all, kept, reserved, aside.Bytes)
 		}

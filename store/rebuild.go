@@ -10,8 +10,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Keeper interprets the records of one kind.
-type Keeper interface {
+// Codec interprets the records of one kind.
+type Codec interface {
 	// Verify compares a record with the ledger or another authority. It returns the sizes of the blobs that r needs, in
 	// the order of r.Needs, as far as r contains them. Errors: [ErrDamaged] if r is wrong; [modproxy.ErrChanged] if r is
 	// not damaged, but another record counts by now; another error if the comparison fails.

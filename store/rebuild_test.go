@@ -107,7 +107,7 @@ func TestRebuildWithoutItsKeeper(t *testing.T) {
 				w.Replace(d, make([]byte, 1000))
 			}
 			s := w.store()
-			s.Kinds = map[store.Kind]store.Keeper{packages: failing{w.keeper, c.begins}}
+			s.Kinds = map[store.Kind]store.Codec{packages: failing{w.keeper, c.begins}}
 			out, err := run(s, w.check(store.Check{}))
 			if !errors.Is(err, want) || out.Orphans.Blobs != 0 || (out.Damage == 1) != c.damaged {
 				t.Errorf("%s, %+v: %+v, %v", name, c, out, err)

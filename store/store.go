@@ -17,7 +17,7 @@
 // the disk, and not a program, changes bytes without changing the stamp, the changed bytes are then served. See
 // [Stamped].
 //
-// A storage implements [Records], [Blobs] and [Aside]. Several processes may share a storage: records change by
+// A storage implements [Records], [Blobs] and [Quarantine]. Several processes may share a storage: records change by
 // compare-and-swap, and the storage decides whether a blob is removed. The layers use a [Store]: it checks digests
 // while it reads blobs, holds frequently used blobs in memory, makes room, and collects, verifies and rebuilds records
 // and blobs of all kinds.
@@ -146,8 +146,8 @@ const (
 	Evict Removal = iota
 	// Collect removes the blob unless a record needs it, even a damaged record. Then the blob stays, without an error.
 	Collect
-	// SetAside is like Evict, but the bytes move to the quarantine, as evidence.
-	SetAside
+	// ToQuarantine is like Evict, but the bytes move to the quarantine, as evidence.
+	ToQuarantine
 )
 
 // Blob is an open blob. It is not safe for concurrent use.
@@ -183,10 +183,10 @@ type BlobInfo struct {
 	Needed bool      // a record needs it, or a damaged record may need it
 }
 
-// Aside is the quarantine: damaged blobs, and other evidence of the storage.
-type Aside interface {
-	// Aside returns the amount that was quarantined more than age ago. Zero means all.
-	Aside(ctx context.Context, age time.Duration) (Amount, error)
+// Quarantine is the quarantine: damaged blobs, and other evidence of the storage.
+type Quarantine interface {
+	// Quarantine returns the amount that was quarantined more than age ago. Zero means all.
+	Quarantined(ctx context.Context, age time.Duration) (Amount, error)
 	// Purge removes everything that was quarantined more than age ago. Zero means all.
 	Purge(ctx context.Context, age time.Duration) (Amount, error)
 }

@@ -22,14 +22,14 @@ import (
 func TestEverythingAtOnce(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		var m storetest.Memory
-		everythingAtOnce(t, store.Config{Records: m.Records(), Blobs: m.Blobs(), Aside: &m}, 100)
+		everythingAtOnce(t, store.Config{Records: m.Records(), Blobs: m.Blobs(), Quarantine: &m}, 100)
 	})
 	t.Run("disk", func(t *testing.T) {
 		d, err := disk.Open(t.Context(), t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}
-		everythingAtOnce(t, store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d}, 40)
+		everythingAtOnce(t, store.Config{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d}, 40)
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
@@ -89,7 +89,7 @@ func everythingAtOnce(t *testing.T, config store.Config, rounds int) {
 			if kept, reserved := s.Usage(); kept+reserved > max {
 				t.Errorf("%d bytes are kept, %d reserved", kept, reserved)
 			}
-			_, err := s.Collect(ctx, store.GC{MaxSize: max / 2, AsideAge: 1, DryRun: i%2 == 0})
+			_, err := s.Collect(ctx, store.GC{MaxSize: max / 2, QuarantineAge: 1, DryRun: i%2 == 0})
 			if !expected(err) && ctx.Err() == nil {
 				t.Error(err)
 			}

@@ -56,7 +56,7 @@ func newFiles(t *testing.T) *files {
 
 func (f *files) restart(t *testing.T) {
 	t.Helper()
-	f.change(t, func(s *store.Config) { s.Records, s.Blobs, s.Aside = f.dir.Records(), f.dir.Blobs(), f.dir })
+	f.change(t, func(s *store.Config) { s.Records, s.Blobs, s.Quarantine = f.dir.Records(), f.dir.Blobs(), f.dir })
 	f.Settle(math.MinInt64)
 }
 
@@ -342,7 +342,7 @@ func TestRotIsFoundByTheNextCheck(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFiles(t)
 			b := &rotten{blobs: f.Blobs}
-			f.change(t, func(s *store.Config) { s.Records, s.Blobs, s.Aside = f.dir.Records(), b, f.dir })
+			f.change(t, func(s *store.Config) { s.Records, s.Blobs, s.Quarantine = f.dir.Records(), b, f.dir })
 			f.Settle(math.MinInt64)
 			read := func() ([]byte, error) {
 				r, err := f.Open(t.Context(), f.d, int64(len(f.data)))

@@ -87,7 +87,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) store() *store.Store {
 	return store.New(store.Config{
-		Records: w.Memory.Records(), Blobs: w.Memory.Blobs(), Aside: w.Memory, Kinds: map[store.Kind]store.Keeper{packages: w.keeper, "lists": nil},
+		Records: w.Memory.Records(), Blobs: w.Memory.Blobs(), Quarantine: w.Memory, Kinds: map[store.Kind]store.Codec{packages: w.keeper, "lists": nil},
 	})
 }
 

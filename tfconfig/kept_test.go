@@ -28,7 +28,7 @@ func newStore(t *testing.T) (*store.Store, modproxy.Digest) {
 	if err := d.Blobs().Put(t.Context(), digest, strings.NewReader("x")); err != nil {
 		t.Fatal(err)
 	}
-	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d}), digest
+	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d}), digest
 }
 
 var errOpened = errors.New("opened")

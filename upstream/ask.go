@@ -67,7 +67,7 @@ func ask[T any](ctx context.Context, l *limiter, namespace string, send func(con
 			if !isLater && !(isTrouble(err) && egress.MayPass(err)) {
 				return 0, true
 			}
-			modproxy.Troubled(ctx, err)
+			modproxy.ReportError(ctx, err)
 			wait, ok := backoff.Pause(err)
 			if !ok || l.lasting(namespace) {
 				return -1, false
@@ -85,7 +85,7 @@ func ask[T any](ctx context.Context, l *limiter, namespace string, send func(con
 	case egress.MayPass(err):
 		err = &modproxy.Temporary{Err: err}
 	default:
-		err = &modproxy.Lasting{Err: err}
+		err = &modproxy.Permanent{Err: err}
 	}
 	return answer, err
 }
@@ -136,7 +136,7 @@ func sendOnce[T any](
 func (l *limiter) enter(ctx context.Context, t *attempt, deadline time.Time) (leave func(), err error) {
 	waiting, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	asker := modproxy.AskerOf(ctx).Name
+	asker := modproxy.ClientOf(ctx).Name
 	for {
 		if err := l.wait(ctx, t, deadline); err != nil {
 			return nil, err

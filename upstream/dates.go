@@ -146,7 +146,7 @@ func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err 
 		case <-waiting.Done():
 		}
 	}()
-	client := modproxy.AskerOf(ctx).Name
+	client := modproxy.ClientOf(ctx).Name
 	leave = func() { p.queue.Give(client) }
 	if err = p.queue.Take(waiting, client); err == nil {
 		requests := 1

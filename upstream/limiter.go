@@ -107,7 +107,7 @@ func (l *limiter) pace(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	slot, err := l.rateQueue.Await(ctx, modproxy.AskerOf(ctx).Name, modproxy.BroughtForward(ctx))
+	slot, err := l.rateQueue.Await(ctx, modproxy.ClientOf(ctx).Name, modproxy.BroughtForward(ctx))
 	if err != nil {
 		return err
 	}

@@ -40,13 +40,13 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(0)
-			ctx := tt.ctx(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}))
+			ctx := tt.ctx(modproxy.WithClient(t.Context(), modproxy.Client{Name: "a"}))
 			var run sync.WaitGroup
 			run.Go(func() { answersAfter(ctx, t, l, 160, takes) }) // 100 at once, the others as the rate allows
 			synctest.Wait()
 			for i := range 10 {
 				began := time.Now()
-				answersAfter(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "a"}), t, l, 1, takes)
+				answersAfter(modproxy.WithClient(t.Context(), modproxy.Client{Name: "a"}), t, l, 1, takes)
 				if waited := time.Since(began) - takes; waited > 0 != tt.wait && i == 0 || waited > 0 && !tt.wait {
 					t.Errorf("in the background is %v: a client waited %v", !tt.wait, waited)
 				}
@@ -94,11 +94,11 @@ func equalTime(t *testing.T, what string, began time.Time, want time.Duration) {
 func TestGateSharesTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(0)
-		flood := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"})
+		flood := modproxy.WithClient(t.Context(), modproxy.Client{Name: "flood"})
 		var run sync.WaitGroup
 		run.Go(func() { answersAfter(flood, t, l, 400, time.Millisecond) }) // 100 at once, the others as the rate allows
 		time.Sleep(time.Second)
-		other := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "other"})
+		other := modproxy.WithClient(t.Context(), modproxy.Client{Name: "other"})
 		for range 20 {
 			began := time.Now()
 			answersAfter(other, t, l, 1, time.Millisecond)

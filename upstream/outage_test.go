@@ -223,7 +223,7 @@ func TestAskSurvivesAPanic(t *testing.T) {
 func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newLimiter(0)
-		flood, stop := context.WithCancel(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "flood"}))
+		flood, stop := context.WithCancel(modproxy.WithClient(t.Context(), modproxy.Client{Name: "flood"}))
 		go func() {
 			for flood.Err() == nil {
 				go ask(flood, g, "absent", func(context.Context) (int, error) {
@@ -234,7 +234,7 @@ func TestAFloodLeavesOthersTheirShare(t *testing.T) {
 			}
 		}()
 		time.Sleep(10 * time.Second)
-		other := modproxy.WithAsker(t.Context(), modproxy.Asker{Name: "other"})
+		other := modproxy.WithClient(t.Context(), modproxy.Client{Name: "other"})
 		questions := 50
 		if rig.Long() {
 			questions = 300

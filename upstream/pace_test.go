@@ -19,7 +19,7 @@ func asked(ctx context.Context, p *pace, m modproxy.Address, clients []string, n
 	var work sync.WaitGroup
 	began, when := time.Now(), map[string][]time.Duration{}
 	for _, client := range clients {
-		ctx := modproxy.WithAsker(ctx, modproxy.Asker{Name: client})
+		ctx := modproxy.WithClient(ctx, modproxy.Client{Name: client})
 		for range n {
 			work.Go(func() {
 				leave, err := p.wait(ctx, m)

@@ -128,7 +128,7 @@ func (c *Client) getFile(ctx context.Context, host string, u *url.URL, r egress.
 	where := egress.Redact(res.Request.URL)
 	if res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone {
 		// The registry lists this release, so the module is not missing.
-		return nil, false, &modproxy.Lasting{Err: &fetch.Answered{Where: where, Status: res.Status, Code: res.StatusCode}}
+		return nil, false, &modproxy.Permanent{Err: &fetch.Answered{Where: where, Status: res.Status, Code: res.StatusCode}}
 	}
 	advice := "; its publisher must let everybody read what the registry " + host + " names"
 	return nil, fetch.MayPass(res.StatusCode), fetch.Refusal(res, where, advice)

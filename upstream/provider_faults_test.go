@@ -29,12 +29,12 @@ func fetchAll(ctx context.Context, c *upstream.Client, v modproxy.Ref) (*modprox
 		return nil, nil, err
 	}
 	var group errgroup.Group
-	if modproxy.MayArrive(ctx) != (p.Arrival != nil) && v.IsArchive() {
+	if modproxy.AllowsPartial(ctx) != (p.Partial != nil) && v.IsArchive() {
 		return nil, nil, errors.New("it comes, or it does not")
 	}
-	if p.Arrival != nil {
+	if p.Partial != nil {
 		group.Go(func() (err error) {
-			p.Facts, err = p.Arrival.Arrived(ctx)
+			p.Facts, err = p.Partial.Complete(ctx)
 			return err
 		})
 	}
@@ -104,7 +104,7 @@ func TestProviderFaults(t *testing.T) {
 			for i, of := range []modproxy.Ref{v, zip, zip} {
 				ctx, said := t.Context(), []string{test.release, test.zip, test.zip}[i]
 				if once := strings.Contains(test.knobs, "times="); i == 1 && once || i == 2 && !once {
-					ctx = modproxy.WithArrival(ctx)
+					ctx = modproxy.AllowPartial(ctx)
 				}
 				p, data, err := fetchAll(ctx, newClient(t, u, nil), of)
 				if said == "" {

@@ -31,7 +31,7 @@ type incoming struct {
 
 	first *http.Response // the first answer, before its body is received
 	once  sync.Once      // guards the download, whose result bring returns
-	facts modproxy.Facts
+	facts modproxy.ProviderFacts
 	err   error
 
 	// State of the received bytes:
@@ -64,8 +64,8 @@ func (c *Client) zip(ctx context.Context, v modproxy.Ref, d *release.Download) (
 	r, _ := file.Open(ctx) // which was not closed
 	in.p.Body = body{received{r, in}}
 	in.p.Size = in.first.ContentLength
-	if modproxy.MayArrive(ctx) && 0 < in.p.Size && in.p.Size <= c.cfg.Providers.maxReceived() {
-		in.p.Arrival = in
+	if modproxy.AllowsPartial(ctx) && 0 < in.p.Size && in.p.Size <= c.cfg.Providers.maxReceived() {
+		in.p.Partial = in
 		return in.p, nil
 	}
 	if in.p.Facts, err = in.bring(ctx); err != nil {
@@ -84,7 +84,7 @@ type received struct {
 
 // Verify implements [modproxy.Body]. It waits until the package was downloaded and verified.
 func (r received) Verify(ctx context.Context) error {
-	_, err := r.in.Arrived(ctx)
+	_, err := r.in.Complete(ctx)
 	return err
 }
 
@@ -100,7 +100,7 @@ func (b body) Close() error {
 	return errors.Join(b.Reader.Close(), b.in.file.Close())
 }
 
-// Open implements [modproxy.Arrival].
+// Open implements [modproxy.Partial].
 func (in *incoming) Open(ctx context.Context) (modproxy.Body, error) {
 	r, err := in.file.Open(ctx)
 	if err != nil {
@@ -109,14 +109,14 @@ func (in *incoming) Open(ctx context.Context) (modproxy.Body, error) {
 	return received{r, in}, nil
 }
 
-// Arrived implements [modproxy.Arrival].
-func (in *incoming) Arrived(ctx context.Context) (modproxy.Facts, error) {
+// Complete implements [modproxy.Partial].
+func (in *incoming) Complete(ctx context.Context) (modproxy.ProviderFacts, error) {
 	facts, err := in.bring(ctx)
 	return facts, modproxy.Wrap("package", in.of.ForPlatform(in.said.Archive.Platform), err)
 }
 
 // bring downloads and checks the archive on its first call. Later calls return the same result.
-func (in *incoming) bring(ctx context.Context) (modproxy.Facts, error) {
+func (in *incoming) bring(ctx context.Context) (modproxy.ProviderFacts, error) {
 	in.once.Do(func() {
 		in.err = fmt.Errorf("%w: it did not arrive", modproxy.ErrUnavailable) // the error if this function panics
 		defer func() { in.file.End(in.err) }()
@@ -222,7 +222,7 @@ func (in *incoming) check() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", in.p.Source.URL, err)
 	}
-	if in.p.Arrival != nil && in.size != in.p.Size {
+	if in.p.Partial != nil && in.size != in.p.Size {
 		return fmt.Errorf("%w: %s has %d bytes, and said that it has %d", modproxy.ErrUnavailable, in.p.Source.URL, in.size, in.p.Size)
 	}
 	in.facts.Hashes = modproxy.NewHashes(facts.Dir, facts.Sum)

@@ -38,7 +38,7 @@ func TestZipBreaksOff(t *testing.T) {
 		"whole": {registrytest.Knobs{Truncate: 50, Times: 2, Whole: true}, []string{"", "bytes=50-", "bytes=50-"}, ""},
 		"often": {registrytest.Knobs{Truncate: 50, Times: 9}, []string{"", "bytes=50-", "bytes=100-", "bytes=150-", "bytes=200-"}, "unexpected EOF"},
 	} {
-		for _, ctx := range []context.Context{t.Context(), modproxy.WithArrival(t.Context())} {
+		for _, ctx := range []context.Context{t.Context(), modproxy.AllowPartial(t.Context())} {
 			t.Run(name, func(t *testing.T) {
 				u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
 				client := newClient(t, u, nil, scratchOf(t))
@@ -67,15 +67,15 @@ func TestZipBreaksOff(t *testing.T) {
 }
 
 // arrive calls p.Arrived in the background. wait returns its result.
-func arrive(t *testing.T, p *modproxy.Package) (wait func() (modproxy.Facts, error)) {
-	var facts modproxy.Facts
+func arrive(t *testing.T, p *modproxy.Package) (wait func() (modproxy.ProviderFacts, error)) {
+	var facts modproxy.ProviderFacts
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		facts, err = p.Arrival.Arrived(t.Context())
+		facts, err = p.Partial.Complete(t.Context())
 	}()
-	return func() (modproxy.Facts, error) {
+	return func() (modproxy.ProviderFacts, error) {
 		<-done
 		return facts, err
 	}
@@ -95,7 +95,7 @@ func TestZipChangesMidway(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.Set(registrytest.Zip, knobs)
-		p, err := client.Package(modproxy.WithArrival(t.Context()), v.ForPlatform(linux))
+		p, err := client.Package(modproxy.AllowPartial(t.Context()), v.ForPlatform(linux))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,12 +118,12 @@ func TestZipArrives(t *testing.T) {
 			u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\nsize=1\n"+knobs+"\n"))
 			client := newClient(t, u, nil, scratchOf(t))
 			u.Set(registrytest.Zip, registrytest.Knobs{Bandwidth: 4 << 20})
-			p, err := client.Package(modproxy.WithArrival(t.Context()), toyOf(u).At("1.0.0").ForPlatform(linux))
+			p, err := client.Package(modproxy.AllowPartial(t.Context()), toyOf(u).At("1.0.0").ForPlatform(linux))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			if p.Digest.IsZero() || p.Sum != modproxy.NewSum(p.Digest) || p.Size == 0 || p.Facts != (modproxy.Facts{}) {
+			if p.Digest.IsZero() || p.Sum != modproxy.NewSum(p.Digest) || p.Size == 0 || p.Facts != (modproxy.ProviderFacts{}) {
 				t.Errorf("package %+v", p)
 			}
 			arrived := make(chan struct{})
@@ -132,7 +132,7 @@ func TestZipArrives(t *testing.T) {
 				defer close(arrived)
 				wait()
 			}()
-			again, err := p.Arrival.Open(t.Context())
+			again, err := p.Partial.Open(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestZipGivenUp(t *testing.T) {
 	v := toyOf(u).At("1.0.0").ForPlatform(linux)
 	u.Set(registrytest.Zip, registrytest.Knobs{Bandwidth: 1 << 10})
 	for _, isClosed := range []bool{false, true} {
-		ctx, cancel := context.WithCancel(modproxy.WithArrival(t.Context()))
+		ctx, cancel := context.WithCancel(modproxy.AllowPartial(t.Context()))
 		p, err := client.Package(ctx, v)
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestZipGivenUp(t *testing.T) {
 			p.Close()
 		}
 		time.AfterFunc(10*time.Millisecond, cancel)
-		if facts, err := p.Arrival.Arrived(ctx); !errors.Is(err, modproxy.ErrUnavailable) || !isClosed && !errors.Is(err, context.Canceled) {
+		if facts, err := p.Partial.Complete(ctx); !errors.Is(err, modproxy.ErrUnavailable) || !isClosed && !errors.Is(err, context.Canceled) {
 			t.Errorf("closed %v: %v, %v", isClosed, facts, err)
 		}
 		p.Close()
@@ -193,7 +193,7 @@ func TestZipLimits(t *testing.T) {
 		"larger than allowed": func(c *upstream.Config) { c.Providers.MaxReceived = 1 << 19 },
 		"more content than":   func(c *upstream.Config) { c.Providers.MaxUnpacked = 1 << 19 },
 	} {
-		for _, ctx := range []context.Context{t.Context(), modproxy.WithArrival(t.Context())} {
+		for _, ctx := range []context.Context{t.Context(), modproxy.AllowPartial(t.Context())} {
 			_, data, err := fetchAll(ctx, newClient(t, u, nil, scratchOf(t), limit), v)
 			if !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %d bytes, %v", text, len(data), err)

@@ -49,7 +49,7 @@ evidence. --quarantine removes those that have been there for the given time.`,
 		},
 	})
 	addFlag(cmd, &size, "max-size", "total `size` of the packages to keep, such as 50GiB (cache.max_size)", parseSize)
-	addFlag(cmd, &in.AsideAge, "quarantine", "also remove packages quarantined this `long` ago, such as 30d", parseDuration)
+	addFlag(cmd, &in.QuarantineAge, "quarantine", "also remove packages quarantined this `long` ago, such as 30d", parseDuration)
 	r.addTo(cmd)
 	return withJSON(cmd, `"module", "version", "digest", "size_bytes"`, `"orphans", "evicted", "quarantine", "kept_bytes", …`)
 }
@@ -76,7 +76,7 @@ func (env *environment) confirmGC(ctx context.Context, in store.GC) error {
 		_, err := fmt.Fprint(env.stderr, removableText(r))
 		return err
 	})
-	if err != nil || out.Orphans.Blobs+out.Evicted.Blobs+out.Aside.Blobs == 0 {
+	if err != nil || out.Orphans.Blobs+out.Evicted.Blobs+out.Quarantine.Blobs == 0 {
 		return err
 	}
 	fmt.Fprint(env.stderr, collectedText(out.Collected, true))
@@ -106,5 +106,5 @@ func collectedText(c store.Collected, dryRun bool) string {
 		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, modproxy.SizeText(r.Bytes))
 	}
 	return line(c.Orphans, "packages without a record") + line(c.Evicted, "packages over the bound") +
-		line(c.Aside, "files from the quarantine") + fmt.Sprintf("%s are kept\n", modproxy.SizeText(c.Kept))
+		line(c.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are kept\n", modproxy.SizeText(c.Kept))
 }

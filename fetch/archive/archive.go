@@ -72,7 +72,7 @@ func FormatOf(path, archive string) Format {
 var magics = map[string]Format{"PK\x03\x04": Zip, "\x1f\x8b": TarGzip, "BZh": TarBzip2, xzMagic: TarXz}
 
 // Sniff returns the format of an archive by its first bytes, as OpenTofu does for a package from the registry itself
-// (internal/registry/package_extract.go). Errors: [modproxy.ErrInvalid] if the file is no archive; [modproxy.ErrUnavailable] if f
+// (internal/registry/package_extract.go). Errors: [modproxy.ErrInvalid] if the file is not an archive; [modproxy.ErrUnavailable] if f
 // cannot be read.
 func Sniff(f io.ReaderAt) (Format, error) {
 	head := make([]byte, len(xzMagic))

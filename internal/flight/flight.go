@@ -36,7 +36,7 @@ type Group[K comparable, V any] struct {
 	// Timeout ends the context of a call. If it is set, Pool.End and Pool.EndBackground end the context, too. If it is zero, the
 	// context never ends: the call must derive contexts with [Pool.Detach] for the parts of its work that may be ended.
 	Timeout time.Duration
-	// PerClient is set if clients (see [modproxy.AskerOf]) share the places of Pool.
+	// PerClient is set if clients (see [modproxy.ClientOf]) share the places of Pool.
 	PerClient bool
 
 	mu    sync.Mutex
@@ -48,7 +48,7 @@ type Call[V any] struct {
 	callers
 	ctx   context.Context // of the work
 	began time.Time
-	last  modproxy.Trouble
+	last  modproxy.LastError
 
 	published chan struct{} // closed when partial is set
 	partial   V
@@ -69,7 +69,7 @@ func (g *Group[K, V]) Join(ctx context.Context, k K, work func(context.Context) 
 	c := newCall[V](ctx)
 	owner := ""
 	if g.PerClient {
-		owner = modproxy.AskerOf(ctx).Name
+		owner = modproxy.ClientOf(ctx).Name
 	}
 	if err := g.Pool.Go(owner, func() { g.run(k, c, work) }); err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func newCall[V any](by context.Context) *Call[V] {
 	if modproxy.IsBackground(by) {
 		ctx = modproxy.InBackground(ctx) // a mark of its own, which promoteFor removes
 	}
-	c.ctx = context.WithValue(modproxy.WithTrouble(ctx, &c.last), callersKey{}, &c.callers)
+	c.ctx = context.WithValue(modproxy.WithLastError(ctx, &c.last), callersKey{}, &c.callers)
 	return c
 }
 
@@ -158,11 +158,11 @@ func (c *Call[V]) Partial() V {
 	return c.partial
 }
 
-// LastError returns the last error that the call has reported with [modproxy.Troubled] during its work, or nil.
-func (c *Call[V]) LastError() error { return c.last.Last() }
+// LastError returns the last error that the call has reported with [modproxy.ReportError] during its work, or nil.
+func (c *Call[V]) LastError() error { return c.last.Get() }
 
 // Wait waits for the result. If ctx ends first, Wait returns the error of ctx. It then also passes LastError to
-// [modproxy.Troubled], so that the caller can say why the call had not ended.
+// [modproxy.ReportError], so that the caller can say why the call had not ended.
 func (c *Call[V]) Wait(ctx context.Context) (V, error) {
 	defer c.Hold(ctx)()
 	select {
@@ -170,7 +170,7 @@ func (c *Call[V]) Wait(ctx context.Context) (V, error) {
 		return c.value, c.err
 	case <-ctx.Done():
 		if last := c.LastError(); last != nil {
-			modproxy.Troubled(ctx, last)
+			modproxy.ReportError(ctx, last)
 		}
 		var none V
 		return none, ctx.Err()

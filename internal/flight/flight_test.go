@@ -117,7 +117,7 @@ func TestRunningCall(t *testing.T) {
 		trouble := errors.New("trouble")
 		call, err := group.Join(t.Context(), "a", func(ctx context.Context) (int, error) {
 			group.Publish("a", 1)
-			modproxy.Troubled(ctx, trouble)
+			modproxy.ReportError(ctx, trouble)
 			time.Sleep(time.Minute)
 			return 2, nil
 		})
@@ -129,11 +129,11 @@ func TestRunningCall(t *testing.T) {
 			t.Errorf("the part is %d", v)
 		}
 		synctest.Wait()
-		var met modproxy.Trouble
-		ctx, cancel := context.WithTimeout(modproxy.WithTrouble(t.Context(), &met), time.Second)
+		var met modproxy.LastError
+		ctx, cancel := context.WithTimeout(modproxy.WithLastError(t.Context(), &met), time.Second)
 		defer cancel()
-		if _, err := call.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || met.Last() != trouble || call.LastError() != trouble {
-			t.Errorf("a caller that left: %v, after %v", err, met.Last())
+		if _, err := call.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) || met.Get() != trouble || call.LastError() != trouble {
+			t.Errorf("a caller that left: %v, after %v", err, met.Get())
 		}
 		if v, err := call.Result(); v != 2 || err != nil {
 			t.Errorf("the result is %d, %v", v, err)

@@ -52,7 +52,7 @@ func TestClientsShareThePool(t *testing.T) {
 		group, end := flight.Group[string, int]{Pool: flight.NewPool(2), PerClient: true}, make(chan struct{})
 		defer close(end)
 		join := func(client, key string) error {
-			_, err := group.Join(modproxy.WithAsker(t.Context(), modproxy.Asker{Name: client}), key, func(context.Context) (int, error) {
+			_, err := group.Join(modproxy.WithClient(t.Context(), modproxy.Client{Name: client}), key, func(context.Context) (int, error) {
 				<-end
 				return 0, nil
 			})

@@ -65,7 +65,7 @@ func (b *Backoff) Pause(err error) (pause time.Duration, ok bool) {
 
 // Do calls try until it succeeds or returns again as false, or the budget or the deadline of ctx leaves no time for the next
 // pause. It returns the last error. If that error may be temporary, it is a [modproxy.Temporary] or a [modproxy.RetryLater].
-// Between attempts, Do reports errors to the callers that wait (see [modproxy.Troubled]).
+// Between attempts, Do reports errors to the callers that wait (see [modproxy.ReportError]).
 func (b Budget) Do(ctx context.Context, try func() (again bool, err error)) error {
 	for backoff := b.Start(); ; {
 		again, err := try()
@@ -79,7 +79,7 @@ func (b Budget) Do(ctx context.Context, try func() (again bool, err error)) erro
 		if deadline, ends := ctx.Deadline(); !ok || ends && time.Until(deadline) <= pause {
 			return err
 		}
-		modproxy.Troubled(ctx, err)
+		modproxy.ReportError(ctx, err)
 		if !sleep(ctx, pause) {
 			return err
 		}

@@ -20,9 +20,9 @@ func later(d time.Duration) error {
 // Do repeats a request so often, with pauses that double, and returns the last error as a temporary one.
 func TestTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var met modproxy.Trouble
+		var met modproxy.LastError
 		n, start := 0, time.Now()
-		err := retry.Budget{Tries: 4, First: time.Second}.Do(modproxy.WithTrouble(t.Context(), &met), func() (bool, error) {
+		err := retry.Budget{Tries: 4, First: time.Second}.Do(modproxy.WithLastError(t.Context(), &met), func() (bool, error) {
 			n++
 			return true, errFailed
 		})
@@ -30,7 +30,7 @@ func TestTries(t *testing.T) {
 		if took := time.Since(start); n != 4 || !ok || temporary.Err != errFailed || took < 7*time.Second/2 || took > 7*time.Second {
 			t.Errorf("%d attempts in %v: %v", n, took, err)
 		}
-		if met.Last() == nil {
+		if met.Get() == nil {
 			t.Error("the callers were not told of the failures")
 		}
 	})

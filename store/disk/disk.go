@@ -1,7 +1,7 @@
 // Package disk stores records and blobs in a directory.
 //
 //	d, err := disk.Open(ctx, dir)
-//	s := store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d})
+//	s := store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d})
 //
 // Invariant: a file of the layout exists with all of its bytes, durably, or does not exist. A new blob is written to a
 // temporary file, flushed and renamed, and both directories are flushed, before a record refers to it. If a flush

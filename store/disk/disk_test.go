@@ -32,7 +32,7 @@ func TestDirectory(t *testing.T) {
 		handles := make([]storetest.Handle, n)
 		for i := range handles {
 			handles[i] = storetest.Handle{
-				Records: d.Records(), Blobs: d.Blobs(), Aside: d, Damage: d.Damage,
+				Records: d.Records(), Blobs: d.Blobs(), Quarantine: d, Damage: d.Damage,
 				Lose: func(t *testing.T, digest modproxy.Digest) { must(t, os.Remove(blobName(d, digest))) },
 			}
 		}

@@ -163,7 +163,7 @@ func revisionOf(t *testing.T, d *disk.Directory, ref store.Ref) uint64 {
 // On a full disk, blobs are removed although the index cannot be written. Their records are deleted as soon as there is
 // room.
 func TestRemoveOnFullDisk(t *testing.T) {
-	for how, name := range map[store.Removal]string{store.Evict: "evict", store.SetAside: "set aside", store.Collect: "collect"} {
+	for how, name := range map[store.Removal]string{store.Evict: "evict", store.ToQuarantine: "set aside", store.Collect: "collect"} {
 		for _, room := range []bool{false, true} { // after the file was removed
 			t.Run(fmt.Sprint(name, " ", room), func(t *testing.T) {
 				d := mustOpen(t, t.TempDir())

@@ -333,7 +333,7 @@ func TestLayout(t *testing.T) {
 	dir := t.TempDir()
 	digest := fill(t, dir)
 	d := mustOpen(t, dir)
-	_, err := d.Blobs().Remove(t.Context(), store.SetAside, digest)
+	_, err := d.Blobs().Remove(t.Context(), store.ToQuarantine, digest)
 	must(t, err)
 	again := func() error {
 		data, _ := storetest.Bytes(1000, 1)
@@ -370,7 +370,7 @@ func TestWhatIsNoBlob(t *testing.T) {
 		"link":      func(name string) error { return os.Symlink("/etc/passwd", name) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, how := range []store.Removal{store.SetAside, store.Evict} {
+			for _, how := range []store.Removal{store.ToQuarantine, store.Evict} {
 				dir := t.TempDir()
 				digest := fill(t, dir)
 				d := mustOpen(t, dir)

@@ -36,7 +36,7 @@ func rebuild(_ context.Context, d modproxy.Digest, size int64, _ io.Reader) ([]s
 }
 
 func storeOver(d *disk.Directory) *store.Store {
-	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Aside: d, Kinds: map[store.Kind]store.Keeper{"thing": keeper{}}})
+	return store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d, Kinds: map[store.Kind]store.Codec{"thing": keeper{}}})
 }
 
 // A lost index is rebuilt from the blobs, and a damaged blob is quarantined.
@@ -68,7 +68,7 @@ func TestRebuild(t *testing.T) {
 	if err != nil || out.Records != 19 || out.Kept.Blobs != 19 {
 		t.Errorf("Verify = %+v, %v", out, err)
 	}
-	if aside, err := d.Aside(t.Context(), 0); aside.Blobs != 1 || err != nil {
+	if aside, err := d.Quarantined(t.Context(), 0); aside.Blobs != 1 || err != nil {
 		t.Errorf("Aside = %+v, %v", aside, err)
 	}
 }

@@ -86,7 +86,7 @@ func (x blobs) forget(tx *bbolt.Tx, how store.Removal, list []modproxy.Digest) (
 
 func (x blobs) remove(how store.Removal, digest modproxy.Digest) error {
 	name := x.d.blobPath(digest)
-	if how == store.SetAside {
+	if how == store.ToQuarantine {
 		_, err := x.d.setAside(name)
 		return err
 	}
@@ -114,12 +114,12 @@ func (d *Directory) setAside(name string) (aside string, err error) {
 	return aside, d.health.note(errors.Join(d.disk.FlushDir(d.path(quarantineName)), d.disk.FlushDir(filepath.Dir(name))))
 }
 
-// Aside implements [store.Aside].
-func (d *Directory) Aside(ctx context.Context, age time.Duration) (store.Amount, error) {
+// Quarantined implements [store.Quarantine].
+func (d *Directory) Quarantined(ctx context.Context, age time.Duration) (store.Amount, error) {
 	return d.eachAside(ctx, age, func(string) error { return nil })
 }
 
-// Purge implements [store.Aside].
+// Purge implements [store.Quarantine].
 func (d *Directory) Purge(ctx context.Context, age time.Duration) (store.Amount, error) {
 	done, err := d.change(ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ type memoryBlob struct {
 // Handle returns a handle on m.
 func (m *Memory) Handle() Handle {
 	return Handle{
-		Records: m.Records(), Blobs: m.Blobs(), Aside: m,
+		Records: m.Records(), Blobs: m.Blobs(), Quarantine: m,
 		Damage: func(_ *testing.T, ref store.Ref) { m.Damage(ref) },
 		Lose:   func(_ *testing.T, d modproxy.Digest) { m.Replace(d, nil) },
 	}
@@ -93,8 +93,8 @@ func (m *Memory) Evidence() (list [][]byte) {
 	return list
 }
 
-// Aside implements [store.Aside].
-func (m *Memory) Aside(_ context.Context, age time.Duration) (all store.Amount, err error) {
+// Quarantined implements [store.Quarantine].
+func (m *Memory) Quarantined(_ context.Context, age time.Duration) (all store.Amount, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.aside {
@@ -106,9 +106,9 @@ func (m *Memory) Aside(_ context.Context, age time.Duration) (all store.Amount, 
 	return all, nil
 }
 
-// Purge implements [store.Aside].
+// Purge implements [store.Quarantine].
 func (m *Memory) Purge(ctx context.Context, age time.Duration) (store.Amount, error) {
-	all, err := m.Aside(ctx, age)
+	all, err := m.Quarantined(ctx, age)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.aside = slices.DeleteFunc(m.aside, func(b memoryBlob) bool { return age == 0 || time.Since(b.info.Time) > age })
@@ -295,7 +295,7 @@ func (x memoryBlobs) Remove(_ context.Context, how store.Removal, list ...modpro
 		}
 		delete(x.m.blobs, d)
 		removed = append(removed, b.info)
-		if how == store.SetAside {
+		if how == store.ToQuarantine {
 			b.info.Time = time.Now()
 			x.m.aside = append(x.m.aside, b)
 		}

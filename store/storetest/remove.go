@@ -15,7 +15,7 @@ import (
 )
 
 func testRemove(t *testing.T, open func(t *testing.T, n int) []Handle) {
-	for how, name := range map[store.Removal]string{store.Evict: "evict", store.Collect: "collect", store.SetAside: "quarantine"} {
+	for how, name := range map[store.Removal]string{store.Evict: "evict", store.Collect: "collect", store.ToQuarantine: "quarantine"} {
 		t.Run(name, func(t *testing.T) { testRemoval(t, open(t, 2), how) })
 	}
 	t.Run("lost", func(t *testing.T) {
@@ -38,23 +38,23 @@ func testRemove(t *testing.T, open func(t *testing.T, n int) []Handle) {
 	})
 	t.Run("aside", func(t *testing.T) {
 		a := open(t, 1)[0]
-		before, err := a.Aside.Aside(t.Context(), 0)
+		before, err := a.Quarantine.Quarantined(t.Context(), 0)
 		must(t, err)
 		for range 2 { // the same blob twice
-			_, err := a.Blobs.Remove(t.Context(), store.SetAside, a.putBlob(t, 1000, 1))
+			_, err := a.Blobs.Remove(t.Context(), store.ToQuarantine, a.putBlob(t, 1000, 1))
 			must(t, err)
 		}
 		want := store.Amount{Blobs: before.Blobs + 2, Bytes: before.Bytes + 2000}
-		if got, err := a.Aside.Aside(t.Context(), 0); err != nil || got != want {
+		if got, err := a.Quarantine.Quarantined(t.Context(), 0); err != nil || got != want {
 			t.Errorf("Aside = %v, %v, want %v", got, err, want)
 		}
-		if got, err := a.Aside.Purge(t.Context(), time.Hour); err != nil || got.Blobs > before.Blobs {
+		if got, err := a.Quarantine.Purge(t.Context(), time.Hour); err != nil || got.Blobs > before.Blobs {
 			t.Errorf("Purge of what is older than an hour = %v, %v", got, err)
 		}
-		if got, err := a.Aside.Purge(t.Context(), 0); err != nil || got != want {
+		if got, err := a.Quarantine.Purge(t.Context(), 0); err != nil || got != want {
 			t.Errorf("Purge = %v, %v, want %v", got, err, want)
 		}
-		if got, err := a.Aside.Aside(t.Context(), 0); err != nil || got != (store.Amount{}) {
+		if got, err := a.Quarantine.Quarantined(t.Context(), 0); err != nil || got != (store.Amount{}) {
 			t.Errorf("Aside after Purge = %v, %v", got, err)
 		}
 	})

@@ -2,7 +2,7 @@
 //
 //	storetest.Run(t, func(t *testing.T, n int) []storetest.Handle { return handles(t, n) })
 //
-// [Run] has one subtest for each promise of [store.Records], [store.Blobs] and [store.Aside]. [Memory] is a storage in
+// [Run] has one subtest for each promise of [store.Records], [store.Blobs] and [store.Quarantine]. [Memory] is a storage in
 // memory for other tests.
 package storetest
 
@@ -23,9 +23,9 @@ import (
 
 // Handle is the view of one process on a storage.
 type Handle struct {
-	Records store.Records
-	Blobs   store.Blobs
-	Aside   store.Aside
+	Records    store.Records
+	Blobs      store.Blobs
+	Quarantine store.Quarantine
 	// Damage changes the value of an existing record without the storage.
 	Damage func(t *testing.T, ref store.Ref)
 	// Lose removes a blob without the storage.

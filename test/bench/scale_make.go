@@ -73,7 +73,7 @@ func (s *shelf) fill(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, book.Close()) }()
-	kept := store.New(store.Config{Records: index.Records(), Blobs: index.Blobs(), Aside: index, Memory: 1})
+	kept := store.New(store.Config{Records: index.Records(), Blobs: index.Blobs(), Quarantine: index, Memory: 1})
 	defer func() { err = errors.Join(err, kept.Close(context.WithoutCancel(ctx))) }()
 	f := &filler{
 		shelf: s, ledger: book, cache: cache.New(cache.Config{Store: kept, Ledger: book}), sights: history.NewFirstSeen(history.FirstSeenConfig{Records: kept.Records}),
@@ -110,7 +110,7 @@ type filler struct {
 func (f *filler) module(ctx context.Context, i int) error {
 	m := scaleModule(i)
 	var listed []modproxy.Listed
-	seen := map[string]modproxy.VersionSight{}
+	seen := map[string]modproxy.VersionDates{}
 	for k := range min(versionsOfModule, f.versions-i*versionsOfModule) {
 		version, err := modproxy.ParseVersion(fmt.Sprintf("1.%d.0", k))
 		if err != nil {
@@ -121,7 +121,7 @@ func (f *filler) module(ctx context.Context, i int) error {
 		}
 		entry, _ := json.Marshal(map[string]string{"version": version.String()}) // strings always marshal
 		listed = append(listed, modproxy.Listed{Version: version, Spelling: version.String(), Entry: entry})
-		seen[version.String()] = modproxy.VersionSight{Seen: time.Now()}
+		seen[version.String()] = modproxy.VersionDates{Seen: time.Now()}
 	}
 	return errors.Join(f.cache.Learn(ctx, m, listed), f.sights.Take(ctx, m, seen))
 }
