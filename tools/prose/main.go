@@ -5,8 +5,7 @@
 // It reads the list below "Words that are rejected" in CONTRIBUTING.md: a regular expression in backquotes, an arrow, and what to write
 // instead. It looks at the comments of Go files, at the string literals of Go files that are not tests, and at Markdown files.
 //
-// tools/prose/pending lists the directories that were not edited yet. A directory in it that has no finding is an error, so that the
-// list shrinks. tools/prose/allowed lists single findings: a path, a blank, and the words.
+// tools/prose/allowed lists exceptions: a path, a blank, and the words. An exception without a finding is an error.
 //
 // It also looks at the subjects of the commits since the one that added this program: at most 60 characters. Without git history it
 // leaves them out.
@@ -21,7 +20,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -58,10 +56,6 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
-	pending, err := readList(filepath.Join(root, home, "pending"))
-	if err != nil {
-		return err
-	}
 	allowed, err := readList(filepath.Join(root, home, "allowed"))
 	if err != nil {
 		return err
@@ -70,26 +64,15 @@ func run(root string) error {
 	if err != nil {
 		return err
 	}
-	count, wrong := map[string]int{}, 0
-	used := map[string]bool{}
+	wrong, used := 0, map[string]bool{}
 	for _, f := range all {
 		exception := f.file + " " + f.words
 		if slices.Contains(allowed, exception) {
 			used[exception] = true
 			continue
 		}
-		dir := path.Dir(f.file)
-		count[dir]++
-		if !slices.Contains(pending, dir) {
-			wrong++
-			fmt.Printf("%s:%d: %q: write %s\n", f.file, f.line, f.words, f.instead)
-		}
-	}
-	for _, dir := range pending {
-		if count[dir] == 0 {
-			wrong++
-			fmt.Printf("%s/pending: %s has no finding any more: remove the line\n", home, dir)
-		}
+		wrong++
+		fmt.Printf("%s:%d: %q: write %s\n", f.file, f.line, f.words, f.instead)
 	}
 	for _, exception := range allowed {
 		if !used[exception] {
