@@ -20,13 +20,14 @@ func (r *Registry) Room(ctx context.Context, bytes int64) error {
 	return r.Store.Room(ctx, bytes, r.Next == nil)
 }
 
-// IsStored reports whether the package of a version is stored, valid and whole, and has this sum.
+// IsStored reports whether the package of a version is stored, valid and complete, and has this sum. It returns false if that cannot
+// be determined.
 func (r *Registry) IsStored(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) bool {
 	p, err := r.load(ctx, key{v})
 	return err == nil && p.Sum == sum && r.Store.Check(ctx, p.Digest) == nil
 }
 
-// Exists reports whether the package of a version is stored and valid, as far as its record shows.
+// Exists reports whether the package of a version is stored and valid: its record agrees with the ledger. It does not read the bytes.
 func (r *Registry) Exists(ctx context.Context, v modproxy.Ref) (bool, error) {
 	_, err := r.cached(ctx, key{v})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

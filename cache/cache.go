@@ -5,7 +5,8 @@
 //
 // What always holds:
 //
-//   - A stored answer is served without a request to the next registry. A complete package is served only if its bytes have the
+//   - A stored answer that has not expired is served without a request to the next registry.
+//   - A complete package is served only if its bytes have the
 //     digest in its record, and its sum is the sum in the ledger.
 //   - A question is sent once, regardless of how many callers wait for the answer. It continues when no caller waits any more.
 //   - An unavailable registry does not mean that a module does not exist. Only [modproxy.ErrNotFound] is remembered as missing, and
@@ -22,8 +23,8 @@
 // that the client received have its digest. If the download fails, reading ends with its error. A part of the package is returned
 // after the package was stored.
 //
-// The generic parts do not depend on modules: documents has answers that expire, and fetches has content that never changes.
-// [Registry] uses both, and [Catalog] uses documents.
+// Two kinds of content are stored in different ways. Documents are answers that expire: lists of versions, and the answers of a
+// catalog. Packages never change, so that a stored package needs no further request.
 package cache
 
 import (
@@ -64,20 +65,23 @@ type Gate interface {
 
 // Config configures a [Registry].
 type Config struct {
-	// Next answers requests for content that is not stored. Its packages are in Ledger by then. nil means offline: nothing is
-	// requested, and stored answers are served regardless of their age.
+	// Next answers requests for content that is not stored. When it returns a package, Ledger must have its record: ledger.Registry
+	// records each package. The cache does not store a package without a record. nil means offline: nothing is requested, and
+	// stored answers are served regardless of their age.
 	Next   modproxy.Registry
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
-	Gate   Gate   // checked again when a download has its slot, which may take long; nil allows everything
+	// Gate is called when a download has its slot. The layers above have checked the policy when the client sent its request,
+	// but the download may have waited for long. nil allows everything.
+	Gate Gate
 
 	Fresh        time.Duration // how long a versions document is served without another request
 	MaxStale     time.Duration // how old a document may be that is served while Next fails
 	Missing      time.Duration // how long a missing version, or a failed download, is remembered
 	FetchTimeout time.Duration // the timeout of one download
 	Fetches      int           // downloads at the same time; further ones wait
-	// Zips and ZipTimeout are Fetches and FetchTimeout for the packages of providers for one platform; zero means the same
-	// values. These packages are large, so they have slots of their own.
+	// Zips and ZipTimeout are Fetches and FetchTimeout for the packages of providers for one platform, which are zip archives;
+	// zero means the same values. These packages are large, so they have slots of their own.
 	Zips       int
 	ZipTimeout time.Duration
 	// MaxVersions bounds the bytes of the stored versions documents; for a while there may be an eighth more. Documents of
@@ -225,8 +229,10 @@ const (
 	ListAsked       Kind = "list_asked"
 	CatalogTrimmed  Kind = "catalog_gone"     // details or histories were removed for the sake of MaxKept; Bytes
 	LedgerDisagrees Kind = "ledger_disagrees" // a stored package differs from its record in the ledger, and is not served; Err
-	LedgerBehind    Kind = "ledger_behind"    // the ledger had no record of a stored package, and has one now; Err
-	StoreFailed     Kind = "index_failed"     // an answer was served but could not be stored or read; Err
+	// LedgerBehind: a request found a stored package without a record in the ledger, which is then an older copy of itself. The
+	// cache has added the record to the ledger, or failed with Err.
+	LedgerBehind Kind = "ledger_behind"
+	StoreFailed  Kind = "index_failed" // an answer was served but could not be stored or read; Err
 )
 
 // Event is something that happened in a [Registry] or a [Catalog]. Fields that its Kind does not mention are zero.

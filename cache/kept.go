@@ -111,7 +111,7 @@ func (r *Registry) Open(ctx context.Context, v modproxy.Ref) (*modproxy.Package,
 	return p, nil
 }
 
-// Modules yields the modules with a stored package, each once.
+// Modules yields the modules with a stored package, each once, sorted by address. It yields no providers.
 func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Address, error] {
 	return func(yield func(modproxy.Address, error) bool) {
 		var last modproxy.Address

@@ -9,12 +9,17 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Location returns the location of one version. For a stored package it returns only the Subdir, and Next receives no request.
-// Otherwise it asks Next, and starts the download of the package in the background. It waits briefly for the download, because
-// clients show users the error of this request, and only the status of the request for the package. If Next has a version that
-// the stored document does not list, the next request for the versions asks Next.
+// Location returns the location of one version. For a stored package, the result has an empty URL, the Subdir and Kept, and Next
+// receives no request. Otherwise Location asks Next, and starts the download of the package in the background.
 //
-// For a provider, Location does not ask Next, and waits until the first bytes of the package arrive.
+// Unlike other registries, a cache then waits for the download, until 3.5 seconds after the call: clients show users the error of
+// this request, and only the status of the request for the package. If the download has ended by then, Location returns its error, or
+// a location with Kept. Otherwise it returns the location, and the download continues. A layer above replaces the location by a path
+// of this proxy, as package rewrite does.
+//
+// If Next has a version that the stored document does not list, the next request for the versions asks Next.
+//
+// For a provider, Location does not ask Next, and waits for as long until the first bytes of the package arrive or the download fails.
 //
 // Errors: those of Next; [modproxy.FetchFailed] after a failed download, until the next attempt; [modproxy.RetryLater] if Next
 // takes longer than three seconds or than ctx; [modproxy.NotCached] if the package is not stored and the registry is offline.

@@ -39,10 +39,11 @@ const (
 // errCrowded is about the moment, not about the package.
 var errCrowded = errors.New("too many packages are being downloaded or are waiting for it")
 
-// Turn waits for a slot to download a package of m that is not for the cache, so that the limit Fetches covers all downloads.
-// The download uses the context held. Its slot is lent to others while no bytes arrive, and held ends if hardly any bytes
-// arrive while others wait. The caller calls give at the end. Errors: the end of ctx; a [modproxy.RetryLater] if too many
-// downloads wait.
+// Turn waits for a slot for a download of a package of m that the caller makes itself and does not store in the cache, such as the
+// recheck of package ledger. So Config.Fetches bounds all downloads. The download must use the context held, whose
+// [modproxy.Meter] counts its bytes. While no bytes arrive, the slot is lent to others. If hardly any bytes arrive while others
+// wait, held ends. The caller must call give at the end. Errors: the end of ctx; a [modproxy.RetryLater] if too many downloads
+// wait.
 func (r *Registry) Turn(ctx context.Context, m modproxy.Address) (held context.Context, give func(), err error) {
 	slot, err := r.slots.take(ctx, keyOf(m).publisher())
 	if err != nil {

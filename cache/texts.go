@@ -13,10 +13,10 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// The kinds of records about the documents of providers that a [Catalog] keeps. Both can be lost.
+// The kinds of records of a [Catalog] about the documentation of providers. If they are lost, they are requested again.
 const (
-	TextKind    store.Kind = "provider-texts"   // their texts
-	NumbersKind store.Kind = "provider-numbers" // the versions that the documents with some numbers belong to
+	TextKind    store.Kind = "provider-texts"   // the text of one document
+	NumbersKind store.Kind = "provider-numbers" // the numeric IDs of the documents of one version: the index of Catalog.Numbered
 )
 
 const (

@@ -7,13 +7,18 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Versions lists the versions of m. A stored document younger than Fresh is served as it is. After that, Versions asks Next. If
-// the answer does not come within a second, or the request fails, the stored document, up to MaxStale, is served and marked as
-// Stale. A version with a stored package is always listed, and so is one whose source is in the ledger. Offline, only versions
-// with stored packages are listed. The same list, marked as Stale, is served while Next fails and no document may be served.
+// Versions lists the versions of m:
 //
-// Errors: those of Next; [modproxy.RetryLater] if Next takes longer than three seconds or than ctx; [modproxy.NotCached] if no
-// package is stored and the registry is offline.
+//   - Offline, it lists the versions with stored packages.
+//   - A stored document younger than Fresh is served as it is.
+//   - Otherwise Versions asks Next, and serves the answer. If Next no longer lists a version, the version stays listed if its
+//     package is stored or its source is in the ledger.
+//   - If the answer does not come within a second, or the request fails, the stored document is served, up to MaxStale, and
+//     marked as Stale.
+//   - If the request fails and no document may be served, the list of the first case is served, marked as Stale.
+//
+// Errors: those of Next, if it fails and none of m's packages is stored; [modproxy.RetryLater] if Next takes longer than three
+// seconds or than ctx; [modproxy.NotKept] if no package is stored and the registry is offline.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	k := keyOf(m)
 	get := r.versions.get

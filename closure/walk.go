@@ -52,10 +52,12 @@ type Nested interface {
 	Source(v modproxy.Ref, source string) (of modproxy.Ref, subdir string, ok bool)
 }
 
-// Start is the beginning of a walk: a call of a configuration, or, without a name, a module that the operator names. For a named module,
-// the walk also follows the calls of the directories in its directory modules, unless the source names a directory.
+// Start is the beginning of a walk. Its Call decides which of three things it is:
 //
-// A Start without a Source is not a call. It has the provider requirements of the configuration itself.
+//   - With a Name, it is a call in a configuration. The walk follows this call.
+//   - With a Source and without a Name, it is a module that the operator names. The walk also follows the calls in the directories
+//     modules/* of the package, unless the Source names a directory.
+//   - Without both, it is the configuration itself, with its Providers and Locks. The walk follows no call for it.
 type Start struct {
 	Client tfconfig.Client `json:"client"`
 	// Root names the configuration. The modules of one configuration must agree on the versions of providers. Empty: a configuration of
@@ -67,7 +69,7 @@ type Start struct {
 	Platforms []modproxy.Platform    `json:"platforms,omitempty"` // instead of those of the Walker; the Starts of a Root are combined
 }
 
-// IsCall reports whether s is a call or names a module.
+// IsCall reports whether the walk follows a call for s: whether it is not the configuration itself.
 func (s Start) IsCall() bool { return s.Call.Name != "" || s.Source != "" }
 
 // FoundKind is the kind of a [Found].
@@ -76,7 +78,7 @@ type FoundKind string
 const (
 	// Chosen: a client chooses the version of Module. Reported once for each client, version and Subdir.
 	Chosen FoundKind = "chosen"
-	// Ready: the package of Module is stored. Reported once for each version.
+	// Ready: Walker.Registry has returned the package of Module, which a cache has then stored. Reported once for each version.
 	Ready FoundKind = "ready"
 	// Bypass: the call does not go through the proxy, or its source is unknown. Err is the reason.
 	Bypass FoundKind = "bypass"

@@ -52,8 +52,8 @@ func NewDocument(v any) (*Document, error) {
 // Size returns about how many bytes of memory d has.
 func (d *Document) Size() int64 { return 1<<10 + int64(len(d.Plain)+len(d.Compressed)) }
 
-// WriteDocument writes d, in gzip form if the client accepts that, unless the client that sent r has it. cacheControl is the value
-// of the header; nil for none. It does not report that the client has gone.
+// WriteDocument writes d, in gzip form if the client accepts that. If the client that sent r already has it (If-None-Match), the answer
+// is 304. cacheControl is the value of the header; nil for none. [Response.Failed] reports whether a write failed.
 func (w *Response) WriteDocument(r *http.Request, d Document, cacheControl []string) {
 	header := w.Header()
 	header["Vary"] = varyEncoding
@@ -75,8 +75,8 @@ func (w *Response) WriteDocument(r *http.Request, d Document, cacheControl []str
 	w.Write(body)
 }
 
-// WriteFile writes all of a small file, unless the client that sent r has it. cacheControl is the value of the header; nil for none.
-// It does not report that the client has gone.
+// WriteFile writes all of a small file. If the client that sent r already has it (If-None-Match), the answer is 304. cacheControl is
+// the value of the header; nil for none. [Response.Failed] reports whether a write failed.
 func (w *Response) WriteFile(r *http.Request, contentType, cacheControl []string, body []byte) {
 	header, sum := w.Header(), sha256.Sum256(body)
 	etag := `"` + hex.EncodeToString(sum[:]) + `"`
@@ -156,8 +156,9 @@ func NewDocuments() *Documents {
 	return &Documents{making: slots.New(maxMaking, maxMaking, 0, maxWaiting), sent: map[*byte]int{}}
 }
 
-// Hold must be called before document is sent, with the size of its compressed form, and release afterwards. A document that
-// several clients are sent counts once. The error is a [modproxy.RetryLater].
+// Hold must be called before a document is sent, and release afterwards. document is its plain form, and compressed the size of its
+// compressed form. Two calls with the same slice, by its first byte, are one document in memory, and count once. If more than
+// 64 MiB of documents would be sent, the error is a [modproxy.RetryLater]. Documents of less than 64 KiB are not limited.
 func (d *Documents) Hold(document []byte, compressed int) (release func(), err error) {
 	size := int64(len(document) + compressed)
 	if size < largeDocument {
@@ -183,8 +184,9 @@ func (d *Documents) Hold(document []byte, compressed int) (release func(), err e
 	}, nil
 }
 
-// Make returns the result of make, which makes a document of size bytes of answers, when it is the turn of the client of ctx. Those
-// that wait hold what theirs is made of: they are few. If it is not their turn in time, the error is a [modproxy.RetryLater].
+// Make returns the result of make, which makes a document from answers of size bytes. At most two documents of 64 KiB or more are made
+// at a time; Make waits for a slot of the client of ctx. At most 16 callers wait, because each holds the answers of its document in
+// memory. If more wait, or a slot is not free within three seconds, the error is a [modproxy.RetryLater].
 func (d *Documents) Make(ctx context.Context, size int64, make func() (*Document, error)) (*Document, error) {
 	if size < largeDocument {
 		return make()

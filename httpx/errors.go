@@ -90,7 +90,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// Later returns err for clients, which come back after wait, or a second at least.
+// Later returns err as a [modproxy.RetryLater]: clients may retry after wait, or after a second if wait is shorter.
 func Later(wait time.Duration, err error) error {
 	return &modproxy.RetryLater{After: time.Now().Add(max(wait, time.Second)), Err: err}
 }

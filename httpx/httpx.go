@@ -7,13 +7,15 @@
 //	}))
 //
 // Invariants: every request has one line in the log and is counted once, also if its handler panics. An error that a handler
-// returns becomes an answer with the status of the table in errors.go and a text that says what to do next, in the place that
-// the client prints. Neither answers nor the log have a token, or a character that a terminal obeys. A client that takes its
-// answer too slowly is cut off; it holds back nothing but its own answer. An answer that ends early is never taken for a whole
-// one: its connection ends.
+// returns becomes an answer with the status that docs/reference/errors.md specifies and a text that says what to do next, in the
+// place that the client prints. Neither answers nor the log have a token, or a control character. A client that takes its
+// answer too slowly is cut off; it holds back nothing but its own answer. If an answer ends early, its connection is closed (with
+// HTTP/2, the stream is reset), so that the client does not take it for complete.
 //
-// The package does by hand what net/http does otherwise. Each way buys something. The numbers are of PERFORMANCE.md, where modproxy
-// needs 5 of the 18.7 µs of CPU that a request for versions in gzip takes:
+// A request passes these steps: Responder.Check, the [Handler], and for an error Responder.Explain, which returns the error for the
+// client. The log has the error of the Handler. [Admission] bounds the requests of clients; a Handler calls it itself.
+//
+// The package does by hand what net/http does otherwise, for these reasons. PERFORMANCE.md has the measurements:
 //
 //   - [Response] writes pieces of 64 KiB with a deadline for each ([PieceTime]): a client on a slow line gets all of a large
 //     package, and a client that stops reading is cut off after a minute. One deadline for the answer cannot do both.
@@ -21,14 +23,13 @@
 //     and would keep the processor for 10 ms, as long as 500 small requests take.
 //   - The connections of a [Listener] hold a header back until the beginning of its answer follows: one system call and one TCP
 //     segment instead of two. They set a deadline in the system only if it is earlier than the present one: net/http sets
-//     several for each request. With both, modproxy answers requests for versions 0.99 times as fast as a bare handler of
-//     net/http, and for packages of 5 MB 1.08 times.
-//   - [Response.ReadFrom] hands parts of files to the system: the process copies nothing of a package of 50 MB. A bare handler
-//     sends these from memory; from files modproxy sends them 0.56 times as fast, and nginx 0.65 times.
+//     several for each request.
+//   - [Response.ReadFrom] hands parts of files to the system: the process copies nothing of a large package.
 //   - The reason phrase of an error has its text: Terraform and OpenTofu print nothing else of an error about versions. It
 //     costs the connection, which is taken from net/http and closed.
-//   - A client that repeats a request for a location gets a status whose body it prints, for proxies that drop reason phrases.
-//   - [LogEncoder] writes the fields of a request at once. The line takes 1.4 of the 5 µs.
+//   - Terraform and OpenTofu repeat a request for a location after a 5xx. They print the body of a 4xx only, and the reason phrase
+//     of a 5xx may be lost in HTTP/2. The answer to the repeated request is therefore a 424, whose body they print.
+//   - [LogEncoder] writes the fields of a request at once.
 //   - [Metrics] finds the counters of an answer by kind and status, without formatting labels.
 //   - A [Listener] closes the connection that was idle for longest when another client has no place: clients between two
 //     requests keep no client waiting.
@@ -48,7 +49,8 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// A Handler answers a request, and completes the event. If it returns an error, it has written nothing.
+// A Handler answers a request, and completes the event. It must not return an error after it has written a part of the answer,
+// because the [Responder] then writes the answer for the error. It panics with [http.ErrAbortHandler] to end such an answer.
 type Handler func(w *Response, r *http.Request, e *Event) error
 
 // A Responder turns a [Handler] into one of net/http: it answers the errors of the Handler, logs and measures each request, and
@@ -63,9 +65,11 @@ type Responder struct {
 	Contact func() string
 	// ClientAddress returns the address that a request came from. Nil: it is not known.
 	ClientAddress func(r *http.Request) string
-	// Check returns why a request must not reach its Handler. Nil: every request may.
+	// Check is called before the Handler. If it returns an error, the Handler is not called, and the client receives the error. Nil:
+	// every request reaches its Handler.
 	Check func(r *http.Request, now time.Time) error
-	// Explain returns the error that the client receives instead of err. Nil: err itself.
+	// Explain returns the error that the client receives instead of err, the error of Check or of the Handler. It does not change
+	// the log. Nil: err itself.
 	Explain func(r *http.Request, err error) error
 
 	failed memory.Cache[failed, time.Time] // when clients send these requests again

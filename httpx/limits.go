@@ -20,7 +20,8 @@ import (
 type Limits struct {
 	// Requests is the number of requests that are answered at the same time, with those that wait for a download.
 	Requests int
-	// Rate is the number of requests that one client may send in a second, and at once: a principal, or else an address.
+	// Rate is the number of requests that one client may send in a second. It is also the number that the client may send at once
+	// after a pause. A client is a principal, or else an IPv4 address or an IPv6 network of 64 bits.
 	Rate int
 }
 
@@ -49,9 +50,10 @@ func NewAdmission(l Limits) *Admission {
 	}
 }
 
-// Admit waits for a slot of the client of ctx, which has the principal and, in e, an address. [Admission.Leave] must follow unless
-// there is an error: a [modproxy.RetryLater] if the slot does not come within wait, or the error of ctx. The context that Admit
-// returns has the client for other layers, with program, the User-Agent.
+// Admit waits until the client may send a request: until its rate allows it, and a slot is free. The client is the principal of ctx
+// ([auth.PrincipalOf]), or without one the address in e. program is its User-Agent. Admit returns the client's name, the argument of
+// [Admission.Leave], and a context with the client for other layers ([modproxy.WithAsker]). The caller must call Leave, unless
+// there is an error: a [modproxy.RetryLater] if the client would wait for longer than wait, or the error of ctx.
 func (a *Admission) Admit(
 	ctx context.Context, e *Event, program string, wait time.Duration,
 ) (_ context.Context, client string, err error) {

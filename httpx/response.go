@@ -15,7 +15,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// PieceTime is the time in which a client must take a piece of its answer: other clients wait for its turn.
+// PieceTime is the time in which a client must take each piece of 64 KiB of its answer. A slower client is cut off, because other
+// clients may wait for the slot of its request.
 const PieceTime = 60 * time.Second
 
 // pieceSize is the size of a piece, in bytes.
@@ -171,10 +172,11 @@ func (w *Response) ReadFrom(r io.Reader) (written int64, err error) {
 // Unwrap is for [http.ResponseController].
 func (w *Response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Failed returns the error of a write to the client, or nil.
+// Failed returns the error of the write to the client that failed, or nil if all writes succeeded.
 func (w *Response) Failed() error { return w.failed }
 
-// EndOf returns why the proxy ends the request with ctx. It returns nil if the request goes on, or the client has gone.
+// EndOf returns the cause with which the proxy itself has ended ctx, the context of a request. It returns nil while ctx has not ended,
+// and also if ctx has ended without a cause, because the client has gone. ctx.Err distinguishes these two.
 func EndOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return cause

@@ -4,26 +4,27 @@
 //	reg = &observe.Registry{Next: policy(reg), Observers: []observe.Observer{p}}
 //
 // Clients install one module after the other: a client reads the calls of a package after it has installed the package, and then
-// requests the first called module. When a client receives the location of a package that was not cached, [Prefetcher] waits for
-// the package in the background, reads it as the client does, and requests all called modules, the modules that they call, and
-// so on. Most packages call nothing: they have no line that looks like the beginning of a call, and are not read further.
+// requests the first called module. When a client receives the location of a package that was not cached before, a [Prefetcher]
+// starts a task in the background. The task waits for the package, reads it as the client does, and requests all called modules,
+// the modules that they call, and so on. A package is parsed only if one of its lines looks like the beginning of a call, so a
+// call in an unusual layout may be missed (tfconfig.Options.CallsOnly).
 //
 // A prefetch begins at the root of the requested package, because the client's request does not show the directory that its source
-// names. The directories of called packages are known. Calls of local directories are followed. Calls of registries that do not go
-// through this proxy, of sources that are not modules of a registry, and of providers are not.
+// names. The directories of called packages are known. A task follows calls of local directories, and of modules of registries that
+// clients reach through this proxy. It does not follow other sources, and does not download required providers.
 //
-// Invariants: an answer to a client does not depend on a prefetch, except for its time. All requests have the context of the
-// client: modproxy prefetches nothing that the client may not read, and nothing after the client's token was revoked. They go to
-// Silent, which does not report what it denies: a denied prefetch is not logged as a request of the client. Errors are left to the
-// client, which receives them when it requests the module.
+// Invariants: an answer to a client does not depend on a prefetch, except for its time. All requests have the values of the client's
+// context, and not its cancellation: modproxy prefetches nothing that the client may not read, and nothing after the client's token
+// was revoked. They go to Config.Silent, which does not report what it denies: a denied prefetch is not logged as a request of the
+// client. Errors are left to the client, which receives them when it requests the module.
 //
 // # Bounds
 //
-// Clients with the same rights share one task for a version, even if 200 of them install it at the same moment. There are at most
-// maxTasks tasks. One task downloads maxPackages packages, requests the versions of maxModules modules, follows chains of
-// maxDepth calls, and ends after maxTime. So cycles and thousands of calls end. All tasks together wait for maxFetches packages at a
-// time. Before each download there must be room for the largest allowed package, beside all cached packages: if the store or the
-// disk is full, nothing is prefetched, and nothing is evicted for it.
+// Clients with the same rights share one task for a version, even if 200 of them install it at the same moment. At most 256 tasks
+// exist, and 16 of them run. One task downloads at most 100 packages, requests the versions of at most 200 modules, follows chains
+// of at most 10 calls, and ends after five minutes. So cycles and thousands of calls end. All tasks together wait for at most four
+// packages at a time. Before each download there must be room for the largest allowed package, beside all cached packages: if the
+// store or the disk is full, nothing is prefetched, and nothing is evicted for it.
 package prefetch
 
 import (
@@ -37,20 +38,22 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// Config configures a [Prefetcher].
+// Config configures a [Prefetcher]. No field may be nil.
 type Config struct {
-	// Silent answers as the registry that clients ask, with the same rights, and does not report what it denies.
+	// Silent answers as the registry that clients ask, with the same checks of rights and policy, and does not report what it denies.
+	// The checks need its own layers, because a Prefetcher sends its requests below those that clients pass.
 	Silent   modproxy.Registry
 	Stored   Stored
 	Room     Room
-	Largest  int64 // bytes of a package
+	Largest  int64 // the largest size of a package, in bytes
 	Routes   closure.Routes
 	Reader   *tfconfig.Reader
 	Rights   Rights
-	Observer Observer
+	Observer Observer // not an [observe.Observer], which the Prefetcher itself is
 }
 
-// Prefetcher prefetches what the packages call whose locations clients receive. It is safe for concurrent use.
+// Prefetcher downloads the modules that a package calls, when a client has received the location of the package. It is an
+// [observe.Observer], and is safe for concurrent use.
 type Prefetcher struct {
 	config Config
 
@@ -93,7 +96,7 @@ type Rights interface {
 // Observer counts prefetched packages.
 type Observer interface {
 	Prefetched()   // a package was downloaded
-	PrefetchUsed() // a client requested such a package for the first time
+	PrefetchUsed() // a client requested a package that Prefetched has counted, for the first time
 }
 
 const (
@@ -115,7 +118,7 @@ type pending struct {
 	done, requested bool
 }
 
-// New returns a Prefetcher. The caller must close it, before what c has.
+// New returns a Prefetcher. The caller must close it before it closes the parts in c.
 func New(c Config) *Prefetcher {
 	p := &Prefetcher{
 		config: c, turns: make(chan struct{}, maxRunning), fetches: make(chan struct{}, maxFetches),
@@ -137,8 +140,8 @@ func (p *Prefetcher) Close() {
 // Requested implements [observe.Observer]. It does nothing.
 func (*Prefetcher) Requested(context.Context, observe.Question) {}
 
-// Answered implements [observe.Observer]. After a location, it prefetches what the package calls, unless the package was cached
-// before the request.
+// Answered implements [observe.Observer]. After a location, it starts a task that prefetches the modules that the package calls. It starts
+// none if the package was cached before the request, which the location shows: it has Kept and no URL.
 func (p *Prefetcher) Answered(ctx context.Context, q observe.Question, a observe.Answer) {
 	if q.Kind != observe.Location || a.Err != nil || q.Ref.IsProvider() {
 		return

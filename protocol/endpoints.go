@@ -1,6 +1,6 @@
 package protocol
 
-// Access is the credential that a request needs where clients show tokens, in words.
+// Access is the credential that a request needs if the proxy requires tokens, in words.
 type Access string
 
 // Credentials. A token in the sense of these is one of modproxy, or of an issuer that modproxy accepts.
@@ -23,7 +23,7 @@ type Endpoint struct {
 	Path string
 	// About is one sentence, in Markdown.
 	About string
-	// Access is the credential that a request needs where clients show tokens.
+	// Access is the credential that a request needs if the proxy requires tokens.
 	Access Access
 }
 

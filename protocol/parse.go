@@ -59,7 +59,8 @@ func grammarOf(path string) func(u *Upstreams, requestHost, path string) (Reques
 	return nil
 }
 
-// IsAboutProviders reports whether a path belongs to a protocol that clients install providers by.
+// IsAboutProviders reports whether a path belongs to the provider registry protocol or to the provider network mirror protocol. The
+// paths of the API that describes providers do not.
 func IsAboutProviders(path string) bool {
 	return strings.Contains(path, "/"+ProvidersPath) || IsMirror(path)
 }
@@ -67,9 +68,9 @@ func IsAboutProviders(path string) bool {
 // IsMirror reports whether a path belongs to the provider network mirror protocol.
 func IsMirror(path string) bool { return strings.HasPrefix(path, mirrorPath) }
 
-// NamedHost returns the registry that a path of modules, or of the API of a registry beside them, names before the rest: as it
-// is written, and empty if the path does not name one. ok is false for other paths: clients print no text of answers about
-// providers.
+// NamedHost returns the first part of a path of modules, or of the API that describes modules and providers: the registry, as it is
+// written, or an empty string if the path does not name one. ok is false for other paths, such as those by which clients install
+// providers. Package proxy uses it to say in an error for which host a token is missing.
 func NamedHost(path string) (written string, ok bool) {
 	for _, protocol := range []string{ModulesPath, moduleHistoryPath, providerHistoryPath, providerVersionPath, providerDocumentsPath} {
 		if before, _, ok := strings.Cut(path+"/", "/"+protocol); ok {

@@ -6,8 +6,8 @@
 // Invariants: [Upstreams.Parse] accepts an address, a version or a platform only if the clients' own grammar does, and only for
 // a registry that the operator allows. It reads the result of [Request.Path] as the same Request. A file has one path: a
 // package, the checksums of a provider's version, and their signature are at the result of Path and nowhere else. The path of a
-// module's package ends in .tar.gz and has neither query nor glob: every client accepts this form. In it no hostname is
-// followed by / or :, after which some tools expect a repository of that host.
+// module's package ends in .tar.gz and has neither query nor glob: every client accepts this form. In the path of a module's
+// package, a ~ follows the hostname of the registry, because some tools take a hostname before / or : for a repository.
 //
 // [Endpoints] lists the paths. The specifications are https://opentofu.org/docs/internals/module-registry-protocol/,
 // https://opentofu.org/docs/internals/provider-registry-protocol/ and

@@ -18,8 +18,9 @@ type Upstreams struct {
 	Any bool
 	// Default answers for the proxy's own hostname.
 	Default string
-	// Namespaces has the only upstream for a namespace under the proxy's own hostname, instead of Default. It counts for every
-	// spelling of a namespace but one that it has, too: a name that is private in one case is not requested elsewhere in another.
+	// Namespaces has the only upstream for a namespace under the proxy's own hostname, instead of Default. An entry for acme also
+	// applies to Acme and ACME, unless these have entries of their own. So a private namespace is not requested from Default in
+	// another case.
 	Namespaces map[string]string
 	// Docs has the upstream whose modules and providers the API at a hostname describes, as api.opentofu.org does.
 	Docs map[string]string

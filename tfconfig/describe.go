@@ -22,7 +22,8 @@ import (
 //
 // Control characters are removed from texts, as from those of registries. Names that are not a single line are left out.
 //
-// Lists are never nil. They are sorted by name. An x.tofu counts as x.tf unless x.tf exists.
+// Lists are never nil. They are sorted by name. The public registry reads .tf files only, so x.tf is read and not x.tofu if both exist,
+// unlike by [Reader.Read] for OpenTofu. An x.tofu without an x.tf is read.
 type Description struct {
 	Root       modproxy.Part   `json:"root"`       // without a name, which no file has
 	Submodules []modproxy.Part `json:"submodules"` // modules/x, if it has configuration

@@ -63,8 +63,9 @@ func (r *Reader) put(ctx context.Context, rec store.Record) {
 	}
 }
 
-// Sweep removes the records of packages that are not stored any more, and the oldest records beyond MaxStored. It returns at once
-// if another goroutine is sweeping.
+// Sweep removes the records of packages that are not stored any more, and the oldest records beyond MaxStored. The Reader calls it when
+// its records have grown by an eighth of MaxStored; a program may also call it, such as after it has removed packages. It returns at
+// once if another goroutine is sweeping.
 func (r *Reader) Sweep(ctx context.Context) error {
 	if r.Store == nil || !r.sweeping.TryLock() {
 		return nil

@@ -16,7 +16,7 @@
 // OpenTofu evaluates sources and versions (internal/configs/static_evaluator.go): constants, locals, and variables with a value or a
 // default. Terraform does so since 1.15 (internal/terraform/node_module_install.go), for variables with const; older versions
 // accept literals only. Reader.Read evaluates both, with some functions. A value that is unknown before a plan comes with the
-// reason. Reader.Read never guesses.
+// reason. Reader.Read never guesses a value.
 //
 // # What always holds
 //
@@ -24,7 +24,8 @@
 //
 // HCL from strangers is parsed in a child process only, because parsing can end the process: 100 KiB of nested brackets exhaust
 // the stack (https://github.com/hashicorp/hcl/issues/809), and recover does not catch that. The child is this program. It has no
-// environment, little memory and little time. If it dies, the error says why. No other package of modproxy parses HCL.
+// environment and a bounded time. On Linux it also has at most 512 MiB of memory and 10 seconds of processor time. If it dies, the
+// error says why. No other package of modproxy parses HCL.
 package tfconfig
 
 import (
@@ -82,7 +83,8 @@ type Arg struct {
 	// Inputs are the variables of the directory that the value depends on, sorted.
 	Inputs []string `json:"of,omitempty"`
 
-	// Skipped reports whether Reader.Read left the argument unevaluated, because one of its variables is not in Options.Passed.
+	// Skipped reports whether Reader.Read left the argument unevaluated, although a value in Options.Vars was available: the value
+	// depends on a variable that changes no source or version in the directory, and that is not in Options.Passed.
 	Skipped bool `json:"-"`
 }
 
@@ -139,12 +141,16 @@ type Options struct {
 	// configuration.
 	Submodules bool `json:"submodules,omitempty"`
 	// Vars are the values of variables of Dir: the Args of the call. A variable that is missing here has its default.
+	//
+	// Read evaluates a package with only those Vars that change a source or a version in Dir, so that calls with different other
+	// arguments share a stored result. Arguments of Dir's own calls that depend on the other Vars are unknown, and Skipped.
 	Vars map[string]Arg `json:"vars,omitempty"`
-	// Passed names variables among Vars that change sources or versions in the packages that Dir calls. The other Vars count only
-	// if they change a source or a version in Dir.
+	// Passed names variables of Dir that Read must also evaluate, although they change nothing in Dir: Dir passes them on to a
+	// package where they change a source or a version. A caller cannot know them before it has read that package. Package closure
+	// reads Dir without them first, and again if a called package needs one.
 	Passed map[string]bool `json:"-"`
-	// Environment and Given are values of variables of a root module, as text, from TF_VAR_… and -var. Files take precedence over
-	// Environment, and Given takes precedence over both.
+	// Environment and Given are values of variables of a root module, as text: Environment from TF_VAR_…, and Given from the
+	// arguments -var. Files take precedence over Environment, and Given takes precedence over both.
 	Environment map[string]string `json:"environment,omitempty"`
 	Given       map[string]string `json:"given,omitempty"`
 	// Sources returns only Configuration.Sources: the sources in the files of the whole tree, for both clients.

@@ -12,7 +12,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// A Tree is a set of files, with configuration among them.
+// A Tree is a set of files, with configuration among them. [PackageTree] makes one; [Reader.ReadDirectory] reads a directory on disk
+// without one.
 type Tree struct {
 	digest modproxy.Digest // of the package, under which results are stored; zero for a directory
 	root   bool            // includes files with values of variables, and the lock file

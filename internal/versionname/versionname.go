@@ -12,14 +12,18 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// A Name names a version of a module or provider. If Version is empty, it names all versions. The zero Name names nothing.
+// A Name names a version of a module or provider. If Version is empty, it names the module as a whole, which means all versions in
+// most requests. The zero Name names no module. A request whose name is optional decides what the zero Name means in it, such as
+// every module; see [Name.ParseOptional].
+//
+// [Name.Parse] is the inverse of [Of]. A variant that is not a platform is part of Version, as [modproxy.Ref.FullVersion] returns it.
 type Name struct {
 	Module   string `json:"module,omitempty"` // an address as [hostname.ParseAddress] reads it
 	Version  string `json:"version,omitempty"`
 	Platform string `json:"platform,omitempty"` // of a provider's package; empty for modules and for a provider's release
 }
 
-// Of returns the name of a version.
+// Of returns the name of a version, or of a module if v.Version is empty. For a Ref without an address it returns the zero Name.
 func Of(v modproxy.Ref) Name {
 	if v.Address == (modproxy.Address{}) {
 		return Name{}
@@ -28,7 +32,8 @@ func Of(v modproxy.Ref) Name {
 	return Name{v.Address.String(), version, platform}
 }
 
-// Shown returns the name as messages show it. A name that cannot be parsed, as of a damaged record, is shown as it is.
+// Shown returns the name as messages show it: the address and the version, see [modproxy.Ref.Shown]. A name that cannot be parsed, as
+// of a damaged record, is shown as it is.
 func (n Name) Shown() string {
 	v, err := n.Parse("")
 	if err != nil {
@@ -37,7 +42,7 @@ func (n Name) Shown() string {
 	return v.Shown()
 }
 
-// ShownVersion returns the version as messages show it.
+// ShownVersion returns the version as Shown does, without the address.
 func (n Name) ShownVersion() string {
 	_, version, _ := strings.Cut(n.Shown(), " ")
 	return version
@@ -61,7 +66,7 @@ func (n Name) Parse(host string) (v modproxy.Ref, err error) {
 	return v, err
 }
 
-// ParseOptional is Parse without a default host, and returns the zero version for the zero Name.
+// ParseOptional is Parse without a default host. For the zero Name it returns the zero [modproxy.Ref] without an error.
 func (n Name) ParseOptional() (v modproxy.Ref, err error) {
 	if n == (Name{}) {
 		return v, nil
