@@ -18,7 +18,7 @@ import (
 //   - If the request fails and no document may be served, the list of the first case is served, marked as Stale.
 //
 // Errors: those of Next, if it fails and none of m's packages is stored; [modproxy.RetryLater] if Next takes longer than three
-// seconds or than ctx; [modproxy.NotKept] if no package is stored and the registry is offline.
+// seconds or than ctx; [modproxy.NotCached] if no package is stored and the registry is offline.
 func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
 	k := keyOf(m)
 	get := r.versions.get

@@ -52,7 +52,7 @@ func NewAdmission(l Limits) *Admission {
 
 // Admit waits until the client may send a request: until its rate allows it, and a slot is free. The client is the principal of ctx
 // ([auth.PrincipalOf]), or without one the address in e. program is its User-Agent. Admit returns the client's name, the argument of
-// [Admission.Leave], and a context with the client for other layers ([modproxy.WithAsker]). The caller must call Leave, unless
+// [Admission.Leave], and a context with the client for other layers ([modproxy.WithClient]). The caller must call Leave, unless
 // there is an error: a [modproxy.RetryLater] if the client would wait for longer than wait, or the error of ctx.
 func (a *Admission) Admit(
 	ctx context.Context, e *Event, program string, wait time.Duration,
