@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
 )
 
 // A fetch in the background comes after those that clients wait for, and is one of them as soon as a client wants it.
 func TestClientsComeBeforeTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Fetches = 1
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.Fetches = 1 })
 		f.next.change(func(n *next) { n.delay = time.Minute }) // each for the location, and for the package
 		run, name := modproxy.InBackground(t.Context()), func(i int) modproxy.Ref {
 			return modproxy.Address{Host: vpc.Host, Namespace: "acme", Name: fmt.Sprint("m", i), System: "aws"}.At("1.0.0")
@@ -54,7 +55,7 @@ func TestClientsComeBeforeTheBackground(t *testing.T) {
 func TestBackgroundEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Fetches = 1
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.Fetches = 1 })
 		f.next.change(func(n *next) { n.delay = time.Hour })
 		var all sync.WaitGroup
 		for _, version := range []string{"1.0.0", "1.1.0"} {

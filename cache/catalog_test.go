@@ -316,7 +316,11 @@ func gzipped(text string) []byte {
 // Stored documents have a bound, and documents of modules with stored packages stay longest. Searches fill neither the store nor the memory.
 func TestCatalogHasABound(t *testing.T) {
 	aboutEach(t, func(t *testing.T, f *described) {
-		f.MaxKept = 64 << 10 // details have 32 KiB of it, histories 16 KiB and texts 8 KiB; each document counts as more than 1 KiB
+		config := f.CatalogConfig
+		config.MaxKept = 64 << 10 // details have 32 KiB of it, histories 16 KiB and texts 8 KiB; each document counts as more than 1 KiB
+		c := cache.NewCatalog(config)
+		t.Cleanup(func() { closeCatalog(t, c) })
+		f.Catalog = c
 		f.next.change(func(s *saying) { s.text = strings.Repeat("x", 60_000) })
 		ref := store.Ref{Kind: cache.PackageKind, Key: "registry.example.com/acme/vpc/aws/1.0.0"}
 		if _, err := f.storage.Records().Put(t.Context(), store.Record{Ref: ref}); err != nil {

@@ -224,6 +224,15 @@ func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream, me
 	return r
 }
 
+// changed returns a registry like r, which was not used, with another configuration.
+func changed(t *testing.T, r *cache.Registry, change func(*cache.Config)) *cache.Registry {
+	config := r.Config
+	change(&config)
+	r = cache.New(config)
+	t.Cleanup(func() { mustClose(t, r) })
+	return r
+}
+
 // accept makes the content that next offers count.
 func (f *fixture) accept(t *testing.T, version string) {
 	t.Helper()

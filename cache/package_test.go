@@ -154,7 +154,7 @@ func TestKeptByAnotherMeanwhile(t *testing.T) {
 func TestFetchesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Registry.Fetches = 3
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.Fetches = 3 })
 		var mu sync.Mutex
 		now, most := 0, 0
 		f.Registry.Next = changedNext{f.next, func(*modproxy.Package) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/cache"
 )
 
 // What comes is given as it comes, to all from one fetch, but for its end; and it is kept then.
@@ -208,7 +209,7 @@ func TestZipsHaveTheirOwnTurns(t *testing.T) {
 	f := newProviders(t, 1<<20)
 	synctest.Test(t, func(t *testing.T) {
 		f.inMemory(t)
-		f.ZipTimeout = time.Hour
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.ZipTimeout = time.Hour })
 		f.next.pieces = 20 * 60
 		var all sync.WaitGroup
 		for i := range 20 {

@@ -103,7 +103,7 @@ func hang(ctx context.Context, v modproxy.Ref) error {
 func TestClientsLeaveWhatDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.FetchTimeout = time.Hour
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.FetchTimeout = time.Hour })
 		f.next.change(func(n *next) { n.receive = hang })
 		var clients sync.WaitGroup
 		for i := range 200 {
@@ -138,7 +138,7 @@ func TestClientsLeaveWhatDoesNotCome(t *testing.T) {
 func TestTurnsForOthersAreLent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Fetches = 1
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.Fetches = 1 })
 		held, give, err := f.Turn(t.Context(), vpc)
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestRefusedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, gate := newFixture(t), &forbids{}
 		f.Gate = gate
-		f.Fetches = 1
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.Fetches = 1 })
 		f.next.change(func(n *next) { n.delay = time.Minute })
 		var group sync.WaitGroup
 		group.Go(func() { f.fetch(t, "1.0.0") })

@@ -15,7 +15,7 @@ import (
 func TestVersionsDocumentsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.MaxVersions = 16 << 10
+		f.Registry = changed(t, f.Registry, func(c *cache.Config) { c.MaxVersions = 16 << 10 })
 		f.versions(t)
 		if _, err := read(f.Registry, "1.0.0"); err != nil {
 			t.Fatal(err)

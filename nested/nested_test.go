@@ -67,7 +67,9 @@ func TestDeterministic(t *testing.T) {
 	_, one, err := newWorld(t, all).read(at)
 	_, two, err2 := newWorld(t, all).read(at)
 	other := newWorld(t, all)
-	other.URL = "https://other.example"
+	config := other.Registry.Config
+	config.URL = "https://other.example"
+	other.Registry = nested.New(config)
 	_, three, err3 := other.read(vpc.With(modproxy.BaseVariant, nested.Base(other.URL)))
 	if err := errors.Join(err, err2, err3); err != nil || one != two || one == three {
 		t.Errorf("%s, %s; elsewhere %s; %v", one, two, three, err)

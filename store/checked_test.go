@@ -23,7 +23,7 @@ import (
 func with(t *testing.T, memory int64, data []byte, d modproxy.Digest) *fixture {
 	t.Helper()
 	f := newFixture(t)
-	f.Memory = memory
+	f.change(t, func(c *store.Config) { c.Memory = memory })
 	f.keep(t, data, d)
 	return f
 }

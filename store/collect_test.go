@@ -119,7 +119,7 @@ func TestCollectIsCareful(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		f.Memory = 1 << 20 // blobs in memory are removed, too
+		f.change(t, func(c *store.Config) { c.Memory = 1 << 20 }) // blobs in memory are removed, too
 		f.mustGet(t, "100.1+a", "100.1+b", "100.2")
 		if list, err := f.Discard(t.Context(), refOf("1.0")); len(list) != 0 || err != nil {
 			t.Errorf("one that was never kept: %+v, %v", list, err)

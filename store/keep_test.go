@@ -133,7 +133,7 @@ func TestWrongSize(t *testing.T) {
 // The memory is bounded, even with readers that never end.
 func TestMemoryIsBounded(t *testing.T) {
 	f := newFixture(t)
-	f.Memory = 1 << 20 // ten of the blobs below
+	f.change(t, func(c *store.Config) { c.Memory = 1 << 20 }) // ten of the blobs below
 	var open []io.Closer
 	for i := range 40 {
 		data, d := random(100_000, byte(i+1))
