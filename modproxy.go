@@ -80,14 +80,14 @@ type Sender interface {
 	SendTo(w io.Writer, n int64) (written int64, err error)
 }
 
-// Partial is a package whose download is in progress. When Arrived has returned, the Package has its Facts. It is safe for
-// concurrent use. The download has the context of the request that it answers. The request lasts until Arrived returns.
+// Partial is a package whose download is in progress. When Complete has returned, the Package has its Facts. It is safe for
+// concurrent use. The download has the context of the request that it answers. The request lasts until Complete returns.
 type Partial interface {
 	// Complete waits until the package is complete and verified, as a [Registry] verifies it before Package returns, and
 	// returns its Facts. Its errors are those of Package.
 	Complete(ctx context.Context) (ProviderFacts, error)
 	// Open opens the package again, at its start, for another goroutine. The caller must close it. Reads wait for bytes until
-	// ctx ends. The result stays readable after the Package with this Arrival is closed.
+	// ctx ends. The result stays readable after the Package with this Partial is closed.
 	Open(ctx context.Context) (Body, error)
 }
 

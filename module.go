@@ -79,7 +79,7 @@ func (v Ref) String() string {
 	return v.Address.String() + " " + v.FullVersion()
 }
 
-// DisplayName returns v for people: archives with their platform, signing keys by name, and other variants as String returns them.
+// Shown returns v for people: archives with their platform, signing keys by name, and other variants as String returns them.
 func (v Ref) Shown() string {
 	p, isArchive := v.Platform()
 	switch {

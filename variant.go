@@ -102,7 +102,7 @@ func (v Ref) FullVersion() string {
 // Base returns the version that v is a variant of. A version without a variant is its own base.
 func (v Ref) Base() Ref { return Ref{Address: v.Address, Version: v.Version} }
 
-// Union returns a variant of the version. It replaces the variant that v has.
+// With returns a variant of the version. It replaces the variant that v has.
 func (v Ref) With(kind VariantKind, value string) Ref {
 	v.Variant = Variant{kind, value}
 	return v

@@ -71,7 +71,7 @@ func (v *Versions) like(old *Versions) *Versions {
 	return v
 }
 
-// Union returns v with additional entries. It ignores entries of versions that v lists. It does not change v.
+// With returns v with additional entries. It ignores entries of versions that v lists. It does not change v.
 func (v *Versions) With(more []Listed) (*Versions, error) {
 	have := make(map[string]bool, len(v.List))
 	for _, l := range v.List {

@@ -137,7 +137,7 @@ type Position struct {
 	Same, Others []modproxy.Decision
 }
 
-// Position returns the place of d among the decisions in force.
+// Place returns the place of d among the decisions in force.
 func (g *Gate) Place(ctx context.Context, d modproxy.Decision) (p Position, err error) {
 	s, err := g.now(ctx)
 	if err != nil {

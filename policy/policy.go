@@ -49,7 +49,7 @@ type Verdict struct {
 // Refused reports whether the version may not be used.
 func (v Verdict) Refused() bool { return v.Outcome != Allowed }
 
-// VersionFacts are the known facts about a version. The zero Facts contain no fact.
+// VersionFacts are the known facts about a version. The zero VersionFacts contain no fact.
 type VersionFacts struct {
 	// Since is the time at which the version was first listed, if it is known: the earlier of the date from the
 	// registry's API and the first-seen time. It is zero if the version was listed when the module was first seen, and

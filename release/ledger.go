@@ -7,7 +7,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// ArchiveHashes returns the facts about r that a ledger records beside its sum. It verifies the signature and ignores all
+// Facts returns the facts about r that a ledger records beside its sum. It verifies the signature and ignores all
 // times.
 func (r *Release) Facts() (facts modproxy.ProviderFacts, err error) {
 	sums, err := ParseSums(r.Sums)

@@ -42,7 +42,7 @@ type incoming struct {
 
 // zip downloads the package of v for the platform of d, into a file that Close removes. If the caller allows it and the
 // size is known, the package is returned before the download: its reader follows the file, and the caller calls
-// Arrived, which downloads it.
+// Complete, which downloads it.
 func (c *Client) zip(ctx context.Context, v modproxy.Ref, d *release.Download) (p *modproxy.Package, err error) {
 	file, err := spool.New(c.cfg.Providers.Scratch)
 	if err != nil {
