@@ -36,7 +36,8 @@
 //
 // The operator names the trusted signers of manifests. A proof of inclusion shows that the record of each version is in the tree of the
 // exporting ledger. The content of a package is verified by its bytes, and a release of a provider must contain the recorded archives and
-// keys. Times are those of the exporting side: the age of a version counts since it was first seen there.
+// keys. Times are those of the exporting side: the age of a version counts since it was first seen there. A trusted signer can so make
+// versions old enough for a rule with a minimum age.
 //
 // The result of an import does not depend on the order of the packages. Exports put releases of providers first; a package for a platform
 // is held in a file until all releases of its provider were read.

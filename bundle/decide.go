@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// By is the beginning of the name of the person who decided, if the decision came in a bundle.
+// By is the beginning of the field By of a [modproxy.Decision] that came in a bundle.
 const By = "bundle: "
 
 // decide takes over decisions. It runs before the packages that they are about are imported.

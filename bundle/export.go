@@ -50,7 +50,7 @@ type content struct {
 	modproxy.Sum
 }
 
-// Begin collects a bundle of the selected versions, which must be in order, and of the decisions about their modules. Releases of
+// Begin collects a bundle of the selected versions, in the order of [Selection.Versions], and of the decisions about their modules. Releases of
 // providers come first, because an import holds back the packages for platforms until it has read the releases. Begin calls each for
 // every version in that order, with nil or the reason why the version is not in the bundle.
 //

@@ -60,7 +60,7 @@ const (
 	Added   State = "added"   // Reason, if any, is why clients cannot use it
 	Kept    State = "kept"    // stored here before; Reason as above
 	Refused State = "refused" // Reason is why
-	Absent  State = "absent"  // an earlier bundle had it, and it is not stored here; Reason is the remedy
+	Absent  State = "absent"  // an earlier bundle had it, and it is not stored here; Reason is the remedy: to import that bundle again
 	Decided State = "decided" // Reason is the decision, which was taken over
 )
 
@@ -92,7 +92,8 @@ type imports struct {
 
 // Import imports a bundle and returns the results. Each package is verified before it is published as a whole. If Import fails,
 // published packages stay, and the next import skips them. At the end the ledger records that the bundle was imported, even if some
-// versions were refused.
+// versions were refused: the next bundle of the chain can then be imported. The same bundle can be imported again, which adds
+// refused and lost versions if they can be added now.
 //
 // Errors: those of [NewReader] and [Reader.Next]; [modproxy.ErrDenied] if the bundle is older than an imported one, is not of the
 // ledger of its chain, or the bundle before it was not imported; those of the storage.

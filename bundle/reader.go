@@ -23,7 +23,8 @@ type Reader struct {
 	body *body // of the last package
 }
 
-// NewReader reads the index and the manifest, which must be signed by a key of trust. The error is [Untrusted] if another key signed it.
+// NewReader reads the manifest and the index. A key of trust must have signed the manifest. The error is an [*Untrusted] if another key
+// signed it.
 func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 	b := &Reader{src: source{r: r}}
 	text, err := b.src.first(manifestName, maxManifest)

@@ -166,7 +166,7 @@ func (r *Registry) Versions(_ context.Context, m modproxy.Address) (*modproxy.Ve
 	return nil, absent("versions", m.At(""))
 }
 
-// Location returns the directory of the module in the package, without a URL.
+// Location returns a location without a URL. Its Subdir is the directory of the module in the package.
 func (r *Registry) Location(_ context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	h, err := r.find("location", v)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/release"
 )
 
-// Releases decides which releases of providers are accepted.
+// Releases has the rules by which releases of providers are accepted.
 type Releases struct {
 	Signers  ledger.Signers // keys that may sign releases of some providers, as in a [ledger.Registry]
 	Unsigned Scope          // providers whose releases need no signature if their registry lists no key; nil: none

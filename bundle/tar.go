@@ -19,7 +19,7 @@ const (
 	maxEntry = 8<<30 - 1 // limit of a USTAR header
 	ending   = 2 * block
 
-	// MaxHead is the limit of the result of [ReadHead], in bytes.
+	// MaxHead is the limit of the result of [ReadHead], in bytes: 65 MiB and 2 KiB, for the manifest, the index and their headers.
 	MaxHead = maxManifest + maxIndex + 4*block
 
 	manifestName = "manifest"
@@ -149,7 +149,7 @@ func (s *source) end() error {
 	return nil
 }
 
-// A Writer writes a bundle.
+// A Writer writes the tar archive of a bundle. [Export.Write] uses one. Other packages use an [Exporter].
 type Writer struct {
 	ID modproxy.Digest
 

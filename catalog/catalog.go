@@ -1,10 +1,15 @@
 // Package catalog lists modules and describes versions of modules and providers, for tools that read registries.
 //
-// A [Catalog] answers as its Next does, which asks the registry. If the registry does not answer, the Catalog makes the answer from the
-// cached packages and the records of this proxy.
+// A [Catalog] takes the answer of its Next, which asks the registry. It removes versions that the client may not use, and adds dates and
+// counts that the registry does not have from the records of this proxy: a first-seen time in place of a missing date, and the downloads
+// through this proxy in place of a count of zero. If Next returns an error of any kind, or is slow, the Catalog makes the answer from the
+// cached packages and the records.
 //
-// Invariant: a description never causes a download. A version is described only if the client of the context may use it. A version that
-// does not exist and a version that the client may not use get the same answer.
+// Invariant: a description never causes the download of a package. A version is described only if Config.Registry lists it for the
+// client of the context. Other versions, and versions that do not exist, get the same answer.
+//
+// The Next of a Catalog is the Catalog of package cache, whose Next is that of package upstream. If clients need tokens, auth.Catalog is
+// above it.
 package catalog
 
 import (
@@ -26,9 +31,10 @@ import (
 
 // Config has the parts of a [Catalog].
 type Config struct {
+	// Next and Counts may be nil. All other fields must be set.
 	Next      modproxy.Catalog // nil: no registry is asked
 	Registry  Lister           // lists the versions that the client of the context may use
-	Known     Lister           // like Registry, but lists known versions only and asks no registry
+	Known     Lister           // likewise, but only versions that are known without a request to a registry, and it sends none
 	Packages  Packages
 	Ledger    Ledger
 	FirstSeen FirstSeen
@@ -37,7 +43,7 @@ type Config struct {
 	Reader    Reader
 }
 
-// Catalog describes modules as Next does. If Next does not answer, it describes them by cached packages. It is safe for concurrent
+// Catalog describes modules by the answers of Next, or by cached packages: see the package comment. It is safe for concurrent
 // use. [New] makes one.
 type Catalog struct {
 	Config // not changed
@@ -122,9 +128,11 @@ func New(config Config) *Catalog {
 	return c
 }
 
-// Details describes a listed version as Next does, or by its cached package.
+// Details describes a version that Registry lists, by the answer of Next. If Next returns an error or needs more than a second, Details
+// describes the version by its cached package. Without one, it waits for Next.
 //
-// Errors: those of Registry; those of Next if the package is not cached; [modproxy.RetryLater] while the package is being read.
+// Errors: those of Registry; those of Next if the package is not cached; [modproxy.RetryLater] while the cached package is being parsed
+// for its description.
 func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	list, err := c.Registry.Versions(ctx, v.Address)
 	if err != nil {

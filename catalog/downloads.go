@@ -18,7 +18,7 @@ const (
 	maxCounts = 4 << 20     // bytes of counts in memory
 )
 
-// Downloads returns the counts of Next, or if these are zero, the counts of this proxy.
+// Downloads returns the counts of Next. If these are zero, as for registries that do not count, it returns the counts of this proxy.
 //
 // Errors: those of Registry, and of Counts.
 func (c *Catalog) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {

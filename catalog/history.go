@@ -17,8 +17,8 @@ type historyKey struct {
 	versions string // the entity tag
 }
 
-// History returns the publication dates of the listed versions as Next does. Missing dates are the first-seen times, and missing counts
-// the downloads here.
+// History returns the publication dates of the versions that Registry lists, by the answer of Next. In place of a missing date it has the
+// first-seen time, and in place of a missing count the number of downloads through this proxy. The result does not show which is which.
 //
 // Errors: those of Registry, and of the records.
 func (c *Catalog) History(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {

@@ -26,7 +26,7 @@ func (r Roots) readers() []tfconfig.Client {
 	return []tfconfig.Client{tfconfig.Terraform, tfconfig.OpenTofu}
 }
 
-// Named returns starts for modules that the operator names, for each client.
+// Named returns a copy of each Start in all for each of r.Clients. all are modules that the operator names.
 func (r Roots) Named(all ...Start) (starts []Start) {
 	for _, s := range all {
 		for _, s.Client = range r.readers() {

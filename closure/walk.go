@@ -3,13 +3,17 @@
 // # Use
 //
 // A [Walker] begins at calls ([Start]). [Roots] reads them from directories on disk. [Walker.Walk] chooses the version of each
-// called module, reads the package with package tfconfig, follows the calls in it, and reports each result as a [Found].
+// called module, opens its package by Walker.Registry, reads it with package tfconfig, follows the calls in it, and reports each
+// result as a [Found]. If the registry is a cache, a walk so downloads and stores all packages that it reaches. For providers it
+// does that only if Walker.Providers is set.
 //
 // # What always holds
 //
 // Versions are the ones that the client chooses, Terraform or OpenTofu: see [ChooseModule] and [ChooseProvider]. A call that cannot
-// be followed is reported with the reason, and the walk continues. The number of starts, calls, rounds, and instances of a
-// directory is limited. A walk that reaches a limit reports it.
+// be followed is reported with the reason, and the walk continues. A walk has at most 20,000 starts and follows at most 100,000
+// calls, in chains of at most Walker.Depth. A directory whose arguments change sources is read for at most 16 sets of arguments. If a
+// called package shows that an argument matters (tfconfig.Options.Passed), its callers are read again, at most 16 times. Too many
+// starts are an error; every other limit is reported as a Found of kind [Trouble].
 package closure
 
 import (
@@ -86,14 +90,14 @@ const (
 	Trouble FoundKind = "trouble"
 )
 
-// Found is a result of a walk, with the first call that leads to it.
+// Found is a result of a walk. If several calls lead to it, the Found has the first one.
 type Found struct {
 	Kind       FoundKind
 	Client     tfconfig.Client
-	Chain      []Step       // the calls that lead to it, outermost first; empty for a named module
+	Chain      []Step       // the calls that lead to it, outermost first; empty for a module that the operator names
 	Source     string       // of the last call, without user information and query; empty if unknown
-	Constraint string       // the version of the last call, as written
-	Module     modproxy.Ref // without a version, or zero, if no version was chosen
+	Constraint string       // the version constraint of the last call, as written
+	Module     modproxy.Ref // if no version was chosen, Version is empty; if the module is unknown, too, it is zero
 	Subdir     string       // the called directory of the package; "." for its root
 	Provider   bool         // Module is a provider
 	Dynamic    bool         // with Bypass: the source is unknown
@@ -122,8 +126,8 @@ const (
 	maxRounds    = 16      // per walk
 )
 
-// Walk finds the closure of starts and calls each with the results, one at a time. If a module is unavailable, Walk reports that and
-// continues.
+// Walk finds all modules and providers that starts install, and calls each with the results. The calls of each for one Walk do not
+// overlap. If a module is unavailable, Walk reports that and continues.
 //
 // The error is that of ctx, or [modproxy.ErrInvalid] if there are too many starts.
 func (w *Walker) Walk(ctx context.Context, starts []Start, each func(Found)) error {

@@ -234,8 +234,9 @@ func (k *checker) reach() {
 // RequiresToken reports whether clients need a credential.
 func (c *Config) RequiresToken() bool { return c.RequiresTokenBecause() != "" }
 
-// RequiresTokenBecause returns the reason why clients need a credential, or an empty string if they do not. On a loopback
-// address they need one if a reverse proxy passes on requests of other machines.
+// RequiresTokenBecause returns the reason why clients need a credential, or an empty string if they do not. They need none if
+// anonymous is true. Otherwise they need one if one of these holds: auth.required is true; listen is not a loopback address;
+// public_url is not the URL of this machine; trusted_proxies are set; or anonymous has scopes, which are then the exceptions.
 func (c *Config) RequiresTokenBecause() string {
 	loopback, err := parseListen(c.Listen)
 	switch {
@@ -255,7 +256,8 @@ func (c *Config) RequiresTokenBecause() string {
 	return ""
 }
 
-// IsLocal reports whether, by the configuration, only programs on this machine can connect.
+// IsLocal reports whether only programs on this machine can connect: listen is a loopback address, and neither public_url nor
+// trusted_proxies says that requests of other machines are passed on.
 func (c *Config) IsLocal() bool {
 	alone := *c
 	alone.Anonymous, alone.Auth.Required = Anonymous{}, false
@@ -311,7 +313,7 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// IsLocalURL reports whether the host of a URL means the user's own machine.
+// IsLocalURL reports whether the host of a URL is localhost or a loopback address.
 func IsLocalURL(base string) bool {
 	u, err := url.Parse(base)
 	return err == nil && hostname.IsLocal(u.Hostname())
@@ -368,14 +370,15 @@ func (c *Config) Deprecated() error {
 	return fmt.Errorf("%s: policy.contact is the old name of contact, at the top of the configuration: write that instead", c.Source("policy.contact"))
 }
 
-// IsOpen reports whether clients may learn that the modules of a registry are outside their scopes.
+// IsOpen reports whether clients may learn that the modules of a registry are outside their scopes: the upstream is not private, and has
+// no token. See [Upstream.Private].
 func (c *Config) IsOpen(host string) bool {
 	return !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool {
 		return u.Host == host && (u.Private || !u.Token.IsZero() || u.TokenFile != "")
 	})
 }
 
-// TofuHost is a registry whose modules another service describes, at tofuDocs.
+// TofuHost is the public registry of OpenTofu. The API at https://api.opentofu.org describes its modules and providers.
 const (
 	TofuHost = "registry.opentofu.org"
 	tofuDocs = "https://api.opentofu.org"

@@ -51,7 +51,8 @@ func Default() *Config {
 	return c
 }
 
-// Load is [Read] with checks. It normalises hostnames and reads secrets from their files. The error is an [Error].
+// Load is [Read] with checks of the whole configuration. It normalises hostnames and reads secrets from their files. The error is an
+// [Error]: all mistakes that Read finds, or else all that the checks find.
 func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	c, err := Read(file, variables, flags)
 	if err == nil {
@@ -60,8 +61,9 @@ func Load(file string, variables []string, flags []Flag) (*Config, error) {
 	return c, err
 }
 
-// Check is like [Load], but continues after a mistake, and returns all mistakes. In the returned configuration, a key with a
-// malformed value has its default: see [Config.IsSound].
+// Check is like [Load], but checks the whole configuration even if Read finds mistakes, and returns the mistakes of both. If the file
+// cannot be read as a whole, it returns only this mistake. In the returned configuration, a key with a malformed value has its default:
+// see [Config.IsSound].
 func Check(file string, variables []string, flags []Flag) (*Config, Error) {
 	c, wrong := read(file, variables, flags, os.Open)
 	if !c.IsSound("") {
@@ -74,8 +76,8 @@ func Check(file string, variables []string, flags []Flag) (*Config, Error) {
 	return c, wrong
 }
 
-// IsSound reports whether some top-level keys have no mistakes and the file could be read as a whole. Without keys it reports
-// only whether the file could be read.
+// IsSound reports whether the file could be read as a whole, and each of the given top-level keys has no mistake. Without keys it
+// reports only whether the file could be read.
 func (c *Config) IsSound(keys ...string) bool {
 	return !c.unsound[""] && !slices.ContainsFunc(keys, func(key string) bool { return c.unsound[key] })
 }
@@ -155,8 +157,9 @@ func read(file string, variables []string, flags []Flag, open func(string) (*os.
 	return c, wrong
 }
 
-// Reload reads the configuration again and returns it with the paths of the changed keys, or the current mistakes. It does not
-// change c. A configuration from a pipe cannot be read again: Reload then returns c.
+// Reload reads the configuration again, as [Load] does, and returns it with the paths of the keys whose values differ from those of c. It
+// does not change c. If the configuration has mistakes now, next is nil and err is the [Error] with them. A configuration from a pipe
+// cannot be read again: Reload then returns c.
 func (c *Config) Reload() (next *Config, changed []string, err error) {
 	if c.again == nil {
 		return c, nil, nil

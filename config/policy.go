@@ -61,7 +61,7 @@ func (c *Config) AllRules() (all Rules, err error) {
 	return all, nil
 }
 
-// WithRules returns c with the rules and reserved namespaces of files only.
+// WithRules returns a copy of c whose rules and reserved namespaces are those of files only, without the ones in c itself.
 func (c *Config) WithRules(files ...string) *Config {
 	other := *c
 	other.Policy.Files, other.Policy.Rules, other.Policy.Reserved = files, nil, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/modproxy/modproxy/pack"
 )
 
-// Getter downloads the files of locations of one kind. It is safe for concurrent use.
+// Getter downloads the files of locations of one kind, such as those of packages fetch/git and fetch/web. It is safe for concurrent use.
 //
 // Errors: [modproxy.ErrInvalid] if the location or content is refused or a limit is exceeded, [modproxy.ErrNotFound],
 // [modproxy.ErrDenied], [modproxy.ErrUnavailable], and the cause of ctx if it ended. No error contains a secret.
@@ -43,11 +43,12 @@ type Getter interface {
 type Source struct {
 	modproxy.Location
 	Module modproxy.Address // the module whose package is at the location
-	Commit string           // if not empty, fetched instead of the revision in the location; archives have no commit
+	Commit string           // if not empty, fetched instead of the revision in the location; a getter for archives ignores it
 
-	// Direct is set if the URL is used unchanged and is an archive. The first bytes determine its format.
+	// Direct is set if the URL is used unchanged and is an archive. The first bytes determine its format. Package upstream sets it if
+	// the registry's answer has the field use_registry_credentials.
 	Direct bool
-	// Own has the registry's own credentials, if the registry wants them to be sent to this location.
+	// Own has the registry's own credentials, if that field is true. Each is sent to its own origin only.
 	Own []egress.Credential
 	// Budget bounds the HTTP requests for one package. [Table.Package] sets it.
 	Budget *egress.Budget
@@ -56,9 +57,11 @@ type Source struct {
 // Result is the result of fetching a location.
 type Result struct {
 	From modproxy.Source
-	// Pinned reports that a commit or checksum in the location determines its content. It is also set with an error.
+	// Pinned reports that a commit or checksum in the location determines its content. A getter also sets it if it returns an error:
+	// the Table then knows that a retry downloads the same content ([modproxy.Fixed]).
 	Pinned bool
-	// Next, unless nil, is another location that has the files, all of them below its subdirectory.
+	// Next, unless nil, is another location that has the files. The Table fetches it instead, up to five times in a row. The
+	// subdirectory of Next is the root of the package.
 	Next *modproxy.Location
 }
 
@@ -70,8 +73,8 @@ type Credential struct {
 	// For ssh, in OpenSSH's formats: a private key without a passphrase, and the keys of known hosts. Both are required.
 	// modproxy does not connect to a host whose key is unknown.
 	SSHKeyFile, KnownHostsFile string
-	// Scope is the set of modules that may use the credential, because their publishers choose the locations. nil means all
-	// modules.
+	// Scope is the set of modules that may use the credential. A publisher chooses the locations of its modules, so without a Scope
+	// (nil) the publisher of every module can make modproxy send the credential to its Host.
 	Scope Scope
 }
 
@@ -88,7 +91,7 @@ func (all Credentials) For(m modproxy.Address) Credentials {
 	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Scope != nil && !c.Scope.Covers(m) })
 }
 
-// Of returns the credential for host, or the zero Credential if host has none.
+// Of returns the credential for host, or the zero Credential if host has none. Call For first: Of does not check the scopes.
 func (all Credentials) Of(host string) (shown Credential) {
 	if i := slices.IndexFunc(all, func(c Credential) bool { return c.Host == host }); i >= 0 {
 		shown = all[i]

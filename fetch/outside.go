@@ -13,8 +13,9 @@ import (
 	"github.com/modproxy/modproxy/internal/retry"
 )
 
-// Outgoing converts an error of package egress to an error of package modproxy. It returns nil, and errors that are
-// already of package modproxy, unchanged.
+// Outgoing converts err, an error of package egress, to an error of package modproxy: [modproxy.ErrDenied] for an
+// [egress.ErrRefused], [modproxy.ErrInvalid] for an [egress.ErrTooLarge], otherwise [modproxy.ErrUnavailable]. It returns nil, and
+// errors that are already of package modproxy, unchanged.
 func Outgoing(err error) error {
 	switch {
 	case err == nil, errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrInvalid),
@@ -28,10 +29,10 @@ func Outgoing(err error) error {
 	return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, Untrusted(err))
 }
 
-// Authority is the hint for an operator about a certificate of an unknown authority.
+// Authority is the text that [Untrusted] adds to an error about a certificate of an unknown authority. It begins with a space.
 const Authority = " (operator: egress.ca_file can name the certificate authority)"
 
-// Untrusted adds [Authority] to an error about such a certificate.
+// Untrusted adds [Authority] to err if err is about a certificate of an unknown authority. It returns other errors unchanged.
 func Untrusted(err error) error {
 	if !errors.As(err, new(x509.UnknownAuthorityError)) {
 		return err
@@ -52,7 +53,7 @@ func (a *Answered) Error() string {
 
 func (a *Answered) Unwrap() error { return modproxy.ErrUnavailable }
 
-// MayPass reports whether the status may be temporary.
+// MayPass reports whether an HTTP status may be temporary, so that a retry may succeed.
 func MayPass(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented
 }
@@ -86,8 +87,8 @@ func Later(err error, retryAfter string) error {
 }
 
 const (
-	// Tries is the number of attempts for a package, or a part of one, while failures may be temporary. All attempts take
-	// some seconds.
+	// Tries is the number of attempts for a package, or a part of one, while failures may be temporary. The pauses between them are
+	// a few seconds in total.
 	Tries = 5
 
 	firstPause = 500 * time.Millisecond // between two tries; it doubles
@@ -96,7 +97,9 @@ const (
 	maxPause = 10 * time.Second
 )
 
-// Retry calls try until it succeeds or returns again as false, at most [Tries] times: see [retry.Budget.Do].
+// Retry calls try until it returns no error, or again as false, at most [Tries] times. The pauses begin with half a second and double.
+// A pause that an error demands ([modproxy.RetryLater]) is waited for up to ten seconds. Retry returns the last error. If again was
+// true, this error is a [modproxy.Temporary] or a [modproxy.RetryLater].
 func Retry(ctx context.Context, try func() (again bool, err error)) error {
 	return retry.Budget{Tries: Tries, First: firstPause, MaxWait: maxPause}.Do(ctx, try)
 }

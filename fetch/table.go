@@ -38,7 +38,8 @@ func (t *Table) getter(s Source) (Getter, error) {
 		"it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
 }
 
-// Check returns an error if a fetch of s would certainly be refused. It makes no connection.
+// Check returns an error if a fetch of s would certainly be refused. It makes no connection. For a kind of location without a getter,
+// the error is [modproxy.ErrDenied].
 func (t *Table) Check(ctx context.Context, s Source) error {
 	g, err := t.getter(s)
 	if err != nil {

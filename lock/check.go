@@ -43,7 +43,7 @@ func group(calls []Call) ([]modproxy.Ref, map[modproxy.Ref][]Call) {
 }
 
 // Make returns entries for the installed modules. Every error is about one version: [modproxy.ErrChanged] if its copies
-// differ, or the reason why it cannot be compared.
+// differ, [modproxy.ErrInvalid] if its directory has a file that no package has, or an error of the file system.
 func Make(calls []Call) (entries []Entry, errs []error) {
 	versions, by := group(calls)
 	for _, v := range versions {
@@ -58,7 +58,7 @@ func Make(calls []Call) (entries []Entry, errs []error) {
 }
 
 // Check compares the installed modules with entries. Every error is about one version: [modproxy.ErrChanged] if it differs,
-// is missing, or is not locked, or the reason why it cannot be compared.
+// is missing, or is not locked; otherwise as for [Make].
 func Check(entries []Entry, calls []Call) (errs []error) {
 	locked := map[modproxy.Ref]bool{}
 	versions, by := group(calls)
@@ -199,8 +199,9 @@ func hash(dir string, names []string) (modproxy.Sum, error) {
 	return modproxy.Sum(sum), nil
 }
 
-// Passed returns git's own files and directories in the packages of calls. They are not compared with anything, and a module
-// could load code from them by path.
+// Passed returns the paths that Make and Check pass over: git's own files and directories in the packages of calls. A module could
+// load code from them by path, so callers show them to the user. If a package cannot be read, its paths may be missing here; Make and
+// Check return the error.
 func Passed(calls []Call) (paths []string) {
 	for _, c := range calls {
 		_, git, _ := files(c.Package) // Make and Check return the error
@@ -222,7 +223,8 @@ type Deprecations interface {
 	Deprecation(ctx context.Context, v modproxy.Ref) string
 }
 
-// Deprecated returns one line for each deprecated version.
+// Deprecated returns one line for each deprecated version. versions must have been looked up in known before, as [CheckLedger] and
+// [CheckProviders] do: other versions do not appear.
 func Deprecated(ctx context.Context, versions []modproxy.Ref, known Deprecations) (lines []string) {
 	for _, v := range versions {
 		if text := known.Deprecation(ctx, v); text != "" {
@@ -232,8 +234,8 @@ func Deprecated(ctx context.Context, versions []modproxy.Ref, known Deprecations
 	return lines
 }
 
-// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], [modproxy.ErrDenied],
-// or an error of the ledger.
+// CheckLedger compares entries with a ledger. Every error is about one version: [modproxy.ErrChanged], also if the ledger has no
+// record of it, [modproxy.ErrDenied], or an error of the ledger.
 func CheckLedger(ctx context.Context, entries []Entry, ledger Ledger) (errs []error) {
 	for _, e := range entries {
 		v := e.Ref

@@ -33,7 +33,7 @@ func CheckProviders(ctx context.Context, all []lockfile.Provider, ledger Ledger)
 
 // MissingHashes returns the hashes that p does not have: zh of all files in the checksums of the release, as clients lock
 // them, and h1 of the archives for platforms. It returns errors, as [CheckProviders] does, if the ledger does not have these
-// hashes, or has other hashes than p: the ledger then does not confirm that they belong together.
+// hashes, or does not have the hashes of p: the new hashes could then be of another release than those of p.
 func MissingHashes(ctx context.Context, p lockfile.Provider, platforms []modproxy.Platform, ledger Ledger) (missing []string, errs []error) {
 	k, err := know(ctx, p, platforms, ledger)
 	if err != nil {
@@ -136,7 +136,8 @@ func (k *known) compare(p lockfile.Provider) (wrong, unsure []error) {
 }
 
 // NoHash means that a ledger has no h1 of a provider's version for some platforms, because their packages were not
-// downloaded. It is a [modproxy.ErrChanged].
+// downloaded. The h1 in the lock file cannot be confirmed then, and may be wrong: so NoHash is a [modproxy.ErrChanged]. Callers that
+// treat a missing hash in another way use [errors.As].
 type NoHash struct {
 	error
 	modproxy.Ref

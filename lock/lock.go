@@ -6,12 +6,12 @@
 //	entries, err := lock.Parse(text)                   // of modproxy.lock
 //	errs := lock.Check(entries, calls)
 //
-// Invariant: the comparison covers everything that the client would load for a module of a registry: every file of its
-// package, in any directory of it, for every call of the module, nested ones included. A module that cannot be compared,
-// because it does not come from a registry or is not as a client installs it, is reported or refused, never ignored.
+// Invariant: the comparison covers every file of the package of every call of a module of a registry, nested calls included, except
+// git's own files, which packages do not have: [Passed] returns them. [Read] returns the modules that it cannot compare, because they
+// do not come from a registry, as others. It returns an error if a module is not where a client installs it.
 //
-// In a package that a proxy has rewritten, modules from the address of a nested source belong to the registry of that
-// package.
+// In a package that a proxy has rewritten, modules from the address of a nested source (package nested) belong to the registry of
+// that package: their Ref has the version of that package, with the variant of the nested source.
 //
 // The clients store no hash of a module. They store a manifest of the installed modules (modules.json, internal/modsdir of
 // both clients). Package lock reads the manifest instead of the configuration.
@@ -44,7 +44,7 @@ import (
 // Name is the name of the lock file, in the directory of its configuration.
 const Name = "modproxy.lock"
 
-// MaxSize is the maximum size of the file, in bytes.
+// MaxSize is the maximum size of modproxy.lock, in bytes. Callers that read the file check it; Parse does not.
 const MaxSize = 16 << 20
 
 // Entry is the locked content of one version of a module.
@@ -77,7 +77,7 @@ func (e Entry) line() string {
 	return strings.TrimSuffix(e.Ref.String()+" "+string(e.Sum)+" "+e.Subdir, " ")
 }
 
-// Parse parses the file. Every line that is not empty and does not begin with # has an entry, in any order. Errors name the
+// Parse parses modproxy.lock. Every line that is not empty and does not begin with # has an entry, in any order. Errors name the
 // line and wrap [modproxy.ErrInvalid]. One version with two sums, which a merge may leave behind, is an error.
 func Parse(text []byte) ([]Entry, error) {
 	var entries []Entry

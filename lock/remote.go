@@ -42,7 +42,8 @@ var _ interface {
 } = (*RemoteLedger)(nil)
 
 // DialLedger returns the ledger of the proxy at the URL base. It sends the token unless the token is empty. If the verifier
-// key is empty, it requests the proxy's own key. The ledger is usable until ctx ends.
+// key is empty, it requests the key from the proxy itself. The answers are then consistent with each other, and not verified against a
+// key that the caller knows. The ledger is usable until ctx ends.
 func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, error) {
 	o := &clientOps{ctx: ctx, base: strings.TrimRight(base, "/") + "/-/sumdb", token: token}
 	if key == "" {

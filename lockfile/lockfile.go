@@ -22,10 +22,10 @@ import (
 // Name is the name of the file, in the directory of the configuration.
 const Name = ".terraform.lock.hcl"
 
-// MaxSize is the maximum size of the file, in bytes.
+// MaxSize is the maximum size of the file, in bytes. Parse and AddHashes refuse a longer text.
 const MaxSize = 1 << 20
 
-// Provider is the entry of one provider in the file.
+// Provider is the entry of one provider in the file. Its Ref has the provider and the version, and no platform.
 type Provider struct {
 	modproxy.Ref
 	Hashes []string // in the order of the file: h1 of directories, and zh of archives
@@ -33,8 +33,8 @@ type Provider struct {
 }
 
 // Parse parses a .terraform.lock.hcl in the form that both clients write (internal/depsfile/locks_file.go). Comments and
-// blank lines are allowed. Parse refuses any other form, even if its meaning is the same: it must read exactly what the
-// clients read. Errors name the line and wrap [modproxy.ErrInvalid].
+// blank lines are allowed, and lines may end in CRLF. Clients also read other forms of HCL. Parse refuses these, so that it cannot
+// give a text another meaning than the clients do. Errors name the line and wrap [modproxy.ErrInvalid].
 func Parse(text []byte) (all []Provider, err error) {
 	_, blocks, err := parseBlocks(text)
 	for _, b := range blocks {
@@ -43,8 +43,9 @@ func Parse(text []byte) (all []Provider, err error) {
 	return all, err
 }
 
-// AddHashes returns the text of a .terraform.lock.hcl with additional hashes, by provider. It sorts the hashes of a provider
-// like the clients if it adds one. Everything else stays unchanged. The errors are those of [Parse].
+// AddHashes returns the text of a .terraform.lock.hcl with additional hashes. Their keys are the Refs of [Provider]; AddHashes ignores
+// keys that the text does not have. It sorts the hashes of a provider like the clients if it adds one. Everything else stays unchanged.
+// The errors are those of [Parse].
 func AddHashes(text []byte, more map[modproxy.Ref][]string) ([]byte, error) {
 	lines, blocks, err := parseBlocks(text)
 	if err != nil {

@@ -10,10 +10,11 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// A Choice chooses among the versions that a constraint selects. The zero Choice is the version that clients choose.
+// A Choice chooses among the versions that a constraint selects. The zero Choice is the one version that clients choose. Otherwise a
+// version is chosen if it meets all fields that are set. Without a constraint, pre-releases are chosen only with All.
 type Choice struct {
-	All    bool      `json:"all,omitempty"`    // every version
-	Newest int       `json:"newest,omitempty"` // at most as many; zero: no limit
+	All    bool      `json:"all,omitempty"`    // every version, unless Newest or Since leaves it out
+	Newest int       `json:"newest,omitempty"` // only so many of the newest versions; zero: no limit
 	Since  time.Time `json:"since,omitzero"`   // only versions that were first listed at this time or later
 }
 

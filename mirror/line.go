@@ -11,10 +11,10 @@ import (
 // A Line is a part of the answer. One field is set.
 type Line struct {
 	Package  *Package  `json:"package,omitempty"`
-	Bypass   *Note     `json:"bypass,omitempty"`  // a call that bypasses the proxy, or whose source is not known
+	Bypass   *Note     `json:"bypass,omitempty"`  // a call that bypasses the proxy, or whose source is not known; it is not a Problem
 	Problem  *Note     `json:"problem,omitempty"` // a package that is not cached, or a call whose version is not known
 	Progress *Progress `json:"progress,omitempty"`
-	Data     []byte    `json:"data,omitempty"` // content of the last Package, in order
+	Data     []byte    `json:"data,omitempty"` // a part of the content of the last Package, in order; its Size says when it is complete
 }
 
 // A Package is a package that is cached now.
@@ -35,7 +35,8 @@ type Note struct {
 	Chain   []string          `json:"chain,omitempty"`   // the positions of the calls that lead to it, outermost first
 	Source  string            `json:"source,omitempty"`  // of the call, as far as it is known
 	Text    string            `json:"text"`
-	// Lacks is the argument of "modproxy mirror" that fetches the missing package. It is empty if no argument does.
+	// Lacks names the missing package of a Problem, in the form that [ParseEntry] parses: "modproxy mirror" with this argument fetches
+	// it. It is empty if no entry can name the package.
 	Lacks string `json:"lacks,omitempty"`
 }
 
@@ -60,7 +61,7 @@ func (n *Note) String() string {
 
 // Progress says how much of a run is done.
 type Progress struct {
-	Requested int     `json:"asked"`   // modules whose versions were requested
+	Requested int     `json:"asked"`   // modules whose versions the run has requested from a registry or the cache
 	Fetched   int     `json:"fetched"` // packages that this run has downloaded
 	Kept      int     `json:"kept"`    // packages that were cached before
 	Bypasses  int     `json:"bypasses"`

@@ -31,17 +31,18 @@ import (
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
-// An Engine fetches what configurations install. It is safe for concurrent use.
+// An Engine fetches what configurations install. It is safe for concurrent use, also while the cache answers clients: its downloads
+// share the slots of the cache with theirs.
 type Engine struct {
 	Cache      Cache
 	Store      *store.Store // of Cache
 	Ledger     cache.Ledger
 	Gate       *policy.Gate
-	Upstreams  Upstreams        // nil if modproxy is offline; then only Check works
+	Upstreams  Upstreams        // nil if modproxy is offline; then Fetch returns ErrOffline
 	Routes     closure.Routes   // to Upstreams
 	Reader     *tfconfig.Reader // of the packages in Store
 	Nested     Nested           // nil unless nested sources are rewritten
-	CachedOnly bool             // clients get only cached versions, because modproxy is offline
+	CachedOnly bool             // must be set if modproxy is offline: Check then knows that clients get only cached versions
 	// MayRead returns the reason why the user may not have the content of packages of m, or nil. If MayRead is nil, the user may
 	// have all content.
 	MayRead func(ctx context.Context, m modproxy.Address) error
@@ -78,7 +79,8 @@ const (
 var ErrOffline = fmt.Errorf("%w: offline, and nothing is fetched", modproxy.ErrUnavailable)
 
 // Fetch downloads the packages that in selects and that are not cached, and calls each with every line of the answer, one at a
-// time. Its error is [ErrOffline], [modproxy.ErrInvalid] for a request that is not valid, or that of ctx.
+// time. A package that cannot be fetched is a Line with a Problem, and no error. The error is [ErrOffline], [modproxy.ErrInvalid] for a
+// request that is not valid, or that of ctx.
 func (e *Engine) Fetch(ctx context.Context, in Request, each func(Line)) (Progress, error) {
 	if e.Upstreams == nil {
 		return Progress{}, ErrOffline
@@ -102,8 +104,8 @@ func (e *Engine) Check(ctx context.Context, in Request, each func(Line)) (out Pr
 	return e.follow(ctx, run, each)
 }
 
-// Walk finds all that clients in groups install of starts, and calls each with every result. It downloads the packages of modules,
-// because they call others.
+// Walk finds all modules and providers that clients in groups install for starts, and calls each with every result. It downloads the
+// packages of modules that are not cached, because their calls are not known otherwise. Errors are those of [closure.Walker.Walk].
 func (e *Engine) Walk(ctx context.Context, groups []string, starts []closure.Start, each func(closure.Found)) error {
 	ctx, registry := e.asOperator(ctx, groups)
 	w := closure.Walker{

@@ -12,8 +12,8 @@ import (
 // A Request selects packages: those of Starts, with all that they call in turn, and those of Locked.
 type Request struct {
 	Starts []closure.Start `json:"starts,omitempty"`
-	Locked []Locked        `json:"locked,omitempty"` // without what they call
-	Choice                 // of the versions that Starts select
+	Locked []Locked        `json:"locked,omitempty"` // only these packages, without the modules and providers that they call
+	Choice                 // of the versions of the modules that Starts name; not of Locked, and not of modules that others call
 	// Providers selects the releases of providers, too, with their packages for Platforms, or for those of a Start.
 	Providers bool                `json:"providers,omitempty"`
 	Platforms []modproxy.Platform `json:"platforms,omitempty"`

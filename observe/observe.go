@@ -2,12 +2,13 @@
 //
 //	reg = &observe.Registry{Next: reg, Observers: []observe.Observer{downloads, prefetcher}}
 //
-// The questions of a [Registry] must come from clients: what modproxy asks by itself goes to Next.
+// Only questions of clients may be sent to a [Registry]. Parts of modproxy that send questions by themselves, such as package prefetch and
+// package mirror, must send them to the layers below it, or they would be counted as questions of clients.
 //
 // Invariant: an observer never changes an answer. A layer that changes answers is a [modproxy.Registry] of its own.
 //
-// Two other events of modproxy are observed elsewhere. Package history records what registries list, below the cache and before
-// the list is returned. Package proxy reports the end of each request, with its status and size.
+// The end of a request is not observed here: package proxy reports it, with its status and size. Package history records the lists of
+// registries, in a layer below the cache.
 package observe
 
 import (
@@ -44,7 +45,8 @@ type Answer struct {
 type Observer interface {
 	// Requested is called before a question is forwarded.
 	Requested(ctx context.Context, q Question)
-	// Answered is called before the client receives the answer.
+	// Answered is called when Next has answered, also with an error or after ctx has ended, and before the first byte is sent to the
+	// client. The client may not receive all of the answer. Answered is not called if Next panics.
 	Answered(ctx context.Context, q Question, a Answer)
 }
 

@@ -70,7 +70,9 @@ type Archive struct {
 	URL    string          `json:"url,omitempty"` // for people: without user information, query and fragment
 }
 
-// Unallowed returns the error of [Verify] about a release without keys, with the setting that an operator can change.
+// Unallowed returns the error for a release without keys whose provider the operator has not excepted: the error of [Verify] with the
+// Reason [NoKeys], and with the setting for the exception (providers.unsigned). Callers that know the exceptions return it instead of
+// the error of Verify.
 func Unallowed() error {
 	_, err := verify(nil, nil, nil, time.Time{})
 	return fmt.Errorf("%w (operator: if the registry signs none of its providers, providers.unsigned can allow them)", err)

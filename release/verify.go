@@ -57,11 +57,16 @@ func refuse(reason Reason, format string, args ...any) error {
 }
 
 // Verify returns the signer of a SHA256SUMS document, verified at the time now. The signature is detached and binary.
-// Keys are tried in order, as by the clients (findSigningKey in package_authentication.go). A key that did not make the
-// signature is skipped. Any other failure of a key ends the search, except that the key has expired: an expired signer
-// is returned only if no later key that is valid made the signature.
+// Keys are tried in order, as by the clients (findSigningKey in package_authentication.go):
 //
-// Time and memory are bounded for all input; hostile keys take a few seconds.
+//   - A key that did not make the signature is skipped.
+//   - If a valid key made it, its Signer is returned.
+//   - If an expired key made it, the later keys are tried first. If none of them returns a Signer, that of the expired key is
+//     returned, with KeyExpired.
+//   - Any other failure, such as a revoked or unreadable key, ends the search with its error.
+//
+// Time and memory are bounded for all input. Hostile keys can take a few seconds of processor time for each call; Verify does not
+// limit the number of concurrent calls.
 //
 // Errors: a [*SignatureError].
 func Verify(document, signature []byte, keys []Key, now time.Time) (Signer, error) {

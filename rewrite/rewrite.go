@@ -2,9 +2,11 @@
 //
 //	r := &rewrite.Registry{Next: next}
 //
-// Invariant: one version of one module has one location, and every such location names one version of one module.
+// Invariant: with one Base, each version of a module has one location, and every such location names one version of one module.
+// Locations with another Base, or without one, name the same version; the Next of each Registry decides what it serves at them.
 //
-// [protocol.Request.Path] specifies the path.
+// Package rewrite changes locations only. Package nested rewrites the sources in packages, and uses Base. [protocol.Request.Path]
+// specifies the path.
 package rewrite
 
 import (
@@ -16,11 +18,12 @@ import (
 )
 
 // Registry returns the results of Next, but with locations at this proxy: paths from its root. Clients resolve them against
-// the URL of their request (internal/registry/client.go of both clients). Locations of providers are unchanged.
+// the URL of their request (internal/registry/client.go of both clients), or package proxy makes them absolute. Locations of providers
+// are unchanged. A Registry is safe for concurrent use.
 type Registry struct {
 	Next modproxy.Registry
-	// Base is the value of the [modproxy.BaseVariant] that clients receive. If it is empty, clients receive versions without
-	// a variant, and no variant of a module.
+	// Base is the value of the [modproxy.BaseVariant] in the locations, which nested.Base returns. If it is empty, sources in packages are
+	// not rewritten: locations have no variant, and Package refuses all variants of modules.
 	Base string
 }
 
@@ -29,8 +32,9 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	return r.Next.Versions(ctx, m)
 }
 
-// Location returns the location of the package at this proxy, with the subdirectory of Next's location. It leaves out a glob
-// pattern: the root of the package is the directory that the pattern matches.
+// Location asks Next, and returns the location of the package at this proxy, with the subdirectory of Next's location. It leaves out a
+// glob pattern ([modproxy.Location.SplitGlob]): the root of the package is the directory that the pattern matches. Errors are those of
+// Next.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if err != nil || v.IsProvider() {

@@ -15,7 +15,8 @@ import (
 )
 
 // Finish writes the files about all versions: the lists of versions, the discovery document, and the configuration of
-// nginx. Clients that use the name of the web server, without a host, get the modules of host.
+// nginx. Modules of host can also be installed by source addresses with the name of the web server in place of host: the discovery
+// document at the root of the site is that of host. The returned Summary describes the whole site.
 func (s *Site) Finish(host string) (held Summary, err error) {
 	if held, err = s.finishProviders(); err != nil {
 		return held, err

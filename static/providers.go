@@ -123,9 +123,9 @@ func (s *Site) openProviders() error {
 // read these packages again.
 func (s *Site) HasDirectories() []modproxy.Sum { return slices.Sorted(maps.Keys(s.trees)) }
 
-// AddProvider adds the package of a provider for a platform, with its known hashes. It reads the package from content,
-// unless [Site.Has] or [Site.HasDirectories] lists it. The error is [modproxy.ErrInvalid] if content does not have the
-// digest, or if the names cannot be file names.
+// AddProvider adds the package of a provider for a platform. hashes are the known hashes of the package for the network mirror; they
+// may be empty. It reads the package from content, which may be nil if [Site.Has] or [Site.HasDirectories] lists it. The error is
+// [modproxy.ErrInvalid] if content does not have the digest, or if the names cannot be file names.
 func (s *Site) AddProvider(v modproxy.Ref, digest modproxy.Digest, hashes modproxy.Hashes, content io.Reader) error {
 	if err := checkProvided(v); err != nil {
 		return err

@@ -4,7 +4,14 @@
 //	err = site.Add(v, subdir, digest, content)
 //	summary, err := site.Finish("registry.terraform.io")
 //
-// Clients then install from the web server, without modproxy. The directory of a [Site] contains, for every host:
+// Clients then install from the web server, without modproxy.
+//
+// What always holds: every file is replaced as a whole, and every added package has its digest. Packages are in place before a list
+// of versions names them: Add writes packages, and only Finish writes the lists, the discovery document and nginx.conf. If a process
+// ends before Finish, clients see the previous lists of modules; the next Open and Finish continue. The document of a provider's version
+// is written by AddProvider. A site may get more versions later, and none is removed. Errors of the file system are those of package os.
+//
+// The directory of a [Site] contains, for every host:
 //
 //	.well-known/terraform.json                            the discovery document, of one of the hosts
 //	HOST/v1/modules/NAMESPACE/NAME/SYSTEM/versions        the list of versions
@@ -14,8 +21,8 @@
 //
 // OpenTofu takes the location of a package from the body of a download, and Terraform only from the header
 // X-Terraform-Get (internal/registry/client.go of both). Any web server can serve the files to OpenTofu; one that adds
-// the header serves both. The header is the same text for every version, unless a module is not at the root of its
-// package.
+// the header serves both. The header is the same text for every version whose module is at the root of its package. nginx.conf has
+// this text, and lists the other versions with their own.
 //
 // The packages of providers are a mirror for a file system and, for clients that reach a web server over https, a
 // network mirror (https://developer.hashicorp.com/terraform/internals/provider-network-mirror-protocol):
@@ -61,8 +68,8 @@ type Site struct {
 	trees   map[modproxy.Sum]string             // the directory of every unpacked package, relative to dir
 }
 
-// Open opens a site, and creates it if it does not exist. It reads every stored package. If unpacked is true, packages
-// of providers are stored as directories, else as files.
+// Open opens a site, and creates it if it does not exist. It reads every stored package. If unpacked is true, AddProvider stores
+// packages of providers as directories, otherwise as files. Packages of modules are always files.
 func Open(dir string, unpacked bool) (*Site, error) {
 	s := &Site{
 		dir: dir, unpacked: unpacked, have: map[modproxy.Digest]string{}, digests: map[string]modproxy.Digest{},
@@ -111,8 +118,9 @@ var (
 	plainHost   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?$`)
 )
 
-// Add adds a version of a module. It reads the package from content, unless [Site.Has] lists it. The error is
-// [modproxy.ErrInvalid] if the version cannot be served from files, or if content does not have the digest.
+// Add adds a version of a module. subdir is the module's directory in the package, or empty for its root. Add reads the package from
+// content. If [Site.Has] lists the digest, content may be nil. The error is [modproxy.ErrInvalid] if the version cannot be served from
+// files, or if content does not have the digest.
 func (s *Site) Add(v modproxy.Ref, subdir string, digest modproxy.Digest, content io.Reader) error {
 	version := v.FullVersion()
 	canonical, err := modproxy.CanonicalVersion(version)

@@ -6,20 +6,20 @@
 //	result, err := g.Fetch(ctx, source, tree)
 //
 // Invariants: untrusted input (an address, a ref, a tree, a .gitmodules file) is data. It determines which files are
-// downloaded, within the limits of the policy. It never becomes an option of a program, a setting of git, a command, or
+// downloaded, within [Limits] and the policy of package egress. It never becomes an option of a program, a setting of git, a command, or
 // the name of a file on this disk. No work tree exists: git fetches into a bare repository that is made for one fetch
 // and removed after it, and the files are read from it as a stream.
 //
-// The files are those that git clone, git checkout and git submodule update --init --recursive produce in an empty
-// directory on Linux without configuration, except .git. Line endings, $Id$ and working-tree encodings are converted
+// On Linux, without configuration of git, git clone, git checkout and git submodule update --init --recursive produce the same files in
+// an empty directory; only .git is left out. Line endings, $Id$ and working-tree encodings are converted
 // according to .gitattributes. export-ignore omits nothing, and Git LFS files remain pointers. git converts files in
 // memory, so a file of more than 32 MiB that takes more than 256 MiB before or after conversion is an error.
 //
 // Over http and https this package itself sends requests, in protocol v2 (https://git-scm.com/docs/gitprotocol-v2): one
 // for a commit id, two for a name. Its own requests halve the round trips of git. git index-pack, which makes no
 // connection, receives the pack. It checks the id of every object, the rules of git fsck, and that no linked object is
-// missing. If a server does not answer such requests, git itself fetches, through a forward proxy of this process. git
-// also fetches over ssh.
+// missing. If a server does not answer such requests, git itself fetches, through a forward proxy of this process
+// ([Network.Session]). Over ssh, git itself fetches from the address that [Network.Resolve] returned.
 //
 // The package needs git 2.31 or newer in PATH, and OpenSSH for ssh addresses.
 package git
@@ -38,8 +38,8 @@ import (
 	"github.com/modproxy/modproxy/internal/memory"
 )
 
-// Getter is a [fetch.Getter] for git repositories. Fetches share only what is known about servers. The caller bounds
-// the number of concurrent fetches.
+// Getter is a [fetch.Getter] for git repositories. It is safe for concurrent use. It remembers only which servers do not answer
+// requests of this package in protocol v2, for a bounded number of servers. The caller bounds the number of concurrent fetches.
 type Getter struct {
 	Dir         string // where each fetch makes its own directories; if empty, the system's directory for temporary files
 	Network     Network

@@ -1,11 +1,13 @@
 // Package clean removes or escapes dangerous characters in untrusted text.
 //
-// [Line] and [Prose] are for documents: they remove characters. [Text] is for lines and lists that a program prints: it
-// escapes characters. [Deep], [JSON] and [Writer] apply Text to values, documents and whole outputs.
+// [Line] and [Prose] are for texts in documents that other programs show: Line refuses a text with such characters, and Prose removes
+// them. [Text] is for lines and lists that a program prints: it escapes characters. [Deep] and [Writer] apply Text to values and whole
+// outputs, and [JSON] escapes in JSON.
 //
 //	fmt.Fprintln(os.Stderr, clean.Text(err.Error()))
 //
-// Invariant: a clean text moves no cursor, changes no other text, and shows every character that it contains.
+// Invariant: a clean text moves no cursor except by the line breaks and tabs that Prose and Writer let through, does not change how
+// other text is shown, and contains no invisible characters that affect others.
 package clean
 
 import (

@@ -3,7 +3,8 @@ package clean
 import "reflect"
 
 // Deep returns a copy of v in which [Text] is applied to every string: in exported fields, lists, maps, and behind
-// pointers. It does not change v. Bytes and unexported fields are copied unchanged.
+// pointers. It does not change v. The result may share memory with v. Slices of bytes, such as a [encoding/json.RawMessage], and
+// unexported fields are copied unchanged: apply JSON to the encoded value.
 func Deep[T any](v T) T {
 	if in := reflect.ValueOf(&v).Elem(); !isClean(in) {
 		in.Set(cleaned(in))

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// ShellQuote returns s as one word of a POSIX shell, on one line and without characters that control a terminal. Use it
+// ShellQuote returns s as one word of a POSIX shell, on one line and without characters that control a terminal. It writes a word with
+// such characters as a call of printf. Use it
 // for every part of a printed command: names may be untrusted, and names of directories may contain spaces.
 func ShellQuote(s string) string {
 	switch {

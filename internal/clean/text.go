@@ -41,8 +41,8 @@ func escaped(r rune) string {
 	return strings.Trim(strconv.QuoteRune(r), "'")
 }
 
-// JSON returns a JSON text in which characters that control a terminal or are invisible are escaped. In JSON such
-// characters occur only in strings.
+// JSON returns a JSON text in which characters that control a terminal or are invisible are escaped. In valid JSON such
+// characters occur only in strings. JSON does not check that text is valid.
 func JSON(text []byte) []byte {
 	if isText(string(text)) {
 		return text
@@ -62,8 +62,9 @@ func JSON(text []byte) []byte {
 	return []byte(b.String())
 }
 
-// Writer writes texts of several lines to another writer, and applies [Text] to each line. It is the last guard of a
-// program that prints. It cannot recognize line breaks in untrusted text. It is safe for concurrent use.
+// Writer writes texts of several lines to another writer, and applies [Text] to each line, without its tabs. It is the last guard of a
+// program that prints, and no replacement for Text: it lets line breaks through, so that untrusted text could forge a line. A program
+// calls Flush before it ends. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	w    io.Writer

@@ -1,7 +1,7 @@
 // Package datadir claims a data directory for one process, and connects others to that process.
 //
 // "modproxy serve" calls [ClaimToServe], listens on the socket with [Claim.Listen] and, when it is ready, calls
-// [Claim.Announce]. A verb calls [Connect], which returns a way to the process that serves, or else a claim.
+// [Claim.Announce]. Other commands of modproxy call [Connect], which returns a way to the process that serves, or else a claim.
 //
 // A claim is a locked file in the directory, so it ends with the process, even if the process is killed. Only the
 // directory's owner can connect to the socket. Symbolic links in the data directory are refused.
@@ -30,15 +30,16 @@ const lockName = "lock"
 // ErrClaimed is the error if another process works in the data directory.
 var ErrClaimed = errors.New("another modproxy has the data directory")
 
-// A Claim is a data directory in which no other process works. It ends with the process. A directory on a read-only file
-// system can be claimed by many processes, which only read.
+// A Claim is a data directory in which no other process writes. It ends with Close or with the process. On a read-only file
+// system, several processes can have a Claim of a directory at the same time, because none of them can write.
 type Claim struct {
 	dir      string
 	file     *os.File // nil if the file system is read-only and has no lock file
 	readOnly bool
 }
 
-// NewClaim claims the data directory, and creates it if it does not exist. The error is [ErrClaimed] if another process works in it.
+// NewClaim claims the data directory, and creates it if it does not exist. It does not wait: the error is [ErrClaimed] if another
+// process works in the directory.
 func NewClaim(dir string) (*Claim, error) {
 	if err := Create(dir); err != nil {
 		return nil, err
@@ -77,8 +78,8 @@ func NewClaim(dir string) (*Claim, error) {
 	return c, nil
 }
 
-// ClaimToServe claims the data directory for "modproxy serve". If a verb works in the directory, ClaimToServe waits for it up to
-// three seconds.
+// ClaimToServe is NewClaim for "modproxy serve". If another command of modproxy works in the directory, ClaimToServe waits for it up to
+// three seconds. If another process serves from the directory, the error [ErrClaimed] has the text of its Announce.
 func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
 	owner := ""
 	c, err := claimUnless(ctx, dir, func() bool {
@@ -110,7 +111,8 @@ func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, err
 	}
 }
 
-// Announce records the URL at which this process serves, for the message of [ClaimToServe].
+// Announce records the URL at which this process serves, for the message of [ClaimToServe] in another process. It ignores errors,
+// because nothing but this message depends on it.
 func (c *Claim) Announce(url string) {
 	c.describe(fmt.Sprintf("process %d, at %s\n", os.Getpid(), url))
 }

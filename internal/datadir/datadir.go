@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// Hint is the remedy if a directory is missing.
+// Hint is the hint for the user of the command line if the data directory is missing.
 const Hint = "--data names the data directory"
 
 // Check returns nil if dir is a data directory. It creates none, because the name may be a mistake.

@@ -16,7 +16,7 @@ import (
 const socketName = "modproxy.sock"
 
 // Listen listens on the socket in the data directory, to which only the directory's owner can connect. It replaces a socket
-// that another process has left behind. The listener is nil if the file system is read-only.
+// that another process has left behind. On a read-only file system, the listener and the error are both nil.
 func (c *Claim) Listen() (net.Listener, error) {
 	if c.readOnly {
 		return nil, nil
@@ -45,8 +45,9 @@ func (c *Claim) Listen() (net.Listener, error) {
 // signature of [http.Transport]'s DialContext.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Connect returns a Dialer for the process that serves from the data directory, or a claim if no process does. If another verb
-// works in the directory, Connect waits for it up to three seconds. The directory must exist.
+// Connect returns a Dialer for the process that serves from the data directory, or a claim if no process does. One of the Dialer, the
+// Claim and the error is not nil. If another command works in the directory, or a process that will serve does not listen yet, Connect
+// waits for it up to three seconds; then the error is [ErrClaimed]. The directory must exist.
 func Connect(ctx context.Context, dir string) (Dialer, *Claim, error) {
 	if err := Check(dir); err != nil {
 		return nil, nil, err

@@ -3,9 +3,10 @@
 //	var disk durable.Disk
 //	err := disk.WriteFile(name, func(f *os.File) error { … })
 //
-// Invariants: after a call has returned nil, its change is on the disk. After a power cut, a file has its complete old
-// content or its complete new content. [OpenRegular] with [NoFollow] opens only regular files, and follows no symbolic
-// link in their place.
+// Invariants: after a call has returned nil, its change is on the disk. On systems that cannot flush directories, such as Windows, this
+// holds for the content of files, and not for their names. After a power cut, a file has its complete old content or its complete new
+// content. [OpenRegular] with [NoFollow] opens only regular files, and refuses a name whose last element is a symbolic link, where the
+// system has this flag.
 package durable
 
 import (
@@ -82,7 +83,7 @@ func (d Disk) WriteTemp(dir, base string, write func(*os.File) error) (temp stri
 }
 
 // LinkTemp calls link with the name of a temporary file like that of WriteTemp, and opens the file to which link gives
-// this name. If it fails, no file remains.
+// this name: the content then needs no copy. The caller passes the file to [Disk.FinishTemp]. If it fails, no file remains.
 func LinkTemp(dir, base string, link func(name string) error) (*os.File, error) {
 	f, err := os.CreateTemp(dir, base+".*"+tempSuffix)
 	if err != nil {
@@ -101,7 +102,8 @@ func LinkTemp(dir, base string, link func(name string) error) (*os.File, error) 
 	return f, nil
 }
 
-// FinishTemp is WriteTemp for an existing temporary file: it calls write, then flushes and closes the file.
+// FinishTemp is WriteTemp for an existing temporary file: it calls write, then flushes and closes the file. It closes the file also
+// after an error, and then removes it.
 func (d Disk) FinishTemp(f *os.File, write func(*os.File) error) (temp string, err error) {
 	if err = write(f); err == nil {
 		err = d.Flush(f)
@@ -112,7 +114,8 @@ func (d Disk) FinishTemp(f *os.File, write func(*os.File) error) (temp string, e
 	return f.Name(), nil
 }
 
-// Rename is the second half of WriteFile. If it fails, the temporary file is removed.
+// Rename is the second half of WriteFile: it renames a flushed temporary file, and flushes the directories of both names. If the rename
+// fails, the temporary file is removed.
 func (d Disk) Rename(temp, name string) error {
 	dir, err := os.Open(filepath.Dir(name)) // before the rename, so that a failure changes nothing
 	if err != nil {
@@ -130,8 +133,8 @@ func (d Disk) Rename(temp, name string) error {
 
 const tempSuffix = ".tmp"
 
-// RemoveTemps removes the temporary files in dir that killed processes have left. Their names begin with base. The
-// caller must hold the lock under which such files are made.
+// RemoveTemps removes the temporary files in dir that killed processes have left. Their names begin with base. The caller must ensure
+// that no other process or goroutine writes such a file at the same time, such as by a claim of the data directory.
 func RemoveTemps(dir, base string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -142,8 +145,8 @@ func RemoveTemps(dir, base string) error {
 	return err
 }
 
-// MkdirAll makes a directory and its missing parents with mode 0700. If the name is not that of a directory, it returns
-// an error.
+// MkdirAll makes a directory and its missing parents with mode 0700, and flushes the directories that contain them. If the name is not
+// that of a directory, it returns an error.
 func (d Disk) MkdirAll(name string) error {
 	var above []string // directories in which an entry is missing
 	for at, up := name, filepath.Dir(name); at != up; at, up = up, filepath.Dir(up) {

@@ -2,7 +2,7 @@
 //
 //	return hint.With(err, hint.DidYouMean(name, names, "list the names with …"))
 //
-// The program prints the hints [Of] an error after it.
+// The program prints an error, and then the hints that [Of] returns for it.
 package hint
 
 import "errors"
@@ -14,10 +14,10 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// With adds hints, one line each, that tell the user how to solve err. Its result unwraps to err.
+// With adds hints, one line each, that tell the user how to solve err. Its result unwraps to err. err must not be nil.
 func With(err error, hints ...string) error { return &hinted{err, hints} }
 
-// Of returns the hints that were last added to err.
+// Of returns the hints of the last With, and none of those that were added before. An error without hints has none.
 func Of(err error) []string {
 	var h *hinted
 	if errors.As(err, &h) {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the first of the candidates with the fewest edits from s, or an empty string if none is close enough.
+// Nearest returns the first of the candidates with the fewest edits from s. It returns an empty string if all need more edits than a third
+// of the bytes of s, and more than one.
 func Nearest(s string, candidates []string) string {
 	best, least := "", 1+max(1, len(s)/3)
 	for _, c := range candidates {
@@ -31,7 +32,7 @@ func Within(edits int, s string, candidates []string) string {
 	return best
 }
 
-// Few returns at most most candidates that are close to s, the nearest first.
+// Few returns candidates that need at most one edit for each four bytes of s, or one edit, the nearest first. Their number is at most most.
 func Few(s string, candidates []string, most int) []string {
 	limit := 1 + max(1, len(s)/4)
 	by := map[string]int{}
@@ -44,7 +45,7 @@ func Few(s string, candidates []string, most int) []string {
 	return near[:min(most, len(near))]
 }
 
-// DidYouMean returns a hint that names the nearest candidate, or otherwise if none is close enough.
+// DidYouMean returns a hint that names the candidate that [Nearest] returns. If there is none, it returns the argument otherwise.
 func DidYouMean(s string, candidates []string, otherwise string) string {
 	if near := Nearest(s, candidates); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)

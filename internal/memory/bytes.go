@@ -69,7 +69,8 @@ func (b *Bytes[K]) Open(k K) *Reader {
 	return r
 }
 
-// Get returns the content of k, or nil. It must not be changed.
+// Get returns the content of k, or nil. It must not be changed. Unlike for Open, the content does not count as read: after it was
+// dropped, its memory is not counted.
 func (b *Bytes[K]) Get(k K) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +102,8 @@ func (b *Bytes[K]) Reserve(n int64) bool {
 	return true
 }
 
-// Add stores data, for which room was reserved.
+// Add stores data. The caller must have reserved exactly len(data) bytes, and have verified data. The reservation becomes the size of the
+// content; the content that k had is dropped. If the data does not arrive, the caller frees the reservation with Reserve instead.
 func (b *Bytes[K]) Add(k K, data []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +132,7 @@ type Reader struct {
 	closed atomic.Bool
 }
 
-// Verify returns nil: the content was verified before it was added.
+// Verify returns nil: the caller of Add has verified the content.
 func (r *Reader) Verify(context.Context) error { return nil }
 
 // Close has no effect the second time.

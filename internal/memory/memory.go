@@ -7,7 +7,7 @@
 //
 // [Bytes] caches content that several readers read at the same time.
 //
-// Invariant: a value that was looked up before a change of its key is not stored after the change.
+// Invariant: if a key was dropped or added after Begin, remember does not store its value, which may be out of date.
 package memory
 
 import (
@@ -60,7 +60,8 @@ func (c *Cache[K, V]) lock() {
 	}
 }
 
-// Get returns the value for k, even if it has expired. ok reports whether it has not expired.
+// Get returns the value for k. If the value has expired and was not removed yet, Get returns it with ok as false, for callers that use
+// old values while they look up new ones. If k has no value, Get returns the zero V and false.
 func (c *Cache[K, V]) Get(k K) (v V, ok bool) {
 	c.lock()
 	defer c.mu.Unlock()
@@ -105,7 +106,8 @@ func (c *Cache[K, V]) Add(k K, v V, d time.Duration, bytes int64) {
 }
 
 // Begin must be called before a value for k is looked up. The caller stores the value with remember. remember does
-// nothing if k was dropped or added since Begin, or if Begin was called for k again.
+// nothing if k was dropped or added since Begin, or if Begin was called for k again: of several look-ups at the same time, only that of
+// the last Begin is stored.
 func (c *Cache[K, V]) Begin(k K) (remember func(v V, d time.Duration, bytes int64)) {
 	c.lock()
 	defer c.mu.Unlock()

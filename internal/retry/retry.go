@@ -18,13 +18,13 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// Budget bounds the attempts of one request. A zero field means no bound.
+// Budget bounds the attempts of one request. It is a value, and not changed by its methods.
 type Budget struct {
-	Tries   int           // at most so many attempts
-	Within  time.Duration // no attempt begins later than this after the first
-	First   time.Duration // the pause after the first failure; each failure doubles it
-	Most    time.Duration // the longest pause of the backoff
-	MaxWait time.Duration // the longest pause for the sake of a [modproxy.RetryLater]
+	Tries   int           // at most so many attempts; zero: no bound
+	Within  time.Duration // no attempt begins later than this after the first; zero: no bound
+	First   time.Duration // the pause after the first failure; each failure doubles it; zero: no pauses but those of a RetryLater
+	Most    time.Duration // the longest pause of the backoff; zero: no bound
+	MaxWait time.Duration // the longest pause, also for a [modproxy.RetryLater]; if a longer one is due, no attempt follows; zero: no bound
 }
 
 // Backoff counts the failures of one request. It is not safe for concurrent use.
@@ -40,7 +40,7 @@ func (b Budget) Start() *Backoff {
 	return &Backoff{budget: b, deadline: time.Now().Add(b.Within), pause: b.First}
 }
 
-// Deadline returns the time after which no attempt begins. It counts only if the budget has one.
+// Deadline returns the time after which no attempt begins. It is meaningless if Budget.Within is zero.
 func (b *Backoff) Deadline() time.Time { return b.deadline }
 
 // Pause returns the pause after a failure with err, a random time between half of the backoff and all of it. If err is a
@@ -63,9 +63,10 @@ func (b *Backoff) Pause(err error) (pause time.Duration, ok bool) {
 	return pause, true
 }
 
-// Do calls try until it succeeds or returns again as false, or the budget or the deadline of ctx leaves no time for the next
-// pause. It returns the last error. If that error may be temporary, it is a [modproxy.Temporary] or a [modproxy.RetryLater].
-// Between attempts, Do reports errors to the callers that wait (see [modproxy.ReportError]).
+// Do calls try until it returns no error, or again as false, or the budget or the deadline of ctx leaves no time for the next
+// pause. It returns the last error. If again was true, Do makes this error a [modproxy.Temporary], unless it is a
+// [modproxy.RetryLater].
+// Between attempts, Do reports errors to the callers that wait (see [modproxy.Troubled]).
 func (b Budget) Do(ctx context.Context, try func() (again bool, err error)) error {
 	for backoff := b.Start(); ; {
 		again, err := try()
@@ -100,8 +101,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // minLater is the shortest pause between two requests of [Later].
 const minLater = 100 * time.Millisecond
 
-// Later calls ask until its error is not a [modproxy.RetryLater], or demands a pause that ends later than within after the first
-// call. It returns the last answer. If ctx ends, Later returns its error.
+// Later calls ask until its error is not a [modproxy.RetryLater], or is one with a time after the end of within, which begins with the
+// first call. It returns the last answer and error. If ctx ends during a pause, Later returns the error of ctx.
 func Later[T any](ctx context.Context, within time.Duration, ask func() (T, error)) (answer T, err error) {
 	for end := time.Now().Add(within); ; {
 		answer, err = ask()

@@ -45,14 +45,14 @@ type waiter struct {
 
 const starvationLimit = 7 // slots of others before one slot of the background
 
-// New returns n slots. One owner holds at most share slots. The last spare slots go to owners that hold none. At most queue
+// New returns a Queue of n slots. One owner holds at most share slots. The last spare slots go to owners that hold none. At most queue
 // requests wait.
 func New(n, share, spare, queue int) *Queue {
 	return &Queue{slots: n, share: share, spare: spare, waiters: queue, reserve: n / 4, free: n, owners: map[string]*owner{}}
 }
 
-// Take waits for a slot of the named owner. The caller must return the slot with Give. The error is [ErrCrowded], or the
-// cause of ctx if ctx ended.
+// Take waits for a slot of the named owner. The caller must return the slot with [Queue.Give]. The error is [ErrCrowded], also if the
+// request has waited and then leaves the full queue for a request of another owner; or the cause of ctx if ctx ended.
 func (q *Queue) Take(ctx context.Context, name string) error {
 	return q.wait(ctx, name, &waiter{slot: make(chan error, 1)}, nil)
 }
@@ -65,8 +65,9 @@ type Slot struct {
 	paused     bool
 }
 
-// Await is Take for a request that may be in the background: it is until foreground is closed. In the background, a request
-// waits until no other request can use the slot.
+// Await is Take for a request that may be in the background, and returns the slot with [Slot.Give]. The request is in the background
+// until the channel foreground is closed; a nil channel means always. In the background, a request waits until no other request can
+// use the slot, or a slot is due to the background.
 func (q *Queue) Await(ctx context.Context, name string, foreground <-chan struct{}) (*Slot, error) {
 	w := &waiter{slot: make(chan error, 1), background: true}
 	select {
@@ -94,8 +95,8 @@ func (s *Slot) Give() {
 // mostPaused limits paused slots: to mostPaused*slots for each owner, and to twice as many in total.
 const mostPaused = 8
 
-// Pause lends the slot to others until Resume, while its work makes no progress. It has no effect if too many slots are
-// paused.
+// Pause lends the slot to others until Resume, while its work makes no progress. It has no effect if eight times as many slots as the
+// Queue has are paused for its owner, or 16 times as many in total.
 func (s *Slot) Pause() {
 	q := s.of
 	q.mu.Lock()
@@ -107,7 +108,8 @@ func (s *Slot) Pause() {
 	q.giveLocked(s.owner, s.background)
 }
 
-// Resume takes a paused slot back at once, even if all slots are held.
+// Resume takes a paused slot back at once, even if all slots are held. More slots than the Queue has are then in use, until others
+// are returned: at most as many more as were paused.
 func (s *Slot) Resume() {
 	q := s.of
 	q.mu.Lock()

@@ -10,12 +10,12 @@
 // A [Semaphore] has slots without owners.
 //
 // Invariant: an owner never takes more than its share from others, however many slots it takes or waits for. A free slot goes
-// to the waiting owner with the fewest slots. If the queue is full, the owner with the most waiting requests loses one of
-// them.
+// to the waiting owner with the fewest slots. If the queue is full, the owner with the most waiting requests loses the last one of
+// them, whose caller receives [ErrCrowded].
 //
-// Background requests come after all other requests, of any owner. They leave free a quarter of the slots, and a quarter of
-// their owner's share. They do not starve: while other requests leave them no slot, every eighth slot goes to the background,
-// one at a time.
+// Background requests come after all other requests, of any owner. A background request takes a slot only if a quarter of all slots
+// stays free, and a quarter of its owner's share. They do not starve: while they wait, and others have been given seven slots since
+// the last one for the background, the next free slot goes to the background. At most one slot at a time is given in this way.
 package slots
 
 import "context"
