@@ -75,8 +75,9 @@ func (b *Builder) Close() error {
 	return nil
 }
 
-// File adds a regular file with the content of r. It reads r to its end, unless packages leave the file out. The name is
-// relative to the root, slash-separated and clean.
+// File adds a regular file with the content of r. The name is relative to the root, slash-separated and clean. If the form leaves
+// the file out, such as one below .git, File returns nil without reading r. Otherwise it reads r to its end. If the name was added
+// before, the last call counts. After an error of File, Link, Hardlink or Dir, all further calls return this error, also Pack.
 func (b *Builder) File(name string, executable bool, r io.Reader) error {
 	return b.add(name, &node{kind: file, executable: executable}, r)
 }
@@ -174,11 +175,11 @@ type Packed struct {
 // Pack writes the package to w. Output before an error is not a package.
 //
 // If root is empty, the package is the whole tree. Otherwise root is a path whose components are patterns of [path.Match], as
-// in a subdirectory like "*". It must match exactly one directory, which is not a link. That directory becomes the root of
-// the package. Pack checks and packs only its content. Links may lead to entries beside it, as they may for a client that
+// in a subdirectory like "*". It must match exactly one directory, which is not a link, or the error is [modproxy.ErrInvalid]. That
+// directory becomes the root of the package. Pack checks and packs only its content. Links may lead to entries beside it, as for a client that
 // unpacks everything before it looks for the subdirectory.
 //
-// Pack may be called again, with the same root or another.
+// Pack may be called again, also after an error, with the same root or another.
 func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	if b.err != nil {
 		return Packed{}, b.err
@@ -198,7 +199,8 @@ func (b *Builder) Pack(w io.Writer, root string) (Packed, error) {
 	return Packed{Sum: sum, Size: out.n, Notes: notes.String()}, nil
 }
 
-// Package packs the package into an [UnnamedFile] in dir, and opens that file. See Pack. When ctx ends, it returns the cause.
+// Package packs the package into an [UnnamedFile] in dir, and opens that file. See Pack. It sets the Digest, Sum, Size, Time and Notes
+// of the result; the caller sets Source and Subdir. When ctx ends, it returns the cause.
 func (b *Builder) Package(ctx context.Context, dir, root string) (*modproxy.Package, error) {
 	file, err := UnnamedFile(dir)
 	if err != nil {

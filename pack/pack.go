@@ -16,7 +16,8 @@
 //   - Files and directories called .git, at any level and in any case, are left out.
 //   - The archive has regular files only. A symbolic or hard link is written as the file to which it leads. A link to a
 //     directory is written as the files below that directory: the clients turn a link in a tar archive into an empty file.
-//     A link to a directory that contains the link is written once, and left out of its own copies.
+//     A link to a directory that contains the link is written once, and left out of its own copies: if a/b leads to a, and a has
+//     a file f, the package has a/f and a/b/f, and not a/b/b/f.
 //     A link that leads to nothing in the package, such as any absolute path, is left out and noted.
 //   - Directories have no entries: empty directories are lost. There is at least one file.
 //   - A name is that of the source, byte by byte. Names that some file system treats as equal stay as they are, as on a client

@@ -15,7 +15,8 @@ import (
 )
 
 // Verify reads a package to its end and returns the sum of its content. It returns [modproxy.ErrInvalid] if the package
-// violates the form that the package comment specifies, or exceeds a limit. It returns an error of r unchanged.
+// violates the form that the package comment specifies, or exceeds a limit. It returns an error of r unchanged. It ignores
+// Limits.StrictNames.
 //
 // The limits must not be lower than the limits with which the package was packed.
 func Verify(r io.Reader, l Limits) (modproxy.Sum, error) {
