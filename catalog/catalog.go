@@ -2,8 +2,8 @@
 //
 // A [Catalog] takes the answer of its Next, which asks the registry. It removes versions that the client may not use, and adds dates and
 // counts that the registry does not have from the records of this proxy: a first-seen time in place of a missing date, and the downloads
-// through this proxy in place of a count of zero. If Next returns an error of any kind, or is slow, the Catalog makes the answer from the
-// cached packages and the records.
+// through this proxy in place of a count of zero. If Next returns an error of any kind, the Catalog makes the answer from the cached
+// packages and the records, except the text of a document.
 //
 // Invariant: a description never causes the download of a package. A version is described only if Config.Registry lists it for the
 // client of the context. Other versions, and versions that do not exist, get the same answer.

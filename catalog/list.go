@@ -18,7 +18,7 @@ import (
 // maxOffset is the largest offset in a list of cached modules. Each skipped module costs a check.
 const maxOffset = 10_000
 
-// List lists the modules that Next lists and that the client of the context may use. If Next does not answer, it lists the modules with
+// List lists the modules that Next lists and that the client of the context may use. If Next returns an error, it lists the modules with
 // a cached package.
 //
 // Errors: those of the records; those of Next if it is unavailable and no cached module is selected.

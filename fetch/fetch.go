@@ -61,7 +61,7 @@ type Result struct {
 	// the Table then knows that a retry downloads the same content ([modproxy.Fixed]).
 	Pinned bool
 	// Next, unless nil, is another location that has the files. The Table fetches it instead, up to five times in a row. The
-	// subdirectory of Next is the root of the package.
+	// subdirectory of Next takes the place of the root of this location.
 	Next *modproxy.Location
 }
 

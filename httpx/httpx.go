@@ -9,8 +9,8 @@
 // Invariants: every request has one line in the log and is counted once, also if its handler panics. An error that a handler
 // returns becomes an answer with the status that docs/reference/errors.md specifies and a text that says what to do next, in the
 // place that the client prints. Neither answers nor the log have a token, or a control character. A client that takes its
-// answer too slowly is cut off; it holds back nothing but its own answer. If an answer ends early, its connection is closed (with
-// HTTP/2, the stream is reset), so that the client does not take it for complete.
+// answer too slowly is cut off; it holds back nothing but its own answer. If an answer ends early, its connection is closed, so that the
+// client does not take it for complete.
 //
 // A request passes these steps: Responder.Check, the [Handler], and for an error Responder.Explain, which returns the error for the
 // client. The log has the error of the Handler. [Admission] bounds the requests of clients; a Handler calls it itself.

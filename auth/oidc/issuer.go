@@ -26,7 +26,7 @@ type Issuer struct {
 	// GroupsClaim is the claim that contains the values of groups.
 	GroupsClaim string `yaml:"groups_claim"`
 	// Groups are groups of tokens, with the rights of each. A token in several groups has the rights of all of them. A token in no
-	// group has no rights of its own: it is valid, and may read only what needs no token (auth.anonymous).
+	// group has no rights of its own: it is valid, and may read only what needs no token (anonymous).
 	Groups []Group `yaml:"groups"`
 	// Login lets people log in at the issuer with "terraform login" and "tofu login". At most one issuer can have it.
 	Login Login `yaml:"login" json:"-"` // not part of Verifier.Rules
