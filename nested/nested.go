@@ -11,7 +11,7 @@
 // # What always holds
 //
 // A served package has no source left that a client would fetch directly, except sources that are reported to Observer and in the notes
-// of the package. If a source cannot be fetched, the package of the whole version is refused. Rewriting is
+// of the package. If a source cannot be fetched, for any reason, the package of the whole version is refused. Rewriting is
 // deterministic: a package that is rewritten again has the same content.
 //
 // # Names

@@ -59,7 +59,7 @@ type send[T any] struct {
 	err    error
 }
 
-// Do sends r and returns the first value that a Send returned without an error. If every Send fails, Do returns the value and
+// Do sends r and returns the first value that a Send returned without an error. If no Send succeeded, Do returns the value and
 // the error of one failed Send: the final one, or the last one. If ctx ends first, Do returns the cause of ctx. The caller
 // must end ctx when it has read the answer: this releases the context of its Send.
 func Do[T any](ctx context.Context, r Request[T]) (answer T, err error) {

@@ -45,7 +45,7 @@ func Few(s string, candidates []string, most int) []string {
 	return near[:min(most, len(near))]
 }
 
-// DidYouMean returns a hint that names the candidate that [Nearest] returns. If there is none, it returns the argument otherwise.
+// DidYouMean returns a hint that names the candidate that [Nearest] returns. If it finds no candidate, it returns the argument otherwise.
 func DidYouMean(s string, candidates []string, otherwise string) string {
 	if near := Nearest(s, candidates); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)

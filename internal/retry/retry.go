@@ -66,7 +66,7 @@ func (b *Backoff) Pause(err error) (pause time.Duration, ok bool) {
 // Do calls try until it returns no error, or again as false, or the budget or the deadline of ctx leaves no time for the next
 // pause. It returns the last error. If again was true, Do makes this error a [modproxy.Temporary], unless it is a
 // [modproxy.RetryLater].
-// Between attempts, Do reports errors to the callers that wait (see [modproxy.Troubled]).
+// Between attempts, Do reports errors to the callers that wait (see [modproxy.ReportError]).
 func (b Budget) Do(ctx context.Context, try func() (again bool, err error)) error {
 	for backoff := b.Start(); ; {
 		again, err := try()
