@@ -41,8 +41,8 @@ type Registry interface {
 	// Errors: [ErrNotFound] if the module does not exist, [ErrDenied], [ErrUnavailable].
 	Versions(ctx context.Context, m Address) (*Versions, error)
 
-	// Location returns the location of the package of one version. It resolves and validates the location, and does not wait
-	// for a download.
+	// Location returns the location of the package of one version. It resolves and validates the location. A cache begins the
+	// download, and may wait a few seconds for it, so that clients receive the reason if it fails.
 	//
 	// Errors: [ErrNotFound], [ErrInvalid] if modproxy cannot download from the location, [ErrDenied], [ErrUnavailable].
 	Location(ctx context.Context, v Ref) (Location, error)

@@ -136,8 +136,9 @@ func (s Sum) hex() string {
 	return hex.EncodeToString(hash[:])
 }
 
-// NestedSource returns the key of a nested source that a package of v calls. base is the hash of the public URL for which
-// that package was rewritten. The sum of the source is the secret that lets a client download it.
+// NestedSource returns the key of a nested source that a package of v calls. base is a hash of the public URL for which that
+// package was rewritten, and of the packages of v (see package nested). The key is the secret that lets a client download the
+// source: it is written in the calling package.
 func (v Ref) NestedSource(base string, sum Sum) Ref {
 	return v.With(NestedVariant, base+"."+sum.hex())
 }

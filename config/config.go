@@ -206,10 +206,10 @@ type Credential struct {
 
 // Cache is how long modproxy stores answers, and how many packages.
 type Cache struct {
-	// Fresh is how long an answer about versions and locations is served without a new request to upstream.
+	// Fresh is how long a list of versions is served without a new request to upstream.
 	Fresh time.Duration `yaml:"fresh" default:"5m" check:"positive"`
-	// MaxStale is the maximum age of such an answer while upstream is unavailable. It must not be less than fresh. Without such an
-	// answer, modproxy lists the versions whose packages are stored.
+	// MaxStale is the maximum age of such a list while upstream is unavailable. It must not be less than fresh. Without such a
+	// list, modproxy lists the versions whose packages are stored.
 	MaxStale time.Duration `yaml:"max_stale" default:"720h" check:"positive"`
 	// Missing is how long "upstream has no such module or version" and a failed download are cached. A temporary error is
 	// cached for two seconds. An error in content that cannot change, at a commit or with a checksum, is cached for a day.

@@ -7,7 +7,8 @@
 //	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
 //
 // The Table selects the getter, follows locations that lead to other locations, and packs the downloaded files. A new
-// kind of location needs only a new getter in the table: the packages above do not depend on the kinds.
+// kind of location needs only a new getter in the table. The packages above treat one kind apart: git, because a recorded
+// commit can be downloaded again (see [modproxy.Source]).
 //
 // Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
 // egress. Only credentials that are configured for its origin and module are sent.

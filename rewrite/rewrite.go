@@ -17,9 +17,8 @@ import (
 	"github.com/modproxy/modproxy/protocol"
 )
 
-// Registry returns the results of Next, but with locations at this proxy: paths from its root. Clients resolve them against
-// the URL of their request (internal/registry/client.go of both clients), or package proxy makes them absolute. Locations of providers
-// are unchanged. A Registry is safe for concurrent use.
+// Registry returns the results of Next, but with locations at this proxy: paths from its root, which package proxy makes absolute for
+// clients. Locations of providers are unchanged. A Registry is safe for concurrent use.
 type Registry struct {
 	Next modproxy.Registry
 	// Base is the value of the [modproxy.BaseVariant] in the locations, which nested.Base returns. If it is empty, sources in packages are
