@@ -28,67 +28,67 @@ func (g *Gate) Explain(ctx context.Context, v modproxy.Ref) (Verdict, []Step, er
 	v = v.Base()
 	sel := s.selection(v.Address, modproxy.ClientOf(ctx).Groups)
 	if v.Version == "" {
-		verdict, err := g.decide(ctx, s, sel, v, "", g.FirstSeen)
+		verdict, err := g.decideIn(ctx, s, sel, v, "", g.FirstSeen)
 		return verdict, s.explainModule(sel), err
 	}
 	version, err := modproxy.ParseVersion(v.Version)
 	if err != nil {
 		return Verdict{}, nil, err
 	}
-	judge := g.judge(ctx, s, sel, g.FirstSeen)
-	judge.version = v.Version
-	verdict, err := judge.verdict(version, "")
+	e := g.newEvaluator(ctx, s, sel, g.FirstSeen)
+	e.version = v.Version
+	verdict, err := e.verdict(version, "")
 	var facts VersionFacts
 	if err == nil && !sel.Module().Refused() { // for a denied module, no registry may be asked
-		facts, err = judge.facts(version, "")
+		facts, err = e.facts(version, "")
 	}
 	if err != nil {
 		return verdict, nil, err
 	}
-	return verdict, judge.explain(version, facts), nil
+	return verdict, e.explain(version, facts), nil
 }
 
 // explain returns the steps for a version.
-func (j *judge) explain(v modproxy.Version, facts VersionFacts) []Step {
-	steps, decided := j.explainReserved(), j.decided.of(v)
+func (e *evaluator) explain(v modproxy.Version, facts VersionFacts) []Step {
+	steps, decided := e.explainReserved(), e.decided.of(v)
 	approved := decided.Review
 	for _, d := range []*modproxy.Decision{decided.Block, decided.Review, decided.Deprecation} {
 		if d == nil {
 			continue
 		}
 		step := stepOf(d)
-		if d == approved && ended(d, j.now) {
+		if d == approved && ended(d, e.now) {
 			approved, step.Says = nil, "ended: "+step.Says
 		}
 		steps = append(steps, step)
 	}
-	locks := j.rules.locked[fold(j.module.At(v.String()))]
-	rules := j.about()
+	locks := e.rules.locked[fold(e.module.At(v.String()))]
+	rules := e.about()
 	before := len(steps)
-	for i := range j.rules.Rules {
-		rule := &j.rules.Rules[i]
+	for i := range e.rules.Rules {
+		rule := &e.rules.Rules[i]
 		if rule.Locked == nil && !rules[rule] {
 			continue
 		}
 		step := Step{Place: rule.Place, Rule: rule.String()}
 		switch {
 		case rule.Locked != nil:
-			if step = j.explainLocked(step, rule, locks, facts.Sum); step.Says == "" {
+			if step = e.explainLocked(step, rule, locks, facts.Sum); step.Says == "" {
 				continue
 			}
-		case !rule.isFor(j.groups):
+		case !rule.isFor(e.groups):
 			step.Says = forOthers(rule)
 		case !rule.Deny.IsZero() && rule.Versions.Covers(v):
 			step.Outcome, step.Says = Denied, "denies it"
 		case !rule.Deny.IsZero() || !rule.Versions.Allows(v):
 			step.Says = "is about other versions"
 		default:
-			verdict := j.allows(rule, facts, approved, j.now)
+			verdict := e.allows(rule, facts, approved, e.now)
 			step.Outcome, step.Says = verdict.Outcome, says(verdict)
 		}
 		steps = append(steps, step)
 	}
-	return append(steps, j.explainDefault(steps[before:])...)
+	return append(steps, e.explainDefault(steps[before:])...)
 }
 
 // explainModule returns the steps for a module if its version is unknown.

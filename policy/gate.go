@@ -198,7 +198,7 @@ func (g *Gate) Decide(ctx context.Context, v modproxy.Ref) (Verdict, error) {
 	if err != nil || s.idle() {
 		return Verdict{Outcome: Allowed}, err
 	}
-	return g.decide(ctx, s, s.of(ctx, v.Address), v, "", g.FirstSeen)
+	return g.decideIn(ctx, s, s.of(ctx, v.Address), v, "", g.FirstSeen)
 }
 
 // NeedsAge reports whether verdicts about versions of m, for the client of ctx, depend on their age.
@@ -262,7 +262,7 @@ func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights FirstSeen, by f
 	if err != nil || s.idle() {
 		return err
 	}
-	verdict, err := g.decide(ctx, s, by(s), v, "", sights)
+	verdict, err := g.decideIn(ctx, s, by(s), v, "", sights)
 	switch {
 	case s.rules.Audit && verdict.Outcome != Reserved:
 		return nil
@@ -272,9 +272,9 @@ func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights FirstSeen, by f
 	return err
 }
 
-// decide returns the verdict about a version of the module of sel. The verdict also holds for variants of the version.
+// decideIn returns the verdict about a version of the module of sel. The verdict also holds for variants of the version.
 // content is the sum of the version if it is known better than from the ledger. sights may be nil.
-func (g *Gate) decide(
+func (g *Gate) decideIn(
 	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights FirstSeen,
 ) (Verdict, error) {
 	if !v.IsListed() {
@@ -292,9 +292,9 @@ func (g *Gate) decide(
 	if err != nil {
 		return Verdict{}, err
 	}
-	judge := g.judge(ctx, s, sel, sights)
-	judge.version = v.Version
-	return judge.verdict(version, content)
+	e := g.newEvaluator(ctx, s, sel, sights)
+	e.version = v.Version
+	return e.verdict(version, content)
 }
 
 // see records the versions of a document, because the document may have been cached before first-seen times were
@@ -305,13 +305,13 @@ func (g *Gate) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions
 	}
 }
 
-// judge makes the verdicts about the versions of one module.
-type judge struct {
+// evaluator makes the verdicts about the versions of one module.
+type evaluator struct {
 	*Selection
 	gate     *Gate
 	sights   FirstSeen // may be nil
 	ctx      context.Context
-	version  string // the version to judge; empty for all versions
+	version  string // the version that is evaluated; empty for all versions
 	looked   bool   // sight and errSight are set
 	sight    modproxy.FirstSeen
 	errSight error
@@ -319,40 +319,40 @@ type judge struct {
 	now      time.Time // zero if no verdict depends on it
 }
 
-func (g *Gate) judge(ctx context.Context, s *state, sel *Selection, sights FirstSeen) judge {
-	j := judge{Selection: sel, gate: g, sights: sights, ctx: ctx, decided: s.decisions.about(sel.module)}
-	if j.decided != noDecisions || j.needsAge() {
-		j.now = time.Now()
+func (g *Gate) newEvaluator(ctx context.Context, s *state, sel *Selection, sights FirstSeen) evaluator {
+	e := evaluator{Selection: sel, gate: g, sights: sights, ctx: ctx, decided: s.decisions.about(sel.module)}
+	if e.decided != noDecisions || e.needsAge() {
+		e.now = time.Now()
 	}
-	return j
+	return e
 }
 
 // look reads the first-seen times of the module.
-func (j *judge) look() {
-	if !j.looked && j.needsAge() && j.sights != nil {
-		ctx := j.ctx
-		if j.version != "" {
-			ctx = modproxy.WithDateOf(ctx, j.version)
+func (e *evaluator) look() {
+	if !e.looked && e.needsAge() && e.sights != nil {
+		ctx := e.ctx
+		if e.version != "" {
+			ctx = modproxy.WithDateOf(ctx, e.version)
 		}
-		j.sight, j.errSight = j.sights.Of(ctx, j.module)
-		j.now = time.Now()
+		e.sight, e.errSight = e.sights.Of(ctx, e.module)
+		e.now = time.Now()
 	}
-	j.looked = true
+	e.looked = true
 }
 
 // facts returns the facts about a version that the allow rules depend on.
-func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (VersionFacts, error) {
-	j.look()
+func (e *evaluator) facts(v modproxy.Version, content modproxy.Sum) (VersionFacts, error) {
+	e.look()
 	name, facts := v.String(), VersionFacts{Sum: content}
-	if _, seen := j.sight.Of(name); seen {
-		facts.Since, facts.Met = j.sight.Since(name), j.sight.Module
+	if _, seen := e.sight.Of(name); seen {
+		facts.Since, facts.Met = e.sight.Since(name), e.sight.Module
 	}
-	if j.locked || j.needsAge() && j.Decide(v, facts, j.decided.of(v), j.now).Outcome == TooYoung {
-		rec, err := j.gate.Ledger.Lookup(j.ctx, j.module.At(name))
+	if e.locked || e.needsAge() && e.Decide(v, facts, e.decided.of(v), e.now).Outcome == TooYoung {
+		rec, err := e.gate.Ledger.Lookup(e.ctx, e.module.At(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return facts, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
 		}
-		facts.Sum = cmp.Or(content, j.lockedAs(rec), rec.Sum)
+		facts.Sum = cmp.Or(content, e.lockedAs(rec), rec.Sum)
 		known := cmp.Or(facts.Since, facts.Met)
 		if err == nil && rec.Reason == "" && (known.IsZero() || rec.Time.Before(known)) {
 			facts.Since = rec.Time // the version was listed at the time of its first download
@@ -362,9 +362,9 @@ func (j *judge) facts(v modproxy.Version, content modproxy.Sum) (VersionFacts, e
 }
 
 // lockedAs returns the sum in a lock file that matches one form of a recorded version, or an empty sum.
-func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
-	for _, l := range j.rules.locked[fold(rec.Ref)] {
-		if as, err := modproxy.LookupAs(j.ctx, j.gate.Ledger, rec.Ref, l.sum); err == nil && as.Sum == l.sum {
+func (e *evaluator) lockedAs(rec modproxy.Record) modproxy.Sum {
+	for _, l := range e.rules.locked[fold(rec.Ref)] {
+		if as, err := modproxy.LookupAs(e.ctx, e.gate.Ledger, rec.Ref, l.sum); err == nil && as.Sum == l.sum {
 			return l.sum
 		}
 	}
@@ -372,20 +372,20 @@ func (j *judge) lockedAs(rec modproxy.Record) modproxy.Sum {
 }
 
 // verdict returns the verdict about a version. It reads facts only if the verdict depends on them.
-func (j *judge) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
-	facts, decided := VersionFacts{Sum: content}, j.decided.of(v)
-	verdict := j.Decide(v, facts, decided, j.now)
+func (e *evaluator) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, error) {
+	facts, decided := VersionFacts{Sum: content}, e.decided.of(v)
+	verdict := e.Decide(v, facts, decided, e.now)
 	if byContent := verdict.Rule != nil && verdict.Rule.Locked != nil; verdict.Outcome != TooYoung && !byContent {
 		return verdict, nil
 	}
-	facts, err := j.facts(v, content)
+	facts, err := e.facts(v, content)
 	if err != nil {
 		return Verdict{}, err
 	}
-	verdict = j.Decide(v, facts, decided, j.now)
-	verdict.Pending = verdict.Outcome == TooYoung && j.sight.Pending[v.String()]
-	if verdict.Outcome == TooYoung && j.errSight != nil {
-		return verdict, fmt.Errorf("%w: policy: the first-seen times of the versions are not known: %w", modproxy.ErrUnavailable, j.errSight)
+	verdict = e.Decide(v, facts, decided, e.now)
+	verdict.Pending = verdict.Outcome == TooYoung && e.sight.Pending[v.String()]
+	if verdict.Outcome == TooYoung && e.errSight != nil {
+		return verdict, fmt.Errorf("%w: policy: the first-seen times of the versions are not known: %w", modproxy.ErrUnavailable, e.errSight)
 	}
 	return verdict, nil
 }

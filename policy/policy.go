@@ -10,8 +10,9 @@
 // an added allow never denies one. Decisions of operators come before the rules: a block or a rejection refuses a
 // version, and an approval fulfils the conditions approval and minimum age of the rules that allow it.
 //
-// Invariant: each version and client has one verdict, and [Gate.Decide] makes it. [Registry] asks for it before every
-// answer; the code that explains, reports and tests verdicts asks for the same one. All spellings of an address or a
+// Invariant: each version and client has one verdict. [Selection.Decide] makes it from rules, decisions and facts;
+// [Gate.Decide] and [Registry], which checks every answer, collect the facts. Code that explains, reports or tests
+// verdicts uses the same functions. All spellings of an address or a
 // version have the same verdict: names are compared without regard to case, and versions without build metadata.
 package policy
 

@@ -63,8 +63,8 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	case r.listsDenied(s) && !m.IsProvider():
 		if sel.needsAge() {
 			r.Gate.see(ctx, m, v)
-			judge := r.Gate.judge(ctx, s, sel, r.Gate.FirstSeen)
-			judge.look() // so that the facts that Location needs are known by then
+			evaluator := r.Gate.newEvaluator(ctx, s, sel, r.Gate.FirstSeen)
+			evaluator.look() // so that the facts that Location needs are known by then
 		}
 		return v, nil
 	}
@@ -104,7 +104,7 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 	l, ok := s.lists.Get(key)
 	if !ok || !time.Now().Before(l.until) {
 		var err error
-		if l, err = r.judge(ctx, s, sel, v); err != nil {
+		if l, err = r.makeList(ctx, s, sel, v); err != nil {
 			if s.rules.Audit {
 				return v, nil
 			}
@@ -128,8 +128,8 @@ func (r *Registry) filter(ctx context.Context, s *state, sel *Selection, v *modp
 	return &some, nil
 }
 
-// judge finds the allowed part of v.
-func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
+// makeList returns the allowed part of v.
+func (r *Registry) makeList(ctx context.Context, s *state, sel *Selection, v *modproxy.Versions) (l list, err error) {
 	if sel.needsAge() {
 		r.Gate.see(ctx, sel.module, v)
 	}
@@ -137,7 +137,7 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 	if sights == nil {
 		sights = r.Gate.FirstSeen
 	}
-	judge := r.Gate.judge(ctx, s, sel, sights)
+	evaluator := r.Gate.newEvaluator(ctx, s, sel, sights)
 	l.until = time.Now().Add(listFor)
 	var newest, waits, dated modproxy.Version
 	var pending *Refusal // about the newest version that may be old enough
@@ -147,7 +147,7 @@ func (r *Registry) judge(ctx context.Context, s *state, sel *Selection, v *modpr
 		return r.refusal(s, sel.module.At(version.String()), verdict)
 	}
 	l.some, err = v.Only(func(entry modproxy.Listed) bool {
-		verdict, err := judge.verdict(entry.Version, "")
+		verdict, err := evaluator.verdict(entry.Version, "")
 		if err != nil {
 			failed = err
 		}
@@ -241,7 +241,7 @@ func (r *Registry) pass(
 	if sel == nil {
 		return nil
 	}
-	verdict, err := r.Gate.decide(ctx, s, sel, v, content, r.Gate.FirstSeen)
+	verdict, err := r.Gate.decideIn(ctx, s, sel, v, content, r.Gate.FirstSeen)
 	if err == nil && verdict.Outcome == TooYoung && verdict.Until.IsZero() { // the version has no first-seen time
 		switch list, err := r.Next.Versions(ctx, v.Address); {
 		case err == nil:
@@ -249,7 +249,7 @@ func (r *Registry) pass(
 		case !s.rules.Audit:
 			return err
 		}
-		verdict, err = r.Gate.decide(ctx, s, sel, v, content, r.Gate.FirstSeen)
+		verdict, err = r.Gate.decideIn(ctx, s, sel, v, content, r.Gate.FirstSeen)
 	}
 	switch {
 	case err != nil && s.rules.Audit:
