@@ -36,7 +36,10 @@ type layers struct {
 	endPrefetching func()
 }
 
-// online returns the layers of a proxy that asks registries. Read from its end, it is the path of a request.
+// online returns the layers of a proxy that sends requests to registries. A request passes the layers in this order: package auth
+// checks the scopes of the client, rewrite makes locations of this proxy, observe notifies observers, policy denies versions, nested
+// rewrites sources in packages, cache answers or continues, history records first-seen times, ledger compares the content, nested.Sources
+// finds recorded sources, and the router selects the client of the registry.
 //
 // The ledger records a version before the cache stores its package. A record without a package does no harm: the next download
 // must match it. In the other order, packages that differ from the record would fill the disk.
