@@ -111,7 +111,7 @@ func (a *App) mirrorRequest(ctx context.Context, m config.Mirror) (in mirror.Req
 				return admin.ClientsUsual.Call(ctx, admin.Inside(a.api()), struct{}{}, nil)
 			})
 		}
-		in.Starts, wrong, err = roots.Starts(ctx, new(tfconfig.Reader))
+		in.Starts, wrong, err = roots.Starts(ctx, tfconfig.NewReader(nil, 0))
 	case m.Lock != "":
 		in.Locked, err = mirror.ReadLockFile(m.Lock)
 	default:

@@ -63,7 +63,7 @@ func TestChild(t *testing.T) {
 		}
 		return nil, errOpened
 	})
-	var r tfconfig.Reader
+	r := tfconfig.NewReader(nil, 0)
 	if _, err := r.Read(t.Context(), tree, tfconfig.Options{Client: tfconfig.OpenTofu}); !errors.Is(err, errOpened) {
 		t.Errorf("Read: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestChildEnds(t *testing.T) {
 		cancel()
 		return io.NopCloser(strings.NewReader("")), nil
 	})
-	var r tfconfig.Reader
+	r := tfconfig.NewReader(nil, 0)
 	if _, err := r.Read(ctx, tree, tfconfig.Options{Client: tfconfig.OpenTofu}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Read: %v", err)
 	}
@@ -97,7 +97,7 @@ func TestChildEndsAtWork(t *testing.T) {
 	before := spentByChildren(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	var r tfconfig.Reader
+	r := tfconfig.NewReader(nil, 0)
 	_, err := r.Read(ctx, packed(t, file("main.tf", text)), tfconfig.Options{Client: tfconfig.OpenTofu})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Read: %v", err)

@@ -107,7 +107,7 @@ func TestConstants(t *testing.T) {
 						files = append(files, filepath.Join(dir, file))
 					}
 				}
-				c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, o, files...)
+				c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), dir, o, files...)
 				if err != nil || len(c.Problems) > 0 {
 					t.Fatal(err, c)
 				}

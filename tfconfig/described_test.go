@@ -76,7 +76,7 @@ func TestDescribeHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var r tfconfig.Reader
+			r := tfconfig.NewReader(nil, 0)
 			_, err := r.Describe(t.Context(), packed(t, test.tree...), "")
 			if !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("Describe: %v; want an ErrInvalid with %q", err, test.want)

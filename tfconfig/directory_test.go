@@ -101,7 +101,7 @@ acme/test/aws < tests/a.tftest.hcl:5
 problem main.tf:13: module "none": no directory "none"
 problem main.tf:15: module "pipe": "../pipe": `,
 	} {
-		c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: client})
+		c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: client})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ problem main.tf:15: module "pipe": "../pipe": `,
 		equal(t, strings.TrimSpace(strings.Join(lines, "\n")), want)
 	}
 	for _, name := range []string{"../gone", "../empty"} {
-		if c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), filepath.Join(dir, name), tfconfig.Options{Client: tfconfig.OpenTofu}); err == nil {
+		if c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), filepath.Join(dir, name), tfconfig.Options{Client: tfconfig.OpenTofu}); err == nil {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
@@ -139,7 +139,7 @@ module "d" { source = "./up" }
 	if err := errors.Join(os.Symlink(".", filepath.Join(dir, "loop")), os.Symlink("..", filepath.Join(dir, "inner/up"))); err != nil {
 		t.Fatal(err)
 	}
-	c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.Terraform})
+	c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.Terraform})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ module "net" { source = "../net" }
 module "c" { source = "acme/c/aws" }
 -- deep/main.tf --
 `+strings.Repeat("a {\n", levels))
-	c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.Terraform})
+	c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), dir, tfconfig.Options{Client: tfconfig.Terraform})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ x =
 	read := func(client tfconfig.Client, o tfconfig.Options, files ...string) string {
 		t.Helper()
 		o.Client = client
-		c, err := new(tfconfig.Reader).ReadDirectory(t.Context(), dir, o, files...)
+		c, err := tfconfig.NewReader(nil, 0).ReadDirectory(t.Context(), dir, o, files...)
 		if err != nil {
 			return err.Error()
 		}

@@ -112,7 +112,7 @@ func TestHostile(t *testing.T) {
 				rig.Missing(t, "it takes gigabytes under the race detector")
 			}
 			t.Parallel()
-			var r tfconfig.Reader
+			r := tfconfig.NewReader(nil, 0)
 			_, err := r.Read(t.Context(), packed(t, test.tree...), tfconfig.Options{Client: tfconfig.OpenTofu})
 			if !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("Read: %v; want an ErrInvalid with %q", err, test.want)
@@ -139,7 +139,7 @@ func TestHostileFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var r tfconfig.Reader
+			r := tfconfig.NewReader(nil, 0)
 			got, err := r.Read(t.Context(), packed(t, file("bad.tf", test.text), file("main.tf", good)), tfconfig.Options{Client: tfconfig.Terraform})
 			if err != nil || len(got.Problems) != 1 || !strings.HasPrefix(got.Problems[0].String(), test.want) {
 				t.Fatalf("Read = %+v, %v; want the problem %q", got, err, test.want)
@@ -153,7 +153,7 @@ func TestHostileFiles(t *testing.T) {
 
 // Directories that are not called have no effect.
 func TestHostileElsewhere(t *testing.T) {
-	var r tfconfig.Reader
+	r := tfconfig.NewReader(nil, 0)
 	tree := packed(t, file("examples/main.tf", strings.Repeat("a {\n", levels)), file("main.tf", good))
 	if got, err := r.Read(t.Context(), tree, tfconfig.Options{Client: tfconfig.OpenTofu}); err != nil || len(got.Calls) != 1 {
 		t.Errorf("Read = %+v, %v", got, err)

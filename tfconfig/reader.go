@@ -22,7 +22,8 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// A Reader reads configurations, each in a child process. It is safe for concurrent use.
+// A Reader reads configurations, each in a child process. It is safe for concurrent use. [NewReader] makes one; the zero Reader waits for
+// ever.
 type Reader struct {
 	Store *store.Store // stores results for packages; nil: nothing is stored
 	// MaxStored bounds the bytes of stored results. They may exceed it by an eighth for a while. The oldest are removed first. Zero:

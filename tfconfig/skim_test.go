@@ -31,7 +31,7 @@ func TestCallsOnly(t *testing.T) {
 		"a big file": {[]tar.Header{file("main.tf", uses), file("z.tf", good+strings.Repeat("#", tfconfig.MaxFile))}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r tfconfig.Reader
+			r := tfconfig.NewReader(nil, 0)
 			got, err := r.Read(t.Context(), packed(t, c.files...), tfconfig.Options{Client: tfconfig.OpenTofu, CallsOnly: true})
 			if err != nil || len(got.Calls) != c.calls || len(got.Providers) > 0 != c.read {
 				t.Errorf("Read = %+v, %v; want %d calls, and that it is read: %t", got, err, c.calls, c.read)

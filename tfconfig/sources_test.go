@@ -45,7 +45,7 @@ func TestSources(t *testing.T) {
 	for name, text := range files {
 		entries = append(entries, file(name, text))
 	}
-	var r tfconfig.Reader
+	r := tfconfig.NewReader(nil, 0)
 	got, err := r.Read(t.Context(), packed(t, entries...), tfconfig.Options{Sources: true, Also: []string{"examples/wanted"}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestSources(t *testing.T) {
 
 // A file that is too large is an error, because clients may read it.
 func TestSourcesTooLarge(t *testing.T) {
-	var r tfconfig.Reader
+	r := tfconfig.NewReader(nil, 0)
 	_, err := r.Read(t.Context(), packed(t, file("m/big.tf", strings.Repeat("#\n", tfconfig.MaxFile))), tfconfig.Options{Sources: true})
 	if err == nil || !strings.Contains(err.Error(), "m/big.tf: is larger than the 512 KiB") {
 		t.Errorf("Read = %v", err)

@@ -63,7 +63,7 @@ func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...s
 		if why != "" && !env.json() {
 			env.remark(fmt.Errorf("%s is read as %s: %s; --client says otherwise", dir, app.ClientNames(roots.Clients), why))
 		}
-		some, wrong, err := roots.Starts(ctx, new(tfconfig.Reader))
+		some, wrong, err := roots.Starts(ctx, tfconfig.NewReader(nil, 0))
 		if err != nil {
 			return nil, nil, err
 		}
