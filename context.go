@@ -32,7 +32,7 @@ type Client struct {
 // Name.
 func WithClient(ctx context.Context, a Client) context.Context { return with(ctx, a) }
 
-// ClientOf returns the client of the request, or the zero Client if ctx has none.
+// ClientOf returns the client of the request, or the zero Client if ctx has no client.
 func ClientOf(ctx context.Context) Client { return of[Client](ctx) }
 
 // dateOf is the version whose publication date a request needs. needsDates marks a request that waits for dates.

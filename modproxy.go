@@ -1,7 +1,7 @@
 // Package modproxy defines the types and interfaces that all parts of modproxy share.
 //
-// A [Registry] answers the three questions of a module registry: which versions exist, where the package of a version is, and
-// what the package contains. Every layer of modproxy is a Registry that calls the Registry below it:
+// A [Registry] answers the three questions of a module registry: its versions, the location of a package, and
+// the content of a package. Every layer of modproxy is a Registry that calls the Registry below it:
 //
 //	var reg modproxy.Registry = …                   // the client of an upstream registry
 //	reg = &policy.Registry{Next: reg, Gate: gate}   // denies versions
@@ -12,7 +12,7 @@
 // is the list of all versions, and a [Record] is the content that the ledger records. A [Catalog] describes modules and
 // providers to people and tools.
 //
-// What always holds:
+// Invariants:
 //
 //   - A layer names the Registry below it Next and never embeds it. If a method is missing, the layer does not compile, and no
 //     request bypasses it.

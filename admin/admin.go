@@ -10,7 +10,7 @@
 //   - [Inside]: the process of the verb itself, which has claimed the directory because no process serves from it.
 //   - [Remote]: a proxy elsewhere, over HTTPS, below the path /-/api/. The client sends an operator's token.
 //
-// # What always holds
+// # Invariants
 //
 // A request is a JSON object, or its fields are in the query. An answer is a stream of JSON objects, one a line. The last object
 // has "done" or "error": an answer without it was cut off, and is an error. Both ends must be the same version of modproxy.

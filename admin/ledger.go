@@ -295,8 +295,8 @@ type absent string
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
 
-// offered reports whether an upstream has offered rec, and returns the spellings of its address that have records. It adds the
-// source and the facts to rec, and the directory if rec has none.
+// offered reports whether an upstream has offered rec, and returns the spellings of its address that have records. It sets the source
+// and the facts of rec, and the directory if that is empty.
 func (s *Server) offered(ctx context.Context, rec *ledger.Record) (spellings map[modproxy.Ref]bool, ok bool, err error) {
 	wanted, spellings := rec.Subdir, map[modproxy.Ref]bool{rec.Ref: true}
 	see := func(v modproxy.Ref, sum modproxy.Sum, subdir string, source modproxy.Source, facts modproxy.ProviderFacts) bool {

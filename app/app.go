@@ -10,7 +10,7 @@
 // bundle instead of a data directory. [OpenAPI] opens a part of a data directory for a verb. The functions in stack.go stack the
 // layers. Online, a request passes auth, rewrite, observe, policy, nested, cache, history, ledger and upstream, in this order.
 //
-// # What always holds
+// # Invariants
 //
 // Only one process has the claim of a data directory. [App.Serve] stops in this order, within the time of the key shutdown:
 //

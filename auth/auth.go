@@ -4,7 +4,7 @@
 //	p, err := a.Identify(ctx, header, now)
 //	reg = &auth.Registry{Next: reg} // answers for the principal in the context, see WithPrincipal
 //
-// What always holds:
+// Invariants:
 //
 //   - A client is identified only by a credential that it received, unaltered and unexpired: a token, or a signed package path.
 //     The form of an id or a name grants no right.

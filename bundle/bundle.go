@@ -5,7 +5,7 @@
 // An [Exporter] writes bundles. An [Importer] reads them into a ledger and a cache. [Open] serves a bundle as a registry without an
 // import.
 //
-// # What always holds
+// # Invariants
 //
 // Imported content has the digest in the other side's ledger, under a signature of a key that is trusted here. It never replaces
 // content that is recorded here. A change of any byte of a bundle is an error.

@@ -3,7 +3,7 @@
 //	reg := cache.New(cache.Config{Next: next, Store: store, Ledger: ledger, Fresh: time.Minute, …})
 //	versions, err := reg.Versions(ctx, address)
 //
-// What always holds:
+// Invariants:
 //
 //   - A stored answer that has not expired is served without a request to the next registry.
 //   - A complete package is served only if its bytes have the

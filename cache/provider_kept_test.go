@@ -268,7 +268,7 @@ func TestReleaseIsRenewed(t *testing.T) {
 
 const renewPause = 5 * time.Minute
 
-// What is evicted first is a package, and its release after it: whether the package was used or downloaded last.
+// The cache evicts the package of a provider before its release, even if the package was used or downloaded later.
 func TestReleaseOutlivesItsPackages(t *testing.T) {
 	for name, later := range map[string]func(t *testing.T, f *providerFixture){
 		"used": func(t *testing.T, f *providerFixture) {

@@ -7,7 +7,7 @@
 // result as a [Found]. If the registry is a cache, a walk so downloads and stores all packages that it reaches. For providers it
 // does that only if Walker.Providers is set.
 //
-// # What always holds
+// # Invariants
 //
 // Versions are the ones that the client chooses, Terraform or OpenTofu: see [ChooseModule] and [ChooseProvider]. A call that cannot
 // be followed is reported with the reason, and the walk continues. A walk has at most 20,000 starts and follows at most 100,000

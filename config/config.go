@@ -12,7 +12,7 @@
 //   - [Load] calls Read and, if that has no mistake, checks whether the values fit together. It then reports all such mistakes.
 //   - [Check] makes both steps even if the first has mistakes, and reports all mistakes of both.
 //
-// What always holds: flags override variables, variables override the file, and the file overrides the defaults, key by key.
+// Invariants: flags override variables, variables override the file, and the file overrides the defaults, key by key.
 // Reading is strict. An unknown key, variable or value is an error that names its place. No error shows a value that may be secret.
 // Files have a maximum size, and YAML has no aliases. A Config is not changed after it was loaded.
 package config

@@ -3,7 +3,7 @@
 //	c, err := egress.New(egress.Config{Allow: allow})
 //	resp, err := c.Get(ctx, egress.Request{URL: url, Redirects: 3})
 //
-// What always holds: a direct connection goes only to an address that the policy allows. The address is checked at the time of
+// Invariants: a direct connection goes only to an address that the policy allows. The address is checked at the time of
 // connecting. Earlier look-ups, the form of a URL and the target of a redirect do not count. git, which connects by itself,
 // goes through a [Session], which applies the same policy. For ssh, git connects to the address that [Client.Resolve] returned.
 //

@@ -92,7 +92,7 @@ func (all Credentials) For(m modproxy.Address) Credentials {
 	return slices.DeleteFunc(slices.Clone(all), func(c Credential) bool { return c.Scope != nil && !c.Scope.Covers(m) })
 }
 
-// Of returns the credential for host, or the zero Credential if host has none. Call For first: Of does not check the scopes.
+// Of returns the credential for host, or the zero Credential if none is configured for host. Call For first: Of does not check the scopes.
 func (all Credentials) Of(host string) (shown Credential) {
 	if i := slices.IndexFunc(all, func(c Credential) bool { return c.Host == host }); i >= 0 {
 		shown = all[i]

@@ -6,7 +6,7 @@
 //	log, err := ledger.Open(dir)
 //	reg := &ledger.Registry{Next: upstream, Ledger: log}
 //
-// What always holds:
+// Invariants:
 //
 //   - A record is never changed and never removed.
 //   - A version has the sum of its first record until an operator accepts another sum and gives a reason. The acceptance is

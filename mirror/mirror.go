@@ -6,7 +6,7 @@
 // [Engine.Check] reports which of these packages are not cached. Both report each result as a [Line]. [ParseList] and
 // [ReadLockFile] read the parts of a Request from files.
 //
-// # What always holds
+// # Invariants
 //
 // The versions are the ones that clients choose, under the policy for clients in the groups of the Request. A package that cannot
 // be fetched is a problem of the call that leads to it, and the run continues. Cached packages are not downloaded again, so an

@@ -8,7 +8,7 @@
 // [Sources] is the layer below the ledger and the cache: it fetches nested sources. [Registry] is the layer above the cache: it finds
 // the sources in packages and rewrites them.
 //
-// # What always holds
+// # Invariants
 //
 // A served package has no source left that a client would fetch directly, except sources that are reported to Observer and in the notes
 // of the package. If a source cannot be fetched, for any reason, the package of the whole version is refused. Rewriting is

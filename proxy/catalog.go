@@ -82,7 +82,7 @@ func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Even
 }
 
 // inAnyCase returns the result of answer for m. If that is not cached and the registry is not requested, inAnyCase looks for modules
-// whose names differ from m's in case only. If it finds exactly one, it sets m to this module: some tools fold names, as public
+// whose addresses equal m without regard to case. If it finds exactly one, it sets m to this module: some tools fold names, as public
 // registries do.
 func inAnyCase[T any](
 	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),

@@ -6,7 +6,7 @@
 //
 // Clients then install from the web server, without modproxy.
 //
-// What always holds: every file is replaced as a whole, and every added package has its digest. Packages are in place before a list
+// Invariants: every file is replaced as a whole, and every added package has its digest. Packages are in place before a list
 // of versions names them: Add writes packages, and only Finish writes the lists, the discovery document and nginx.conf. If a process
 // ends before Finish, clients see the previous lists of modules; the next Open and Finish continue. The document of a provider's version
 // is written by AddProvider. A site may get more versions later, and none is removed. Errors of the file system are those of package os.

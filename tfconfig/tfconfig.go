@@ -18,7 +18,7 @@
 // accept literals only. Reader.Read evaluates both, with some functions. A value that is unknown before a plan comes with the
 // reason. Reader.Read never guesses a value.
 //
-// # What always holds
+// # Invariants
 //
 // An error in a file is a [Problem], and the other files are read. Input beyond a limit is an error; nothing is cut.
 //

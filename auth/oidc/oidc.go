@@ -3,7 +3,7 @@
 //	v, err := oidc.New(oidc.Config{Issuers: issuers, Transport: transport})
 //	a := &auth.Authenticator{JWT: v}
 //
-// What always holds:
+// Invariants:
 //
 //   - A token is valid only if a configured issuer signed it with one of its keys, with a configured algorithm, for this proxy as
 //     its audience, and only until it expires.

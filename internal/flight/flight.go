@@ -7,7 +7,7 @@
 //
 // A [Pool] bounds the number of calls, and ends them when the program stops. A [Memo] also remembers results.
 //
-// What always holds:
+// Invariants:
 //
 //   - A [Group] runs at most one call for each key at a time.
 //   - A call outlives its callers. Its context has the values of the first caller's context, and does not end with it. Later callers

@@ -17,7 +17,7 @@ func (h *hinted) Unwrap() error { return h.error }
 // With adds hints, one line each, that tell the user how to solve err. Its result unwraps to err. err must not be nil.
 func With(err error, hints ...string) error { return &hinted{err, hints} }
 
-// Of returns the hints of the last With, and none of those that were added before. An error without hints has none.
+// Of returns the hints of the last With. It leaves out the hints of earlier calls. For an error without hints it returns nil.
 func Of(err error) []string {
 	var h *hinted
 	if errors.As(err, &h) {
