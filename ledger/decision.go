@@ -47,12 +47,15 @@ func FormatDecision(d modproxy.Decision) ([]byte, error) {
 		d.Time.UTC().Format(time.RFC3339Nano), d.By, d.Versions, until, d.Reason, d.Link)
 }
 
-var globs = regexp.MustCompile(`^[0-9a-z.:*-]{1,300}(/[0-9a-z_*-]{1,300}){2,3}$`)
+var globs = regexp.MustCompile(`^[0-9a-z.:*-]+(/[0-9a-z_*-]+){2,3}$`)
+
+const maxGlobSegment = 300 // bytes
 
 // decisionPath returns the key path of the module of d, or its glob.
 func decisionPath(d modproxy.Decision) (string, error) {
 	if glob := d.Address.String(); d.IsGlob() {
-		if !globs.MatchString(glob) || strings.Contains(glob, "**") {
+		long := func(segment string) bool { return len(segment) > maxGlobSegment }
+		if !globs.MatchString(glob) || strings.Contains(glob, "**") || slices.ContainsFunc(strings.Split(glob, "/"), long) {
 			return "", fmt.Errorf("%w: glob %.200q: want lower-case segments of an address, with * for any part of one", modproxy.ErrInvalid, glob)
 		}
 		return glob, nil

@@ -136,3 +136,16 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+func TestDocPaths(t *testing.T) {
+	long := strings.Repeat("a", 256)
+	for id, valid := range map[string]bool{
+		"instance": true, "resources/instance": true, "guides/a.b-c_d": true, long: true, "functions/" + long: true,
+		"": false, "resources/": false, "other/instance": false, "index/instance": false, "resources/../x": false, ".x": false,
+		"resources/a/b": false, long + "a": false, "a b": false,
+	} {
+		if isDocPath(id) != valid {
+			t.Errorf("%.40q: want %v", id, valid)
+		}
+	}
+}

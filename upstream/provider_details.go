@@ -46,7 +46,7 @@ func (c *Client) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy
 func (c *Client) text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
 	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
 	switch {
-	case !v.IsProvider(), elsewhere && !docPath.MatchString(id), !elsewhere && !isNumber(id):
+	case !v.IsProvider(), elsewhere && !isDocPath(id), !elsewhere && !isNumber(id):
 		return nil, fmt.Errorf("%w: no registry has a document that is called so", modproxy.ErrNotFound)
 	case elsewhere:
 		path := providerPath(v.Address, "v"+url.PathEscape(v.Version)+"/"+id+".md")
@@ -166,7 +166,7 @@ func docsDoc(text json.RawMessage, dir, category string) []modproxy.Doc {
 		Description string `json:"description"`
 		Link        string `json:"edit_link"`
 	}
-	if !object(text, &doc) || !docName.MatchString(doc.Name) {
+	if !object(text, &doc) || !isDocName(doc.Name) {
 		return nil
 	}
 	return []modproxy.Doc{keptDoc(modproxy.Doc{
@@ -175,9 +175,17 @@ func docsDoc(text json.RawMessage, dir, category string) []modproxy.Doc {
 	})}
 }
 
-var (
-	// docName matches names of documents, which are segments of paths.
-	docName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,255}$`)
-	// docPath matches the paths of documents, without their extension.
-	docPath = regexp.MustCompile(`^((resources|datasources|functions|guides)/)?[A-Za-z0-9_][A-Za-z0-9._-]{0,255}$`)
-)
+// docName has no upper bound, because a long counted repetition takes milliseconds of every start of the program.
+var docName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+
+// isDocName reports whether s is the name of a document, which is a segment of a path.
+func isDocName(s string) bool { return len(s) <= 256 && docName.MatchString(s) }
+
+// isDocPath reports whether s is the path of a document, without its extension.
+func isDocPath(s string) bool {
+	dir, name, below := strings.Cut(s, "/")
+	if !below {
+		return isDocName(s)
+	}
+	return tofuCategories[dir] != "" && dir != "index" && isDocName(name)
+}

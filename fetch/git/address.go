@@ -29,7 +29,7 @@ const maxAddress = 4096 // bytes
 var (
 	defaultPorts = map[string]int{"https": 443, "http": 80, "ssh": 22}
 
-	hostPattern    = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
+	hostPattern    = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 	userPattern    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 	sshPathPattern = regexp.MustCompile(`^[A-Za-z0-9._~/+@=%, -]+$`)
 	helperPattern  = regexp.MustCompile(`^[A-Za-z0-9+.-]*::`)
@@ -153,7 +153,7 @@ func (a address) checked(path string) (address, error) {
 	}
 	if ip, err := netip.ParseAddr(a.host); err == nil && ip.Zone() == "" {
 		a.host = ip.String()
-	} else if !hostPattern.MatchString(a.host) || strings.Contains(a.host, "..") {
+	} else if len(a.host) > 253 || !hostPattern.MatchString(a.host) || strings.Contains(a.host, "..") {
 		return a, invalid("a git URL with the host %.80q", a.host)
 	}
 	return a, nil
