@@ -82,8 +82,9 @@ func serveSSH(t *testing.T) *sshServer {
 		authorized: keygen(t, s.clientKey) + "\n",
 		config: fmt.Sprintf("HostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\n"+
 			"PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"+
-			"AcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand git-shell -c \"$SSH_ORIGINAL_COMMAND\"\n",
-			filepath.Join(plain, "host"), authorized),
+			"AcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand git-shell -c \"$SSH_ORIGINAL_COMMAND\"\n"+
+			"SetEnv HOME=%s\n", // without the startup files of the user's shell
+			filepath.Join(plain, "host"), authorized, plain),
 	} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -61,7 +61,8 @@ func startSSH(t *testing.T) *sshServer {
 	for name, text := range map[string]string{
 		"authorized": authorized + "\n",
 		"config": fmt.Sprintf("HostKey %s\nAuthorizedKeysFile %s\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\n"+
-			"KbdInteractiveAuthentication no\nAcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand git-shell -c \"$SSH_ORIGINAL_COMMAND\"\n", s.file("host"), s.file("authorized")),
+			"KbdInteractiveAuthentication no\nAcceptEnv GIT_PROTOCOL\nPidFile none\nForceCommand git-shell -c \"$SSH_ORIGINAL_COMMAND\"\n"+
+			"SetEnv HOME=%s\n", s.file("host"), s.file("authorized"), s.file("no-home")), // without the startup files of the user's shell
 	} {
 		if err := os.WriteFile(s.file(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
