@@ -2,12 +2,12 @@
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race scripts fuzz nightly bench load clients real hostile faults mutants tools clean
+.PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants tools clean
 
 build: ## the program, ./modproxy
 	go build -o modproxy ./cmd/modproxy
 
-test: build check race scripts ## what a change must pass: static checks, the tests of packages and worlds under -race, the tests of the program
+test: build check race plain ## what a change must pass: static checks, tests of packages under the race detector, the other tests
 
 check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words of CONTRIBUTING.md, what is linked
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
@@ -18,9 +18,20 @@ check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words o
 	tools/linked.sh
 	tools/vulncheck.sh
 
-race: tools ## the tests of packages and worlds, under the race detector
-	go test -race -timeout 60m -skip '^TestDescribeLong$$|^TestHostile$$/^memory$$' $$(go list ./... | grep -v /cmd/)
-	go test -run '^TestHostile$$/^memory$$' ./tfconfig # takes gigabytes under the race detector
+# The tests of these packages run programs, or try many inputs one after the other: the race detector finds nothing there and takes minutes.
+SERIAL = bundle|closure|config|conformance|fetch/archive|fetch/git|internal/boltfile|pack|release|static|tfconfig
+shared = $$(go list ./... | grep -vE '/modproxy/(cmd|test)/|/modproxy/($(SERIAL))$$')
+serial = $$(go list ./... | grep -E '/modproxy/($(SERIAL))$$|/modproxy/test/')
+# A name of a list in test, as a pattern.
+unraced = $(shell sed -n 's/^\(Test[^ ]*\) .*/^\1$$/p' test/unraced | sort -u | paste -sd '|')
+only_nightly = $(shell sed -n '/^Test/ { s,/,$$/^,; s/.*/^&$$/; p; }' test/nightly | paste -sd '|')
+
+race: tools ## the tests of the packages in which goroutines share values, under the race detector but for those in test/unraced
+	go test -race -timeout 60m -skip '$(unraced)' $(shared)
+	go test -timeout 60m -run '$(unraced)' $(shell sed -n 's,^Test[^ ]* ,./,p' test/unraced | sort -u)
+
+plain: tools ## the tests of the program, of the other packages, and in the worlds below test, but for those in test/nightly
+	go test -p 3 -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
 
 scripts: tools ## the tests of the program: what users see, every script with Terraform or OpenTofu, as its name chooses
 	go test -timeout 60m ./cmd/...
@@ -28,9 +39,10 @@ scripts: tools ## the tests of the program: what users see, every script with Te
 fuzz: ## every fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh
 
-nightly: tools ## what "make test" runs in part, in full: property tests, the tests of the program with both clients under the race detector, 10 s of every fuzz target
+nightly: tools ## all tests, in full: those that "make test" leaves out, property tests, the race detector everywhere, both clients, fuzzing
 	RIG_LONG=1 go test -count 1 -timeout 120m $$(go list ./... | grep -v -e /test/ -e /cmd/) ./test/registrytest
-	RIG_LONG=1 RIG_CLIENTS=both go test -race -count 1 -timeout 120m ./cmd/...
+	go test -race -count 1 -timeout 120m -skip '^TestDescribeLong$$|^TestHostile$$/^memory$$' $$(go list ./... | grep -v /cmd/)
+	RIG_LONG=1 go test -race -count 1 -timeout 120m ./cmd/...
 	tools/fuzz.sh
 
 bench: ## every benchmark, then modproxy beside git and nginx: see test/bench/main.go; BENCH has its flags

@@ -42,6 +42,10 @@ func TestReasons(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+	some := !rig.Long() && !*updateReasons
+	if some { // a policy, and a registry that fails
+		scripts = slices.DeleteFunc(scripts, func(s string) bool { return !strings.Contains(s, "1-") && !strings.Contains(s, "4-") })
+	}
 	t.Run("scripts", func(t *testing.T) {
 		for name, program := range clients {
 			t.Run(name, func(t *testing.T) { t.Parallel(); runScripts(t, scripts, name, program) })
@@ -50,6 +54,14 @@ func TestReasons(t *testing.T) {
 	if t.Failed() {
 		return
 	}
+	page, err := os.ReadFile(reasonsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, written, ok := strings.Cut(string(page), reasonsBegin)
+	if !ok {
+		t.Fatalf("%s has no place for the tables", reasonsFile)
+	}
 	var table strings.Builder
 	for _, script := range scripts {
 		text, err := os.ReadFile(script)
@@ -57,21 +69,18 @@ func TestReasons(t *testing.T) {
 			t.Fatal(err)
 		}
 		title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
-		table.WriteString(printed.table(title, strings.TrimSuffix(filepath.Base(script), ".txtar")))
+		one := printed.table(title, strings.TrimSuffix(filepath.Base(script), ".txtar"))
+		if some && !strings.Contains(written, one) {
+			t.Errorf("%s does not have what the clients print; -update-reasons writes it:\n%s", reasonsFile, differing("", one))
+		}
+		table.WriteString(one)
 	}
-	page, err := os.ReadFile(reasonsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, written, ok := strings.Cut(string(page), reasonsBegin)
 	switch {
-	case !ok:
-		t.Fatalf("%s has no place for the tables", reasonsFile)
 	case *updateReasons:
 		if err := os.WriteFile(reasonsFile, []byte(before+reasonsBegin+table.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	case written != table.String():
+	case !some && written != table.String():
 		t.Errorf("%s is not what the clients print; -update-reasons writes it:\n%s", reasonsFile, differing(written, table.String()))
 	}
 }

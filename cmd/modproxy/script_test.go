@@ -121,9 +121,6 @@ var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 // clientLine finds a script's first use of the client.
 var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs|login) |\$CLIENT`)
 
-// clientCondition finds conditions on one of the clients.
-var clientCondition = regexp.MustCompile(`\[!?(tofu|terraform)\]`)
-
 // TestMain makes this binary usable as the child that reads configurations. Without -parallel it runs three scripts for each processor at
 // the same time, because most scripts mostly wait.
 func TestMain(m *testing.M) {
@@ -140,8 +137,12 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	build(t)
 	all, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
-	if err != nil || len(all) == 0 {
+	nightly, _ := filepath.Glob(filepath.Join("testdata", "script", "nightly", "*.txtar")) // the error is that of the pattern
+	if err != nil || len(all) == 0 || len(nightly) == 0 {
 		t.Fatalf("no scripts: %v", err)
+	}
+	if rig.Long() {
+		all = append(all, nightly...)
 	}
 	clients := rig.Clients(t)
 	scripts := map[string][]string{}
@@ -162,14 +163,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// clientsOf returns the names of the clients to run a script with, or "" for a script without a client. A script with a condition on
-// a client runs with both, and so does every script if RIG_CLIENTS is "both". Otherwise a hash of its name selects one of them.
+// clientsOf returns the names of the clients to run a script with, or "" for a script without a client. A hash of the script's name
+// selects one of the clients; in the long form, it runs with both.
 func clientsOf(name string, script []byte, clients map[string]string) []string {
 	names := slices.Sorted(maps.Keys(clients))
 	switch {
 	case !clientLine.Match(script):
 		return []string{""}
-	case len(names) < 2 || os.Getenv("RIG_CLIENTS") == "both" || clientCondition.Match(script):
+	case len(names) < 2 || rig.Long():
 		return names
 	}
 	i := crc32.ChecksumIEEE([]byte(filepath.Base(name))) % 2
