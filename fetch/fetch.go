@@ -7,8 +7,8 @@
 //	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
 //
 // The Table selects the getter, follows locations that lead to other locations, and packs the downloaded files. A new
-// kind of location needs only a new getter in the table. The packages above treat one kind apart: git, because a recorded
-// commit can be downloaded again (see [modproxy.Source]).
+// kind of location needs a new getter in the table. Two things above this package name getters: package nested lists the kinds of
+// nested sources that it rewrites, and a recorded commit is one of git ([modproxy.Record.Location], PackageAt of package upstream).
 //
 // Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
 // egress. Only credentials that are configured for its origin and module are sent.

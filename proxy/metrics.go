@@ -12,7 +12,8 @@ import (
 	"github.com/modproxy/modproxy/httpx"
 )
 
-// Metrics measures the proxy, and serves the measurements in the Prometheus text format. It is safe for concurrent use.
+// Metrics measures the whole program, and serves the measurements in the Prometheus text format. Package app calls its methods: the
+// observers in app/log.go for most events. It is safe for concurrent use.
 type Metrics struct {
 	http.Handler // answers with all measurements
 
