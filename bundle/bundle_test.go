@@ -281,6 +281,37 @@ func TestCountOfFailed(t *testing.T) {
 	b.wantTake(a, a.export(nil), "kept kept added")
 }
 
+// lateCache fails to store version 2.0.0 after it has stored another package. The storing of that package returns when the import has
+// failed.
+type lateCache struct {
+	bundle.Cache
+	stored chan struct{}
+}
+
+func (c *lateCache) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
+	if v.Version == "2.0.0" {
+		<-c.stored
+		return &modproxy.NoSpace{Err: syscall.ENOSPC}
+	}
+	err := c.Cache.Keep(ctx, v, p)
+	close(c.stored)
+	<-ctx.Done()
+	return err
+}
+
+// The number of stored versions includes a version that is being stored when the import fails.
+func TestCountOfFailedTogether(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(network.At("2.0.0"), "two")
+	x := b.importer(a)
+	x.Cache = &lateCache{b.cache, make(chan struct{})}
+	_, err := states(x, t.Context(), a.export(nil))
+	if len(b.kept()) != 1 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 1 of 2 versions are stored") {
+		t.Errorf("%d are stored: %v", len(b.kept()), err)
+	}
+}
+
 // The age of a version for a minimum age counts from the first-seen time or the publication date of the exporting side.
 func TestAge(t *testing.T) {
 	a, b := newSide(t), newSide(t)
