@@ -222,6 +222,26 @@ func TestStorageFails(t *testing.T) {
 	})
 }
 
+// A first list that could not be recorded still counts as the first, with its own time. A version of the next list is new.
+func TestFirstRecordingFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		f.storage.Fail(errDisk)
+		f.list(t, "1.0.0")
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 2.0.0")
+		equal(t, "failed", f.failures(), 2)
+		f.storage.Fail(nil)
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 2.0.0 3.0.0")
+		equal(t, "failed", f.failures(), 0)
+		time.Sleep(time.Hour)
+		s := sight(t, f.FirstSeen, vpc)
+		equal(t, "since", since(s, "1.0.0", "2.0.0", "3.0.0"), "met 1.0 1.0")
+		equal(t, "module", time.Since(s.Module), 3*time.Hour)
+	})
+}
+
 type unreadable struct{ store.Records }
 
 func (unreadable) Get(context.Context, store.Ref) (store.Record, error) {
