@@ -21,10 +21,14 @@ func newGCCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "gc",
 		Short: "Remove unneeded data, and packages over the size limit",
-		Long: `Remove packages without a record, which a crash can leave, once they are an
-hour old. Then remove the least recently used packages, until no more than
---max-size is kept. The ledger stays unchanged. On a terminal, gc prints what it
-would remove, and asks. Elsewhere it does not ask.
+		Long: `Collect garbage. First, gc removes results of reading configurations: those of
+packages that are not stored any more, and the oldest beyond their limit. Then
+it removes packages without a record in the index, which a crash can leave, once
+they are an hour old. At last it removes the least recently used packages, until
+no more than --max-size is stored.
+
+The ledger stays unchanged. On a terminal, gc prints which packages it would
+remove, and asks. Elsewhere it does not ask.
 
 The directory quarantine holds damaged packages and replaced indexes as
 evidence. --quarantine removes those that have been there for the given time.`,
@@ -106,5 +110,5 @@ func collectedText(c store.Collected, dryRun bool) string {
 		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, modproxy.SizeText(r.Bytes))
 	}
 	return line(c.Orphans, "packages without a record") + line(c.Evicted, "packages over the bound") +
-		line(c.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are kept\n", modproxy.SizeText(c.Kept))
+		line(c.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are stored\n", modproxy.SizeText(c.Kept))
 }
