@@ -41,8 +41,8 @@ type layers struct {
 // rewrites sources in packages, cache answers or continues, history records first-seen times, ledger compares the content, nested.Sources
 // finds recorded sources, and the router selects the client of the registry.
 //
-// The ledger records a version before the cache stores its package. A record without a package does no harm: the next download
-// must match it. In the other order, packages that differ from the record would fill the disk.
+// The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
+// download must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
 	l := layers{documents: p.newDocuments(out.router), others: out.router, noGit: out.noGit}
 	sources := nested.NewSources(out.router, out.table)
