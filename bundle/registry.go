@@ -85,7 +85,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 				if err := rs.check(open(), rec); err != nil {
 					return err
 				}
-				_, err := ledger.CheckPinned(rs.Signers, rec)
+				_, err := ledger.CheckSigners(rs.Signers, rec)
 				return err
 			}))
 			e.list(i, listed)

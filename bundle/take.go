@@ -280,8 +280,8 @@ func (x *imports) publish(ctx context.Context, m member) error {
 	if err := x.checkRelease(ctx, rec); err != nil {
 		return err
 	}
-	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
-	if err := book.Compare(ctx, rec); err != nil {
+	layer := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
+	if err := layer.Compare(ctx, rec); err != nil {
 		return err
 	}
 	f, err := os.Open(t.spool)
