@@ -58,9 +58,9 @@ type Source struct {
 // Result is the result of fetching a location.
 type Result struct {
 	From modproxy.Source
-	// Pinned reports that a commit or checksum in the location determines its content. A getter also sets it if it returns an error:
+	// Immutable reports that a commit or checksum in the location determines its content. A getter also sets it if it returns an error:
 	// the Table then knows that a retry downloads the same content ([modproxy.PermanentContent]).
-	Pinned bool
+	Immutable bool
 	// Next, unless nil, is another location that has the files. The Table fetches it instead, up to five times in a row. The
 	// subdirectory of Next takes the place of the root of this location.
 	Next *modproxy.Location
