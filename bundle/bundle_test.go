@@ -41,8 +41,8 @@ func TestImport(t *testing.T) {
 	if err != nil || !rec.Time.Equal(long) || rec.Source.URL != "https://git.example.com/acme.git" {
 		t.Errorf("record %v, %v", rec, err)
 	}
-	if s, err := b.sights.Of(t.Context(), network); err != nil || !s.Since("1.1.0+b1").Equal(long) {
-		t.Errorf("sight %v, %v", s, err)
+	if s, err := b.firstSeen.Of(t.Context(), network); err != nil || !s.Since("1.1.0+b1").Equal(long) {
+		t.Errorf("first-seen times %v, %v", s, err)
 	}
 	v, err := b.cache.Versions(t.Context(), network)
 	if err != nil || len(v.List) != 2 {
@@ -180,7 +180,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	b.wantTake(a, a.export(nil), "kept refused kept")
 
 	// If there is nothing to export, nothing is written.
-	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, FirstSeen: a.sights}
+	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, FirstSeen: a.firstSeen}
 	var none bytes.Buffer
 	err = write(t, x, &none, []modproxy.Ref{network.At("9.0.0")}, nil)
 	if !errors.Is(err, modproxy.ErrNotFound) || none.Len() > 0 {
@@ -325,7 +325,7 @@ func TestAge(t *testing.T) {
 		rec := modproxy.Record{Ref: network.At(version), Sum: p.Sum, Subdir: ".", Time: now}
 		if err := errors.Join(
 			a.log.Add(t.Context(), rec), a.cache.Keep(t.Context(), rec.Ref, p),
-			a.sights.Take(t.Context(), network, map[string]modproxy.VersionDates{version: seen}),
+			a.firstSeen.Take(t.Context(), network, map[string]modproxy.VersionDates{version: seen}),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -353,9 +353,9 @@ func TestAge(t *testing.T) {
 	}
 	// A later first-seen time does not replace an earlier one.
 	later := map[string]modproxy.VersionDates{"1.0.0": {Seen: now, Published: now}}
-	must(t, b.sights.Take(t.Context(), network, later))
-	if s, err := b.sights.Of(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
-		t.Errorf("sight %v, %v", s, err)
+	must(t, b.firstSeen.Take(t.Context(), network, later))
+	if s, err := b.firstSeen.Of(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
+		t.Errorf("first-seen times %v, %v", s, err)
 	}
 }
 

@@ -77,8 +77,8 @@ type FirstSeen struct {
 }
 
 type recent struct {
-	sight modproxy.FirstSeen
-	until time.Time
+	firstSeen modproxy.FirstSeen
+	until     time.Time
 }
 
 const (
@@ -152,9 +152,9 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	if !slices.ContainsFunc(v.List, func(l modproxy.Listed) bool { return isNew(known, l) }) {
 		return nil
 	}
-	metBefore := false
+	seenBefore := false
 	if known.Module.IsZero() {
-		if metBefore, err = f.metBefore(ctx, m, v); err != nil {
+		if seenBefore, err = f.seenBefore(ctx, m, v); err != nil {
 			return err
 		}
 	}
@@ -165,7 +165,7 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	return f.change(ctx, m, func(s *modproxy.FirstSeen) {
 		seen := modproxy.VersionDates{Seen: at}
 		if s.Module.IsZero() {
-			if s.Module = at; !metBefore {
+			if s.Module = at; !seenBefore {
 				seen.Seen = time.Time{}
 			}
 		}
@@ -177,8 +177,8 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	})
 }
 
-// metBefore reports whether the ledger has a version of m that v lists. If it has, m is not new, and its record is lost.
-func (f *FirstSeen) metBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
+// seenBefore reports whether the ledger has a version of m that v lists. If it has, m is not new, and its record is lost.
+func (f *FirstSeen) seenBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
 	if f.config.Ledger == nil {
 		return false, nil
 	}
@@ -215,7 +215,7 @@ func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.
 // read returns the record of m. A damaged record is treated as missing.
 func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	if known, ok := f.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
-		return known.sight, nil
+		return known.firstSeen, nil
 	}
 	row, err := f.table.Get(ctx, keyOf(m))
 	if err != nil {
