@@ -260,14 +260,14 @@ type RemovablePackage struct {
 	Size             int64           `json:"size_bytes"`
 }
 
-// A TidyResult counts what was removed, or would be removed in a dry run.
-type TidyResult struct {
+// A CollectResult counts what was removed, or would be removed in a dry run.
+type CollectResult struct {
 	store.Collected
 	Remark string `json:"remark,omitempty"` // why more remains than the requested size
 }
 
-// tidy removes data that no record needs, and the least recently used packages over a size.
-func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePackage)) (out TidyResult, err error) {
+// collect removes data that no record needs, and the least recently used packages over a size.
+func (s *Server) collect(ctx context.Context, in store.Collection, each func(RemovablePackage)) (out CollectResult, err error) {
 	if in.MaxSize < 0 || in.QuarantineAge < 0 {
 		return out, fmt.Errorf("%w: the size and the age must not be less than 0", modproxy.ErrInvalid)
 	}

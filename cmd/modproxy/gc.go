@@ -16,7 +16,7 @@ import (
 
 func newGCCommand(env *environment) *cobra.Command {
 	var size config.ByteSize
-	var in store.GC
+	var in store.Collection
 	var r removal
 	cmd := env.withServer(&cobra.Command{
 		Use:   "gc",
@@ -45,7 +45,7 @@ evidence. --quarantine removes those that have been there for the given time.`,
 			}
 			in.MaxSize, in.DryRun = int64(size), r.dryRun
 			if r.asks(env) {
-				if err := env.confirmGC(cmd.Context(), in); err != nil {
+				if err := env.confirmCollect(cmd.Context(), in); err != nil {
 					return err
 				}
 			}
@@ -59,8 +59,8 @@ evidence. --quarantine removes those that have been there for the given time.`,
 }
 
 // collect removes the packages that in selects, or prints what it would remove.
-func (env *environment) collect(ctx context.Context, in store.GC) error {
-	out, err := ask(ctx, env, admin.PackagesTidy, in, printer(env, removableText))
+func (env *environment) collect(ctx context.Context, in store.Collection) error {
+	out, err := ask(ctx, env, admin.PackagesCollect, in, printer(env, removableText))
 	if err != nil {
 		return err
 	}
@@ -68,15 +68,15 @@ func (env *environment) collect(ctx context.Context, in store.GC) error {
 		env.remark(errors.New(out.Remark))
 	}
 	return env.end(struct {
-		admin.TidyResult
+		admin.CollectResult
 		DryRun bool `json:"dry_run,omitempty"`
 	}{out, in.DryRun}, collectedText(out.Collected, in.DryRun))
 }
 
-// confirmGC prints what would be removed and asks for confirmation, unless nothing would be removed.
-func (env *environment) confirmGC(ctx context.Context, in store.GC) error {
+// confirmCollect prints what would be removed and asks for confirmation, unless nothing would be removed.
+func (env *environment) confirmCollect(ctx context.Context, in store.Collection) error {
 	in.DryRun = true
-	out, err := ask(ctx, env, admin.PackagesTidy, in, func(r admin.RemovablePackage) error {
+	out, err := ask(ctx, env, admin.PackagesCollect, in, func(r admin.RemovablePackage) error {
 		_, err := fmt.Fprint(env.stderr, removableText(r))
 		return err
 	})
