@@ -3,6 +3,7 @@ package modproxy
 import "time"
 
 // FirstSeen has the first-seen times of the versions of a module. The zero FirstSeen is empty. A FirstSeen is never changed.
+// Package history has the table of all modules, of the same name; interfaces called FirstSeen return values of this type.
 type FirstSeen struct {
 	Module   time.Time               `json:"met,omitzero"`   // when the module was first seen
 	Versions map[string]VersionDates `json:"versions"`       // by canonical version

@@ -92,7 +92,7 @@ func (v Ref) Shown() string {
 }
 
 // Record describes one version of a module or provider: its content when first seen, or the content that an operator has
-// accepted since. Only the ledger stores records.
+// accepted since. It is a record of the ledger. The records of package store are entries of an index, of another type.
 type Record struct {
 	Ref `json:"-"`
 

@@ -180,8 +180,8 @@ var (
 	PackagesRemove = Endpoint[RemoveRequest, RemovedPackage, none]{
 		UsePackages, "POST", "packages/remove", "removes stored packages", (*Server).remove,
 	}
-	PackagesTidy = Endpoint[store.GC, RemovablePackage, TidyResult]{
-		UsePackages, "POST", "packages/tidy", "removes unneeded data, and the least recently used packages over a size", (*Server).tidy,
+	PackagesCollect = Endpoint[store.Collection, RemovablePackage, CollectResult]{
+		UsePackages, "POST", "packages/tidy", "removes unneeded data, and the least recently used packages over a size", (*Server).collect,
 	}
 	PackagesVerify = Endpoint[VerifyRequest, VerifyLine, store.Verified]{
 		UseDamagedPackages, "POST", "packages/verify", "verifies stored data, and repairs it", (*Server).verify,
@@ -217,7 +217,7 @@ func (s *Server) Routes() []Route {
 		BundlesExport.route(s), BundlesImport.route(s), ClientsUsual.route(s), DecisionsList.route(s), DecisionsMake.route(s),
 		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
 		LedgerImport.route(s), MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
-		refresh, PackagesList.route(s), PackagesRemove.route(s), PackagesTidy.route(s),
+		refresh, PackagesList.route(s), PackagesRemove.route(s), PackagesCollect.route(s),
 		PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s), PolicyForecast.route(s),
 		PolicyReport.route(s), PolicyTest.route(s),
 	}

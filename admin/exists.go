@@ -57,7 +57,7 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 	}
 	text := what + " does not exist: it is not in the ledger, the store or a registry"
 	if s.Upstreams == nil {
-		text = what + " is not known: it is not in the ledger or the store, and offline no registry is asked"
+		text = what + " is not known: it is not in the ledger or the store, and offline nothing is requested from registries"
 	}
 	if near := x.near(ctx); len(near) > 0 {
 		text += "; similar: " + strings.Join(near, ", ")
@@ -169,7 +169,7 @@ func (x *existence) listed(ctx context.Context, m modproxy.Address) {
 	switch {
 	case x.found(), errors.Is(err, modproxy.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 	case errors.Is(err, modproxy.ErrDenied):
-		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is not asked, because the policy denies the module", m))
+		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: nothing is requested from its registry, because the policy denies the module", m))
 	case err != nil:
 		x.unasked = append(x.unasked, fmt.Sprintf("whether %s exists is not known: its registry is unavailable", m))
 	}

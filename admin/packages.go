@@ -234,7 +234,7 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 		}
 	}
 	if len(all) == 0 {
-		return nil, absent(v.Shown() + ": no package of it is kept")
+		return nil, absent(v.Shown() + ": no package of it is cached")
 	}
 	goes := func(v modproxy.Ref) bool {
 		return slices.ContainsFunc(all, func(d cache.Discarded) bool { return d.Ref == v })
@@ -260,14 +260,14 @@ type RemovablePackage struct {
 	Size             int64           `json:"size_bytes"`
 }
 
-// A TidyResult counts what was removed, or would be removed in a dry run.
-type TidyResult struct {
+// A CollectResult counts what was removed, or would be removed in a dry run.
+type CollectResult struct {
 	store.Collected
 	Remark string `json:"remark,omitempty"` // why more remains than the requested size
 }
 
-// tidy removes data that no record needs, and the least recently used packages over a size.
-func (s *Server) tidy(ctx context.Context, in store.GC, each func(RemovablePackage)) (out TidyResult, err error) {
+// collect removes data that no record needs, and the least recently used packages over a size.
+func (s *Server) collect(ctx context.Context, in store.Collection, each func(RemovablePackage)) (out CollectResult, err error) {
 	if in.MaxSize < 0 || in.QuarantineAge < 0 {
 		return out, fmt.Errorf("%w: the size and the age must not be less than 0", modproxy.ErrInvalid)
 	}
@@ -315,7 +315,7 @@ type RefreshResult struct {
 
 func (s *Server) refresh(ctx context.Context, in RefreshRequest, each func(RefreshResult)) (done none, err error) {
 	if s.Upstreams == nil {
-		return done, fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable)
+		return done, fmt.Errorf("%w: offline, and nothing is requested from registries", modproxy.ErrUnavailable)
 	}
 	var modules []modproxy.Address
 	for _, address := range in.Modules {

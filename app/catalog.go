@@ -84,8 +84,8 @@ func (d describer) Describe(ctx context.Context, p *modproxy.Package, of *modpro
 type verdicts struct{ *policy.Gate }
 
 // CheckListed implements [catalog.Rules].
-func (g verdicts) CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.FirstSeen) error {
-	return g.CheckClientBy(ctx, v, (*given)(&sight))
+func (g verdicts) CheckListed(ctx context.Context, v modproxy.Ref, firstSeen modproxy.FirstSeen) error {
+	return g.CheckClientBy(ctx, v, (*given)(&firstSeen))
 }
 
 // given implements [policy.FirstSeen] with the known times of one module.

@@ -19,8 +19,8 @@ type DecidedLedger struct {
 // OpenLedger opens the ledger of a data directory for reading. Another process may write it at the same time. The caller closes
 // it.
 func OpenLedger(c *config.Config) (*DecidedLedger, error) {
-	book, err := ledger.OpenReadOnly(c.LedgerDir())
-	return &DecidedLedger{book, policy.NewGate(book, nil)}, err
+	ledgerLog, err := ledger.OpenReadOnly(c.LedgerDir())
+	return &DecidedLedger{ledgerLog, policy.NewGate(ledgerLog, nil)}, err
 }
 
 // Lookup returns the record that counts for a version. If a decision denies the version, the error is the denial.

@@ -198,9 +198,9 @@ const sumDBPath = "/-/sumdb/"
 // "supported", which the go command requests from a proxy for a checksum database, and the verifier key.
 //
 // For a denied version, the lookup is an error. For a deprecated version, the answer has a header with the deprecation.
-func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
-	prefix := sumDBPath + book.Name()
-	server := http.StripPrefix(prefix, sumdb.NewServer(book.ServerOps()))
+func sumDBMounts(ledgerLog *ledger.Log, gate *policy.Gate) []proxy.Mount {
+	prefix := sumDBPath + ledgerLog.Name()
+	server := http.StripPrefix(prefix, sumdb.NewServer(ledgerLog.ServerOps()))
 	text := func(s string) func(http.ResponseWriter, *http.Request) error {
 		return func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -209,7 +209,7 @@ func sumDBMounts(book *ledger.Log, gate *policy.Gate) []proxy.Mount {
 		}
 	}
 	return []proxy.Mount{
-		{Method: "GET", Path: sumDBPath + "key", Kind: "ledger", Public: true, Handle: text(book.VerifierKey() + "\n")},
+		{Method: "GET", Path: sumDBPath + "key", Kind: "ledger", Public: true, Handle: text(ledgerLog.VerifierKey() + "\n")},
 		{Method: "GET", Path: prefix + "/supported", Kind: "ledger", Public: true, Handle: text("")},
 		{Method: "GET", Path: prefix + "/", Kind: "ledger", Public: true, Handle: func(w http.ResponseWriter, r *http.Request) error {
 			v, err := mayLookUp(auth.PrincipalOf(r.Context()), strings.TrimPrefix(r.URL.Path, prefix))

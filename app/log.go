@@ -105,13 +105,12 @@ func (p *parts) observeLedger(e ledger.Event) {
 	var fields []zap.Field
 	switch e.Kind {
 	case ledger.Recorded:
-		fields = []zap.Field{zap.String("sum", string(record.Sum)),
-			zap.String("source", record.Source.URL), zap.String("commit", record.Source.Commit)}
+		fields = append([]zap.Field{zap.String("sum", string(record.Sum))}, sourceFields(record.Source)...)
 	case ledger.Renewed:
 		fields = []zap.Field{zap.String("sum", string(record.Sum)), zap.String("reason", record.Reason)}
 	case ledger.Drifted:
-		fields = []zap.Field{zap.String("recorded", string(drift.Recorded)), zap.String("offered", string(drift.Offered)),
-			zap.String("source", drift.Source.URL), zap.String("commit", drift.Source.Commit)}
+		fields = append([]zap.Field{zap.String("recorded", string(drift.Recorded)), zap.String("offered", string(drift.Offered))},
+			sourceFields(drift.Source)...)
 	case ledger.Moved:
 		fields = []zap.Field{zap.String("recorded", record.Source.Commit), zap.String("commit", e.Commit)}
 	case ledger.Failed, ledger.Unasked:
@@ -125,6 +124,11 @@ func (p *parts) observeLedger(e ledger.Event) {
 		p.metrics.Ledger(string(e.Kind))
 		p.logVersion("ledger_"+string(e.Kind), e.Err != nil, e.Ref, e.Err, fields...)
 	}
+}
+
+// sourceFields returns the log fields for the source of content. An archive has no commit, and no field for it.
+func sourceFields(s modproxy.Source) []zap.Field {
+	return []zap.Field{zap.String("source", s.URL), unless(s.Commit == "", zap.String("commit", s.Commit))}
 }
 
 // observeIssuer logs a request for the keys of an issuer.

@@ -156,9 +156,9 @@ func (p *parts) openLedgerAlone(access admin.Access) error {
 			return err
 		}
 	}
-	book, err := open(dir)
+	ledgerLog, err := open(dir)
 	if err == nil {
-		p.useLedger(book)
+		p.useLedger(ledgerLog)
 	}
 	return err
 }
@@ -174,15 +174,15 @@ func (a *App) openPackages(ctx context.Context, o disk.Options) error {
 			a.damage = err
 		}
 	}
-	book := a.Ledger
-	if book != nil {
-		a.gate = policy.NewGate(book, nil)
-		if !book.HasRecords() {
-			book = nil
+	ledgerLog := a.Ledger
+	if ledgerLog != nil {
+		a.gate = policy.NewGate(ledgerLog, nil)
+		if !ledgerLog.HasRecords() {
+			ledgerLog = nil
 		}
 	}
-	a.openStore(book)
-	a.layers = inspect(a.Store, book)
+	a.openStore(ledgerLog)
+	a.layers = inspect(a.Store, ledgerLog)
 	return nil
 }
 
@@ -263,11 +263,11 @@ type Rebuilt struct {
 
 // Rebuild creates a new index from the ledger and the stored packages. It reads all packages.
 func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
-	book, err := ledger.OpenReadOnly(c.LedgerDir())
+	ledgerLog, err := ledger.OpenReadOnly(c.LedgerDir())
 	if err != nil {
 		return out, err
 	}
-	defer book.Close()
+	defer ledgerLog.Close()
 	index, err := disk.Renew(ctx, c.Data)
 	if err != nil {
 		return out, err
@@ -275,7 +275,7 @@ func Rebuild(ctx context.Context, c *config.Config) (out Rebuilt, err error) {
 	defer func() { err = errors.Join(err, index.Close()) }()
 	kept := store.New(store.Config{
 		Records: index.Records(), Blobs: index.Blobs(), Quarantine: index,
-		Kinds: map[store.Kind]store.Codec{cache.PackageKind: keeperOf(book)},
+		Kinds: map[store.Kind]store.Codec{cache.PackageKind: packageCodec(ledgerLog)},
 	})
 	out.Problem, out.Lists, out.Left = index.Problem, index.Kept[cache.VersionsKind], index.Damaged
 	out.Verified, err = kept.Rebuild(ctx, store.Check{Found: func(d store.Damage) {

@@ -184,15 +184,15 @@ func (p *parts) openDisk(ctx context.Context, o disk.Options) (err error) {
 // openLedger opens the ledger. A ledger that is lost beside stored packages is an error: a new ledger would unpin every version.
 func (p *parts) openLedger(ctx context.Context) error {
 	dir := p.config.LedgerDir()
-	book, err := ledger.Open(dir)
+	ledgerLog, err := ledger.Open(dir)
 	if errors.Is(err, syscall.EROFS) {
-		book, err = ledger.OpenReadOnly(dir)
+		ledgerLog, err = ledger.OpenReadOnly(dir)
 	}
 	if err != nil {
 		return err
 	}
-	p.useLedger(book)
-	if book.HasRecords() {
+	p.useLedger(ledgerLog)
+	if ledgerLog.HasRecords() {
 		return nil
 	}
 	for _, err := range p.disk.Records().List(ctx, cache.PackageKind, "") {
@@ -204,13 +204,13 @@ func (p *parts) openLedger(ctx context.Context) error {
 	return nil
 }
 
-func (p *parts) useLedger(book *ledger.Log) {
-	p.Ledger = book
-	p.closers.add(func(context.Context) error { return book.Close() })
+func (p *parts) useLedger(ledgerLog *ledger.Log) {
+	p.Ledger = ledgerLog
+	p.closers.add(func(context.Context) error { return ledgerLog.Close() })
 }
 
-// openStore opens the store in the directory. book verifies and rebuilds the records of packages; it may be nil.
-func (p *parts) openStore(book *ledger.Log) {
+// openStore opens the store in the directory. ledgerLog verifies and rebuilds the records of packages; it may be nil.
+func (p *parts) openStore(ledgerLog *ledger.Log) {
 	c := p.config
 	pinned := pins(c.Cache.Pinned)
 	if c.Offline { // nothing would bring back what was evicted
@@ -220,7 +220,7 @@ func (p *parts) openStore(book *ledger.Log) {
 		Records: p.disk.Records(), Blobs: p.disk.Blobs(), Quarantine: p.disk,
 		Kinds: map[store.Kind]store.Codec{
 			cache.VersionsKind: nil, cache.DetailsKind: nil, cache.HistoryKind: nil, cache.TextKind: nil, cache.NumbersKind: nil,
-			cache.PackageKind: keeperOf(book), history.FirstSeenKind: nil, history.PendingKind: nil, history.MissingKind: nil,
+			cache.PackageKind: packageCodec(ledgerLog), history.FirstSeenKind: nil, history.PendingKind: nil, history.MissingKind: nil,
 			history.DownloadsKind: nil, history.ProgramsKind: nil, tfconfig.ConfigurationKind: nil, tfconfig.DescriptionKind: nil,
 		},
 		Pins: pinned, MaxSize: int64(c.Cache.MaxSize), Memory: int64(c.Cache.Memory), Observe: p.observeStore,
@@ -245,12 +245,12 @@ func (p pins) Pinned(ref store.Ref) bool {
 // anyLimits are far above the limits of downloads, which may have been lowered since a package was stored.
 var anyLimits = pack.Limits{Entries: 10_000_000, Bytes: 1 << 42, Packed: 1 << 42}
 
-// keeperOf returns the keeper that verifies and rebuilds the records of packages. book may be nil: then packages are not compared
-// with a ledger.
-func keeperOf(book *ledger.Log) *cache.PackageCodec {
+// packageCodec returns the codec that verifies and rebuilds the records of packages in the store. ledgerLog may be nil: then packages are
+// not compared with a ledger.
+func packageCodec(ledgerLog *ledger.Log) *cache.PackageCodec {
 	k := &cache.PackageCodec{Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, anyLimits) }}
-	if book != nil {
-		k.Ledger = book
+	if ledgerLog != nil {
+		k.Ledger = ledgerLog
 	}
 	return k
 }

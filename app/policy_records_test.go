@@ -75,7 +75,7 @@ func TestPolicyRecordsStay(t *testing.T) {
 	must(t, err)
 	stay("rebuild")
 	api(func(client *admin.Client) error {
-		out, err := admin.PackagesTidy.Call(ctx, client, store.GC{MaxSize: 1}, nil)
+		out, err := admin.PackagesCollect.Call(ctx, client, store.Collection{MaxSize: 1}, nil)
 		if err == nil && out.Kept != 0 {
 			err = errors.New("packages are left")
 		}

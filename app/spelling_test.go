@@ -45,7 +45,7 @@ type spellings struct {
 	blocked  map[modproxy.Address]bool
 	config   *config.Config
 	end      func() // ends the proxy
-	met      bool   // the proxy has listed the module aged; the registry lists its version 1.1.0 only afterwards
+	listed   bool   // the proxy has listed the module aged; the registry lists its version 1.1.0 only afterwards
 	oks      int
 	refusals int
 }
@@ -68,7 +68,7 @@ func (s *spellings) change() {
 			fmt.Fprintf(&b, "-- modules/%s/%s/aws/1.0.0/main.tf --\n%s", namespace, name, content())
 		}
 		fmt.Fprintf(&b, "-- modules/%s/aged/aws/1.0.0/main.tf --\n%s", namespace, content())
-		if s.met && s.IntN(3) > 0 {
+		if s.listed && s.IntN(3) > 0 {
 			fmt.Fprintf(&b, "-- modules/%s/aged/aws/1.1.0/main.tf --\n%s", namespace, content())
 		}
 		fmt.Fprintf(&b, "-- modules/%s/sub/aws/1.0.0 --\ngit::%s/sub.git//dir%d?ref=v1\n", namespace, s.registry.URL, s.IntN(2))
@@ -139,7 +139,7 @@ func (s *spellings) install() {
 	if s.blocked[v.Address] {
 		s.t.Errorf("%s is blocked, and is served", m)
 	}
-	if s.met && m.Name == "aged" && version == "1.1.0" { // once met, 1.1.0 is younger than min_age
+	if s.listed && m.Name == "aged" && version == "1.1.0" { // once listed, 1.1.0 is younger than min_age
 		s.t.Errorf("%s %s is too young, and is served", m, version)
 	}
 	if was := s.served[v]; was != "" && was != content && !s.accepted[v] {
@@ -361,7 +361,7 @@ func (s *spellings) meet() {
 	if h, _ := s.ask(fmt.Sprintf("/%s/v1/modules/%s/aged/aws/versions", s.registry.Host, s.namespace())); h == nil {
 		s.t.Fatal("the module is not listed")
 	}
-	s.met = true
+	s.listed = true
 }
 
 // TestSpellingsOfOneAddress: no spelling of an address is served content that another spelling is refused. The registry answers

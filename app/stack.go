@@ -41,13 +41,13 @@ type layers struct {
 // rewrites sources in packages, cache answers or continues, history records first-seen times, ledger compares the content, nested.Sources
 // finds recorded sources, and the router selects the client of the registry.
 //
-// The ledger records a version before the cache stores its package. A record without a package does no harm: the next download
-// must match it. In the other order, packages that differ from the record would fill the disk.
+// The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
+// download must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
 	l := layers{documents: p.newDocuments(out.router), others: out.router, noGit: out.noGit}
 	sources := nested.NewSources(out.router, out.table)
-	pinned := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
-	seen := &history.Registry{Next: pinned, FirstSeen: p.firstSeen}
+	compared := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
+	seen := &history.Registry{Next: compared, FirstSeen: p.firstSeen}
 	l.Cache = p.newCache(guard(seen, p.disk.ReadOnly()))
 	l.nested = p.newNested(l.Cache, sources)
 	packages, base := p.packagesOf(&l)
@@ -56,7 +56,7 @@ func online(p *parts, out *outgoing) layers {
 	observed := &observe.Registry{Next: allowed, Observers: append(p.prefetching(prefetcher), p.counting()...)}
 	located := &rewrite.Registry{Next: observed, Base: base}
 	l.Registry = p.authorize(located)
-	l.recheck, l.endPrefetching = p.newRecheck(pinned, l.Cache), prefetcher.Close
+	l.recheck, l.endPrefetching = p.newRecheck(compared, l.Cache), prefetcher.Close
 	p.describe(&l, packages, &policy.Registry{Next: cached{l.Cache}, Gate: p.gate, FirstSeen: recorded{p.firstSeen}})
 	return l
 }
@@ -91,11 +91,11 @@ func fromBundle(b *bundle.Registry, gate *policy.Gate) layers {
 }
 
 // inspect returns the layer for verbs that read the data directory without a proxy. It answers no clients, and makes no request
-// to registries. If book is nil, packages can only be listed and discarded.
-func inspect(kept *store.Store, book *ledger.Log) layers {
+// to registries. If ledgerLog is nil, packages can only be listed and discarded.
+func inspect(kept *store.Store, ledgerLog *ledger.Log) layers {
 	l := layers{Cache: cache.New(cache.Config{Store: kept})}
-	if book != nil {
-		l.Cache.Ledger = book
+	if ledgerLog != nil {
+		l.Cache.Ledger = ledgerLog
 	}
 	return l
 }
@@ -127,12 +127,12 @@ func (p *parts) newCache(next modproxy.Registry) *cache.Registry {
 }
 
 // newRecheck returns the recheck of the versions in the ledger. On read-only data it does nothing.
-func (p *parts) newRecheck(pinned *ledger.Registry, turns *cache.Registry) ledger.Recheck {
+func (p *parts) newRecheck(compared *ledger.Registry, turns *cache.Registry) ledger.Recheck {
 	if p.disk.ReadOnly() != nil {
 		return ledger.Recheck{}
 	}
 	return ledger.Recheck{
-		Registry: pinned, Gate: p.gate, Every: p.config.Ledger.Recheck, FetchTimeout: p.config.Fetch.Timeout, Turns: turns,
+		Registry: compared, Gate: p.gate, Every: p.config.Ledger.Recheck, FetchTimeout: p.config.Fetch.Timeout, Turns: turns,
 	}
 }
 

@@ -41,8 +41,8 @@ func TestImport(t *testing.T) {
 	if err != nil || !rec.Time.Equal(long) || rec.Source.URL != "https://git.example.com/acme.git" {
 		t.Errorf("record %v, %v", rec, err)
 	}
-	if s, err := b.sights.Of(t.Context(), network); err != nil || !s.Since("1.1.0+b1").Equal(long) {
-		t.Errorf("sight %v, %v", s, err)
+	if s, err := b.firstSeen.Of(t.Context(), network); err != nil || !s.Since("1.1.0+b1").Equal(long) {
+		t.Errorf("first-seen times %v, %v", s, err)
 	}
 	v, err := b.cache.Versions(t.Context(), network)
 	if err != nil || len(v.List) != 2 {
@@ -180,7 +180,7 @@ func TestRecordedOtherwise(t *testing.T) {
 	b.wantTake(a, a.export(nil), "kept refused kept")
 
 	// If there is nothing to export, nothing is written.
-	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, FirstSeen: a.sights}
+	x := bundle.Exporter{Registry: a.cache, Ledger: a.log, FirstSeen: a.firstSeen}
 	var none bytes.Buffer
 	err = write(t, x, &none, []modproxy.Ref{network.At("9.0.0")}, nil)
 	if !errors.Is(err, modproxy.ErrNotFound) || none.Len() > 0 {
@@ -281,6 +281,37 @@ func TestCountOfFailed(t *testing.T) {
 	b.wantTake(a, a.export(nil), "kept kept added")
 }
 
+// lateCache fails to store version 2.0.0 after it has stored another package. The storing of that package returns when the import has
+// failed.
+type lateCache struct {
+	bundle.Cache
+	stored chan struct{}
+}
+
+func (c *lateCache) Keep(ctx context.Context, v modproxy.Ref, p *modproxy.Package) error {
+	if v.Version == "2.0.0" {
+		<-c.stored
+		return &modproxy.NoSpace{Err: syscall.ENOSPC}
+	}
+	err := c.Cache.Keep(ctx, v, p)
+	close(c.stored)
+	<-ctx.Done()
+	return err
+}
+
+// The number of stored versions includes a version that is being stored when the import fails.
+func TestCountOfFailedTogether(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	a.keep(network.At("1.0.0"), "one")
+	a.keep(network.At("2.0.0"), "two")
+	x := b.importer(a)
+	x.Cache = &lateCache{b.cache, make(chan struct{})}
+	_, err := states(x, t.Context(), a.export(nil))
+	if len(b.kept()) != 1 || !errors.As(err, new(*modproxy.NoSpace)) || !strings.Contains(err.Error(), "; 1 of 2 versions are stored") {
+		t.Errorf("%d are stored: %v", len(b.kept()), err)
+	}
+}
+
 // The age of a version for a minimum age counts from the first-seen time or the publication date of the exporting side.
 func TestAge(t *testing.T) {
 	a, b := newSide(t), newSide(t)
@@ -294,7 +325,7 @@ func TestAge(t *testing.T) {
 		rec := modproxy.Record{Ref: network.At(version), Sum: p.Sum, Subdir: ".", Time: now}
 		if err := errors.Join(
 			a.log.Add(t.Context(), rec), a.cache.Keep(t.Context(), rec.Ref, p),
-			a.sights.Take(t.Context(), network, map[string]modproxy.VersionDates{version: seen}),
+			a.firstSeen.Take(t.Context(), network, map[string]modproxy.VersionDates{version: seen}),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -322,9 +353,9 @@ func TestAge(t *testing.T) {
 	}
 	// A later first-seen time does not replace an earlier one.
 	later := map[string]modproxy.VersionDates{"1.0.0": {Seen: now, Published: now}}
-	must(t, b.sights.Take(t.Context(), network, later))
-	if s, err := b.sights.Of(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
-		t.Errorf("sight %v, %v", s, err)
+	must(t, b.firstSeen.Take(t.Context(), network, later))
+	if s, err := b.firstSeen.Of(t.Context(), network); err != nil || s.Since("1.0.0").After(now.Add(-29*24*time.Hour)) {
+		t.Errorf("first-seen times %v, %v", s, err)
 	}
 }
 

@@ -179,12 +179,12 @@ func (e *Export) add(ctx context.Context, v modproxy.Ref) error {
 	if entry, ok := list.Find(v.FullVersion()); ok {
 		f.Listed = entry.Entry
 	}
-	sight, err := e.FirstSeen.Of(ctx, v.Address)
+	firstSeen, err := e.FirstSeen.Of(ctx, v.Address)
 	if err != nil {
 		return err
 	}
-	if seen, ok := sight.Of(v.FullVersion()); ok {
-		f.Seen, f.Published = cmp.Or(seen.Seen, sight.Module), seen.Published
+	if seen, ok := firstSeen.Of(v.FullVersion()); ok {
+		f.Seen, f.Published = cmp.Or(seen.Seen, firstSeen.Module), seen.Published
 	}
 	is := content{p.Digest, p.Sum}
 	i, ok := e.groups[is]

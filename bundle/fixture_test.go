@@ -34,13 +34,13 @@ var (
 
 // A side is the state of a proxy on one side of the gap.
 type side struct {
-	t      testing.TB
-	dir    string
-	log    *ledger.Log
-	store  *store.Store
-	cache  *cache.Registry
-	sights *history.FirstSeen
-	gate   *policy.Gate
+	t         testing.TB
+	dir       string
+	log       *ledger.Log
+	store     *store.Store
+	cache     *cache.Registry
+	firstSeen *history.FirstSeen
+	gate      *policy.Gate
 }
 
 func newSide(t testing.TB) *side { return newSideOf(t, store.Config{}) }
@@ -57,8 +57,8 @@ func newSideOf(t testing.TB, config store.Config) *side {
 	config.Records, config.Blobs, config.Quarantine = index.Records(), index.Blobs(), index
 	s.store = store.New(config)
 	s.cache = cache.New(cache.Config{Store: s.store, Ledger: s.log})
-	s.sights = history.NewFirstSeen(history.FirstSeenConfig{Records: s.store.Records})
-	s.gate = policy.NewGate(s.log, s.sights)
+	s.firstSeen = history.NewFirstSeen(history.FirstSeenConfig{Records: s.store.Records})
+	s.gate = policy.NewGate(s.log, s.firstSeen)
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if err := errors.Join(s.cache.Close(ctx), s.log.Close(), s.store.Close(ctx), index.Close()); err != nil {
@@ -138,7 +138,7 @@ func (s *side) export(since *bundle.Head, versions ...modproxy.Ref) []byte {
 	decisions, _, err := s.log.Decisions(s.t.Context(), 0)
 	must(s.t, err)
 	var b bytes.Buffer
-	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, FirstSeen: s.sights, Since: since}
+	x := bundle.Exporter{Registry: &policy.Registry{Next: s.cache, Gate: s.gate}, Ledger: s.log, FirstSeen: s.firstSeen, Since: since}
 	must(s.t, write(s.t, x, &b, versions, decisions))
 	return b.Bytes()
 }
@@ -166,7 +166,7 @@ func write(t testing.TB, x bundle.Exporter, w io.Writer, versions []modproxy.Ref
 func (s *side) importer(others ...*side) *bundle.Importer {
 	s.t.Helper()
 	return &bundle.Importer{
-		Trust: s.trust(others...), Ledger: s.log, Cache: s.cache, FirstSeen: s.sights, Gate: s.gate, Scratch: s.dir,
+		Trust: s.trust(others...), Ledger: s.log, Cache: s.cache, FirstSeen: s.firstSeen, Gate: s.gate, Scratch: s.dir,
 		Releases: bundle.Releases{Unsigned: all{}},
 	}
 }

@@ -215,7 +215,7 @@ func (x *imports) learn(e *Entry, i int) {
 	if x.seen[v.Address] == nil {
 		x.seen[v.Address] = map[string]modproxy.VersionDates{}
 	}
-	x.seen[v.Address][v.FullVersion()] = e.sight(i)
+	x.seen[v.Address][v.FullVersion()] = e.firstSeen(i)
 }
 
 // list adds the entry of a version in the registry's document to listed. Variants have no entry.

@@ -26,9 +26,9 @@ import (
 type Registry struct {
 	*Head
 
-	held   map[modproxy.Ref]*held
-	lists  map[modproxy.Address]*modproxy.Versions
-	sights map[modproxy.Address]modproxy.FirstSeen // by folded module
+	held      map[modproxy.Ref]*held
+	lists     map[modproxy.Address]*modproxy.Versions
+	firstSeen map[modproxy.Address]modproxy.FirstSeen // by folded module
 }
 
 var _ modproxy.Registry = (*Registry)(nil)
@@ -52,7 +52,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 	}
 	r := &Registry{
 		Head: b.Head, held: map[modproxy.Ref]*held{}, lists: map[modproxy.Address]*modproxy.Versions{},
-		sights: map[modproxy.Address]modproxy.FirstSeen{},
+		firstSeen: map[modproxy.Address]modproxy.FirstSeen{},
 	}
 	listed, checker := map[modproxy.Address][]modproxy.Listed{}, store.NewChecker()
 	numbers := map[modproxy.Ref]int64{} // in the exporting ledger
@@ -85,7 +85,7 @@ func Open(file io.ReaderAt, size int64, trust note.Verifiers, rs Releases) (*Reg
 				if err := rs.check(open(), rec); err != nil {
 					return err
 				}
-				_, err := ledger.CheckPinned(rs.Signers, rec)
+				_, err := ledger.CheckSigners(rs.Signers, rec)
 				return err
 			}))
 			e.list(i, listed)
@@ -129,12 +129,12 @@ func (r *Registry) add(e *Entry, i int, open func() modproxy.Body, check func() 
 		return // its first-seen time is that of the version itself
 	}
 	m := v.Address.Folded()
-	sight, ok := r.sights[m]
+	firstSeen, ok := r.firstSeen[m]
 	if !ok {
-		sight.Versions = map[string]modproxy.VersionDates{}
+		firstSeen.Versions = map[string]modproxy.VersionDates{}
 	}
-	sight.Versions[v.Version] = e.sight(i)
-	r.sights[m] = sight
+	firstSeen.Versions[v.Version] = e.firstSeen(i)
+	r.firstSeen[m] = firstSeen
 }
 
 // Hosts returns the hosts of the registries in the bundle, sorted.
@@ -240,7 +240,7 @@ func (r *Registry) Decisions(_ context.Context, from int64) ([]modproxy.Decision
 
 // Of returns when the exporting side has first seen the versions of a module.
 func (r *Registry) Of(_ context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
-	return r.sights[m.Folded()], nil
+	return r.firstSeen[m.Folded()], nil
 }
 
 // See does nothing, because the first-seen times of a bundle are fixed.
@@ -259,8 +259,8 @@ func (e *Entry) pack(i int) modproxy.Package {
 	return p
 }
 
-// sight returns the first-seen time of a version, which is at most the time of its record.
-func (e *Entry) sight(i int) modproxy.VersionDates {
+// firstSeen returns the first-seen time of a version, which is at most the time of its record.
+func (e *Entry) firstSeen(i int) modproxy.VersionDates {
 	seen := modproxy.VersionDates{Seen: e.Facts.Versions[i].Seen, Published: e.Facts.Versions[i].Published}
 	if rec := e.Records[i]; seen.Seen.IsZero() || rec.Time.Before(seen.Seen) {
 		seen.Seen = rec.Time

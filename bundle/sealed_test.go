@@ -57,7 +57,7 @@ func TestExportDamaged(t *testing.T) {
 	must(t, errors.Join(os.Chmod(at, 0o600), os.WriteFile(at, make([]byte, a.packed("one").Size), 0o600)))
 	a.keep(network.At("2.0.0"), "two")
 	var whole bytes.Buffer
-	x := bundle.Exporter{Registry: &policy.Registry{Next: a.cache, Gate: a.gate}, Ledger: a.log, FirstSeen: a.sights}
+	x := bundle.Exporter{Registry: &policy.Registry{Next: a.cache, Gate: a.gate}, Ledger: a.log, FirstSeen: a.firstSeen}
 	must(t, write(t, x, &whole, []modproxy.Ref{network.At("1.0.0"), network.At("2.0.0")}, nil))
 	b.wantTake(a, whole.Bytes(), "added")
 }

@@ -34,7 +34,7 @@ func TestSuite(t *testing.T) {
 			}
 		}
 		var whole bytes.Buffer
-		x := bundle.Exporter{Registry: from, Ledger: a.log, FirstSeen: a.sights}
+		x := bundle.Exporter{Registry: from, Ledger: a.log, FirstSeen: a.firstSeen}
 		must(t, write(t, x, &whole, all, nil))
 		r, err := bundle.Open(bytes.NewReader(whole.Bytes()), int64(whole.Len()), a.trust(a), bundle.Releases{})
 		must(t, err)

@@ -41,10 +41,10 @@ type taking struct {
 
 // packages imports the packages of a bundle and returns the result of each version, in the order of the versions. A version that depends
 // on others (see [group]) is decided after these were read, at any position in the bundle. The items are also valid if the import
-// fails.
+// fails: they have every version that is stored.
 func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err error) {
 	var all []*taking
-	defer func() { items = collect(all) }()
+	defer func() { items = x.collect(context.WithoutCancel(ctx), all) }()
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(atOnce)
 	large := make(chan struct{}, largeAtOnce)
@@ -87,14 +87,19 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 	return items, err
 }
 
-// collect returns the results of all versions and removes remaining files.
-func collect(all []*taking) (items []Item) {
+// collect returns the results of all versions and removes remaining files. A version that was being stored when the import failed has
+// no result yet.
+func (x *imports) collect(ctx context.Context, all []*taking) (items []Item) {
 	var decided []member
 	for _, t := range all {
 		t.drop()
-		for i, item := range t.items {
-			if item.State != "" {
-				decided = append(decided, member{t, i})
+		for i := range t.items {
+			m := member{t, i}
+			if t.items[i].State == "" && x.Cache.IsStored(ctx, m.version(), t.Sum) {
+				t.items[i] = ItemOf(m.version(), Added, "")
+			}
+			if t.items[i].State != "" {
+				decided = append(decided, m)
 			}
 		}
 	}
@@ -275,8 +280,8 @@ func (x *imports) publish(ctx context.Context, m member) error {
 	if err := x.checkRelease(ctx, rec); err != nil {
 		return err
 	}
-	book := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
-	if err := book.Compare(ctx, rec); err != nil {
+	layer := ledger.Registry{Ledger: x.Ledger, Signers: x.Releases.Signers}
+	if err := layer.Compare(ctx, rec); err != nil {
 		return err
 	}
 	f, err := os.Open(t.spool)

@@ -180,7 +180,7 @@ func TestAnotherKey(t *testing.T) {
 	}
 	// A bundle of another ledger cannot be continued.
 	other.keep(network.At("1.0.0"), "one")
-	x := bundle.Exporter{Registry: other.cache, Ledger: other.log, FirstSeen: other.sights, Since: a.head(whole)}
+	x := bundle.Exporter{Registry: other.cache, Ledger: other.log, FirstSeen: other.firstSeen, Since: a.head(whole)}
 	if err := write(t, x, io.Discard, other.kept(), nil); !errors.Is(err, modproxy.ErrChanged) {
 		t.Errorf("since a bundle of another ledger: %v", err)
 	}

@@ -165,14 +165,14 @@ func (f *follower) verifyStored(ctx context.Context) error {
 		if _, err := f.arrival.Complete(ctx); err != nil {
 			return err
 		}
-		kept, err := f.arrival.Result()
+		stored, err := f.arrival.Result()
 		if err != nil {
 			return err
 		}
-		if kept.Digest != f.arrival.Partial().Digest {
+		if stored.Digest != f.arrival.Partial().Digest {
 			return fmt.Errorf("%w: other bytes were cached for it meanwhile", modproxy.ErrUnavailable)
 		}
-		if f.stored, err = f.arrival.store.Open(f.ctx, kept.Digest, kept.Size); err != nil {
+		if f.stored, err = f.arrival.store.Open(f.ctx, stored.Digest, stored.Size); err != nil {
 			f.stored = nil
 			return err
 		}

@@ -11,10 +11,10 @@
 //   - A question is sent once, regardless of how many callers wait for the answer. It continues when no caller waits any more.
 //   - An unavailable registry does not mean that a module does not exist. Only [modproxy.ErrNotFound] is remembered as missing, and
 //     only for a short time.
-//   - Several caches may share a store. A record in memory is read again after three seconds.
+//   - Several caches may share a store. A record of the store in memory is read again after three seconds.
 //
 // A package that is read from start to end is hashed on the way. Its last bytes are returned after the hash was verified. Before a
-// part of a package is returned, all of it is read. The states of the hash at every 64 KiB are then kept in memory, for about 10 GB
+// part of a package is returned, all of it is read. The states of the hash at every 64 KiB then stay in memory, for about 10 GB
 // of the last used packages. While they are in memory, only the pieces with the requested part are read, and each piece must lead
 // from its state to the next, so that later changes on the disk are found. Opening a large package reads none of it.
 //
@@ -66,8 +66,8 @@ type Gate interface {
 // Config configures a [Registry].
 type Config struct {
 	// Next answers requests for content that is not stored. When it returns a package, Ledger must have its record: ledger.Registry
-	// records each package. The cache does not store a package without a record. nil means offline: nothing is requested, and
-	// stored answers are served regardless of their age.
+	// records each package. The cache does not store a package without a record in the ledger. nil means offline: nothing is
+	// requested, and stored answers are served regardless of their age.
 	Next   modproxy.Registry
 	Store  *store.Store
 	Ledger Ledger // may be nil for List and Discard
@@ -274,8 +274,8 @@ func (k key) event(kind Kind, took time.Duration, err error) Event {
 
 func (k key) wrap(op string, err error) error { return modproxy.Wrap(op, k.Ref, err) }
 
-// notKept returns the error for a package that is not stored while the registry is offline.
-func (r *Registry) notKept(ctx context.Context, k key) error {
+// notCached returns the error for a package that is not stored while the registry is offline.
+func (r *Registry) notCached(ctx context.Context, k key) error {
 	_, err := r.Ledger.Lookup(ctx, k.Ref)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -39,11 +39,11 @@ type catalogSource[K question, T any] struct {
 	status  func(*T) *modproxy.Answered
 }
 
-// ask implements source.
-func (a catalogSource[K, T]) ask(ctx context.Context, k K, _ *cachedAnswer[T]) (*cachedAnswer[T], error) {
-	asked := time.Now()
+// request implements source.
+func (a catalogSource[K, T]) request(ctx context.Context, k K, _ *cachedAnswer[T]) (*cachedAnswer[T], error) {
+	began := time.Now()
 	value, err := a.next(ctx, k)
-	a.observe(k.event(a.kind, time.Since(asked), err))
+	a.observe(k.event(a.kind, time.Since(began), err))
 	if err != nil {
 		return nil, err
 	}
@@ -82,16 +82,16 @@ func (a catalogSource[K, T]) decode(k K, text []byte) (*cachedAnswer[T], error) 
 	if err != nil {
 		return nil, err
 	}
-	var kept storedAnswer[T]
-	if err := json.Unmarshal(plain, &kept); err != nil {
+	var stored storedAnswer[T]
+	if err := json.Unmarshal(plain, &stored); err != nil {
 		return nil, err
 	}
-	if kept.Value == nil {
+	if stored.Value == nil {
 		return nil, fmt.Errorf("%w: a stored answer without a value", modproxy.ErrInvalid)
 	}
-	a.about(k, kept.Value)
-	a.status(kept.Value).Time = kept.Time
-	return &cachedAnswer[T]{kept.Value, size(plain), a.status}, nil
+	a.about(k, stored.Value)
+	a.status(stored.Value).Time = stored.Time
+	return &cachedAnswer[T]{stored.Value, size(plain), a.status}, nil
 }
 
 // inflaters are reused, because one has 40 KB.

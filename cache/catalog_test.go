@@ -230,7 +230,7 @@ func TestCatalogOffline(t *testing.T) {
 		other := vpc
 		other.Name = "other"
 		if _, _, _, err := f.ask(f.Catalog, t.Context(), other); !errors.Is(err, modproxy.ErrNotFound) {
-			t.Errorf("never asked for: %v", err)
+			t.Errorf("never requested: %v", err)
 		}
 		equal(t, "asked", f.next.asked(), 1)
 	})

@@ -32,7 +32,7 @@ var _ store.Codec = (*PackageCodec)(nil)
 
 // Verify implements [store.Codec]. A package whose sum the ledger once had is superseded.
 func (k *PackageCodec) Verify(ctx context.Context, r store.Record) ([]int64, error) {
-	p, err := parseKept(r, nil)
+	p, err := parsePackage(r, nil)
 	if err == nil && k.Ledger != nil {
 		err = matchesLedger(ctx, k.Ledger, p)
 	}
@@ -55,7 +55,7 @@ func (k *PackageCodec) Verify(ctx context.Context, r store.Record) ([]int64, err
 
 // VerifyData implements [store.Codec].
 func (k *PackageCodec) VerifyData(_ context.Context, r store.Record, d modproxy.Digest, blob io.Reader) error {
-	p, err := parseKept(r, nil)
+	p, err := parsePackage(r, nil)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func TestKeeperRebuildsAgain(t *testing.T) {
 	})
 }
 
-// A ledger that is an older copy learns from stored packages, and the pin is not forgotten.
+// A ledger that is an older copy learns from stored packages, and the recorded content is not forgotten.
 func TestLedgerBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

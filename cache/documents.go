@@ -42,9 +42,9 @@ type documents[K question, V document[V]] struct {
 
 // source requests documents, and encodes them for the store.
 type source[K comparable, V any] interface {
-	// ask returns the current document, given the stored one, which may be zero. The error is [modproxy.ErrNotFound] if the
+	// request returns the current document, given the stored one, which may be zero. The error is [modproxy.ErrNotFound] if the
 	// document no longer exists.
-	ask(ctx context.Context, k K, kept V) (V, error)
+	request(ctx context.Context, k K, stored V) (V, error)
 	// learn receives a document that was not known before, from upstream or another process.
 	learn(k K, v V)
 	encode(V) ([]byte, error)
@@ -127,7 +127,7 @@ func (d *documents[K, V]) fromUpstream(ctx context.Context, k K, before *answer[
 	if err := d.knownError(k); err != nil {
 		return none, err
 	}
-	call, err := d.fetch(ctx, k, before)
+	call, err := d.sharedRequest(ctx, k, before)
 	if err != nil {
 		return none, err
 	}
@@ -165,7 +165,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 		if slow {
 			ctx = modproxy.InBackground(ctx)
 		}
-		call, err := d.fetch(ctx, k, a)
+		call, err := d.sharedRequest(ctx, k, a)
 		if err == nil && !slow { // else the next request finds the answer
 			v, err := waitFor(ctx, call, soon-time.Since(call.Began()))
 			switch {
@@ -180,8 +180,8 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 	return a.stale, nil
 }
 
-// fetch requests k from upstream, unless a request is running. before is the stored answer, or nil.
-func (d *documents[K, V]) fetch(ctx context.Context, k K, before *answer[V]) (*flight.Call[V], error) {
+// sharedRequest returns the running request for k, or starts one. before is the stored answer, or nil.
+func (d *documents[K, V]) sharedRequest(ctx context.Context, k K, before *answer[V]) (*flight.Call[V], error) {
 	return d.flights.Join(ctx, k, func(ctx context.Context) (none V, err error) {
 		if a, ok := d.memory.Get(k); ok && a.fresh(d.fresh) {
 			return a.value, nil
@@ -189,17 +189,17 @@ func (d *documents[K, V]) fetch(ctx context.Context, k K, before *answer[V]) (*f
 		if err := d.knownError(k); err != nil {
 			return none, err
 		}
-		return d.fetchNow(ctx, k, before)
+		return d.request(ctx, k, before)
 	})
 }
 
-// refetch requests k from upstream. A request that was already running does not count, because its answer may be too old.
-func (d *documents[K, V]) refetch(ctx context.Context, k K, before *answer[V]) (V, error) {
+// newRequest requests k from upstream. A request that was already running does not count, because its answer may be too old.
+func (d *documents[K, V]) newRequest(ctx context.Context, k K, before *answer[V]) (V, error) {
 	for {
 		own := false
 		call, err := d.flights.Join(ctx, k, func(ctx context.Context) (V, error) {
 			own = true
-			return d.fetchNow(ctx, k, before)
+			return d.request(ctx, k, before)
 		})
 		if err != nil {
 			var none V
@@ -212,8 +212,8 @@ func (d *documents[K, V]) refetch(ctx context.Context, k K, before *answer[V]) (
 	}
 }
 
-// fetchNow requests k from upstream, and stores the answer.
-func (d *documents[K, V]) fetchNow(ctx context.Context, k K, before *answer[V]) (v V, err error) {
+// request requests k from upstream, and stores the answer.
+func (d *documents[K, V]) request(ctx context.Context, k K, before *answer[V]) (v V, err error) {
 	ctx, cancel := d.work.Detach(ctx, requestTimeout)
 	defer cancel()
 	if a, ok := d.memory.Get(k); ok {
@@ -222,9 +222,9 @@ func (d *documents[K, V]) fetchNow(ctx context.Context, k K, before *answer[V]) 
 		before = &answer[V]{}
 	}
 	missing := d.missing.Begin(k)
-	asked := time.Now()
-	v, err = d.source.ask(ctx, k, before.value)
-	took := time.Since(asked)
+	began := time.Now()
+	v, err = d.source.request(ctx, k, before.value)
+	took := time.Since(began)
 	switch {
 	case took >= soon:
 		d.slowHosts.Add(k.registry(), err != nil && !errors.Is(err, modproxy.ErrNotFound), slowPause, 0)
@@ -232,7 +232,7 @@ func (d *documents[K, V]) fetchNow(ctx context.Context, k K, before *answer[V]) 
 		d.slowHosts.Drop(k.registry())
 	}
 	if err == nil {
-		return d.keep(ctx, k, v, asked, before.revision), nil
+		return d.keep(ctx, k, v, began, before.revision), nil
 	}
 	err = k.wrap(d.op, settle(late(ctx, err, requestTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {

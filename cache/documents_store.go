@@ -96,7 +96,7 @@ func (d *documents[K, V]) load(ctx context.Context, k K, seen *answer[V]) (*answ
 }
 
 func (d *documents[K, V]) parse(k K, rec store.Record) (*answer[V], error) {
-	asked, rest, err := splitRequested(rec.Value)
+	requested, rest, err := splitRequested(rec.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -104,27 +104,27 @@ func (d *documents[K, V]) parse(k K, rec store.Record) (*answer[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAnswer(v, asked, rec.Revision), nil
+	return newAnswer(v, requested, rec.Revision), nil
 }
 
 // splitRequested splits a stored document. It begins with the time of the request, in Unix nanoseconds.
-func splitRequested(value []byte) (asked time.Time, rest []byte, err error) {
+func splitRequested(value []byte) (requested time.Time, rest []byte, err error) {
 	if len(value) < 8 {
-		return asked, nil, fmt.Errorf("%w: a stored document of %d bytes", store.ErrDamaged, len(value))
+		return requested, nil, fmt.Errorf("%w: a stored document of %d bytes", store.ErrDamaged, len(value))
 	}
 	return time.Unix(0, int64(binary.BigEndian.Uint64(value))), value[8:], nil
 }
 
 // keep stores v and returns it, or a newer answer that another process has stored meanwhile. If the store fails, v is served
 // all the same.
-func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, revision uint64) V {
-	a := newAnswer(v, asked, 0)
+func (d *documents[K, V]) keep(ctx context.Context, k K, v V, requested time.Time, revision uint64) V {
+	a := newAnswer(v, requested, 0)
 	if d.store == nil {
 		d.remember(k, a)
 		return v
 	}
 	text, err := d.source.encode(v)
-	value := append(binary.BigEndian.AppendUint64(nil, uint64(asked.UnixNano())), text...)
+	value := append(binary.BigEndian.AppendUint64(nil, uint64(requested.UnixNano())), text...)
 	for try := 1; err == nil; try++ {
 		var now uint64
 		now, err = d.store.Records.Put(ctx, store.Record{Ref: k.ref(), Value: value, Revision: revision})
@@ -140,7 +140,7 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, asked time.Time, r
 		if rec, err = d.store.Records.Get(ctx, k.ref()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
 			rec, err = store.Record{}, nil
 		}
-		if newer, errParse := d.parse(k, rec); errParse == nil && newer.requested.After(asked) {
+		if newer, errParse := d.parse(k, rec); errParse == nil && newer.requested.After(requested) {
 			a, v = newer, newer.value
 			break
 		}

@@ -24,26 +24,26 @@ import (
 // Errors: those of Next; [modproxy.FetchFailed] after a failed download, until the next attempt; [modproxy.RetryLater] if Next
 // takes longer than three seconds or than ctx; [modproxy.NotCached] if the package is not stored and the registry is offline.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	asked := time.Now()
+	began := time.Now()
 	k := key{v}
 	loc, known, err := r.known(ctx, k)
 	if !known && err == nil && k.IsProvider() {
-		return loc, k.wrap("location", r.beginSoon(ctx, k, asked))
+		return loc, k.wrap("location", r.beginSoon(ctx, k, began))
 	}
 	if !known && err == nil {
 		loc, err = r.locate(ctx, k)
 	}
 	if err == nil && !loc.Kept {
-		loc, err = r.fetchSoon(ctx, k, loc, asked)
+		loc, err = r.fetchSoon(ctx, k, loc, began)
 	}
 	return loc, k.wrap("location", err)
 }
 
-// known returns the location of k if it is known without a request to Next, or the reason why Next is not asked.
+// known returns the location of k if it is known without a request to Next, or the reason why Next receives no request.
 func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, known bool, err error) {
 	p, err := r.cached(ctx, k)
 	if errors.Is(err, fs.ErrNotExist) && r.Next == nil {
-		err = r.notKept(ctx, k)
+		err = r.notCached(ctx, k)
 	}
 	switch {
 	case err == nil:
@@ -60,7 +60,7 @@ func (r *Registry) known(ctx context.Context, k key) (loc modproxy.Location, kno
 	return loc, false, r.knownError(k)
 }
 
-// knownError returns the remembered error for which Next is not asked for the location of k, or nil.
+// knownError returns the remembered error for which Next receives no request for the location of k, or nil.
 func (r *Registry) knownError(k key) error {
 	if err, ok := r.missing.Get(k); ok {
 		return err
@@ -75,7 +75,7 @@ func (r *Registry) knownError(k key) error {
 // download, or loc if it is still running. If the previous download failed because of its content, which is most likely still
 // the same, or with an error that may be temporary, fetchSoon returns that error instead of loc.
 func (r *Registry) fetchSoon(
-	ctx context.Context, k key, loc modproxy.Location, asked time.Time,
+	ctx context.Context, k key, loc modproxy.Location, began time.Time,
 ) (modproxy.Location, error) {
 	call, err := r.packages.begin(ctx, k)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *Registry) fetchSoon(
 		}
 		loc.Subdir, loc.Kept = p.Subdir, true
 		return loc, nil
-	case <-time.After(time.Until(asked.Add(locateWithin))):
+	case <-time.After(time.Until(began.Add(locateWithin))):
 	case <-ctx.Done():
 	}
 	failed, _ := r.packages.failed.Get(k) // the previous one, if this one is running
@@ -102,7 +102,7 @@ func (r *Registry) fetchSoon(
 
 // beginSoon starts the download of k, a provider's package, and waits briefly until its first bytes arrive or it fails: for the
 // package itself, clients show users only the status.
-func (r *Registry) beginSoon(ctx context.Context, k key, asked time.Time) error {
+func (r *Registry) beginSoon(ctx context.Context, k key, began time.Time) error {
 	call, err := r.fetches(k).begin(ctx, k)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *Registry) beginSoon(ctx context.Context, k key, asked time.Time) error 
 		_, err := call.Result()
 		return err
 	case <-call.Published():
-	case <-time.After(time.Until(asked.Add(locateWithin))):
+	case <-time.After(time.Until(began.Add(locateWithin))):
 	case <-ctx.Done():
 	}
 	return nil
@@ -144,12 +144,12 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 		return modproxy.Location{}, err
 	}
 	located, missing := r.located.Begin(k), r.missing.Begin(k)
-	asked := time.Now()
+	began := time.Now()
 	loc, err := r.Next.Location(ctx, k.Ref)
 	if err != nil {
 		err = k.wrap("location", settle(late(ctx, err, requestTimeout)))
 	}
-	r.observe(k.event(LocationAsked, time.Since(asked), err))
+	r.observe(k.event(LocationAsked, time.Since(began), err))
 	switch {
 	case err == nil:
 		located(loc, r.FetchTimeout, 0)
@@ -157,7 +157,7 @@ func (r *Registry) askLocation(ctx context.Context, k key) (modproxy.Location, e
 			r.versions.expire(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 		}
 	case errors.Is(err, modproxy.ErrNotFound):
-		missing(err, r.Missing-time.Since(asked), 0)
+		missing(err, r.Missing-time.Since(began), 0)
 	default:
 		r.versions.retryAfter.Add(keyOf(k.Address), err, holdFor(err), 0)
 	}

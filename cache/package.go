@@ -90,7 +90,7 @@ func (r packages) verified(ctx context.Context, k key) (*StoredPackage, error) {
 	case r.Next != nil && lost(err):
 		return nil, fs.ErrNotExist
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged): // a damaged blob is in quarantine now
-		return nil, r.notKept(ctx, k)
+		return nil, r.notCached(ctx, k)
 	}
 	return p, err
 }
@@ -153,7 +153,7 @@ func (r packages) fetchOfModule(ctx context.Context, k key) (*StoredPackage, err
 
 // fetchOfProvider is fetch for providers, whose packages need no location. Callers that wait receive the bytes that have
 // arrived.
-func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *StoredPackage, err error) {
+func (r packages) fetchOfProvider(ctx context.Context, k key) (stored *StoredPackage, err error) {
 	end := r.holdRelease(ctx, k)
 	defer func() { end(err == nil) }()
 	p, err := r.Next.Package(modproxy.AllowPartial(ctx), k.Ref)
@@ -165,36 +165,36 @@ func (r packages) fetchOfProvider(ctx context.Context, k key) (kept *StoredPacka
 		if err := r.Store.Room(ctx, p.Size, false); err != nil {
 			return nil, err
 		}
-		partial := keptAs(k, p)
+		partial := packageOf(k, p)
 		partial.arrival = p.Partial
 		r.fetches(k).flights.Publish(k, partial)
 		if p.Facts, err = p.Partial.Complete(ctx); err != nil {
 			return nil, err
 		}
 	}
-	kept, err = r.keep(ctx, k, p)
+	stored, err = r.keep(ctx, k, p)
 	if err == nil && k.IsListed() { // other versions are on no list
 		r.versions.expire(keyOf(k.Address), func(l *listing) bool { return l.lists(k.Version) })
 	}
-	return kept, err
+	return stored, err
 }
 
-// keptAs returns the record of p.
-func keptAs(k key, p *modproxy.Package) *StoredPackage {
-	kept := &StoredPackage{
+// packageOf returns the record of p.
+func packageOf(k key, p *modproxy.Package) *StoredPackage {
+	stored := &StoredPackage{
 		Ref: k.Ref, Digest: p.Digest, Sum: p.Sum, Size: p.Size, Notes: p.Notes, Fetched: p.Time,
 		Subdir: p.Subdir, Source: p.Source, Facts: p.Facts,
 	}
-	if kept.Fetched.IsZero() {
-		kept.Fetched = time.Now()
+	if stored.Fetched.IsZero() {
+		stored.Fetched = time.Now()
 	}
-	return kept
+	return stored
 }
 
 // keep stores a downloaded package. If another process stores it at the same time, keep returns that one.
 func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*StoredPackage, error) {
-	kept := keptAs(k, p)
-	rec, err := kept.record()
+	stored := packageOf(k, p)
+	rec, err := stored.record()
 	for try := 1; err == nil; try++ {
 		switch old, err := r.Store.Records.Get(ctx, rec.Ref); {
 		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
@@ -206,7 +206,7 @@ func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*Stored
 		switch {
 		case err == nil:
 			r.useRelease(ctx, k)
-			return kept, nil
+			return stored, nil
 		case errors.Is(err, store.ErrDamaged):
 			return nil, fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, err)
 		case errors.Is(err, fs.ErrNotExist): // another process removed the blob meanwhile

@@ -23,7 +23,7 @@ type Refreshed struct {
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Address) (Refreshed, error) {
 	k := keyOf(m)
 	if r.Next == nil {
-		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and no registry is asked", modproxy.ErrUnavailable))
+		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and nothing is requested from registries", modproxy.ErrUnavailable))
 	}
 	a, err := r.versions.read(ctx, k)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Address) (Refreshed, 
 	}
 	r.Forget(k.Ref)
 	r.versions.retryAfter.Drop(k)
-	l, err := r.versions.refetch(ctx, k, a)
+	l, err := r.versions.newRequest(ctx, k, a)
 	if err != nil {
 		return Refreshed{}, k.wrap("versions", err)
 	}

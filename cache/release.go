@@ -37,7 +37,7 @@ func (r *Registry) renewed(ctx context.Context, k key, p *StoredPackage) *Stored
 	return p
 }
 
-// lacks reports whether upstream lists platforms for which the release p has no package, and was not asked for it within
+// lacks reports whether upstream lists platforms for which the release p has no package, and received no request for it within
 // renewPause.
 func (r *Registry) lacks(ctx context.Context, k key, p *StoredPackage) bool {
 	if _, known := r.refetched.Get(k); known {
@@ -74,9 +74,9 @@ func (r *Registry) useRelease(ctx context.Context, k key) {
 	}
 }
 
-// holdRelease pins the release of the package k until end is called. If k is then stored and its release is not, end downloads
-// the release: another process may have removed it, or no client has requested it.
-func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) {
+// holdRelease keeps the release of the package k from eviction until end is called. If k is then stored and its release is not, end
+// downloads the release: another process may have removed it, or no client has requested it.
+func (r packages) holdRelease(ctx context.Context, k key) (end func(stored bool)) {
 	if !k.IsArchive() {
 		return func(bool) {}
 	}
@@ -86,9 +86,9 @@ func (r packages) holdRelease(ctx context.Context, k key) (end func(kept bool)) 
 			release = held
 		}
 	}
-	return func(kept bool) {
+	return func(stored bool) {
 		defer release()
-		if !kept {
+		if !stored {
 			return
 		}
 		if call, err := r.packages.begin(ctx, key{k.Base()}); err == nil {

@@ -31,19 +31,19 @@ func (d *documents[K, V]) trim(kind store.Kind, put int64) {
 
 // trimNow removes documents until the rest has at most limit bytes.
 func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed int64, err error) {
-	type kept struct {
+	type entry struct {
 		store.Record
 		size      int64
 		used      int // 1: a package of the same version or module is stored
 		requested time.Time
 	}
-	var all []kept
+	var all []entry
 	var total int64
 	for rec, err := range d.store.Records.List(ctx, kind, "") {
 		if err != nil && !errors.Is(err, store.ErrDamaged) {
 			return 0, err
 		}
-		e := kept{Record: rec, size: int64(len(rec.Value)) + overhead}
+		e := entry{Record: rec, size: int64(len(rec.Value)) + overhead}
 		e.requested, _, _ = splitRequested(rec.Value)
 		e.Value = nil
 		of := rec.Key                                                  // of a version, or of a module
@@ -59,7 +59,7 @@ func (d *documents[K, V]) trimNow(ctx context.Context, kind store.Kind) (removed
 		total += e.size
 		all = append(all, e)
 	}
-	slices.SortFunc(all, func(a, b kept) int { return cmp.Or(cmp.Compare(a.used, b.used), a.requested.Compare(b.requested)) })
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(cmp.Compare(a.used, b.used), a.requested.Compare(b.requested)) })
 	for _, e := range all {
 		if total <= d.limit {
 			break

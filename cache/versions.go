@@ -43,16 +43,16 @@ func (r *Registry) StoredVersions(ctx context.Context, m modproxy.Address) (*mod
 	case a != nil:
 		return a.value.Versions, nil
 	}
-	kept, err := listings{r}.holdings(ctx, m, false, nil)
+	held, err := listings{r}.holdings(ctx, m, false, nil)
 	if err != nil {
 		return nil, k.wrap("versions", err)
 	}
-	l, err := listings{r}.merge(k, nil, kept, noListing(m), time.Now())
+	l, err := listings{r}.merge(k, nil, held, noListing(m), time.Now())
 	switch {
 	case err != nil:
 		return nil, k.wrap("versions", err)
 	case l == nil:
-		return nil, absent(m.String() + ": no version of it is kept")
+		return nil, absent(m.String() + ": no version of it is cached")
 	}
 	return l.Versions, nil
 }

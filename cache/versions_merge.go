@@ -9,12 +9,12 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// ask implements source. Versions with stored packages stay listed, and so do versions that can be downloaded again from their
+// request implements source. Versions with stored packages stay listed, and so do versions that can be downloaded again from their
 // source in the ledger.
-func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, error) {
-	asked := time.Now()
+func (r listings) request(ctx context.Context, k key, before *listing) (*listing, error) {
+	began := time.Now()
 	v, err := r.Next.Versions(ctx, k.Address)
-	r.observe(k.event(VersionsAsked, time.Since(asked), err))
+	r.observe(k.event(VersionsAsked, time.Since(began), err))
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
 		return nil, err
 	}
@@ -27,19 +27,19 @@ func (r listings) ask(ctx context.Context, k key, before *listing) (*listing, er
 			listed[entry.Version.String()] = true
 		}
 	}
-	known, errKept := r.recorded(ctx, k.Address, listed) // first, because for a provider it has all platforms
-	if errKept == nil {
-		var kept []*holding
-		kept, errKept = r.holdings(ctx, k.Address, false, listed)
-		known = append(known, kept...)
+	known, errHeld := r.recorded(ctx, k.Address, listed) // first, because for a provider it has all platforms
+	if errHeld == nil {
+		var held []*holding
+		held, errHeld = r.holdings(ctx, k.Address, false, listed)
+		known = append(known, held...)
 	}
-	if errKept != nil && v == nil { // the error leaves open whether the module exists
-		return nil, errKept
+	if errHeld != nil && v == nil { // the error leaves open whether the module exists
+		return nil, errHeld
 	}
-	if errKept != nil {
-		r.observe(k.event(StoreFailed, 0, errKept))
+	if errHeld != nil {
+		r.observe(k.event(StoreFailed, 0, errHeld))
 	}
-	l, errMerge := r.merge(k, v, known, before, asked)
+	l, errMerge := r.merge(k, v, known, before, began)
 	if errMerge != nil || l == nil {
 		return nil, cmp.Or(errMerge, err)
 	}
@@ -63,10 +63,10 @@ func (r listings) learn(k key, l *listing) {
 	}
 }
 
-// merge returns got, the versions of a module as upstream lists them now, together with those in kept. If got is nil, upstream
+// merge returns got, the versions of a module as upstream lists them now, together with those in held. If got is nil, upstream
 // has no such module. The result is nil if no version remains.
 func (r listings) merge(
-	k key, got *modproxy.Versions, kept []*holding, before *listing, now time.Time,
+	k key, got *modproxy.Versions, held []*holding, before *listing, now time.Time,
 ) (*listing, error) {
 	l := &listing{Versions: got, unlisted: map[string]time.Time{}}
 	if got == nil {
@@ -77,7 +77,7 @@ func (r listings) merge(
 		listed[entry.Version.String()] = true
 	}
 	var more []modproxy.Listed
-	for _, h := range kept {
+	for _, h := range held {
 		if listed[h.version] {
 			continue
 		}

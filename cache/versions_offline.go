@@ -40,13 +40,13 @@ func (r listings) makeOffline(ctx context.Context, k key) (*listing, error) {
 	case a != nil:
 		before = a.value
 	}
-	kept, err := r.holdings(ctx, k.Address, true, nil)
+	held, err := r.holdings(ctx, k.Address, true, nil)
 	if err != nil {
 		return nil, settleIn(ctx, err)
 	}
 	platforms := map[string][]modproxy.Platform{}
 	var more []modproxy.Listed
-	for _, h := range kept {
+	for _, h := range held {
 		if entry, ok := h.entry(); ok {
 			platforms[h.version] = h.platforms
 			more = append(more, entry) // upstream's entry has precedence
@@ -60,8 +60,8 @@ func (r listings) makeOffline(ctx context.Context, k key) (*listing, error) {
 		listed, err = before.OfPlatforms(platforms)
 	} else {
 		listed, err = before.Only(func(entry modproxy.Listed) bool {
-			_, isKept := platforms[entry.Version.String()]
-			return isKept
+			_, isHeld := platforms[entry.Version.String()]
+			return isHeld
 		})
 	}
 	if err == nil && listed == nil {

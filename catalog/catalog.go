@@ -91,7 +91,7 @@ type FirstSeen interface {
 type Rules interface {
 	// CheckListed returns an error if the client of ctx may not use a version, given the first-seen times of its module. Without a
 	// version, it returns an error if every version is denied. It asks no registry. The error is [modproxy.ErrDenied] for a denial.
-	CheckListed(ctx context.Context, v modproxy.Ref, sight modproxy.FirstSeen) error
+	CheckListed(ctx context.Context, v modproxy.Ref, firstSeen modproxy.FirstSeen) error
 	// CheckNamespace returns an error if the client of ctx may use no module of a namespace. Errors are those of CheckListed.
 	CheckNamespace(ctx context.Context, host, namespace string) error
 	// Deprecation returns the operators' deprecation of a version, or nil.
@@ -309,19 +309,19 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versi
 	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // a provider's releases are not in its repository
 		source = rec.Source.URL
 	}
-	sight, err := c.FirstSeen.Recorded(ctx, v.Address)
+	firstSeen, err := c.FirstSeen.Recorded(ctx, v.Address)
 	if err != nil {
 		return at, "", err
 	}
-	return listedSince(sight, v.Version, rec.Time, list.Time), source, nil
+	return listedSince(firstSeen, v.Version, rec.Time, list.Time), source, nil
 }
 
 // listedSince returns the time since when a version is listed: the time from the registry, the first-seen time, or the first-seen time of
 // the module. If all are missing, it returns the first of others that is not zero.
-func listedSince(sight modproxy.FirstSeen, version string, others ...time.Time) time.Time {
-	at := sight.Since(version)
-	if _, seen := sight.Of(version); seen && at.IsZero() {
-		at = sight.Module
+func listedSince(firstSeen modproxy.FirstSeen, version string, others ...time.Time) time.Time {
+	at := firstSeen.Since(version)
+	if _, seen := firstSeen.Of(version); seen && at.IsZero() {
+		at = firstSeen.Module
 	}
 	for _, other := range append(others, time.Now()) {
 		if at.IsZero() {

@@ -22,7 +22,7 @@ import (
 
 var (
 	network = modproxy.Address{Host: "registry.example.com", Namespace: "Acme", Name: "network", System: "aws"}
-	met     = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	seenAt  = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
 // site is the environment of a Catalog, including a registry. Each test sets its fields.
@@ -42,7 +42,7 @@ type site struct {
 	reading   time.Duration // duration of reading a package
 	readme    string        // of every package; empty: "kept"
 	mu        sync.Mutex
-	sights    []modproxy.FirstSeen // by which versions were judged
+	firstSeen []modproxy.FirstSeen // by which versions were judged
 	described int                  // packages
 	listed    int                  // number of lists of cached modules
 }
@@ -84,7 +84,7 @@ func (s *site) History(ctx context.Context, m modproxy.Address) (*modproxy.Histo
 	if s.undated != nil {
 		return nil, s.undated
 	}
-	return &modproxy.History{Module: m, Versions: []modproxy.DatedVersion{{Version: "9.9.9"}, {Version: "1.0.0", Published: met.Add(-time.Hour)}}}, s.says(ctx)
+	return &modproxy.History{Module: m, Versions: []modproxy.DatedVersion{{Version: "9.9.9"}, {Version: "1.0.0", Published: seenAt.Add(-time.Hour)}}}, s.says(ctx)
 }
 
 func (s *site) Downloads(ctx context.Context, _ modproxy.Address) (*modproxy.Downloads, error) {
@@ -138,20 +138,20 @@ func (s *site) Modules(context.Context) iter.Seq2[modproxy.Address, error] {
 
 func (s *site) Lookup(_ context.Context, v modproxy.Ref) (modproxy.Record, error) {
 	if source, ok := s.sources[v]; ok {
-		return modproxy.Record{Ref: v, Source: modproxy.Source{URL: source}, Time: met}, nil
+		return modproxy.Record{Ref: v, Source: modproxy.Source{URL: source}, Time: seenAt}, nil
 	}
 	return modproxy.Record{}, fs.ErrNotExist
 }
 
 func (s *site) Recorded(context.Context, modproxy.Address) (modproxy.FirstSeen, error) {
-	return modproxy.FirstSeen{Module: met, Versions: map[string]modproxy.VersionDates{"1.0.0": {}, "1.1.0": {Seen: met.Add(time.Hour)}}}, nil
+	return modproxy.FirstSeen{Module: seenAt, Versions: map[string]modproxy.VersionDates{"1.0.0": {}, "1.1.0": {Seen: seenAt.Add(time.Hour)}}}, nil
 }
 
 func (s *site) CheckNamespace(context.Context, string, string) error { return nil }
 
-func (s *site) CheckListed(_ context.Context, v modproxy.Ref, sight modproxy.FirstSeen) error {
+func (s *site) CheckListed(_ context.Context, v modproxy.Ref, firstSeen modproxy.FirstSeen) error {
 	s.mu.Lock()
-	s.sights = append(s.sights, sight)
+	s.firstSeen = append(s.firstSeen, firstSeen)
 	s.mu.Unlock()
 	if s.refused[v] {
 		return modproxy.ErrDenied
@@ -189,7 +189,7 @@ func sameAs(d, said *modproxy.Details) bool {
 }
 
 func TestDetailsFirstOfTheRegistry(t *testing.T) {
-	said := &modproxy.Details{Summary: modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: met.AddDate(-1, 0, 0)}}
+	said := &modproxy.Details{Summary: modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: seenAt.AddDate(-1, 0, 0)}}
 	s := (&site{said: said}).with("1.0.0", "1.1.0")
 	c := newCatalog(s)
 	d, err := c.Details(t.Context(), network.At("1.0.0"))
@@ -222,7 +222,7 @@ func TestDetailsOfWhatIsKept(t *testing.T) {
 		s := (&site{err: err, sources: map[modproxy.Ref]string{network.At("1.0.0"): "https://git.example.com/a"}}).with("1.0.0", "1.1.0")
 		c := newCatalog(s)
 		d, errKept := c.Details(t.Context(), network.At("1.0.0"))
-		if errKept != nil || d.Root.Readme != "kept" || d.Source != "https://git.example.com/a" || !d.Published.Equal(met) || !d.Hit {
+		if errKept != nil || d.Root.Readme != "kept" || d.Source != "https://git.example.com/a" || !d.Published.Equal(seenAt) || !d.Hit {
 			t.Errorf("%s: %+v, %v", name, d, errKept)
 		}
 		if again, _ := c.Details(t.Context(), network.At("1.0.0")); again != d || s.described != 1 {
@@ -295,7 +295,7 @@ func TestDetailsOfWhatCannotBeRead(t *testing.T) {
 // A client waits a second for a registry if the package is cached, and as long as the cache waits if it is not.
 func TestDetailsOfALateRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said := &modproxy.Details{Summary: modproxy.Summary{Source: "https://example.com", Published: met}}
+		said := &modproxy.Details{Summary: modproxy.Summary{Source: "https://example.com", Published: seenAt}}
 		s := (&site{said: said, late: 2 * time.Second}).with("1.0.0", "1.2.0")
 		c := newCatalog(s)
 		began := time.Now()
@@ -397,7 +397,7 @@ func TestHistory(t *testing.T) {
 	s.err = modproxy.ErrUnavailable
 	s.refused = map[modproxy.Ref]bool{network.At("1.1.0"): true}
 	h, err = newCatalog(s).History(t.Context(), network)
-	if err != nil || len(h.Versions) != 2 || !h.Versions[0].Published.Equal(met) || !h.Hit {
+	if err != nil || len(h.Versions) != 2 || !h.Versions[0].Published.Equal(seenAt) || !h.Hit {
 		t.Error(h, err)
 	}
 	if d, err := newCatalog(s).Downloads(t.Context(), network); err != nil || d.Total != 0 {

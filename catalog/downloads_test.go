@@ -72,7 +72,7 @@ func TestDownloadsCountedHere(t *testing.T) {
 }
 
 func TestDownloadsCountedByTheRegistry(t *testing.T) {
-	said := modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: met, Downloads: 9}
+	said := modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: seenAt, Downloads: 9}
 	silent := said
 	silent.Downloads = 0
 	s := (&site{said: &modproxy.Details{Summary: said}, page: &modproxy.Page{Modules: []modproxy.Summary{said, silent}}}).with("1.0.0", "1.1.0")

@@ -105,7 +105,7 @@ func (c *Catalog) oneByOne(ctx context.Context, m modproxy.Address, list *modpro
 func (c *Catalog) history(
 	ctx context.Context, m modproxy.Address, list *modproxy.Versions, said *modproxy.History,
 ) (*modproxy.History, error) {
-	sight, err := c.FirstSeen.Recorded(ctx, m)
+	firstSeen, err := c.FirstSeen.Recorded(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (c *Catalog) history(
 		v := of[l.Version.String()]
 		v.Version = l.Version.String()
 		if v.Published.IsZero() {
-			v.Published = listedSince(sight, v.Version, list.Time)
+			v.Published = listedSince(firstSeen, v.Version, list.Time)
 		}
 		v.Downloads = cmp.Or(v.Downloads, counted.Versions[v.Version])
 		h.Versions = append(h.Versions, v)

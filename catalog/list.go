@@ -115,11 +115,11 @@ func (c *Catalog) known(ctx context.Context, s modproxy.Summary, at time.Time) (
 	case !errors.Is(err, errUnknown):
 		return is, err
 	}
-	sight, err := c.FirstSeen.Recorded(ctx, s.Address)
+	firstSeen, err := c.FirstSeen.Recorded(ctx, s.Address)
 	if err != nil {
 		return nil, err
 	}
-	switch err := c.Rules.CheckListed(ctx, s.Ref, listedAs(sight, s)); {
+	switch err := c.Rules.CheckListed(ctx, s.Ref, listedAs(firstSeen, s)); {
 	case errors.Is(err, modproxy.ErrDenied):
 		return nil, errUnknown
 	case err != nil:
@@ -149,19 +149,19 @@ func (c *Catalog) latestOf(ctx context.Context, of Lister, s modproxy.Summary) (
 	return &s, c.fill(ctx, &s, list)
 }
 
-// listedAs returns sight with the version of s added, if it is missing, as if it was listed now.
-func listedAs(sight modproxy.FirstSeen, s modproxy.Summary) modproxy.FirstSeen {
-	if _, seen := sight.Of(s.Version); seen {
-		return sight
+// listedAs returns firstSeen with the version of s added, if it is missing, as if it was listed now.
+func listedAs(firstSeen modproxy.FirstSeen, s modproxy.Summary) modproxy.FirstSeen {
+	if _, seen := firstSeen.Of(s.Version); seen {
+		return firstSeen
 	}
 	is := modproxy.VersionDates{Published: s.Published}
-	if sight.Module.IsZero() {
-		sight.Module = time.Now()
+	if firstSeen.Module.IsZero() {
+		firstSeen.Module = time.Now()
 	} else {
 		is.Seen = time.Now()
 	}
-	sight.Versions = map[string]modproxy.VersionDates{s.Version: is}
-	return sight
+	firstSeen.Versions = map[string]modproxy.VersionDates{s.Version: is}
+	return firstSeen
 }
 
 // latest returns the list of a registry and the latest version in it.

@@ -56,21 +56,21 @@ func TestListAsksForFew(t *testing.T) {
 // A version without a first-seen time is judged by the date in the list.
 func TestListJudgesByItsDates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(met.Add(24 * time.Hour)))
+		time.Sleep(time.Until(seenAt.Add(24 * time.Hour)))
 		s := &site{page: &modproxy.Page{Modules: []modproxy.Summary{
-			{Ref: network.At("1.1.0"), Published: met}, {Ref: network.At("3.0.0+x"), Published: met.Add(-time.Hour)},
+			{Ref: network.At("1.1.0"), Published: seenAt}, {Ref: network.At("3.0.0+x"), Published: seenAt.Add(-time.Hour)},
 		}}}
-		if _, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 9}); err != nil || len(s.sights) != 2 {
-			t.Fatal(s.sights, err)
+		if _, err := newCatalog(s).List(t.Context(), modproxy.Query{Host: network.Host, Limit: 9}); err != nil || len(s.firstSeen) != 2 {
+			t.Fatal(s.firstSeen, err)
 		}
-		for _, sight := range s.sights {
-			_, seen := sight.Of("1.1.0")
-			version, want := "3.0.0+x", met.Add(-time.Hour)
+		for _, firstSeen := range s.firstSeen {
+			_, seen := firstSeen.Of("1.1.0")
+			version, want := "3.0.0+x", seenAt.Add(-time.Hour)
 			if seen {
-				version, want = "1.1.0", met.Add(time.Hour)
+				version, want = "1.1.0", seenAt.Add(time.Hour)
 			}
-			if got := sight.Since(version); !got.Equal(want) || !sight.Module.Equal(met) {
-				t.Errorf("%s: since %v, want %v, met %v", version, got, want, sight.Module)
+			if got := firstSeen.Since(version); !got.Equal(want) || !firstSeen.Module.Equal(seenAt) {
+				t.Errorf("%s: since %v, want %v, module %v", version, got, want, firstSeen.Module)
 			}
 		}
 	})
@@ -203,7 +203,7 @@ func TestListOfTheRegistry(t *testing.T) {
 	if err != nil || ids(page) != "Acme/network@1.0.0" || !page.More {
 		t.Fatal(page, err)
 	}
-	if got := page.Modules[0]; got.Description != "A network" || got.Downloads != 5 || got.Tag != "" || !got.Published.Equal(met) {
+	if got := page.Modules[0]; got.Description != "A network" || got.Downloads != 5 || got.Tag != "" || !got.Published.Equal(seenAt) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -51,7 +51,7 @@ func siblings(t *testing.T, c *catalog.Catalog, groups ...string) string {
 func TestSiblings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		said := &modproxy.Details{
-			Summary: modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: met},
+			Summary: modproxy.Summary{Ref: network.At("1.0.0"), Source: "https://example.com", Published: seenAt},
 			Systems: []string{"azurerm", "barred", "google", "null"},
 		}
 		s := (&site{said: said}).with("1.0.0")

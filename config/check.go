@@ -200,7 +200,7 @@ func (k *checker) authentication() {
 		at := fmt.Sprintf("auth.issuers[%d]", i)
 		k.fail(at, issuer.Check())
 		if issuer.Login.IsSet() {
-			k.failIf(login != "", at+".login", "%s has one already, and clients use only one", login)
+			k.failIf(login != "", at+".login", "%s has a login already, and clients use only one", login)
 			login = at
 		}
 	}

@@ -9,8 +9,8 @@
 //
 // A proxy of the environment ([Config]) is itself not checked. Behind a proxy, the policy applies to what the proxy is asked to
 // connect to. If the proxy looks names up itself ([Config.ProxyNames], socks5h, and names in [Config.Allow]), the policy checks
-// the name and the port, and the addresses that this machine finds for the name, if any. The address to which the proxy connects
-// is then subject to the proxy's rules.
+// the name and the port, and, unless Config.Allow contains the name, the addresses that this machine finds for it, if any. The
+// address to which the proxy connects is then subject to the proxy's rules.
 //
 // The policy allows globally reachable addresses, on port 443 and the ports of [Config.Ports], with TLS. [Config.Allow] lists
 // exceptions for internal addresses, other ports and plain http. Globally reachable are the addresses that IANA lists so

@@ -7,8 +7,8 @@
 //	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
 //
 // The Table selects the getter, follows locations that lead to other locations, and packs the downloaded files. A new
-// kind of location needs only a new getter in the table. The packages above treat one kind apart: git, because a recorded
-// commit can be downloaded again (see [modproxy.Source]).
+// kind of location needs a new getter in the table. Two things above this package name getters: package nested lists the kinds of
+// nested sources that it rewrites, and a recorded commit is one of git ([modproxy.Record.Location], PackageAt of package upstream).
 //
 // Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
 // egress. Only credentials that are configured for its origin and module are sent.
@@ -58,9 +58,9 @@ type Source struct {
 // Result is the result of fetching a location.
 type Result struct {
 	From modproxy.Source
-	// Pinned reports that a commit or checksum in the location determines its content. A getter also sets it if it returns an error:
+	// Immutable reports that a commit or checksum in the location determines its content. A getter also sets it if it returns an error:
 	// the Table then knows that a retry downloads the same content ([modproxy.PermanentContent]).
-	Pinned bool
+	Immutable bool
 	// Next, unless nil, is another location that has the files. The Table fetches it instead, up to five times in a row. The
 	// subdirectory of Next takes the place of the root of this location.
 	Next *modproxy.Location

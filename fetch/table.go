@@ -85,7 +85,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 		}
 		err = fmt.Errorf("%s: %w", got.From.URL, err)
 	}
-	if got.Pinned && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable) {
+	if got.Immutable && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable) {
 		err = &modproxy.PermanentContent{Err: err}
 	}
 	return nil, err
@@ -110,7 +110,7 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 		got, err = g.Fetch(ctx, s, tree)
 		leave()
 		t.cooldowns.note(err)
-		got.Pinned = got.Pinned && hops == 0 // a hop could lead elsewhere
+		got.Immutable = got.Immutable && hops == 0 // a hop could lead elsewhere
 		if err != nil || got.Next == nil {
 			return got, root, err
 		}

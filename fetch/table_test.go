@@ -36,7 +36,7 @@ func (h has) Commit(_ context.Context, s fetch.Source) (string, error) {
 }
 
 func (h has) Fetch(_ context.Context, s fetch.Source, tree *pack.Builder) (fetch.Result, error) {
-	got := fetch.Result{From: modproxy.Source{URL: s.URL, Commit: s.Commit}, Pinned: strings.Contains(s.URL, "pinned")}
+	got := fetch.Result{From: modproxy.Source{URL: s.URL, Commit: s.Commit}, Immutable: strings.Contains(s.URL, "immutable")}
 	switch {
 	case s.Budget == nil:
 		return got, errors.New("without a budget")
@@ -113,10 +113,10 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// An error about content that the location itself pins is permanent; an error behind a page is not.
+// An error about content that the location itself determines is permanent; an error behind a page is not.
 func TestErrorsOfPackages(t *testing.T) {
 	getters := map[string]fetch.Getter{"git": has("main.tf"), "loop": leads{modproxy.Location{Getter: "loop", URL: "page"}}}
-	for _, to := range []string{"pinned-bad", "refused", "fine"} {
+	for _, to := range []string{"immutable-bad", "refused", "fine"} {
 		getters[to] = leads{modproxy.Location{Getter: "git", URL: to}}
 	}
 	tb := table(t, getters)
@@ -126,10 +126,10 @@ func TestErrorsOfPackages(t *testing.T) {
 		fixed bool
 		says  string
 	}{
-		{at("git", "pinned-bad", ""), modproxy.ErrInvalid, true, "bad"},
-		{at("git", "pinned", "no/such/*"), modproxy.ErrInvalid, true, "pinned: "},
+		{at("git", "immutable-bad", ""), modproxy.ErrInvalid, true, "bad"},
+		{at("git", "immutable", "no/such/*"), modproxy.ErrInvalid, true, "immutable: "},
 		{at("git", "bad", ""), modproxy.ErrInvalid, false, "bad"},
-		{at("pinned-bad", "page", ""), modproxy.ErrInvalid, false, "bad"},
+		{at("immutable-bad", "page", ""), modproxy.ErrInvalid, false, "bad"},
 		{at("refused", "page", ""), modproxy.ErrDenied, false, "page: location: "},
 		{at("loop", "page", ""), modproxy.ErrInvalid, false, "more than 5 locations"},
 	} {

@@ -39,7 +39,7 @@ func BenchmarkSight(b *testing.B) {
 					r = history.NewFirstSeen(history.FirstSeenConfig{Records: d.Records()})
 				}
 			}
-			b.Run("sight/"+name, func(b *testing.B) {
+			b.Run("first seen/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					again()

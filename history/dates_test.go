@@ -19,32 +19,32 @@ func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
 func TestDates(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give = map[string]time.Time{"1.0.0": ago(100 * time.Hour), "9.0.0": ago(time.Hour)}
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		equal(t, "asked about what is not seen", f.dates.asks(), "")
 		f.list(t, "1.0.0 10.0.0 v2.0.0-rc1 2.0.0 1.9.0+a")
 		equal(t, "asked before anybody wants to know", f.dates.asks(), "")
 		for range 3 {
-			equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0", "9.0.0"), "100.0 met ?")
+			equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0", "9.0.0"), "100.0 untimed ?")
 		}
 		equal(t, "asked", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0+a 1.0.0")
 		f.restart()
 		time.Sleep(59 * time.Minute)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		equal(t, "asked within the hour", f.dates.asks(), "")
 		f.dates.give["2.0.0"], f.dates.give["1.0.0"] = ago(10*time.Hour), ago(time.Hour) // the registry has changed its dates
 		time.Sleep(time.Minute)
 		f.dates.takes = time.Second // no client waits for this
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "101.0 met")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "101.0 untimed")
 		time.Sleep(2 * time.Second)
 		for range 3 {
-			equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "101.0 10.0")
+			equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "101.0 10.0")
 		}
 		equal(t, "asked after an hour", f.dates.asks(), "10.0.0 2.0.0 2.0.0-rc1 1.9.0+a")
 		time.Sleep(time.Minute)
 		f.list(t, "1.0.0 3.0.0")
 		f.dates.give["3.0.0"] = ago(2 * time.Minute)
 		time.Sleep(5 * time.Second)
-		s := sight(t, f.FirstSeen, vpc)
+		s := firstSeenOf(t, f.FirstSeen, vpc)
 		if at := time.Since(s.Since("3.0.0")); at != 2*time.Minute+6*time.Second {
 			t.Errorf("the new version is listed since %v", at)
 		}
@@ -65,10 +65,10 @@ func TestDatesOfProvider(t *testing.T) {
 			}
 			time.Sleep(time.Hour)
 		}
-		equal(t, "since", since(sight(t, f.FirstSeen, toy), "1.0.0", "2.0.0"), "102.0 1.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, toy), "1.0.0", "2.0.0"), "102.0 1.0")
 		equal(t, "asked", f.dates.asks(), "1.0.0")
 		time.Sleep(48 * time.Hour)
-		equal(t, "since", since(sight(t, f.FirstSeen, toy), "1.0.0", "2.0.0"), "150.0 49.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, toy), "1.0.0", "2.0.0"), "150.0 49.0")
 		equal(t, "asked when all is known", f.dates.asks(), "")
 	})
 }
@@ -78,9 +78,9 @@ func TestAllDated(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		f.dates.give = map[string]time.Time{"1.0.0": ago(time.Hour)}
 		f.list(t, "1.0.0")
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		time.Sleep(48 * time.Hour)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		equal(t, "asked", f.dates.asks(), "1.0.0")
 	})
 }
@@ -97,14 +97,14 @@ func TestHostileDates(t *testing.T) {
 		}
 		f.list(t, "1.0.0 1.1.0 1.2.0 1.3.0 1.4.0 1.5.0 1.6.0")
 		for range 2 {
-			s := sight(t, f.FirstSeen, vpc)
-			equal(t, "since", since(s, "1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0", "1.6.0"), "0.0 met met met met 0.0 30.0")
+			s := firstSeenOf(t, f.FirstSeen, vpc)
+			equal(t, "since", since(s, "1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0", "1.5.0", "1.6.0"), "0.0 untimed untimed untimed untimed 0.0 30.0")
 			equal(t, "versions", len(s.Versions), 7)
 			f.restart()
 		}
 		equal(t, "failed", f.failures(), 0)
 		time.Sleep(24 * time.Hour)
-		equal(t, "a day later", since(sight(t, f.FirstSeen, vpc), "1.0.0", "1.1.0", "1.5.0"), "24.0 met 24.0")
+		equal(t, "a day later", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "1.1.0", "1.5.0"), "24.0 untimed 24.0")
 	})
 }
 
@@ -122,7 +122,7 @@ func TestDatesOnce(t *testing.T) {
 				if i%2 == 0 {
 					m = shouted
 				}
-				equal(t, "since", since(sight(t, f.FirstSeen, m), "1.0.0"), "100.0")
+				equal(t, "since", since(firstSeenOf(t, f.FirstSeen, m), "1.0.0"), "100.0")
 			})
 		}
 		group.Wait()
@@ -136,10 +136,10 @@ func TestSlowDates(t *testing.T) {
 		f.dates.give, f.dates.takes = map[string]time.Time{"1.0.0": ago(100 * time.Hour)}, 5*time.Second
 		f.list(t, "1.0.0")
 		began := time.Now()
-		equal(t, "slow", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "met")
+		equal(t, "slow", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0"), "untimed")
 		equal(t, "waited", time.Since(began), 2*time.Second)
 		time.Sleep(4 * time.Second)
-		equal(t, "later", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "100.0")
+		equal(t, "later", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0"), "100.0")
 		equal(t, "asked", f.dates.asks(), "1.0.0")
 	})
 }
@@ -151,14 +151,14 @@ func TestDatesFail(t *testing.T) {
 		f.list(t, "1.0.0 2.0.0")
 		var group sync.WaitGroup
 		for range 20 {
-			group.Go(func() { sight(t, f.FirstSeen, vpc) })
+			group.Go(func() { firstSeenOf(t, f.FirstSeen, vpc) })
 		}
 		group.Wait()
 		time.Sleep(10 * time.Second)
 		f.dates.set(nil, modproxy.ErrUnavailable)
 		for range 49 {
 			began := time.Now()
-			sight(t, f.FirstSeen, vpc)
+			firstSeenOf(t, f.FirstSeen, vpc)
 			equal(t, "waited", time.Since(began), 0)
 			time.Sleep(time.Second)
 		}
@@ -166,11 +166,11 @@ func TestDatesFail(t *testing.T) {
 		equal(t, "asked", f.dates.asks(), "2.0.0 1.0.0")
 		time.Sleep(12 * time.Second)
 		f.dates.set(map[string]time.Time{"2.0.0": ago(50 * time.Hour)}, modproxy.ErrUnavailable)
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "met 50.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "untimed 50.0")
 		equal(t, "asked", f.dates.asks(), "2.0.0 1.0.0")
 		time.Sleep(time.Minute)
 		f.dates.set(map[string]time.Time{"1.0.0": ago(60 * time.Hour)}, nil)
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "60.0 50.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "60.0 50.0")
 		equal(t, "asked", f.dates.asks(), "1.0.0")
 	})
 }
@@ -183,9 +183,9 @@ func TestClockAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.dates.give = map[string]time.Time{"1.0.0": ago(time.Hour), "2.0.0": ago(2 * time.Hour)}
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		synctest.Wait()
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "1.0 2.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "1.0 2.0")
 	})
 }
 
@@ -199,7 +199,7 @@ func TestDatesOfOneThatLeaves(t *testing.T) {
 		if _, err := f.FirstSeen.Of(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) || !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that left: %v", err)
 		}
-		equal(t, "another one", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "100.0")
+		equal(t, "another one", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0"), "100.0")
 		equal(t, "asked", f.dates.asks(), "1.0.0")
 		equal(t, "failed", f.failures(), 0)
 	})

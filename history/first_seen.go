@@ -55,12 +55,16 @@ type FirstSeenConfig struct {
 // If a record is damaged, the versions in the next list are recorded like those of a later list. They look newer than they are,
 // and never older. The same applies to a lost record, if the ledger has one of the listed versions. Without such a version, the
 // next list counts as the first.
+//
+// If a list cannot be recorded, it stays in memory and is recorded before the next list of the module, with its own time. So a
+// failure makes no version older or newer, unless the process ends first, or too many lists wait.
 type FirstSeen struct {
 	config FirstSeenConfig
 	table  store.Table[modproxy.FirstSeen]
 
-	recent *lru.Cache[modproxy.Address, recent]
-	failed *lru.Cache[modproxy.Address, time.Time] // when a request for dates to a registry failed
+	recent     *lru.Cache[modproxy.Address, recent]
+	unrecorded *lru.Cache[modproxy.Address, *modproxy.Versions] // the earliest list that could not be recorded, by folded module
+	failed     *lru.Cache[modproxy.Address, time.Time]          // when a request for dates to a registry failed
 
 	ending context.Context // the context of all work for dates
 	end    context.CancelFunc
@@ -73,14 +77,16 @@ type FirstSeen struct {
 }
 
 type recent struct {
-	sight modproxy.FirstSeen
-	until time.Time
+	firstSeen modproxy.FirstSeen
+	until     time.Time
 }
 
 const (
 	rereadAfter = 3 * time.Second // lifetime of a record in memory
 	maxRecent   = 512
 	maxRecalled = 1000 // versions of a record that is remembered
+
+	maxUnrecorded = 128 // lists, each of at most maxRecalled versions
 )
 
 // NewFirstSeen returns the table that c describes. The caller must close it.
@@ -91,6 +97,7 @@ func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
 		datings: map[modproxy.Address]*dating{}, datingsOf: map[string]int{},
 	}
 	f.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
+	f.unrecorded, _ = lru.New[modproxy.Address, *modproxy.Versions](maxUnrecorded)
 	f.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
 	f.ending, f.end = context.WithCancel(context.Background())
 	return f
@@ -98,15 +105,42 @@ func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
 
 // See records the versions in v that were not seen before. Their first-seen time is v.Time, when the registry returned the
 // list, or the current time if that is earlier or v.Time is zero. See returns after the store has made them durable. If See
-// fails, it calls FirstSeenConfig.Observe. See does not end with ctx.
+// fails, it calls FirstSeenConfig.Observe, and the next See of m records v first. See does not end with ctx.
 func (f *FirstSeen) See(ctx context.Context, m modproxy.Address, v *modproxy.Versions) {
-	if err := f.see(ctx, m, v); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if earlier, ok := f.unrecorded.Get(m.Folded()); ok {
+		if err = f.see(ctx, m, earlier); err == nil {
+			f.unrecorded.Remove(m.Folded())
+		}
+	}
+	if err == nil {
+		err = f.see(ctx, m, v)
+	}
+	if err != nil {
+		f.rememberUnrecorded(m, v)
 		f.observe(m, err)
 	}
 }
 
+// rememberUnrecorded remembers a list that could not be recorded, without its document. It drops v if an earlier list waits: the versions
+// that only v has are recorded with the next list.
+func (f *FirstSeen) rememberUnrecorded(m modproxy.Address, v *modproxy.Versions) {
+	if len(v.List) > maxRecalled {
+		return
+	}
+	list := &modproxy.Versions{Time: v.Time}
+	if now := time.Now(); list.Time.IsZero() || list.Time.After(now) {
+		list.Time = now
+	}
+	for _, l := range v.List {
+		list.List = append(list.List, modproxy.Listed{Version: l.Version})
+	}
+	f.unrecorded.ContainsOrAdd(m.Folded(), list)
+}
+
+// see records the versions in v that were not seen before.
 func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions) error {
-	ctx = context.WithoutCancel(ctx)
 	known, err := f.read(ctx, m)
 	if err != nil {
 		return err
@@ -118,9 +152,9 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	if !slices.ContainsFunc(v.List, func(l modproxy.Listed) bool { return isNew(known, l) }) {
 		return nil
 	}
-	metBefore := false
+	seenBefore := false
 	if known.Module.IsZero() {
-		if metBefore, err = f.metBefore(ctx, m, v); err != nil {
+		if seenBefore, err = f.seenBefore(ctx, m, v); err != nil {
 			return err
 		}
 	}
@@ -131,7 +165,7 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	return f.change(ctx, m, func(s *modproxy.FirstSeen) {
 		seen := modproxy.VersionDates{Seen: at}
 		if s.Module.IsZero() {
-			if s.Module = at; !metBefore {
+			if s.Module = at; !seenBefore {
 				seen.Seen = time.Time{}
 			}
 		}
@@ -143,8 +177,8 @@ func (f *FirstSeen) see(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	})
 }
 
-// metBefore reports whether the ledger has a version of m that v lists. If it has, m is not new, and its record is lost.
-func (f *FirstSeen) metBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
+// seenBefore reports whether the ledger has a version of m that v lists. If it has, m is not new, and its record is lost.
+func (f *FirstSeen) seenBefore(ctx context.Context, m modproxy.Address, v *modproxy.Versions) (bool, error) {
 	if f.config.Ledger == nil {
 		return false, nil
 	}
@@ -181,7 +215,7 @@ func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.
 // read returns the record of m. A damaged record is treated as missing.
 func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	if known, ok := f.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
-		return known.sight, nil
+		return known.firstSeen, nil
 	}
 	row, err := f.table.Get(ctx, keyOf(m))
 	if err != nil {

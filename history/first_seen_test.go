@@ -32,9 +32,9 @@ func TestRegistry(t *testing.T) {
 func TestSight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()
-		equal(t, "never met", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "?")
+		equal(t, "never seen", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0"), "?")
 		f.list(t, "1.0.0 v1.1")
-		equal(t, "met", since(sight(t, f.FirstSeen, vpc), "1.0.0", "1.1.0", "2.0.0"), "met met ?")
+		equal(t, "listed", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "1.1.0", "2.0.0"), "untimed untimed ?")
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0")
 		time.Sleep(time.Hour)
@@ -42,9 +42,9 @@ func TestSight(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0 3.0.0")
 		for range 2 {
-			s := sight(t, f.FirstSeen, vpc)
-			equal(t, "since", since(s, "1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0"), "met met 2.0 1.0 ?")
-			equal(t, "met", time.Since(s.Module), 3*time.Hour)
+			s := firstSeenOf(t, f.FirstSeen, vpc)
+			equal(t, "since", since(s, "1.0.0", "1.1.0", "2.0.0", "3.0.0", "4.0.0"), "untimed untimed 2.0 1.0 ?")
+			equal(t, "module", time.Since(s.Module), 3*time.Hour)
 			f.restart()
 		}
 	})
@@ -65,7 +65,7 @@ func TestSpellings(t *testing.T) {
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0+b 2.0.0+b 2.0.0")
 		for _, m := range []modproxy.Address{vpc, shouted} {
-			equal(t, m.String(), since(sight(t, f.FirstSeen, m), "1.0.0", "1.0.0+b", "1.0.0+a", "2.0.0", "2.0.0+a", "2.0.0+c"), "met 0.0 1.0 0.0 1.0 ?")
+			equal(t, m.String(), since(firstSeenOf(t, f.FirstSeen, m), "1.0.0", "1.0.0+b", "1.0.0+a", "2.0.0", "2.0.0+a", "2.0.0+c"), "untimed 0.0 1.0 0.0 1.0 ?")
 		}
 	})
 }
@@ -81,7 +81,7 @@ func TestProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s := sight(t, second.FirstSeen, vpc)
+		s := firstSeenOf(t, second.FirstSeen, vpc)
 		v, seen := s.Of("2.0.0")
 		if old, _ := s.Of("1.0.0"); !seen || v.Seen.Before(s.Module) || !old.Seen.IsZero() {
 			t.Errorf("%+v", s)
@@ -90,8 +90,8 @@ func TestProcesses(t *testing.T) {
 		if _, err := again.Versions(t.Context(), vpc); err != nil {
 			t.Fatal(err)
 		}
-		after := sight(t, again.FirstSeen, vpc)
-		if !after.Module.Equal(s.Module) || !maps.EqualFunc(after.Versions, s.Versions, sameSight) {
+		after := firstSeenOf(t, again.FirstSeen, vpc)
+		if !after.Module.Equal(s.Module) || !maps.EqualFunc(after.Versions, s.Versions, sameDates) {
 			t.Errorf("before %+v, and after a restart %+v", s, after)
 		}
 	})
@@ -101,7 +101,7 @@ func newRegistry(next modproxy.Registry, records store.Records) *history.Registr
 	return &history.Registry{Next: next, FirstSeen: history.NewFirstSeen(history.FirstSeenConfig{Records: records})}
 }
 
-func sameSight(a, b modproxy.VersionDates) bool {
+func sameDates(a, b modproxy.VersionDates) bool {
 	return a.Seen.Equal(b.Seen) && a.Published.Equal(b.Published)
 }
 
@@ -128,7 +128,7 @@ func TestSeenAtOnce(t *testing.T) {
 			})
 		}
 		group.Wait()
-		s := sight(t, history.NewFirstSeen(history.FirstSeenConfig{Records: records}), vpc)
+		s := firstSeenOf(t, history.NewFirstSeen(history.FirstSeenConfig{Records: records}), vpc)
 		if len(s.Versions) != 25 || len(failed) > 0 {
 			t.Errorf("%d versions are recorded, %v: %s", len(s.Versions), failed, sorted(slices.Collect(maps.Keys(s.Versions))))
 		}
@@ -150,12 +150,12 @@ func TestConflict(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.list(t, "1.0.0 2.0.0 3.0.0")
 		equal(t, "failed", f.failures(), 0)
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0", "3.0.0"), "met 0.0 0.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0", "3.0.0"), "untimed 0.0 0.0")
 
 		c.times, c.other = 1000, func() error { return store.ErrConflict }
 		f.list(t, "1.0.0 2.0.0 3.0.0 4.0.0")
 		equal(t, "changes all the time", f.failures(), 1)
-		equal(t, "not seen", since(sight(t, f.FirstSeen, vpc), "4.0.0"), "?")
+		equal(t, "not seen", since(firstSeenOf(t, f.FirstSeen, vpc), "4.0.0"), "?")
 	})
 }
 
@@ -182,12 +182,12 @@ func TestDamaged(t *testing.T) {
 				time.Sleep(time.Hour)
 				damage(t, f)
 				f.restart()
-				equal(t, "damaged", since(sight(t, f.FirstSeen, vpc), "1.0.0"), "?")
+				equal(t, "damaged", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0"), "?")
 				f.list(t, "1.0.0 2.0.0")
 				time.Sleep(30 * time.Minute)
-				s := sight(t, f.FirstSeen, vpc)
+				s := firstSeenOf(t, f.FirstSeen, vpc)
 				equal(t, "since", since(s, "1.0.0", "2.0.0"), "0.5 0.5")
-				equal(t, "met", time.Since(s.Module), 30*time.Minute)
+				equal(t, "module", time.Since(s.Module), 30*time.Minute)
 				equal(t, "failed", f.failures(), 0)
 			})
 		})
@@ -203,11 +203,11 @@ func TestStorageFails(t *testing.T) {
 		f.storage.Fail(errDisk)
 		f.list(t, "1.0.0 2.0.0")
 		equal(t, "failed", f.failures(), 1)
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "met ?")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "untimed ?")
 		f.failures() // that dates cannot be recorded
 		f.storage.Fail(nil)
 		f.list(t, "1.0.0 2.0.0")
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "met 0.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "2.0.0"), "untimed 0.0")
 		f.restartOver(unreadable{f.storage.Records()})
 		if _, err := f.FirstSeen.Of(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("records that cannot be read: %v", err)
@@ -219,6 +219,26 @@ func TestStorageFails(t *testing.T) {
 			t.Errorf("the error of next: %v", err)
 		}
 		equal(t, "nothing to record", f.failures(), 0)
+	})
+}
+
+// A first list that could not be recorded still counts as the first, with its own time. A version of the next list is new.
+func TestFirstRecordingFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		f.storage.Fail(errDisk)
+		f.list(t, "1.0.0")
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 2.0.0")
+		equal(t, "failed", f.failures(), 2)
+		f.storage.Fail(nil)
+		time.Sleep(time.Hour)
+		f.list(t, "1.0.0 2.0.0 3.0.0")
+		equal(t, "failed", f.failures(), 0)
+		time.Sleep(time.Hour)
+		s := firstSeenOf(t, f.FirstSeen, vpc)
+		equal(t, "since", since(s, "1.0.0", "2.0.0", "3.0.0"), "untimed 1.0 1.0")
+		equal(t, "module", time.Since(s.Module), 3*time.Hour)
 	})
 }
 
@@ -238,9 +258,9 @@ func TestSee(t *testing.T) {
 		}
 		v.Time = time.Now().Add(-48 * time.Hour)
 		f.FirstSeen.See(t.Context(), vpc, v)
-		s := sight(t, f.FirstSeen, vpc)
-		equal(t, "since", since(s, "1.0.0"), "met")
-		equal(t, "met", time.Since(s.Module), 48*time.Hour)
+		s := firstSeenOf(t, f.FirstSeen, vpc)
+		equal(t, "since", since(s, "1.0.0"), "untimed")
+		equal(t, "module", time.Since(s.Module), 48*time.Hour)
 		if v, err = document("1.0.0 2.0.0 3.0.0"); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +271,7 @@ func TestSee(t *testing.T) {
 		}
 		v.Time = time.Now().Add(time.Hour)
 		f.FirstSeen.See(t.Context(), vpc, v)
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "2.0.0", "3.0.0", "4.0.0"), "met 1.0 0.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "2.0.0", "3.0.0", "4.0.0"), "untimed 1.0 0.0")
 	})
 }
 
@@ -264,7 +284,7 @@ func TestManyVersions(t *testing.T) {
 	}
 	f.list(t, strings.Join(versions[:900], " "))
 	f.list(t, strings.Join(versions, " "))
-	s := sight(t, f.FirstSeen, vpc)
+	s := firstSeenOf(t, f.FirstSeen, vpc)
 	if v, seen := s.Of("1.2999.0"); len(s.Versions) != 3000 || !seen || v.Seen.IsZero() {
 		t.Errorf("%d versions, %+v", len(s.Versions), v)
 	}
@@ -281,10 +301,10 @@ func TestSeenInTheFuture(t *testing.T) {
 		f.list(t, "1.0.0 2.0.0 3.0.0")
 		time.Sleep(10 * time.Hour)
 		f.restart()
-		s := sight(t, f.FirstSeen, vpc)
+		s := firstSeenOf(t, f.FirstSeen, vpc)
 		equal(t, "since", since(s, "2.0.0", "3.0.0"), "10.0 10.0")
 		if age := time.Since(s.Module); age != 10*time.Hour {
-			t.Errorf("the module was met %v ago", age)
+			t.Errorf("the module was first seen %v ago", age)
 		}
 	})
 }

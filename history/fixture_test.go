@@ -215,8 +215,8 @@ func (f *fixture) list(t testing.TB, versions string) {
 	}
 }
 
-// sight returns the first-seen times of a module.
-func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.FirstSeen {
+// firstSeenOf returns the first-seen times of a module.
+func firstSeenOf(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.FirstSeen {
 	t.Helper()
 	s, err := f.Of(t.Context(), m)
 	if err != nil {
@@ -225,7 +225,7 @@ func sight(t testing.TB, f *history.FirstSeen, m modproxy.Address) modproxy.Firs
 	return s
 }
 
-// since returns the ages of versions in hours; "?" is a version that was not seen, and "met" a version without a time.
+// since returns the ages of versions in hours; "?" is a version that was not seen, and "untimed" a version without a time.
 func since(s modproxy.FirstSeen, versions ...string) string {
 	var list []string
 	for _, version := range versions {
@@ -234,7 +234,7 @@ func since(s modproxy.FirstSeen, versions ...string) string {
 		case !seen:
 			list = append(list, "?")
 		case at.IsZero():
-			list = append(list, "met")
+			list = append(list, "untimed")
 		default:
 			list = append(list, fmt.Sprintf("%.1f", time.Since(at).Hours()))
 		}

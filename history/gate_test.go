@@ -94,7 +94,7 @@ func TestLostRecord(t *testing.T) {
 		f.list(t, "1.0.0 1.1.0")
 		b := &book{}
 		r := refusing(t, f, b, firstAllow)
-		equal(t, "listed when it was met", outcome(t, r, "1.0.0"), policy.Allowed)
+		equal(t, "listed when it was first seen", outcome(t, r, "1.0.0"), policy.Allowed)
 		b.records = map[modproxy.Ref]modproxy.Record{vpc.At("1.0.0"): {Ref: vpc.At("1.0.0"), Time: time.Now()}}
 		time.Sleep(time.Hour)
 		f.list(t, "1.0.0 1.1.0 2.0.0")
@@ -222,6 +222,6 @@ func TestAgeOfAnotherSpelling(t *testing.T) {
 		r.Gate.Ledger = l
 		f.list(t, "1.0.0 2.0.0")
 		equal(t, "as old as its record", outcome(t, r, "1.0.0"), policy.Allowed)
-		equal(t, "of a module that was met before", outcome(t, r, "2.0.0"), policy.TooYoung)
+		equal(t, "of a module that was seen before", outcome(t, r, "2.0.0"), policy.TooYoung)
 	})
 }

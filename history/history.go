@@ -11,9 +11,11 @@
 // records of a store. The records need no blobs and are never evicted. Several processes may share them.
 //
 // Invariants: when Registry returns a list, the first-seen times of its versions are durable, or FirstSeenConfig.Observe was
-// called with the reason. A version without a recorded time is too young for every rule with a minimum age. Its first-seen
-// time is that of the next list that is recorded. A recorded first-seen time never becomes later. Losing a record does not make
-// a version older, if the ledger has a version of the module. Demand and Downloads never delay or change an answer: they record
+// called with the reason. A version without a recorded time is too young for every rule with a minimum age. A list that could not
+// be recorded is recorded, with its own time, before the next list of the module. If the process ends before, the next list takes
+// its place: if no list was recorded earlier, versions that were added between the two lists then look as old as the module, and
+// the module newer than it is. A recorded first-seen time never becomes later. Losing a record does not make a version older, if
+// the ledger has a version of the module. Demand and Downloads never delay or change an answer: they record
 // afterwards, in the background. All tables, and the work that waits to be recorded, are limited.
 //
 // [FirstSeen] implements policy.FirstSeen, and [Downloads] implements catalog.Counts.

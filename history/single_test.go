@@ -30,29 +30,29 @@ func TestDatesOneByOne(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		newest, oldest := f.many(t, 500)
 		began := time.Now()
-		s := sight(t, f.FirstSeen, vpc)
+		s := firstSeenOf(t, f.FirstSeen, vpc)
 		if waited := time.Since(began); waited > 2*time.Second || s.Pending[newest] || !s.Pending[oldest] || len(s.Pending) > 499 {
 			t.Errorf("after %v, %d are pending", waited, len(s.Pending))
 		}
 		began = time.Now()
 		for range 10 {
-			sight(t, f.FirstSeen, vpc)
+			firstSeenOf(t, f.FirstSeen, vpc)
 		}
 		equal(t, "waited again", time.Since(began), 0)
 		time.Sleep(time.Minute)
-		s = sight(t, f.FirstSeen, vpc)
+		s = firstSeenOf(t, f.FirstSeen, vpc)
 		if n := len(s.Pending); n < 200 || n > 300 || !s.Pending[oldest] {
 			t.Errorf("%d are pending after a minute", n)
 		}
 		time.Sleep(4 * time.Minute)
-		s = sight(t, f.FirstSeen, vpc)
+		s = firstSeenOf(t, f.FirstSeen, vpc)
 		equal(t, "since", since(s, newest, oldest), "1000.1 1000.1")
 		equal(t, "pending", len(s.Pending), 0)
 		equal(t, "asked about each", f.dates.singles(), 500)
 		f.restart()
 		time.Sleep(48 * time.Hour)
 		equal(t, "asked all at once", len(strings.Split(f.dates.asks(), ";")), 1)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		synctest.Wait()
 		equal(t, "asked again", f.dates.asks(), "")
 		equal(t, "asked about any again", f.dates.singles(), 0)
@@ -89,16 +89,16 @@ func TestDateless(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		_, oldest := f.many(t, 20)
 		f.dates.give[oldest] = time.Time{}
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		time.Sleep(time.Minute)
-		s := sight(t, f.FirstSeen, vpc)
-		equal(t, "since", since(s, "1.1.0", oldest), "1000.0 met")
+		s := firstSeenOf(t, f.FirstSeen, vpc)
+		equal(t, "since", since(s, "1.1.0", oldest), "1000.0 untimed")
 		equal(t, "pending", len(s.Pending), 0)
 		equal(t, "asked", f.dates.singles(), 20)
 		f.dates.asks()
 		for range 48 {
 			time.Sleep(time.Hour)
-			sight(t, f.FirstSeen, vpc)
+			firstSeenOf(t, f.FirstSeen, vpc)
 		}
 		equal(t, "asked again", f.dates.singles(), 0)
 		equal(t, "asked for all again", f.dates.asks(), "")
@@ -116,20 +116,20 @@ func TestDatesFailOneByOne(t *testing.T) {
 			}
 			return f.dates.give[version], nil
 		}
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		time.Sleep(time.Minute)
-		equal(t, "since", since(sight(t, f.FirstSeen, vpc), "1.0.0", "1.50.0", "1.99.0"), "1000.0 met 1000.0")
+		equal(t, "since", since(firstSeenOf(t, f.FirstSeen, vpc), "1.0.0", "1.50.0", "1.99.0"), "1000.0 untimed 1000.0")
 		equal(t, "asked", f.dates.singles(), 100)
 		f.dates.one = nil
 		time.Sleep(time.Hour)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		time.Sleep(2 * time.Second)
-		equal(t, "later", since(sight(t, f.FirstSeen, vpc), "1.50.0"), "1001.0")
+		equal(t, "later", since(firstSeenOf(t, f.FirstSeen, vpc), "1.50.0"), "1001.0")
 		equal(t, "asked", f.dates.singles(), 1)
 	})
 	later(t, func(t *testing.T, f *fixture) {
 		f.many(t, 100)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		time.Sleep(10 * time.Second)
 		f.dates.mu.Lock()
 		f.dates.one = func(context.Context, string) (time.Time, error) { return time.Time{}, modproxy.ErrUnavailable }
@@ -140,16 +140,16 @@ func TestDatesFailOneByOne(t *testing.T) {
 			t.Errorf("asked about %d", asked)
 		}
 		equal(t, "failed", f.failures(), 1)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		synctest.Wait()
 		equal(t, "asked while it is left alone", f.dates.singles(), 0)
 		f.dates.mu.Lock()
 		f.dates.one = nil
 		f.dates.mu.Unlock()
 		f.restart()
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		time.Sleep(time.Minute)
-		equal(t, "pending", len(sight(t, f.FirstSeen, vpc).Pending), 0)
+		equal(t, "pending", len(firstSeenOf(t, f.FirstSeen, vpc).Pending), 0)
 		if again := f.dates.singles(); asked+again > 130 || again > 90 {
 			t.Errorf("asked about %d, then about %d", asked, again)
 		}
@@ -193,7 +193,7 @@ func TestDatesOfManyModules(t *testing.T) {
 func TestCloseDates(t *testing.T) {
 	later(t, func(t *testing.T, f *fixture) {
 		_, oldest := f.many(t, 100)
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		ctx, cancel := context.WithTimeout(modproxy.WithDateOf(t.Context(), oldest), time.Second/2)
 		defer cancel()
 		if _, err := f.FirstSeen.Of(ctx, vpc); !errors.Is(err, modproxy.ErrUnavailable) {
@@ -203,7 +203,7 @@ func TestCloseDates(t *testing.T) {
 		f.FirstSeen.Close()
 		equal(t, "took", time.Since(began), 0)
 		f.dates.singles()
-		sight(t, f.FirstSeen, vpc)
+		firstSeenOf(t, f.FirstSeen, vpc)
 		synctest.Wait()
 		equal(t, "asked", f.dates.singles(), 0)
 		equal(t, "failed", f.failures(), 0)

@@ -26,7 +26,17 @@ const statusClientGone = 499
 const maxRetryAfter = 30 * time.Second
 
 // statuses maps errors to HTTP; the first match counts. Clients print only the status of a 404, a 429 or a 5xx, so errors that a
-// person should read have another 4xx.
+// person should read have another 4xx. An error without a match is a 500.
+//
+// The table does not decide alone:
+//
+//   - Responder.Explain replaces an error before it is looked up here; in package proxy, an error about a private registry
+//     becomes [ErrAbsent].
+//   - A [protocol.Error], also one that another error wraps, has its own status.
+//   - If the client repeats a request for a location after a 5xx, statusOfRetry answers 424.
+//   - If the client is gone, nothing is sent, and the log has 499.
+//
+// The text of an answer is made in message.go, the reason phrase in reason.go.
 var statuses = []struct {
 	matches func(error) bool
 	status  int

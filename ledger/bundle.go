@@ -95,7 +95,7 @@ func (l *Log) Verifier() note.Verifiers { return l.signer.verifier }
 // [fs.ErrNotExist].
 func (l *Log) Number(v modproxy.Ref) (number int64, text []byte, err error) {
 	l.mu.RLock()
-	p, own, _ := l.book.current(ids(v))
+	p, own, _ := l.index.current(ids(v))
 	l.mu.RUnlock()
 	if !own {
 		return 0, nil, absent("lookup", v.String())
@@ -138,5 +138,5 @@ func (l *Log) upTo(n int64) (stored, error) {
 	if n < 0 || n > l.tree.N {
 		return nil, fmt.Errorf("%w: the ledger has %d entries, and not %d", modproxy.ErrInvalid, l.tree.N, n)
 	}
-	return l.book.hashes, nil
+	return l.index.hashes, nil
 }

@@ -228,13 +228,13 @@ func TestRules(t *testing.T) {
 	accepted.Reason = "why"
 	drift := ledger.Drift{Ref: vpc.At("1.0.0"), Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
 	for what, records := range map[string][]any{
-		"a second first sight":           {first, record("1.0.0", "b")},
-		"a record twice":                 {first, first},
-		"an acceptance of nothing":       {accepted},
-		"an acceptance of what counts":   {first, accepted, accepted},
-		"a drift of nothing":             {drift},
-		"a drift twice":                  {first, drift, drift},
-		"a first sight after acceptance": {first, accepted, first},
+		"a second first record":           {first, record("1.0.0", "b")},
+		"a record twice":                  {first, first},
+		"an acceptance of nothing":        {accepted},
+		"an acceptance of what counts":    {first, accepted, accepted},
+		"a drift of nothing":              {drift},
+		"a drift twice":                   {first, drift, drift},
+		"a first record after acceptance": {first, accepted, first},
 	} {
 		dir := t.TempDir()
 		mustOpen(t, dir).Close()

@@ -124,7 +124,7 @@ func (l *Log) Decide(ctx context.Context, d modproxy.Decision) error {
 // Decisions implements [Ledger].
 func (l *Log) Decisions(ctx context.Context, from int64) (list []modproxy.Decision, next int64, err error) {
 	l.mu.RLock()
-	numbers := l.book.decisions
+	numbers := l.index.decisions
 	l.mu.RUnlock()
 	for _, number := range numbers[min(from, int64(len(numbers))):] {
 		text, err := l.text(number)

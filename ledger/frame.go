@@ -99,11 +99,11 @@ func readHeader(r io.Reader) error {
 
 // readLog reads the records that a head covers. It allocates for at most most records in advance. The error is errBroken if the
 // log does not match the head, errNewer, or the reader's.
-func readLog(r io.Reader, tree tlog.Tree, most int64) (*book, *frames, error) {
+func readLog(r io.Reader, tree tlog.Tree, most int64) (*index, *frames, error) {
 	if err := readHeader(r); err != nil {
 		return nil, nil, err
 	}
-	f, b := readFrames(r, int64(len(logHeader))), newBook(min(tree.N, most))
+	f, b := readFrames(r, int64(len(logHeader))), newIndex(min(tree.N, most))
 	for b.size() < tree.N {
 		text, err := f.read()
 		if errors.Is(err, io.EOF) {

@@ -1,7 +1,7 @@
 // Package ledger records the content of each version in a signed, append-only log.
 //
-// [Open] opens a [Log], which is a [Ledger] in a directory. [Registry] is the layer that compares packages with the ledger.
-// [Recheck] polls the registries for moved tags.
+// A record states the content of a version; package store has other records. [Open] opens a [Log], which is a [Ledger] in a
+// directory. [Registry] is the layer that compares packages with the ledger. [Recheck] polls the registries for moved tags.
 //
 //	log, err := ledger.Open(dir)
 //	reg := &ledger.Registry{Next: upstream, Ledger: log}

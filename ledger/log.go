@@ -42,7 +42,7 @@ type Log struct {
 	writing chan struct{} // has an element while an append is in progress
 
 	mu      sync.RWMutex // guards the fields below; all but waiting change only while writing is held, too
-	book    *book
+	index   *index
 	head    []byte
 	tree    tlog.Tree // the tree of head
 	failed  error     // why appending stopped; nil: it works
@@ -60,7 +60,7 @@ func (l *Log) Tree() tlog.Tree {
 func (l *Log) HasRecords() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return len(l.book.pins) > 0
+	return len(l.index.latestAt) > 0
 }
 
 // VerifierKey returns the name, the number and the public key of the log. A sumdb client needs it to verify the log.
@@ -76,7 +76,7 @@ func (l *Log) Lookup(ctx context.Context, v modproxy.Ref) (Record, error) {
 		return Record{}, err
 	}
 	l.mu.RLock()
-	p, _, ok := l.book.current(ids(v))
+	p, _, ok := l.index.current(ids(v))
 	l.mu.RUnlock()
 	if !ok {
 		return Record{}, absent("lookup", v.String())
@@ -97,8 +97,8 @@ func (l *Log) Had(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) (bool, 
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	_, address := ids(v)
-	for _, version := range l.book.spellings(address) {
-		if p, _ := l.book.pinned(version); p.sum == want || slices.Contains(l.book.before[version], want) {
+	for _, version := range l.index.spellings(address) {
+		if p, _ := l.index.latestOf(version); p.sum == want || slices.Contains(l.index.before[version], want) {
 			return true, nil
 		}
 	}
@@ -107,14 +107,14 @@ func (l *Log) Had(ctx context.Context, v modproxy.Ref, sum modproxy.Sum) (bool, 
 
 // All implements [Ledger].
 func (l *Log) All(ctx context.Context) iter.Seq2[Record, error] {
-	return each(ctx, l, sight, ParseRecord)
+	return each(ctx, l, firstRecord, ParseRecord)
 }
 
 // Of implements [Ledger].
 func (l *Log) Of(ctx context.Context, m modproxy.Address) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		l.mu.RLock()
-		numbers := l.book.of(moduleHash(m))
+		numbers := l.index.of(moduleHash(m))
 		l.mu.RUnlock()
 		for _, number := range numbers {
 			var r Record
@@ -144,7 +144,7 @@ func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
 				case drift:
 					is = true
 					d, err = ParseDrift(text)
-				case sight:
+				case firstRecord:
 					d, is, err = l.contradiction(i, text)
 				case acceptance, decision, imported:
 				}
@@ -177,7 +177,7 @@ func each[T any](ctx context.Context, l *Log, wanted kind, parse func([]byte) (T
 // text returns the text of a record. It verifies that the text is unchanged since it was added.
 func (l *Log) text(number int64) ([]byte, error) {
 	l.mu.RLock()
-	begin, end, want := l.book.ends[number], l.book.ends[number+1], l.book.hashes[tlog.StoredHashIndex(0, number)]
+	begin, end, want := l.index.ends[number], l.index.ends[number+1], l.index.hashes[tlog.StoredHashIndex(0, number)]
 	l.mu.RUnlock()
 	frame := make([]byte, end-begin)
 	if _, err := l.file.ReadAt(frame, begin); err != nil {
@@ -274,7 +274,7 @@ func (l *Log) append(ctx context.Context, text []byte, err error) error {
 		return err
 	}
 	l.mu.Lock()
-	if known, err := l.book.decide(e); known || err != nil {
+	if known, err := l.index.decide(e); known || err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -302,7 +302,7 @@ func (l *Log) writeWaiting() {
 		if taken[e.about()] && e.kind != decision {
 			return false
 		}
-		known, err := l.book.decide(e)
+		known, err := l.index.decide(e)
 		if !known && err == nil {
 			taken[e.about()] = true
 			now = append(now, e)
@@ -319,21 +319,21 @@ func (l *Log) writeWaiting() {
 	}
 }
 
-// extend writes entries durably and adds them to the book.
+// extend writes entries durably and adds them to the index.
 func (l *Log) extend(entries []*entry) error {
 	var text []byte
-	hashes, n := l.book.hashes, l.book.size()
+	hashes, n := l.index.hashes, l.index.size()
 	for _, e := range entries {
 		text = appendFrame(text, n, e.text)
-		e.end = l.book.end() + int64(len(text))
+		e.end = l.index.end() + int64(len(text))
 		hashes = hashes.grow(n, e)
 		n++
 	}
 	return l.put(bytes.NewReader(text), hashes, n, func() {
 		for _, e := range entries {
-			l.book.enter(e)
+			l.index.enter(e)
 		}
-		l.book.hashes = hashes
+		l.index.hashes = hashes
 	})
 }
 
@@ -350,7 +350,7 @@ func (l *Log) put(r io.Reader, hashes stored, n int64, enter func()) error {
 	if err != nil {
 		return err
 	}
-	end := l.book.end()
+	end := l.index.end()
 	_, err = io.Copy(io.NewOffsetWriter(l.file, end), r)
 	if err == nil {
 		err = l.disk.Flush(l.file)

@@ -119,7 +119,7 @@ func (l *Log) missing(name string, err error) error {
 	return err
 }
 
-// load reads the files and builds the book.
+// load reads the files and builds the index.
 func (l *Log) load() error {
 	if err := l.openFiles(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (l *Log) load() error {
 		return err
 	}
 	var f *frames
-	l.book, f, err = readLog(io.NewSectionReader(l.file, 0, 1<<62), l.tree, info.Size()/minFrame)
+	l.index, f, err = readLog(io.NewSectionReader(l.file, 0, 1<<62), l.tree, info.Size()/minFrame)
 	switch {
 	case errors.Is(err, errNewer):
 		return fmt.Errorf("%s: the file %q: %w", l.dir, logName, err)
@@ -174,7 +174,7 @@ func (l *Log) loadRest(f *frames) error {
 	signed := f.end
 	text, err := f.read()
 	for ; err == nil; text, err = f.read() {
-		if err := l.book.replay(text, f.end); err != nil {
+		if err := l.index.replay(text, f.end); err != nil {
 			return l.damaged("record %d: %v", f.next-1, err)
 		}
 	}
@@ -184,10 +184,10 @@ func (l *Log) loadRest(f *frames) error {
 	case errors.Is(err, io.EOF):
 		err = nil
 	}
-	if err != nil || l.book.size() == l.tree.N {
+	if err != nil || l.index.size() == l.tree.N {
 		return err
 	}
-	_, head, err := l.signer.head(l.book.hashes, l.book.size())
+	_, head, err := l.signer.head(l.index.hashes, l.index.size())
 	if err == nil {
 		err = l.publish(logName, io.NewSectionReader(l.file, 0, f.end))
 	}
@@ -227,14 +227,14 @@ func (l *Log) Verify() error {
 	if !os.SameFile(opened, there) || now.VerifierKey() != l.VerifierKey() || now.tree.N < was.N {
 		return l.damaged("it is a different ledger, or an older copy of the open one, which has %d records", was.N)
 	}
-	if now.book.hashes.root(was.N) != was {
+	if now.index.hashes.root(was.N) != was {
 		return l.damaged("its records differ from the %d records of the open one", was.N)
 	}
 	return nil
 }
 
 // unchanged reports whether the directory has the same records as memory: it compares the hash of each record. It needs no
-// second book in memory. If it returns false, a full comparison must decide.
+// second index in memory. If it returns false, a full comparison must decide.
 func (l *Log) unchanged() bool {
 	was := l.Tree()
 	now := readOnly(l.dir)
@@ -243,7 +243,7 @@ func (l *Log) unchanged() bool {
 		return false
 	}
 	l.mu.RLock()
-	hashes, size := l.book.hashes, l.book.size()
+	hashes, size := l.index.hashes, l.index.size()
 	l.mu.RUnlock()
 	opened, err := l.file.Stat()
 	there, errThere := now.file.Stat()

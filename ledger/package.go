@@ -27,7 +27,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	p, err := r.Next.Package(ctx, v)
 	var offered modproxy.Source
 	if err == nil {
-		if err = r.Compare(ctx, sighted(v, p)); err == nil {
+		if err = r.Compare(ctx, newRecord(v, p)); err == nil {
 			return p, nil
 		}
 		offered, err = p.Source, asked("package", v, err)
@@ -49,7 +49,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		errRecorded = errors.Join(errors.New("it differs from the record"), p.Close())
 	}
 	if errRecorded == nil && !own {
-		if errRecorded = r.Compare(ctx, sighted(v, p)); errRecorded != nil {
+		if errRecorded = r.Compare(ctx, newRecord(v, p)); errRecorded != nil {
 			p.Close()
 		}
 	}
@@ -186,8 +186,8 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// sighted returns the record of a version with the content of p, as of now.
-func sighted(v modproxy.Ref, p *modproxy.Package) Record {
+// newRecord returns the record of a version with the content of p, as of now.
+func newRecord(v modproxy.Ref, p *modproxy.Package) Record {
 	return Record{Ref: v, Sum: p.Sum, Subdir: cmp.Or(p.Subdir, "."), Source: p.Source, Time: time.Now(), ProviderFacts: p.Facts}
 }
 

@@ -33,7 +33,7 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 		p.Partial = &arrival{next: p.Partial, registry: r, of: v, p: p}
 		err = r.checkArchive(ctx, v, modproxy.NewSum(p.Digest)) // before any caller reads the content
 	} else {
-		err = r.Compare(ctx, sighted(v, p))
+		err = r.Compare(ctx, newRecord(v, p))
 	}
 	if err == nil {
 		return p, nil
@@ -42,7 +42,7 @@ func (r *Registry) ofProvider(ctx context.Context, v modproxy.Ref) (*modproxy.Pa
 	if v.IsArchive() && errors.Is(err, modproxy.ErrChanged) {
 		release := v.Base()
 		if p, errRelease := r.Next.Package(ctx, release); errRelease == nil {
-			errRelease = r.Compare(ctx, sighted(release, p))
+			errRelease = r.Compare(ctx, newRecord(release, p))
 			p.Close()
 			if errors.Is(errRelease, modproxy.ErrChanged) {
 				err = errRelease
@@ -97,7 +97,7 @@ func (a *arrival) Complete(ctx context.Context) (modproxy.ProviderFacts, error) 
 	if err != nil {
 		return modproxy.ProviderFacts{}, err
 	}
-	rec := sighted(a.of, a.p)
+	rec := newRecord(a.of, a.p)
 	rec.ProviderFacts = facts
 	if err := a.registry.Compare(ctx, rec); err != nil {
 		return modproxy.ProviderFacts{}, asked("package", a.of, err)
@@ -143,7 +143,7 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	if offered.IsArchive() || !m.IsProvider() || offered.Variant.Kind == modproxy.KeysVariant {
 		return nil
 	}
-	if ok, err := CheckPinned(r.Signers, offered); ok || err != nil {
+	if ok, err := CheckSigners(r.Signers, offered); ok || err != nil {
 		return err
 	}
 	rec, err := r.Ledger.Lookup(ctx, m.SigningKeys())
@@ -171,16 +171,16 @@ func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	return r.drifted(ctx, rec, other)
 }
 
-// CheckPinned returns an error if signers names other keys for the provider than those that signed the offered release. If ok
+// CheckSigners returns an error if signers names other keys for the provider than those that signed the offered release. If ok
 // is false, signers names no keys, and those in the ledger count. signers may be nil.
-func CheckPinned(signers Signers, offered Record) (ok bool, err error) {
+func CheckSigners(signers Signers, offered Record) (ok bool, err error) {
 	if signers == nil {
 		return false, nil
 	}
-	pinned, ok := signers.Signers(offered.Address)
-	if ok && !offered.Keys.Intersects(pinned) {
+	allowed, ok := signers.Signers(offered.Address)
+	if ok && !offered.Keys.Intersects(allowed) {
 		err = fmt.Errorf("%w: its release is signed by %s; releases of %s must be signed by %s (operator: set in providers.keys)",
-			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Address, nameKeys(pinned))
+			modproxy.ErrDenied, nameKeys(offered.Keys), offered.Address, nameKeys(allowed))
 	}
 	return ok, err
 }

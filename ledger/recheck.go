@@ -107,7 +107,7 @@ func (r *Recheck) recheck(ctx context.Context, rec Record, seen string) string {
 	defer cancel()
 	p, err := r.Registry.Next.Package(fetching, rec.Ref)
 	if err == nil {
-		err = errors.Join(r.Registry.Compare(fetching, sighted(rec.Ref, p)), p.Close())
+		err = errors.Join(r.Registry.Compare(fetching, newRecord(rec.Ref, p)), p.Close())
 	}
 	if err != nil && held.Err() != nil { // Turns stopped the download: it was too slow while others waited
 		err = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, context.Cause(held))

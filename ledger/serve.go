@@ -28,7 +28,7 @@ func (o ops) Lookup(_ context.Context, m module.Version) (int64, error) {
 	v, err := ParseKey(m)
 	o.log.mu.RLock()
 	defer o.log.mu.RUnlock()
-	p, own, _ := o.log.book.current(ids(v))
+	p, own, _ := o.log.index.current(ids(v))
 	if err != nil || !own { // a record of another spelling does not have the client's module path
 		return 0, absent("lookup", m.String())
 	}
@@ -51,7 +51,7 @@ func (o ops) ReadRecords(_ context.Context, first, n int64) ([][]byte, error) {
 
 func (o ops) ReadTileData(_ context.Context, t tlog.Tile) ([]byte, error) {
 	o.log.mu.RLock()
-	size, hashes := o.log.tree.N, o.log.book.hashes
+	size, hashes := o.log.tree.N, o.log.index.hashes
 	o.log.mu.RUnlock()
 	// A hash exists once all the records below it exist.
 	if t.H < 1 || t.H > maxTileHeight || t.L < 0 || t.L > 63/t.H || t.N < 0 || t.N > size ||

@@ -112,7 +112,7 @@ func whole[T any](text []byte, format func(T) ([]byte, error), err error, value 
 	return value, nil
 }
 
-// kindOf returns the kind of a text. An acceptance counts as sight.
+// kindOf returns the kind of a text. An acceptance counts as firstRecord.
 func kindOf(text []byte) kind {
 	switch {
 	case bytes.HasPrefix(text, []byte(driftPrefix)):
@@ -122,7 +122,7 @@ func kindOf(text []byte) kind {
 	case bytes.HasPrefix(text, []byte(importPrefix)):
 		return imported
 	}
-	return sight
+	return firstRecord
 }
 
 // formatText returns the first line, followed by a line "name value" for each value that is not empty.

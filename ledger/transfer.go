@@ -71,9 +71,9 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 		return 0, ctx.Err()
 	}
 	defer func() { <-l.writing }()
-	n := l.book.size()
+	n := l.index.size()
 	for i := range min(n, other.size()) {
-		if at := tlog.StoredHashIndex(0, i); l.book.hashes[at] != other.hashes[at] {
+		if at := tlog.StoredHashIndex(0, i); l.index.hashes[at] != other.hashes[at] {
 			return 0, fmt.Errorf("import: %w: record %d differs from the record here: the two ledgers have forked", modproxy.ErrChanged, i)
 		}
 	}
@@ -81,8 +81,8 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 		return 0, nil
 	}
 	// The spool and the log are identical as far as both extend.
-	end := l.book.end()
-	err = l.put(io.NewSectionReader(spool, end, other.end()-end), other.hashes, other.size(), func() { l.book = other })
+	end := l.index.end()
+	err = l.put(io.NewSectionReader(spool, end, other.end()-end), other.hashes, other.size(), func() { l.index = other })
 	if err != nil {
 		return 0, fmt.Errorf("import: %w", err)
 	}
@@ -90,7 +90,7 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 }
 
 // readExport reads an export, and copies the log in it to spool.
-func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (*book, error) {
+func readExport(r *bufio.Reader, spool io.Writer, trust note.Verifiers) (*index, error) {
 	first, err := r.ReadSlice('\n')
 	if err != nil && !isEnd(err) && !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, err

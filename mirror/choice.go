@@ -18,10 +18,10 @@ type Choice struct {
 	Since  time.Time `json:"since,omitzero"`   // only versions that were first listed at this time or later
 }
 
-// of returns the chosen versions of a module, newest first. list has the versions of the module, c is the constraint, and sight
+// of returns the chosen versions of a module, newest first. list has the versions of the module, c is the constraint, and firstSeen
 // has the first-seen times if choice.Since is set.
 func (choice Choice) of(
-	module modproxy.Address, list *modproxy.Versions, c modproxy.Constraint, sight modproxy.FirstSeen,
+	module modproxy.Address, list *modproxy.Versions, c modproxy.Constraint, firstSeen modproxy.FirstSeen,
 ) (chosen []modproxy.Version, err error) {
 	for _, l := range list.List {
 		if c.Selects(l.Version) {
@@ -40,7 +40,7 @@ func (choice Choice) of(
 	if !choice.Since.IsZero() {
 		isDated := false
 		chosen = slices.DeleteFunc(chosen, func(v modproxy.Version) bool {
-			since := sight.Since(v.String())
+			since := firstSeen.Since(v.String())
 			isDated = isDated || !since.IsZero()
 			return since.Before(choice.Since)
 		})

@@ -166,13 +166,13 @@ func (r *run) choose(ctx context.Context, module modproxy.Address, constraint st
 	if err != nil {
 		return nil, err
 	}
-	var sight modproxy.FirstSeen
+	var firstSeen modproxy.FirstSeen
 	if !r.Since.IsZero() {
-		if sight, err = r.Gate.FirstSeen.Of(ctx, module); err != nil {
+		if firstSeen, err = r.Gate.FirstSeen.Of(ctx, module); err != nil {
 			return nil, err
 		}
 	}
-	return r.Choice.of(module, list, c, sight)
+	return r.Choice.of(module, list, c, firstSeen)
 }
 
 // locked gets a locked version. The error is [modproxy.ErrChanged] if its content is not that of the lock file.

@@ -243,7 +243,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		}
 		n := plan.root
 		if isSource {
-			n = plan.pinned[sum]
+			n = plan.bySum[sum]
 		}
 		if n == nil || isSource && base != plan.base {
 			why := fmt.Errorf("%w: this address was for another public URL, or another source: install again", modproxy.ErrNotFound)

@@ -39,14 +39,14 @@ var getters = []string{"git", "http", "https"}
 
 // plan describes the packages that clients receive for a version. It is immutable after plan returns it.
 type plan struct {
-	of     modproxy.Ref
-	root   *node
-	nodes  map[modproxy.Ref]*node // nested sources, by key
-	order  []*node                // the values of nodes, in the order of discovery
-	pinned map[modproxy.Sum]*node // by their sums
-	also   []string               // called directories of examples and tests, in any package; sorted
-	base   string                 // hash in the addresses of sources
-	left   []string               // sources that stay as they are, with their positions
+	of    modproxy.Ref
+	root  *node
+	nodes map[modproxy.Ref]*node // nested sources, by key
+	order []*node                // the values of nodes, in the order of discovery
+	bySum map[modproxy.Sum]*node // the values of nodes, by sum
+	also  []string               // called directories of examples and tests, in any package; sorted
+	base  string                 // hash in the addresses of sources
+	left  []string               // sources that stay as they are, with their positions
 
 	mu          sync.Mutex
 	calls, text int           // of the packages read so far, see maxCalls and maxText
@@ -94,7 +94,7 @@ type call struct {
 
 // plan finds all nested sources of a version, directly and through other sources. It fetches, records and stores them.
 func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
-	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.Ref]*node{}, pinned: map[modproxy.Sum]*node{}}
+	p := &plan{of: v, root: &node{key: v}, nodes: map[modproxy.Ref]*node{}, bySum: map[modproxy.Sum]*node{}}
 	for {
 		group, reading := errgroup.WithContext(ctx)
 		group.SetLimit(atOnce)
@@ -126,7 +126,7 @@ func (r *Registry) plan(ctx context.Context, v modproxy.Ref) (*plan, error) {
 		}
 	}
 	for _, n := range p.order {
-		p.pinned[n.sum] = n
+		p.bySum[n.sum] = n
 	}
 	parts := []string{form, r.URL}
 	for _, n := range p.all() {

@@ -102,7 +102,7 @@ func BenchmarkAge(b *testing.B) {
 	for i := range 300 {
 		seen[fmt.Sprintf("1.%d.0", i)] = modproxy.VersionDates{Seen: time.Now().Add(-time.Duration(i) * time.Hour)}
 	}
-	g := policy.NewGate(&book{}, sights{vpc: {Module: time.Now().Add(-1000 * time.Hour), Versions: seen}})
+	g := policy.NewGate(&book{}, firstSeenTimes{vpc: {Module: time.Now().Add(-1000 * time.Hour), Versions: seen}})
 	g.Use(rules(b, "allow age=24h "+all))
 	for name, v := range map[string]string{"old": "1.299.0", "young": "1.0.0"} {
 		b.Run(name, func(b *testing.B) {
@@ -160,7 +160,7 @@ func BenchmarkVersions(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
 			r := rules(b, "allow age=24h "+all, "deny "+all+" "+test.deny)
-			g := policy.NewGate(&book{}, sights{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: seen}})
+			g := policy.NewGate(&book{}, firstSeenTimes{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: seen}})
 			g.Use(r)
 			layer := &policy.Registry{Next: always{list: v}, Gate: g}
 			for b.Loop() {

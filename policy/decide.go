@@ -196,11 +196,11 @@ func (s *Selection) allows(rule *Rule, facts VersionFacts, approved *modproxy.De
 	if rule.MinAge > 0 {
 		old := facts.Since.Add(rule.MinAge)
 		switch {
-		case facts.Since.IsZero() && s.rules.FirstAllow && !facts.Met.IsZero():
-		case facts.Since.IsZero() && facts.Met.IsZero(): // the module has no first-seen time either
+		case facts.Since.IsZero() && s.rules.FirstAllow && !facts.ModuleSeen.IsZero():
+		case facts.Since.IsZero() && facts.ModuleSeen.IsZero(): // the module has no first-seen time either
 			verdict = Verdict{Outcome: TooYoung, Rule: rule}
 		case facts.Since.IsZero():
-			if old = facts.Met.Add(rule.MinAge); now.Before(old) {
+			if old = facts.ModuleSeen.Add(rule.MinAge); now.Before(old) {
 				verdict = Verdict{Outcome: TooYoung, Rule: rule, Until: old}
 			}
 		case now.Before(old):

@@ -95,13 +95,13 @@ func TestDecideMinAge(t *testing.T) {
 		{"too young by a tick", policy.VersionFacts{Since: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
 		{"just listed", policy.VersionFacts{Since: day}, false, policy.TooYoung, day.Add(age)},
 		{"from the future", policy.VersionFacts{Since: day.Add(age)}, false, policy.TooYoung, day.Add(2 * age)},
-		{"young in an old module", policy.VersionFacts{Since: day, Met: ago(9 * age)}, true, policy.TooYoung, day.Add(age)},
+		{"young in an old module", policy.VersionFacts{Since: day, ModuleSeen: ago(9 * age)}, true, policy.TooYoung, day.Add(age)},
 		{"nothing is known", policy.VersionFacts{}, false, policy.TooYoung, time.Time{}},
 		{"nothing is known, first contact allows", policy.VersionFacts{}, true, policy.TooYoung, time.Time{}},
-		{"there when the module was met", policy.VersionFacts{Met: day}, false, policy.TooYoung, day.Add(age)},
-		{"there when the module was met, first contact allows", policy.VersionFacts{Met: day}, true, policy.Allowed, time.Time{}},
-		{"met long ago", policy.VersionFacts{Met: ago(age)}, false, policy.Allowed, time.Time{}},
-		{"met not so long ago", policy.VersionFacts{Met: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
+		{"there when the module was first seen", policy.VersionFacts{ModuleSeen: day}, false, policy.TooYoung, day.Add(age)},
+		{"there when the module was first seen, first contact allows", policy.VersionFacts{ModuleSeen: day}, true, policy.Allowed, time.Time{}},
+		{"first seen long ago", policy.VersionFacts{ModuleSeen: ago(age)}, false, policy.Allowed, time.Time{}},
+		{"first seen not so long ago", policy.VersionFacts{ModuleSeen: ago(age - tick)}, false, policy.TooYoung, day.Add(tick)},
 	} {
 		r := compile(t, policy.Config{DefaultDeny: true, FirstAllow: test.firstAllow, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}})
 		s := r.For(vpc, nil)
@@ -116,24 +116,24 @@ func TestDecideMinAge(t *testing.T) {
 
 // The date of the registry counts, unless it is later than the first-seen time.
 func TestSince(t *testing.T) {
-	met, seen := day, day.Add(time.Hour)
+	moduleSeen, seen := day, day.Add(time.Hour)
 	for _, test := range []struct {
-		name  string
-		sight modproxy.VersionDates
-		met   time.Time
-		want  time.Time
+		name       string
+		dates      modproxy.VersionDates
+		moduleSeen time.Time
+		want       time.Time
 	}{
-		{"nothing", modproxy.VersionDates{}, met, time.Time{}},
-		{"seen", modproxy.VersionDates{Seen: seen}, met, seen},
-		{"published before it was seen", modproxy.VersionDates{Seen: seen, Published: met}, met, met},
-		{"published after it was seen", modproxy.VersionDates{Seen: seen, Published: seen.Add(1)}, met, seen},
-		{"published when it was seen", modproxy.VersionDates{Seen: seen, Published: seen}, met, seen},
-		{"published before the module was met", modproxy.VersionDates{Published: met.Add(-1)}, met, met.Add(-1)},
-		{"published after the module was met", modproxy.VersionDates{Published: seen}, met, met},
-		{"published, not met", modproxy.VersionDates{Published: seen}, time.Time{}, time.Time{}},
+		{"nothing", modproxy.VersionDates{}, moduleSeen, time.Time{}},
+		{"seen", modproxy.VersionDates{Seen: seen}, moduleSeen, seen},
+		{"published before it was seen", modproxy.VersionDates{Seen: seen, Published: moduleSeen}, moduleSeen, moduleSeen},
+		{"published after it was seen", modproxy.VersionDates{Seen: seen, Published: seen.Add(1)}, moduleSeen, seen},
+		{"published when it was seen", modproxy.VersionDates{Seen: seen, Published: seen}, moduleSeen, seen},
+		{"published before the module was first seen", modproxy.VersionDates{Published: moduleSeen.Add(-1)}, moduleSeen, moduleSeen.Add(-1)},
+		{"published after the module was first seen", modproxy.VersionDates{Published: seen}, moduleSeen, moduleSeen},
+		{"published, not seen", modproxy.VersionDates{Published: seen}, time.Time{}, time.Time{}},
 	} {
-		sight := modproxy.FirstSeen{Module: test.met, Versions: map[string]modproxy.VersionDates{"1.0.0": test.sight}}
-		if got := sight.Since("1.0.0"); !got.Equal(test.want) {
+		firstSeen := modproxy.FirstSeen{Module: test.moduleSeen, Versions: map[string]modproxy.VersionDates{"1.0.0": test.dates}}
+		if got := firstSeen.Since("1.0.0"); !got.Equal(test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}

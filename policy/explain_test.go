@@ -22,7 +22,7 @@ func (m maker) world() (*policy.Gate, modproxy.Ref) {
 		}
 		return m.module()
 	}
-	b, s, c := &book{}, sights{}, m.config()
+	b, s, c := &book{}, firstSeenTimes{}, m.config()
 	for range m.Intn(3) {
 		b.record(module().At(about.Version), modproxy.Sum(m.pick("h1:a", "h1:b")))
 	}
@@ -171,7 +171,7 @@ func TestExplainIsCheap(t *testing.T) {
 	g.Use(compile(t, c))
 	_, steps, err := g.Explain(t.Context(), vpc.At("1.0.0"))
 	if err != nil || len(steps) != 10_000 || s.asked != 1 {
-		t.Errorf("%d steps, %v; the sights were asked %d times", len(steps), err, s.asked)
+		t.Errorf("%d steps, %v; the first-seen times were asked %d times", len(steps), err, s.asked)
 	}
 }
 

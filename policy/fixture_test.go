@@ -169,21 +169,21 @@ func (b *book) Decisions(ctx context.Context, from int64) ([]modproxy.Decision, 
 	return append([]modproxy.Decision(nil), b.list[from:]...), int64(len(b.list)), nil
 }
 
-// sights contains first-seen times by the folded address of a module.
-type sights map[modproxy.Address]modproxy.FirstSeen
+// firstSeenTimes contains first-seen times by the folded address of a module.
+type firstSeenTimes map[modproxy.Address]modproxy.FirstSeen
 
-func (s sights) Of(_ context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
+func (s firstSeenTimes) Of(_ context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	return s[m.Folded()], nil
 }
 
-func (s sights) See(context.Context, modproxy.Address, *modproxy.Versions) {}
+func (s firstSeenTimes) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 type sightsFail struct{}
 
 func (sightsFail) See(context.Context, modproxy.Address, *modproxy.Versions) {}
 
 func (sightsFail) Of(context.Context, modproxy.Address) (modproxy.FirstSeen, error) {
-	return modproxy.FirstSeen{}, errors.New("no sight")
+	return modproxy.FirstSeen{}, errors.New("no first-seen times")
 }
 
 // next is a registry with set answers that counts requests.

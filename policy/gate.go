@@ -253,16 +253,16 @@ func (g *Gate) CheckNamespace(ctx context.Context, host, namespace string) error
 
 // CheckClientBy is like CheckClient, with other first-seen times than those of the gate: times that may be wrong, or
 // that come without a request to a registry.
-func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.Ref, sights FirstSeen) error {
-	return g.check(ctx, v, sights, func(s *state) *Selection { return s.of(ctx, v.Address) })
+func (g *Gate) CheckClientBy(ctx context.Context, v modproxy.Ref, firstSeen FirstSeen) error {
+	return g.check(ctx, v, firstSeen, func(s *state) *Selection { return s.of(ctx, v.Address) })
 }
 
-func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights FirstSeen, by func(*state) *Selection) error {
+func (g *Gate) check(ctx context.Context, v modproxy.Ref, firstSeen FirstSeen, by func(*state) *Selection) error {
 	s, err := g.now(ctx)
 	if err != nil || s.idle() {
 		return err
 	}
-	verdict, err := g.decideIn(ctx, s, by(s), v, "", sights)
+	verdict, err := g.decideIn(ctx, s, by(s), v, "", firstSeen)
 	switch {
 	case s.rules.Audit && verdict.Outcome != Reserved:
 		return nil
@@ -273,9 +273,9 @@ func (g *Gate) check(ctx context.Context, v modproxy.Ref, sights FirstSeen, by f
 }
 
 // decideIn returns the verdict about a version of the module of sel. The verdict also holds for variants of the version.
-// content is the sum of the version if it is known better than from the ledger. sights may be nil.
+// content is the sum of the version if it is known better than from the ledger. firstSeen may be nil.
 func (g *Gate) decideIn(
-	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, sights FirstSeen,
+	ctx context.Context, s *state, sel *Selection, v modproxy.Ref, content modproxy.Sum, firstSeen FirstSeen,
 ) (Verdict, error) {
 	if !v.IsListed() {
 		content = "" // content is the sum of a variant
@@ -292,7 +292,7 @@ func (g *Gate) decideIn(
 	if err != nil {
 		return Verdict{}, err
 	}
-	e := g.newEvaluator(ctx, s, sel, sights)
+	e := g.newEvaluator(ctx, s, sel, firstSeen)
 	e.version = v.Version
 	return e.verdict(version, content)
 }
@@ -308,19 +308,19 @@ func (g *Gate) see(ctx context.Context, m modproxy.Address, v *modproxy.Versions
 // evaluator makes the verdicts about the versions of one module.
 type evaluator struct {
 	*Selection
-	gate     *Gate
-	sights   FirstSeen // may be nil
-	ctx      context.Context
-	version  string // the version that is evaluated; empty for all versions
-	looked   bool   // sight and errSight are set
-	sight    modproxy.FirstSeen
-	errSight error
-	decided  *moduleDecisions
-	now      time.Time // zero if no verdict depends on it
+	gate         *Gate
+	source       FirstSeen // of the first-seen times; may be nil
+	ctx          context.Context
+	version      string // the version that is evaluated; empty for all versions
+	looked       bool   // firstSeen and errFirstSeen are set
+	firstSeen    modproxy.FirstSeen
+	errFirstSeen error
+	decided      *moduleDecisions
+	now          time.Time // zero if no verdict depends on it
 }
 
-func (g *Gate) newEvaluator(ctx context.Context, s *state, sel *Selection, sights FirstSeen) evaluator {
-	e := evaluator{Selection: sel, gate: g, sights: sights, ctx: ctx, decided: s.decisions.about(sel.module)}
+func (g *Gate) newEvaluator(ctx context.Context, s *state, sel *Selection, firstSeen FirstSeen) evaluator {
+	e := evaluator{Selection: sel, gate: g, source: firstSeen, ctx: ctx, decided: s.decisions.about(sel.module)}
 	if e.decided != noDecisions || e.needsAge() {
 		e.now = time.Now()
 	}
@@ -329,12 +329,12 @@ func (g *Gate) newEvaluator(ctx context.Context, s *state, sel *Selection, sight
 
 // look reads the first-seen times of the module.
 func (e *evaluator) look() {
-	if !e.looked && e.needsAge() && e.sights != nil {
+	if !e.looked && e.needsAge() && e.source != nil {
 		ctx := e.ctx
 		if e.version != "" {
 			ctx = modproxy.WithDateOf(ctx, e.version)
 		}
-		e.sight, e.errSight = e.sights.Of(ctx, e.module)
+		e.firstSeen, e.errFirstSeen = e.source.Of(ctx, e.module)
 		e.now = time.Now()
 	}
 	e.looked = true
@@ -344,8 +344,8 @@ func (e *evaluator) look() {
 func (e *evaluator) facts(v modproxy.Version, content modproxy.Sum) (VersionFacts, error) {
 	e.look()
 	name, facts := v.String(), VersionFacts{Sum: content}
-	if _, seen := e.sight.Of(name); seen {
-		facts.Since, facts.Met = e.sight.Since(name), e.sight.Module
+	if _, seen := e.firstSeen.Of(name); seen {
+		facts.Since, facts.ModuleSeen = e.firstSeen.Since(name), e.firstSeen.Module
 	}
 	if e.locked || e.needsAge() && e.Decide(v, facts, e.decided.of(v), e.now).Outcome == TooYoung {
 		rec, err := e.gate.Ledger.Lookup(e.ctx, e.module.At(name))
@@ -353,7 +353,7 @@ func (e *evaluator) facts(v modproxy.Version, content modproxy.Sum) (VersionFact
 			return facts, fmt.Errorf("%w: policy: %w", modproxy.ErrUnavailable, err)
 		}
 		facts.Sum = cmp.Or(content, e.lockedAs(rec), rec.Sum)
-		known := cmp.Or(facts.Since, facts.Met)
+		known := cmp.Or(facts.Since, facts.ModuleSeen)
 		if err == nil && rec.Reason == "" && (known.IsZero() || rec.Time.Before(known)) {
 			facts.Since = rec.Time // the version was listed at the time of its first download
 		}
@@ -383,9 +383,9 @@ func (e *evaluator) verdict(v modproxy.Version, content modproxy.Sum) (Verdict, 
 		return Verdict{}, err
 	}
 	verdict = e.Decide(v, facts, decided, e.now)
-	verdict.Pending = verdict.Outcome == TooYoung && e.sight.Pending[v.String()]
-	if verdict.Outcome == TooYoung && e.errSight != nil {
-		return verdict, fmt.Errorf("%w: policy: the first-seen times of the versions are not known: %w", modproxy.ErrUnavailable, e.errSight)
+	verdict.Pending = verdict.Outcome == TooYoung && e.firstSeen.Pending[v.String()]
+	if verdict.Outcome == TooYoung && e.errFirstSeen != nil {
+		return verdict, fmt.Errorf("%w: policy: the first-seen times of the versions are not known: %w", modproxy.ErrUnavailable, e.errFirstSeen)
 	}
 	return verdict, nil
 }

@@ -131,10 +131,10 @@ func TestGateFacts(t *testing.T) {
 		now := time.Now()
 		f := newFixture(rules(t, "allow age=24h "+all))
 		equal(t, "no age is known", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
-		f.Gate.FirstSeen = sights{vpc: {Module: now, Versions: map[string]modproxy.VersionDates{
+		f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: now, Versions: map[string]modproxy.VersionDates{
 			"1.0.0": {}, "1.1.0": {Published: now.Add(-24 * time.Hour)}, "1.2.0": {Seen: now.Add(-time.Hour)},
 		}}}
-		equal(t, "listed when it was met", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
+		equal(t, "listed when it was first seen", outcome(t, f.Gate, "1.0.0"), policy.TooYoung)
 		equal(t, "published before", outcome(t, f.Gate, "1.1.0"), policy.Allowed)
 		equal(t, "seen later", outcome(t, f.Gate, "1.2.0"), policy.TooYoung)
 		time.Sleep(23*time.Hour - 1)
@@ -142,7 +142,7 @@ func TestGateFacts(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		equal(t, "seen later, old enough", outcome(t, f.Gate, "1.2.0"), policy.Allowed)
 		time.Sleep(time.Hour)
-		equal(t, "listed when it was met, old enough", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
+		equal(t, "listed when it was first seen, old enough", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
 
 		f.Gate.Use(compile(t, policy.Config{DefaultDeny: true, Rules: []policy.Rule{{Locked: []policy.Locked{{vpc.At("1.0.0"), right}}}}}))
 		f.book.record(vpc.At("1.0.0"), other)
@@ -218,7 +218,7 @@ func TestUseWhileDeciding(t *testing.T) {
 func TestUnlistedVersionIsYoung(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
-		f.Gate.FirstSeen = sights{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"1.0.0": {}}}}
+		f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"1.0.0": {}}}}
 		equal(t, fmt.Sprintf("first contact allows: %v; never listed", first), outcome(t, f.Gate, "6.6.6"), policy.TooYoung)
 	}
 }
@@ -227,7 +227,7 @@ func TestUnlistedVersionIsYoung(t *testing.T) {
 func TestDownloadDoesNotMakeYoung(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: first, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
-		f.Gate.FirstSeen = sights{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"1.0.0": {}}}}
+		f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: time.Now().Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"1.0.0": {}}}}
 		equal(t, "before its first download", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
 		f.book.record(vpc.At("1.0.0"), right)
 		equal(t, "after its first download", outcome(t, f.Gate, "1.0.0"), policy.Allowed)
@@ -239,7 +239,7 @@ func TestAgeBySpelling(t *testing.T) {
 	f := newFixture(compile(t, policy.Config{DefaultDeny: true, FirstAllow: true, Rules: []policy.Rule{rule(t, 1, "allow age=24h "+all)}}))
 	loud, now := vpc, time.Now()
 	loud.Namespace = "ACME"
-	f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"2.0.0": {Seen: now}}}}
+	f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"2.0.0": {Seen: now}}}}
 	equal(t, "acme", outcome(t, f.Gate, "2.0.0"), policy.TooYoung)
 	verdict, err := f.Gate.Decide(t.Context(), loud.At("2.0.0"))
 	if err != nil || verdict.Outcome != policy.TooYoung {
@@ -251,7 +251,7 @@ func TestAgeBySpelling(t *testing.T) {
 func TestAgeByMetadata(t *testing.T) {
 	f := newFixture(rules(t, "allow age=24h "+all))
 	now := time.Now()
-	f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"2.0.0": {Seen: now}}}}
+	f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{"2.0.0": {Seen: now}}}}
 	equal(t, "2.0.0", outcome(t, f.Gate, "2.0.0"), policy.TooYoung)
 	equal(t, "2.0.0+x", outcome(t, f.Gate, "2.0.0+x"), policy.TooYoung)
 }

@@ -55,7 +55,7 @@ type VersionFacts struct {
 	// Since is the time at which the version was first listed, if it is known: the earlier of the date from the
 	// registry's API and the first-seen time. It is zero if the version was listed when the module was first seen, and
 	// the registry gives no date.
-	Since time.Time
-	Met   time.Time    // when the module was first seen, if the version was listed then
-	Sum   modproxy.Sum // the recorded content; empty without a record
+	Since      time.Time
+	ModuleSeen time.Time    // when the module was first seen, if the version was listed then
+	Sum        modproxy.Sum // the recorded content; empty without a record
 }

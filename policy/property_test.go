@@ -117,7 +117,7 @@ func (m maker) question() question {
 		q.facts.Since = past()
 	}
 	if m.Intn(2) == 0 {
-		q.facts.Met = past()
+		q.facts.ModuleSeen = past()
 	}
 	q.facts.Sum = modproxy.Sum(m.pick("", "h1:a", "h1:b", "h1:c"))
 	if m.Intn(8) == 0 {
@@ -234,7 +234,7 @@ func TestAge(t *testing.T) {
 			}
 			got, older := q.ask(t, r), q
 			if older.facts.Since = day.Add(-time.Duration(1+m.Intn(4)) * time.Hour); q.facts.Since.IsZero() {
-				older.facts.Since = q.facts.Met.Add(-time.Hour)
+				older.facts.Since = q.facts.ModuleSeen.Add(-time.Hour)
 			} else if older.facts.Since.After(q.facts.Since) {
 				older.facts.Since = q.facts.Since
 			}

@@ -89,7 +89,7 @@ type list struct {
 type listKey struct {
 	selection  *Selection
 	etag       string
-	sights     FirstSeen // those of the [Registry]
+	firstSeen  FirstSeen // those of the [Registry]
 	listDenied bool
 }
 
@@ -133,11 +133,11 @@ func (r *Registry) makeList(ctx context.Context, s *state, sel *Selection, v *mo
 	if sel.needsAge() {
 		r.Gate.see(ctx, sel.module, v)
 	}
-	sights := r.FirstSeen
-	if sights == nil {
-		sights = r.Gate.FirstSeen
+	firstSeen := r.FirstSeen
+	if firstSeen == nil {
+		firstSeen = r.Gate.FirstSeen
 	}
-	evaluator := r.Gate.newEvaluator(ctx, s, sel, sights)
+	evaluator := r.Gate.newEvaluator(ctx, s, sel, firstSeen)
 	l.until = time.Now().Add(listFor)
 	var newest, waits, dated modproxy.Version
 	var pending *Refusal // about the newest version that may be old enough

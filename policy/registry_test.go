@@ -241,7 +241,7 @@ func TestListEndsWithAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow age=24h "+all))
 		now := time.Now()
-		f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-time.Hour * 48), Versions: map[string]modproxy.VersionDates{
+		f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: now.Add(-time.Hour * 48), Versions: map[string]modproxy.VersionDates{
 			"1.0.0": {}, "1.1.0": {}, "2.0.0": {Seen: now.Add(-24*time.Hour + 3*time.Second)},
 		}}}
 		equal(t, "now", f.versions(t.Context()), "1.0.0 1.1.0")
@@ -286,7 +286,7 @@ func TestListEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(rules(t, "allow age=24h "+all))
 		now := time.Now()
-		f.Gate.FirstSeen = sights{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{
+		f.Gate.FirstSeen = firstSeenTimes{vpc: {Module: now.Add(-48 * time.Hour), Versions: map[string]modproxy.VersionDates{
 			"1.0.0": {}, "1.1.0": {}, "2.0.0": {Seen: now.Add(-24*time.Hour + 3*time.Second)}}}}
 		f.versions(t.Context())
 		time.Sleep(3 * time.Second)

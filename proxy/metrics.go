@@ -12,7 +12,8 @@ import (
 	"github.com/modproxy/modproxy/httpx"
 )
 
-// Metrics measures the proxy, and serves the measurements in the Prometheus text format. It is safe for concurrent use.
+// Metrics measures the whole program, and serves the measurements in the Prometheus text format. Package app calls its methods: the
+// observers in app/log.go for most events. It is safe for concurrent use.
 type Metrics struct {
 	http.Handler // answers with all measurements
 
@@ -50,7 +51,7 @@ func NewMetrics() *Metrics {
 	m.fetched = counter("packages_fetched_total", "Packages downloaded from their sources, by outcome.", "outcome")
 	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
 	m.damaged = counter("packages_damaged_total", "Stored packages that were found damaged.").WithLabelValues()
-	m.evicted = counter("packages_evicted_total", "Packages removed to make room for others; their records stay.").WithLabelValues()
+	m.evicted = counter("packages_evicted_total", "Packages removed to make room for others; their records in the ledger stay.").WithLabelValues()
 	m.freed = counter("packages_evicted_bytes_total", "Bytes of packages removed to make room for others.").WithLabelValues()
 	m.ahead = counter("packages_read_ahead_total", "Prefetched packages: downloaded because another package calls them, before a client requested them.").WithLabelValues()
 	m.used = counter("packages_read_ahead_used_total", "Prefetched packages that a client has requested since.").WithLabelValues()

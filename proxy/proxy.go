@@ -10,6 +10,9 @@
 // A Handler identifies clients, and decides about packages and other services itself. It does not decide which modules a client may
 // see: with Config.Auth, the registry and the catalog must do that. See Config.Auth.
 //
+// [Metrics] has the metrics of the whole program, because this package serves them. The observers in app/log.go count most of them;
+// package httpx counts the answers.
+//
 // [protocol.Endpoints] and [Endpoints] list the paths; docs/reference/http.md is made from them. Package httpx specifies how
 // answers are sent. docs/reference/errors.md has the statuses and the texts that clients print.
 package proxy

@@ -8,8 +8,8 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// GC selects the blobs that [Store.Collect] removes.
-type GC struct {
+// Collection selects the blobs that [Store.Collect] removes.
+type Collection struct {
 	// MaxSize is the maximum total size of the remaining blobs and the quarantine, in bytes. Zero means no limit.
 	MaxSize int64 `json:"max_size,omitempty"`
 	// OrphanAge is the minimum age of removed blobs that no record needs. A younger blob may be about to get a record.
@@ -21,9 +21,9 @@ type GC struct {
 	Found func(b BlobInfo, by []Ref) `json:"-"`
 }
 
-func (gc GC) found(b BlobInfo, by []Ref) {
-	if gc.Found != nil {
-		gc.Found(b, by)
+func (c Collection) found(b BlobInfo, by []Ref) {
+	if c.Found != nil {
+		c.Found(b, by)
 	}
 }
 
@@ -38,52 +38,52 @@ type Collected struct {
 // Collect removes quarantined blobs and blobs that no record needs. Then it evicts blobs until the rest is within
 // MaxSize: the least recently used first, those of [Store.Last] after all others, and no blob that is pinned or open.
 // Errors: that of the context, [StorageError].
-func (s *Store) Collect(ctx context.Context, gc GC) (out Collected, err error) {
+func (s *Store) Collect(ctx context.Context, c Collection) (out Collected, err error) {
 	give, err := s.room.turn.Take(ctx)
 	if err != nil {
 		return out, ctx.Err()
 	}
 	defer give()
-	if gc.QuarantineAge > 0 {
+	if c.QuarantineAge > 0 {
 		purge := s.Quarantine.Purge
-		if gc.DryRun {
+		if c.DryRun {
 			purge = s.Quarantine.Quarantined
 		}
-		if out.Quarantine, err = purge(ctx, gc.QuarantineAge); err != nil {
+		if out.Quarantine, err = purge(ctx, c.QuarantineAge); err != nil {
 			return out, failure(ctx, err)
 		}
 	}
 	if err := s.count(ctx); err != nil {
 		return out, err
 	}
-	orphans, err := s.collectOrphans(ctx, gc, &out.Orphans)
+	orphans, err := s.collectOrphans(ctx, c, &out.Orphans)
 	if err != nil {
 		return out, err
 	}
 	switch {
-	case gc.MaxSize > 0 && gc.DryRun:
-		out.Evicted, err = s.overhang(ctx, gc, gc.MaxSize+out.Quarantine.Bytes+out.Orphans.Bytes, orphans)
-	case gc.MaxSize > 0:
-		out.Evicted, err = s.evictTo(ctx, gc.MaxSize)
+	case c.MaxSize > 0 && c.DryRun:
+		out.Evicted, err = s.overhang(ctx, c, c.MaxSize+out.Quarantine.Bytes+out.Orphans.Bytes, orphans)
+	case c.MaxSize > 0:
+		out.Evicted, err = s.evictTo(ctx, c.MaxSize)
 	}
-	if out.Kept, _ = s.Usage(); gc.DryRun {
+	if out.Kept, _ = s.Usage(); c.DryRun {
 		out.Kept -= out.Orphans.Bytes + out.Evicted.Bytes
 	}
 	return out, err
 }
 
 // collectOrphans removes blobs that no record needs. In a dry run it returns them.
-func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found map[modproxy.Digest]bool, err error) {
-	if gc.OrphanAge < 0 {
+func (s *Store) collectOrphans(ctx context.Context, c Collection, all *Amount) (found map[modproxy.Digest]bool, err error) {
+	if c.OrphanAge < 0 {
 		return nil, nil
 	}
 	list, err := s.list(ctx)
-	old := slices.DeleteFunc(list, func(b BlobInfo) bool { return time.Since(b.Time) < gc.OrphanAge })
+	old := slices.DeleteFunc(list, func(b BlobInfo) bool { return time.Since(b.Time) < c.OrphanAge })
 	found = map[modproxy.Digest]bool{}
 	for group := range slices.Chunk(old, batch) {
 		var going []modproxy.Digest
 		for _, b := range group {
-			if gc.DryRun {
+			if c.DryRun {
 				by, _, err := s.needing(ctx, b.Digest)
 				if err != nil {
 					return nil, err
@@ -91,7 +91,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 				if len(by) == 0 {
 					found[b.Digest] = true
 					all.add(b.Size)
-					gc.found(b, nil)
+					c.found(b, nil)
 				}
 			} else if s.room.beginRemoval(b.Digest) { // else the blob is about to get a record
 				going = append(going, b.Digest)
@@ -109,7 +109,7 @@ func (s *Store) collectOrphans(ctx context.Context, gc GC, all *Amount) (found m
 }
 
 // overhang returns the blobs that would be evicted to leave limit bytes. It leaves out orphans.
-func (s *Store) overhang(ctx context.Context, gc GC, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
+func (s *Store) overhang(ctx context.Context, c Collection, limit int64, orphans map[modproxy.Digest]bool) (all Amount, err error) {
 	m := s.room
 	m.mu.Lock()
 	over, line := m.kept+m.aside-limit, m.choose(m.idle, len(m.entries))
@@ -125,7 +125,7 @@ func (s *Store) overhang(ctx context.Context, gc GC, limit int64, orphans map[mo
 			line = append(line, b)
 		default:
 			all.add(b.Size)
-			gc.found(BlobInfo{Digest: b.Digest, Size: b.Size}, by[b.Digest])
+			c.found(BlobInfo{Digest: b.Digest, Size: b.Size}, by[b.Digest])
 		}
 	}
 	return all, nil

@@ -46,7 +46,7 @@ func TestCollect(t *testing.T) {
 			Quarantine: store.Amount{Blobs: 1, Bytes: 50}, Kept: 278,
 		}
 		for _, dry := range []bool{true, false} {
-			got, err := f.Collect(t.Context(), store.GC{MaxSize: 299, OrphanAge: time.Hour, QuarantineAge: time.Hour, DryRun: dry})
+			got, err := f.Collect(t.Context(), store.Collection{MaxSize: 299, OrphanAge: time.Hour, QuarantineAge: time.Hour, DryRun: dry})
 			if got != removed || err != nil {
 				t.Errorf("dry run %v: %+v, %v; want %+v", dry, got, err, removed)
 			}
@@ -83,7 +83,7 @@ func TestCollectIsCareful(t *testing.T) {
 		collect := func(what string, want int) {
 			t.Helper()
 			for _, dry := range []bool{true, false} {
-				got, err := f.Collect(t.Context(), store.GC{MaxSize: 1, DryRun: dry})
+				got, err := f.Collect(t.Context(), store.Collection{MaxSize: 1, DryRun: dry})
 				if what == "about to have a record" && dry {
 					continue
 				}
@@ -108,7 +108,7 @@ func TestCollectIsCareful(t *testing.T) {
 		collect("of an unknown kind", 0)
 		f.change(t, func(s *store.Config) { s.Kinds = nil })
 		f.storage.Damage(refOf("100.0"))
-		if got, err := f.Collect(t.Context(), store.GC{}); got.Orphans.Blobs != 0 || err != nil {
+		if got, err := f.Collect(t.Context(), store.Collection{}); got.Orphans.Blobs != 0 || err != nil {
 			t.Errorf("%+v, %v", got, err)
 		}
 		collect("a damaged record", 1)
@@ -160,7 +160,7 @@ func TestDiscard(t *testing.T) {
 		}
 		equal(t, "there", f.there(t), "")
 		f.settled(t, 100) // the damaged record needed it
-		if got, err := f.Collect(t.Context(), store.GC{}); got.Orphans.Bytes != 100 || err != nil {
+		if got, err := f.Collect(t.Context(), store.Collection{}); got.Orphans.Bytes != 100 || err != nil {
 			t.Errorf("%+v, %v", got, err)
 		}
 		f.settled(t, 0)

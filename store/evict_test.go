@@ -69,10 +69,10 @@ func TestLast(t *testing.T) {
 		}
 		f.mustGet(t, "300.7")
 		equal(t, "there", f.there(t), "100.6 300.1 300.2 300.7")
-		if got, err := f.Collect(t.Context(), store.GC{MaxSize: 600, DryRun: true}); err != nil || got.Evicted.Bytes != 400 {
+		if got, err := f.Collect(t.Context(), store.Collection{MaxSize: 600, DryRun: true}); err != nil || got.Evicted.Bytes != 400 {
 			t.Errorf("would be evicted: %+v, %v", got, err)
 		}
-		if _, err := f.Collect(t.Context(), store.GC{MaxSize: 600}); err != nil {
+		if _, err := f.Collect(t.Context(), store.Collection{MaxSize: 600}); err != nil {
 			t.Fatal(err)
 		}
 		equal(t, "there", f.there(t), "300.1 300.2")

@@ -35,7 +35,7 @@ func (s *Store) observe(e Event) {
 // needs, and of missing blobs that records need.
 func (s *Store) Start() {
 	s.background(func(ctx context.Context) error {
-		_, err := s.Collect(ctx, GC{MaxSize: s.MaxSize, OrphanAge: -1})
+		_, err := s.Collect(ctx, Collection{MaxSize: s.MaxSize, OrphanAge: -1})
 		if n := s.unrecorded; err == nil && n.Blobs > 0 {
 			s.observe(Event{Kind: Unrecorded, Count: n.Blobs, Bytes: n.Bytes})
 		}

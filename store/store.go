@@ -1,5 +1,9 @@
 // Package store stores records and blobs for all other parts of modproxy.
 //
+// Two things are called records. A record of the store ([Record]) is an entry of its index, which may be lost. A record of the
+// ledger ([modproxy.Record]) states the content of a version for ever. This package means its own; packages that use both, such
+// as cache and history, name the ledger where they mean its records.
+//
 //	s := store.New(store.Config{Records: records, Blobs: blobs, Aside: aside, MaxSize: 100 << 30})
 //	s.Start()
 //	r, err := s.Keep(ctx, record, store.Content{Digest: d, Size: size, Reader: body})

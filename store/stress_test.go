@@ -89,7 +89,7 @@ func everythingAtOnce(t *testing.T, config store.Config, rounds int) {
 			if kept, reserved := s.Usage(); kept+reserved > max {
 				t.Errorf("%d bytes are kept, %d reserved", kept, reserved)
 			}
-			_, err := s.Collect(ctx, store.GC{MaxSize: max / 2, QuarantineAge: 1, DryRun: i%2 == 0})
+			_, err := s.Collect(ctx, store.Collection{MaxSize: max / 2, QuarantineAge: 1, DryRun: i%2 == 0})
 			if !expected(err) && ctx.Err() == nil {
 				t.Error(err)
 			}

@@ -69,8 +69,8 @@ type good struct {
 	at        time.Time // of the verification; with a monotonic reading
 }
 
-// New returns a Verifier. It sends no requests; the first call of Verify or Login does. If several issuers have a login, only that
-// of the last one counts. The error is [modproxy.ErrInvalid].
+// New returns a Verifier. It sends no requests; the first call of Verify or Login does. Two issuers with the same URL, or two with a
+// login, are an error. The error is [modproxy.ErrInvalid].
 func New(cfg Config) (*Verifier, error) {
 	rules, err := json.Marshal(cfg.Issuers)
 	if err != nil {
@@ -89,7 +89,10 @@ func New(cfg Config) (*Verifier, error) {
 			i.Algorithms = []string{"RS256", "ES256"}
 		}
 		v.issuers[i.URL] = &issuer{Issuer: i, transport: cfg.Transport, observe: cfg.Observe}
-		if i.Login.IsSet() {
+		switch {
+		case i.Login.IsSet() && v.login != nil:
+			return nil, fmt.Errorf("%w: issuer %q: %s has a login already, and clients use only one", modproxy.ErrInvalid, i.URL, v.login.URL)
+		case i.Login.IsSet():
 			v.login = v.issuers[i.URL]
 		}
 	}

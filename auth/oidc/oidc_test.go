@@ -246,6 +246,15 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := oidc.New(oidc.Config{Issuers: []oidc.Issuer{good, good}}); !errors.Is(err, modproxy.ErrInvalid) {
 		t.Error(err)
 	}
+	one, other := good, oidc.Issuer{URL: "https://other.example", Audience: "modproxy"}
+	one.Login.Client = "cli"
+	if _, err := oidc.New(oidc.Config{Issuers: []oidc.Issuer{one, other}}); err != nil {
+		t.Error(err)
+	}
+	other.Login.Client = "cli"
+	if _, err := oidc.New(oidc.Config{Issuers: []oidc.Issuer{one, other}}); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "https://idp.example has a login already") {
+		t.Errorf("two logins: %v", err)
+	}
 	first, err := oidc.New(oidc.Config{Issuers: []oidc.Issuer{good}})
 	if err != nil {
 		t.Fatal(err)

@@ -237,7 +237,7 @@ func (env *environment) export(ctx context.Context, in admin.ExportRequest, file
 		}
 	}
 	if lacks {
-		err = hint.With(cmp.Or(err, errors.New("the bundle lacks something that is called")), `"`+again+`" fetches what is not kept`)
+		err = hint.With(cmp.Or(err, errors.New("the bundle lacks something that is called")), `"`+again+`" fetches what is not cached`)
 	}
 	if err != nil {
 		failed = append(failed, err)

@@ -35,7 +35,7 @@ func removingAPI(t *testing.T) (url string, removals func() int64) {
 		case "packages/remove":
 			answer(admin.RemovedPackage{Name: name, There: true, Size: 1}, struct{}{})
 		case "packages/tidy":
-			answer(admin.RemovablePackage{Name: name, Size: 1}, admin.TidyResult{Collected: store.Collected{Evicted: store.Amount{Blobs: 1, Bytes: 1}}})
+			answer(admin.RemovablePackage{Name: name, Size: 1}, admin.CollectResult{Collected: store.Collected{Evicted: store.Amount{Blobs: 1, Bytes: 1}}})
 		case "missing":
 			answer(map[string]any{"module": name.Module, "version": name.Version}, struct{}{})
 			return

@@ -16,15 +16,19 @@ import (
 
 func newGCCommand(env *environment) *cobra.Command {
 	var size config.ByteSize
-	var in store.GC
+	var in store.Collection
 	var r removal
 	cmd := env.withServer(&cobra.Command{
 		Use:   "gc",
 		Short: "Remove unneeded data, and packages over the size limit",
-		Long: `Remove packages without a record, which a crash can leave, once they are an
-hour old. Then remove the least recently used packages, until no more than
---max-size is kept. The ledger stays unchanged. On a terminal, gc prints what it
-would remove, and asks. Elsewhere it does not ask.
+		Long: `Collect garbage. First, gc removes results of reading configurations: those of
+packages that are not stored any more, and the oldest beyond their limit. Then
+it removes packages without a record in the index, which a crash can leave, once
+they are an hour old. At last it removes the least recently used packages, until
+no more than --max-size is stored.
+
+The ledger stays unchanged. On a terminal, gc prints which packages it would
+remove, and asks. Elsewhere it does not ask.
 
 The directory quarantine holds damaged packages and replaced indexes as
 evidence. --quarantine removes those that have been there for the given time.`,
@@ -41,7 +45,7 @@ evidence. --quarantine removes those that have been there for the given time.`,
 			}
 			in.MaxSize, in.DryRun = int64(size), r.dryRun
 			if r.asks(env) {
-				if err := env.confirmGC(cmd.Context(), in); err != nil {
+				if err := env.confirmCollect(cmd.Context(), in); err != nil {
 					return err
 				}
 			}
@@ -55,8 +59,8 @@ evidence. --quarantine removes those that have been there for the given time.`,
 }
 
 // collect removes the packages that in selects, or prints what it would remove.
-func (env *environment) collect(ctx context.Context, in store.GC) error {
-	out, err := ask(ctx, env, admin.PackagesTidy, in, printer(env, removableText))
+func (env *environment) collect(ctx context.Context, in store.Collection) error {
+	out, err := ask(ctx, env, admin.PackagesCollect, in, printer(env, removableText))
 	if err != nil {
 		return err
 	}
@@ -64,15 +68,15 @@ func (env *environment) collect(ctx context.Context, in store.GC) error {
 		env.remark(errors.New(out.Remark))
 	}
 	return env.end(struct {
-		admin.TidyResult
+		admin.CollectResult
 		DryRun bool `json:"dry_run,omitempty"`
 	}{out, in.DryRun}, collectedText(out.Collected, in.DryRun))
 }
 
-// confirmGC prints what would be removed and asks for confirmation, unless nothing would be removed.
-func (env *environment) confirmGC(ctx context.Context, in store.GC) error {
+// confirmCollect prints what would be removed and asks for confirmation, unless nothing would be removed.
+func (env *environment) confirmCollect(ctx context.Context, in store.Collection) error {
 	in.DryRun = true
-	out, err := ask(ctx, env, admin.PackagesTidy, in, func(r admin.RemovablePackage) error {
+	out, err := ask(ctx, env, admin.PackagesCollect, in, func(r admin.RemovablePackage) error {
 		_, err := fmt.Fprint(env.stderr, removableText(r))
 		return err
 	})
@@ -106,5 +110,5 @@ func collectedText(c store.Collected, dryRun bool) string {
 		return fmt.Sprintf("%s %d %s, %s\n", verb, r.Blobs, what, modproxy.SizeText(r.Bytes))
 	}
 	return line(c.Orphans, "packages without a record") + line(c.Evicted, "packages over the bound") +
-		line(c.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are kept\n", modproxy.SizeText(c.Kept))
+		line(c.Quarantine, "files from the quarantine") + fmt.Sprintf("%s are stored\n", modproxy.SizeText(c.Kept))
 }

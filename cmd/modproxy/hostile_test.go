@@ -118,7 +118,7 @@ var answers = map[string]func(n int64) (items []any, end any){
 	"modules/refresh": func(n int64) ([]any, any) { return items[admin.RefreshResult](n), struct{}{} },
 	"packages":        func(n int64) ([]any, any) { return items[admin.Package](n), filled[store.Amount](n) },
 	"packages/remove": func(n int64) ([]any, any) { return items[admin.RemovedPackage](n), struct{}{} },
-	"packages/tidy":   func(n int64) ([]any, any) { return items[admin.RemovablePackage](n), filled[admin.TidyResult](n) },
+	"packages/tidy":   func(n int64) ([]any, any) { return items[admin.RemovablePackage](n), filled[admin.CollectResult](n) },
 	"packages/verify": func(n int64) ([]any, any) { return oneEach[admin.VerifyLine](n), filled[store.Verified](n) },
 	"pending":         func(n int64) ([]any, any) { return items[admin.PendingVersion](n), struct{}{} },
 	"pending/fetch":   func(n int64) ([]any, any) { return items[admin.PendingVersion](n), struct{}{} },

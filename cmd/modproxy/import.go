@@ -35,10 +35,10 @@ func newImportCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "state", "reason"`, `"id", "sequence", "added", "kept", "refused", …`)
 }
 
-const importHelp = `Take what "modproxy export" has written: packages, the records that pin them,
-when they were first listed, and decisions. "-" is standard input. It works
-while modproxy serves from the data directory. What was taken when an import is
-interrupted stays; importing again goes on with the rest.
+const importHelp = `Take what "modproxy export" has written: packages, their records in the
+ledger, when they were first listed, and decisions. "-" is standard input. It
+works while modproxy serves from the data directory. What was taken when an
+import is interrupted stays; importing again goes on with the rest.
 
 The bundle is signed with the key of the ledger where it was made. The key
 bundle.keys, or --key, has to name it.

@@ -20,8 +20,8 @@ import (
 func newLedgerCommand(env *environment) *cobra.Command {
 	return newGroup("ledger", "Show and manage the record of what each version contained",
 		`The ledger records what every version contained when it was first fetched.
-Other content is refused, and kept as an observation ("drift"). The ledger is
-append-only: "accept" adds a record, which then counts.
+Other content is refused, and recorded as an observation ("drift"). The ledger
+is append-only: "accept" adds a record, which then counts.
 
 All verbs but "init" work whether or not modproxy serves from the same data
 directory, and with --server on a proxy elsewhere.`,

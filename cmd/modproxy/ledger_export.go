@@ -88,9 +88,9 @@ func newLedgerInitCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "init",
 		Short: "Begin a new ledger if the old one was lost",
-		Long: `Begin a new ledger with the kept packages. All other records of the lost ledger
-are forgotten: such a version will be what it contains when it is next seen. If
-you have a backup or an export, restore or import that instead.
+		Long: `Begin a new ledger with the stored packages. All other records of the lost
+ledger are forgotten: such a version will be what it contains when it is next
+seen. If you have a backup or an export, restore or import that instead.
 
 modproxy must not be serving from the data directory.`,
 		Example: "  modproxy ledger init --data /var/lib/modproxy",

@@ -264,7 +264,7 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, p
 	if f.noLedger {
 		return "", nil
 	}
-	return env.askLedger(ctx, f, func(book lockLedger) []error {
+	return env.askLedger(ctx, f, func(l lockLedger) []error {
 		versions := make([]modproxy.Ref, 0, len(entries)+len(providers))
 		for _, e := range entries {
 			versions = append(versions, e.Ref)
@@ -272,8 +272,8 @@ func (env *environment) checkLedger(ctx context.Context, entries []lock.Entry, p
 		for _, p := range providers {
 			versions = append(versions, p.Ref)
 		}
-		wrong := append(lock.CheckLedger(ctx, entries, book), lock.CheckProviders(ctx, providers, book)...)
-		for _, line := range lock.Deprecated(ctx, versions, book) {
+		wrong := append(lock.CheckLedger(ctx, entries, l), lock.CheckProviders(ctx, providers, l)...)
+		for _, line := range lock.Deprecated(ctx, versions, l) {
 			fmt.Fprintf(env.stderr, "modproxy: %s\n", printable(line))
 		}
 		return wrong
@@ -310,7 +310,7 @@ func withMirror(wrong []error) []error {
 // askLedger calls ask with the ledger that f selects. The errors of ask become problems. asked describes the ledger; it is empty if no
 // ledger is asked.
 func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(lockLedger) []error) (asked string, err error) {
-	var book lockLedger
+	var l lockLedger
 	if f.url != "" {
 		token, err := env.token(f)
 		if err != nil {
@@ -320,7 +320,7 @@ func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(loc
 		if err != nil {
 			return "", fmt.Errorf("ledger of %s: %w", f.url, err)
 		}
-		book, asked = remote, f.url
+		l, asked = remote, f.url
 	} else {
 		c, err := env.settings()
 		if err != nil {
@@ -334,9 +334,9 @@ func (env *environment) askLedger(ctx context.Context, f lockFlags, ask func(loc
 			return "", err
 		}
 		defer local.Close()
-		book, asked = local, c.LedgerDir()
+		l, asked = local, c.LedgerDir()
 	}
-	if wrong := ask(book); len(wrong) > 0 {
+	if wrong := ask(l); len(wrong) > 0 {
 		return asked, problems(withMirror(wrong))
 	}
 	return asked, nil

@@ -78,9 +78,9 @@ func (env *environment) lockProviders(ctx context.Context, dir string, platforms
 	}
 	name, added := filepath.Join(dir, lockfile.Name), 0
 	more := map[modproxy.Ref][]string{}
-	asked, err := env.askLedger(ctx, f, func(book lockLedger) (wrong []error) {
+	asked, err := env.askLedger(ctx, f, func(l lockLedger) (wrong []error) {
 		for _, p := range providers {
-			missing, errs := lock.MissingHashes(ctx, p, platforms, book)
+			missing, errs := lock.MissingHashes(ctx, p, platforms, l)
 			if f.check && len(missing) > 0 && len(errs) == 0 {
 				errs = []error{fmt.Errorf("%s: %s lacks %s", p.Ref, name, strings.Join(missing, " "))}
 			}

@@ -58,7 +58,7 @@ func (f *mirrorFlags) addTo(cmd *cobra.Command) {
 	f.directoryFlags.add(cmd)
 	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - for the standard input")
 	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote")
-	cmd.Flags().BoolVar(&f.check, "check", false, "fetch nothing, and print what is not kept")
+	cmd.Flags().BoolVar(&f.check, "check", false, "fetch nothing, and print what is not cached")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "what is called past modproxy is an error")
 	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that a constraint selects")
 	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that a constraint selects", parsePositive)
@@ -75,10 +75,10 @@ func (f *mirrorFlags) addTo(cmd *cobra.Command) {
 		})
 }
 
-const mirrorHelp = `Fetch packages, and keep them: those that the configuration in DIR calls, those
-that these call, and so on, each of the version that a client chooses. What is
-kept is not fetched again, so a mirror that was ended can be repeated, and goes
-on where it was.
+const mirrorHelp = `Fetch packages, and cache them: those that the configuration in DIR calls, those
+that these call, and so on, each of the version that a client chooses. A cached
+package is not fetched again, so a mirror that was ended can be repeated, and
+goes on where it was.
 
 The providers that all of them require come, too, unless --providers=false: of
 each one version, which all constraints select, or the one in
@@ -106,7 +106,7 @@ DIR, or CONSTRAINT, selects, and --since those that are listed since a date.
 What a configuration calls past modproxy, such as git::https://…, is named with
 its file and line, and with --strict is an error. A call of a registry that is
 not among upstreams always is. --check fetches nothing. It prints what is not
-kept, as lines for -f.
+cached, as lines for -f.
 
 --to-dir also writes the packages into a directory, as files that any web
 server can serve to OpenTofu, and one that adds a header to Terraform, too:
@@ -119,7 +119,7 @@ the file system only. What is in the directory stays there.
 What a client in no group gets is fetched. --as fetches what clients in groups
 get.
 
-Exit codes: 0 all is kept, 1 something is not, and why is printed, 2 the
+Exit codes: 0 all is cached, 1 something is not, and why is printed, 2 the
 command line is wrong.`
 
 func parsePositive(s string) (int, error) {

@@ -97,12 +97,12 @@ func mirrorLineText(line mirror.Line, check bool) string {
 	if line.Package.Fetched {
 		return fmt.Sprintf("%s: fetched, %s\n", name, modproxy.SizeText(line.Package.Size))
 	}
-	return name + ": kept\n"
+	return name + ": cached\n"
 }
 
 // mirrorText describes the progress of a mirror in one line.
 func mirrorText(m mirror.Progress) string {
-	s := fmt.Sprintf("%s asked for versions; %s fetched, %s; %d kept before",
+	s := fmt.Sprintf("versions of %s requested; %s fetched, %s; %d cached before",
 		count(m.Requested, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
 	if m.Bypasses > 0 {
 		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
@@ -122,7 +122,7 @@ func doneText(m mirror.Progress, f mirrorFlags) string {
 	if !f.check {
 		return mirrorText(m)
 	}
-	s := fmt.Sprintf("%s kept", count(m.Kept+m.Fetched, "package"))
+	s := fmt.Sprintf("%s cached", count(m.Kept+m.Fetched, "package"))
 	if m.Bypasses > 0 {
 		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
 	}

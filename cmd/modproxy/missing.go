@@ -123,14 +123,14 @@ func missingText(m admin.MissingVersion) string {
 		what += ": another version than " + strings.Join(m.Listed, ", ")
 		get = "modproxy mirror " + clean.ShellQuote(m.Module+"@CONSTRAINT")
 	}
-	return fmt.Sprintf("%s\n  asked for:  %s\n  to get it:  %s\n", printable(what), askedText(m.MissedRequests), get)
+	return fmt.Sprintf("%s\n  requested:  %s\n  to get it:  %s\n", printable(what), askedText(m.MissedRequests), get)
 }
 
 // missingLine formats a request as "modproxy mirror -f" reads it.
 func missingLine(m admin.MissingVersion) string {
 	line := wanted(m) + "\n"
 	if len(m.Listed) > 0 {
-		line = "# Which version is wanted is not known; kept: " + printable(strings.Join(m.Listed, ", ")) + ".\n" + line
+		line = "# Which version is wanted is not known; cached: " + printable(strings.Join(m.Listed, ", ")) + ".\n" + line
 	}
 	return line
 }

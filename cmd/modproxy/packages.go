@@ -28,7 +28,7 @@ func newLsCommand(env *environment) *cobra.Command {
 	}), `"module", "version", "platform", "state", "size_bytes", "sum", …`, `"versions", "bytes"`)
 }
 
-const lsHelp = `List every version whose package is or was kept, one in a line: module,
+const lsHelp = `List every version whose package is or was cached, one in a line: module,
 version, state, size, and the day on which it was last used. --json prints
 more: when it was fetched, its sum, source and commit. Of a version of a
 provider there is a line for its release, which has the checksums and
@@ -36,11 +36,12 @@ signature, and one for each platform.
 
 The state is "kept"; "evicted", if the package was removed to make room or by
 "modproxy rm"; "superseded", if the ledger has other content for the version;
-or "damaged", if its record is damaged. What is not "kept" is fetched again
-when a client asks for it. A line that begins with "note:" says which parts of
-the source the package above leaves out, and which of its names are the same on
-some file systems. Lines that begin with "blocked:" and "deprecated:" say what
-operators have decided about the version above.
+or "damaged", if its record in the index is damaged. Other packages than those
+in the state "kept" are fetched again when a client requests them. A line that
+begins with "note:" says which parts of the source the package above leaves out,
+and which of its names are the same on some file systems. Lines that begin with
+"blocked:" and "deprecated:" say what operators have decided about the version
+above.
 
 MODULE-PATTERN is the address of a module or provider in which * matches any
 part of a segment, such as 'acme/*/aws' or 'hashicorp/*'. Without a hostname it
@@ -59,7 +60,7 @@ func (env *environment) listPackages(ctx context.Context, pattern string) error 
 		return table.add(p)
 	})
 	if err == nil && pattern != "" && all.Blobs == 0 {
-		err = fmt.Errorf("no package of %s is or was kept", printable(pattern))
+		err = fmt.Errorf("no package of %s is or was cached", printable(pattern))
 	}
 	if err != nil {
 		return err

@@ -88,13 +88,13 @@ func pendingText(p admin.PendingVersion) string {
 	case p.Error != "":
 		brings = "it could not be fetched"
 	case p.Sum != "":
-		size := "not kept"
+		size := "not cached"
 		if p.Size > 0 {
 			size = modproxy.SizeText(p.Size)
 		}
 		brings = fmt.Sprintf("%s, %s, from %s", p.Sum, size, strings.TrimSuffix(sourceText(p.Source), " -"))
 	}
-	return fmt.Sprintf("%s\n  asked for:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
+	return fmt.Sprintf("%s\n  requested:   %s\n  brings:      %s\n%s  for rule:    %s\n  to approve:  modproxy approve %s %s\n",
 		p.Shown(), askedText(p.MissedRequests), printable(brings), bringsText(p), printable(p.Rule), clean.ShellQuote(p.Module), clean.ShellQuote(p.Version))
 }
 

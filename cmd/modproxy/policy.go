@@ -34,8 +34,8 @@ that is about its module, in a line each: where it stands, what it is, what it
 says. A rule that refuses wins over all that allow.
 
 Without VERSION, print whether the module may be used at all, and which of the
-versions that are listed or kept here are refused, and why. No registry is
-asked.
+versions that are listed or cached here are refused, and why. Nothing is
+requested from registries.
 
 ` + moduleUsage + `
 

@@ -45,8 +45,8 @@ func newPolicyReportCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "outcome", "place", …`, `"versions", "refused", "by_outcome"`)
 }
 
-const policyReportHelp = `Print which of the versions that are kept or in the ledger are refused by the
-rules in force, one in a line: module, version, whether its package is kept,
+const policyReportHelp = `Print which of the versions that are cached or in the ledger are refused by the
+rules in force, one in a line: module, version, whether its package is cached,
 the outcome, and where the rule stands. The last line counts them.
 
 --rules prints it for the rules of a file that is not in force yet, instead of

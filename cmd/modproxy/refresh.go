@@ -16,7 +16,7 @@ func newRefreshCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "refresh MODULE… | --all",
 		Short: "Ask registries now which versions modules have",
-		Long: `Ask upstream which versions a module has, even if the kept list is fresh, and
+		Long: `Ask upstream which versions a module has, even if the cached list is fresh, and
 print in one line what is new and what is gone. modproxy also forgets that a
 version was absent or could not be fetched, so that a version published a moment
 ago can be installed.

@@ -93,7 +93,7 @@ func removedText(p admin.RemovedPackage, dryRun bool) string {
 	case dryRun && p.There:
 		return fmt.Sprintf("%s: would remove %s\n", p.Shown(), modproxy.SizeText(p.Size))
 	case !p.There:
-		what = "was not kept"
+		what = "was not cached"
 	case len(p.Shared) > 0:
 		have := "has"
 		if len(p.Shared) > 1 {

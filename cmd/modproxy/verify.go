@@ -19,7 +19,7 @@ func newVerifyCommand(env *environment) *cobra.Command {
 	var in admin.VerifyRequest
 	cmd := env.withServer(&cobra.Command{
 		Use:   "verify",
-		Short: "Check everything that is kept for damage",
+		Short: "Check everything that is stored for damage",
 		Long: `Compare the index, the packages and the ledger, and print everything that is
 wrong. --read-data also reads every package: its bytes must match the digest in
 its record, and its content the sum. Nothing is changed without --repair.
@@ -127,7 +127,7 @@ func newRebuildCommand(env *environment) *cobra.Command {
 		Short: "Make a new index if the old one is lost or damaged",
 		Long: `Make a new index from the packages, which are read and checked, and from the
 ledger, which says what versions they are of. Lists of versions are taken over
-from the old index as far as it can be read. The old index is kept in the
+from the old index as far as it can be read. The old index stays in the
 directory quarantine, and so are damaged packages. The ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
@@ -146,7 +146,7 @@ func (env *environment) rebuild(ctx context.Context, c *config.Config) error {
 	}
 	text := cmp.Or(out.Problem, "modproxy could open the old index")
 	if out.Aside != "" {
-		text += "; it is kept as " + out.Aside
+		text += "; it is now " + out.Aside
 	}
 	text += "\n"
 	for _, damage := range out.Damaged {

@@ -59,7 +59,7 @@ func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.R
 	if err != nil {
 		return got, err
 	}
-	got.Pinned = isObjectID(ref)
+	got.Immutable = isObjectID(ref)
 	if u, err := url.Parse(s.URL); err == nil {
 		got.From.URL = egress.Redact(u)
 	}

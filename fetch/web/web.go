@@ -65,7 +65,7 @@ func (g *Getter) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) 
 	case s.Commit != "":
 		err = fmt.Errorf("%w: it is an archive, which has no commits", modproxy.ErrInvalid)
 	default:
-		got.Pinned, err = v.fetchArchive(ctx, tree)
+		got.Immutable, err = v.fetchArchive(ctx, tree)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", got.From.URL, err)
@@ -80,8 +80,8 @@ type visit struct {
 	address
 }
 
-// fetchArchive adds the files of the archive to tree. pinned reports whether the location has the archive's checksum.
-func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (pinned bool, err error) {
+// fetchArchive adds the files of the archive to tree. immutable reports whether the location has the archive's checksum.
+func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (immutable bool, err error) {
 	file, size, err := v.download(ctx)
 	if err != nil {
 		return false, err

@@ -106,10 +106,10 @@ func TestFetch(t *testing.T) {
 	atCommit := source(s.URL + "/x.zip")
 	atCommit.Commit = "0a"
 	for name, c := range map[string]struct {
-		from   fetch.Source
-		is     error
-		pinned bool
-		next   string
+		from      fetch.Source
+		is        error
+		immutable bool
+		next      string
 	}{
 		"archive":              {source(s.URL + "/x.zip"), nil, false, ""},
 		"by its query":         {source(s.URL + "/any?archive=zip"), nil, false, ""},
@@ -126,7 +126,7 @@ func TestFetch(t *testing.T) {
 		"a page that says not": {source(s.URL + "/none"), modproxy.ErrInvalid, false, ""},
 	} {
 		got, tree, err := fetchFrom(t, g, c.from)
-		if !errors.Is(err, c.is) || got.Pinned != c.pinned || (got.Next != nil) != (c.next != "") && err == nil {
+		if !errors.Is(err, c.is) || got.Immutable != c.immutable || (got.Next != nil) != (c.next != "") && err == nil {
 			t.Errorf("%s: %+v, %v", name, got, err)
 			continue
 		}

@@ -14,8 +14,13 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// With adds hints, one line each, that tell the user how to solve err. Its result unwraps to err. err must not be nil.
-func With(err error, hints ...string) error { return &hinted{err, hints} }
+// With adds hints, one line each, that tell the user how to solve err. Its result unwraps to err. For a nil error it returns nil.
+func With(err error, hints ...string) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err, hints}
+}
 
 // Of returns the hints of the last With. It leaves out the hints of earlier calls. For an error without hints it returns nil.
 func Of(err error) []string {

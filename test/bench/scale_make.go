@@ -76,7 +76,7 @@ func (s *shelf) fill(ctx context.Context, dir string) (err error) {
 	kept := store.New(store.Config{Records: index.Records(), Blobs: index.Blobs(), Quarantine: index, Memory: 1})
 	defer func() { err = errors.Join(err, kept.Close(context.WithoutCancel(ctx))) }()
 	f := &filler{
-		shelf: s, ledger: book, cache: cache.New(cache.Config{Store: kept, Ledger: book}), sights: history.NewFirstSeen(history.FirstSeenConfig{Records: kept.Records}),
+		shelf: s, ledger: book, cache: cache.New(cache.Config{Store: kept, Ledger: book}), firstSeen: history.NewFirstSeen(history.FirstSeenConfig{Records: kept.Records}),
 	}
 	var next atomic.Int64
 	errs := make([]error, scaleWorkers)
@@ -99,11 +99,11 @@ func (s *shelf) fill(ctx context.Context, dir string) (err error) {
 // filler fills a shelf.
 type filler struct {
 	*shelf
-	ledger  *ledger.Log
-	cache   *cache.Registry
-	sights  *history.FirstSeen
-	writers sync.Pool
-	known   [scaleBlobs]atomic.Pointer[modproxy.Package]
+	ledger    *ledger.Log
+	cache     *cache.Registry
+	firstSeen *history.FirstSeen
+	writers   sync.Pool
+	known     [scaleBlobs]atomic.Pointer[modproxy.Package]
 }
 
 // module stores a module and its versions.
@@ -123,7 +123,7 @@ func (f *filler) module(ctx context.Context, i int) error {
 		listed = append(listed, modproxy.Listed{Version: version, Spelling: version.String(), Entry: entry})
 		seen[version.String()] = modproxy.VersionDates{Seen: time.Now()}
 	}
-	return errors.Join(f.cache.Learn(ctx, m, listed), f.sights.Take(ctx, m, seen))
+	return errors.Join(f.cache.Learn(ctx, m, listed), f.firstSeen.Take(ctx, m, seen))
 }
 
 // version stores a version by its number.

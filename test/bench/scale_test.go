@@ -33,9 +33,9 @@ func TestShelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer book.Close()
-	keeper := &cache.PackageCodec{Ledger: book, Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, pack.Limits{}) }}
+	codec := &cache.PackageCodec{Ledger: book, Sum: func(r io.Reader) (modproxy.Sum, error) { return pack.Verify(r, pack.Limits{}) }}
 	kept := store.New(store.Config{
-		Records: index.Records(), Blobs: index.Blobs(), Quarantine: index, Kinds: map[store.Kind]store.Codec{cache.PackageKind: keeper},
+		Records: index.Records(), Blobs: index.Blobs(), Quarantine: index, Kinds: map[store.Kind]store.Codec{cache.PackageKind: codec},
 	})
 	got, err := kept.Verify(t.Context(), store.Check{Data: true, Found: func(d store.Damage) { t.Error(d) }})
 	modules := (versions + versionsOfModule - 1) / versionsOfModule

@@ -46,9 +46,9 @@ func (p *StoredPackage) record() (store.Record, error) {
 	return store.Record{Ref: key{p.Ref}.ref(), Value: value, Needs: []modproxy.Digest{p.Digest}}, err
 }
 
-// parseKept reads a record of [PackageKind], without the fields that come from the ledger. On error, err or [store.ErrDamaged],
+// parsePackage reads a record of [PackageKind], without the fields that come from the ledger. On error, err or [store.ErrDamaged],
 // the result still has the version parsed from the name of the record.
-func parseKept(rec store.Record, err error) (*StoredPackage, error) {
+func parsePackage(rec store.Record, err error) (*StoredPackage, error) {
 	v, ok := VersionOf(rec.Ref)
 	p := &StoredPackage{Ref: v}
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *Registry) blobExists(ctx context.Context, p *StoredPackage) error {
 
 // load returns the stored package of k. The error is [fs.ErrNotExist] if a valid one does not exist.
 func (r *Registry) load(ctx context.Context, k key) (*StoredPackage, error) {
-	p, err := parseKept(r.Store.Records.Get(ctx, k.ref()))
+	p, err := parsePackage(r.Store.Records.Get(ctx, k.ref()))
 	return r.compare(ctx, p, err)
 }
 
@@ -197,7 +197,7 @@ func (r *Registry) all(ctx context.Context, m modproxy.Address) iter.Seq2[*Store
 	}
 	return func(yield func(*StoredPackage, error) bool) {
 		for rec, err := range r.Store.Records.List(ctx, PackageKind, prefix) {
-			if !yield(parseKept(rec, err)) {
+			if !yield(parsePackage(rec, err)) {
 				return
 			}
 		}
@@ -272,13 +272,13 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, er
 		refs = append(refs, k.ref())
 	}
 	if len(refs) == 0 {
-		return nil, absent(v.Shown() + ": no package of it is kept")
+		return nil, absent(v.Shown() + ": no package of it is cached")
 	}
 	defer r.Forget(v)
 	list, err := r.Store.Discard(ctx, refs...)
 	var all []Discarded
 	for _, d := range list {
-		p, _ := parseKept(d.Record, nil)
+		p, _ := parsePackage(d.Record, nil)
 		one := Discarded{StoredPackage: *p}
 		for _, ref := range d.Shared {
 			name := ref.Key

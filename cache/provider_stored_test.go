@@ -296,7 +296,7 @@ func TestReleaseOutlivesItsPackages(t *testing.T) {
 				f.inMemory(t)
 				f.fetch(t, "1.0.0")
 				later(t, f)
-				if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 50_000}); err != nil {
+				if _, err := f.Store.Collect(t.Context(), store.Collection{MaxSize: 50_000}); err != nil {
 					t.Fatal(err)
 				}
 				var kept []string
@@ -319,7 +319,7 @@ func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
 		asked  int
 	}{
 		"this process": {func(t *testing.T, f *providerFixture) {
-			if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 1}); err != nil {
+			if _, err := f.Store.Collect(t.Context(), store.Collection{MaxSize: 1}); err != nil {
 				t.Error(err)
 			}
 		}, 1},
@@ -342,7 +342,7 @@ func TestReleaseStaysWhileItsPackageComes(t *testing.T) {
 				equal(t, "asked for the release", f.next.asked("release"), c.asked)
 				f.Next = nil
 				f.fetch(t, "1.0.0", linux)
-				if _, err := f.Store.Collect(t.Context(), store.GC{MaxSize: 1}); err != nil {
+				if _, err := f.Store.Collect(t.Context(), store.Collection{MaxSize: 1}); err != nil {
 					t.Error(err)
 				}
 				f.Forget(modproxy.Ref{})

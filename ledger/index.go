@@ -14,21 +14,21 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// book is the index of the durable part of a log in memory: enough to decide about new entries and to find the texts of the
+// index is the index of the durable part of a log, in memory: enough to decide about new entries and to find the texts of the
 // others.
-type book struct {
-	hashes stored        // of the tree, in the order of tlog; append-only
-	ends   []int64       // offsets in the log: the end of the header, then of each frame
-	pins   map[id]uint32 // the index in latest of each version
-	latest []pin
-	last   map[uint64]uint32          // by moduleHash: the index in latest, plus one, of the last version of a module
-	before map[id][][sha256.Size]byte // the superseded sums of the few versions with an accepted record
-	others map[id][]id                // by the lower-case address: the versions with records in other spellings
-	drifts map[id][]id                // by version
+type index struct {
+	hashes   stored        // of the tree, in the order of tlog; append-only
+	ends     []int64       // offsets in the log: the end of the header, then of each frame
+	latestAt map[id]uint32 // the position in latest of each version
+	latest   []latestRecord
+	last     map[uint64]uint32          // by moduleHash: the position in latest, plus one, of the last version of a module
+	before   map[id][][sha256.Size]byte // the superseded sums of the few versions with an accepted record
+	others   map[id][]id                // by the lower-case address: the versions with records in other spellings
+	drifts   map[id][]id                // by version
 
 	decisions []int64 // the numbers of the decisions' texts; append-only
 	bundles   map[id]bool
-	subdirs   []string // the distinct subdirs of pins; most pins share one
+	subdirs   []string // the distinct subdirs of records; most records share one
 	subdirAt  map[string]uint32
 }
 
@@ -46,24 +46,23 @@ func ids(v modproxy.Ref) (version, address id) {
 	return version, version
 }
 
-// pin is the record that counts for a version. It has no pointers, so that the garbage collector skips the pins of many
-// versions.
-type pin struct {
+// latestRecord is the last record of a version. It has no pointers, so that the garbage collector skips those of many versions.
+type latestRecord struct {
 	sum    [sha256.Size]byte
 	number uint32 // memory runs out before this overflows
-	subdir uint32 // index in book.subdirs
-	before uint32 // index in latest, plus one, of the module's version that was recorded before; zero: the first
+	subdir uint32 // position in index.subdirs
+	before uint32 // position in latest, plus one, of the module's version that was recorded before; zero: the first
 }
 
 var moduleSeed = maphash.MakeSeed()
 
-// moduleHash returns the key of a module in book.last. Two modules may have the same key.
+// moduleHash returns the key of a module in index.last. Two modules may have the same key.
 func moduleHash(m modproxy.Address) uint64 { return maphash.Comparable(moduleSeed, m) }
 
 type kind int
 
 const (
-	sight kind = iota // the first record of a version
+	firstRecord kind = iota // the first record of a version
 	acceptance
 	drift
 	decision
@@ -93,20 +92,20 @@ func (e *entry) about() id {
 	return e.version
 }
 
-// newBook returns a book with capacity for n entries: growing step by step leaves as much garbage as the final size.
-func newBook(n int64) *book {
-	b := &book{
-		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), pins: make(map[id]uint32, n), latest: make([]pin, 0, n),
+// newIndex returns an index with capacity for n entries: growing step by step leaves as much garbage as the final size.
+func newIndex(n int64) *index {
+	x := &index{
+		hashes: make(stored, 0, tlog.StoredHashCount(n)), ends: make([]int64, 1, n+1), latestAt: make(map[id]uint32, n), latest: make([]latestRecord, 0, n),
 		last: map[uint64]uint32{}, before: map[id][][sha256.Size]byte{}, others: map[id][]id{}, drifts: map[id][]id{}, bundles: map[id]bool{}, subdirAt: map[string]uint32{},
 	}
-	b.ends[0] = int64(len(logHeader))
-	return b
+	x.ends[0] = int64(len(logHeader))
+	return x
 }
 
-func (b *book) size() int64 { return int64(len(b.ends)) - 1 }
+func (x *index) size() int64 { return int64(len(x.ends)) - 1 }
 
 // end returns the offset of the end of the log.
-func (b *book) end() int64 { return b.ends[b.size()] }
+func (x *index) end() int64 { return x.ends[x.size()] }
 
 // parseEntry reads the text of an entry.
 func parseEntry(text []byte) (*entry, error) {
@@ -122,7 +121,7 @@ func parseEntry(text []byte) (*entry, error) {
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
 		version, address := ids(d.Ref)
 		return &entry{kind: drift, text: text, version: version, address: address, drift: what}, err
-	case sight, acceptance:
+	case firstRecord, acceptance:
 	}
 	r, err := ParseRecord(text)
 	version, address := ids(r.Ref)
@@ -137,44 +136,44 @@ func parseEntry(text []byte) (*entry, error) {
 
 // decide reports whether e is already recorded (known), and returns an error if e must be refused. The first record of a
 // version is compared with the record that counts for its address in any spelling.
-func (b *book) decide(e *entry) (known bool, err error) {
-	if e.kind == sight {
-		if p, _, recorded := b.counting(e.address); recorded {
-			_, known = b.pinned(e.version)
-			return known, b.differs(p, e)
+func (x *index) decide(e *entry) (known bool, err error) {
+	if e.kind == firstRecord {
+		if p, _, recorded := x.counting(e.address); recorded {
+			_, known = x.latestOf(e.version)
+			return known, x.differs(p, e)
 		}
 	}
-	return b.decideAlone(e)
+	return x.decideAlone(e)
 }
 
 // decideAlone is decide without regard to other spellings. Ledgers of earlier versions of modproxy were written so.
-func (b *book) decideAlone(e *entry) (known bool, err error) {
-	p, ok := b.pinned(e.version)
+func (x *index) decideAlone(e *entry) (known bool, err error) {
+	p, ok := x.latestOf(e.version)
 	switch {
 	case e.kind == decision:
 		return false, nil
 	case e.kind == imported:
-		return b.bundles[e.version], nil
-	case e.kind == sight && ok:
-		err = b.differs(p, e)
+		return x.bundles[e.version], nil
+	case e.kind == firstRecord && ok:
+		err = x.differs(p, e)
 		return err == nil, err
-	case e.kind == sight:
+	case e.kind == firstRecord:
 		return false, nil
 	case !ok:
 		return false, fmt.Errorf("no record of the version: %w", fs.ErrNotExist)
 	case e.kind != drift:
-		return b.differs(p, e) == nil, nil
-	case slices.Contains(b.drifts[e.version], e.drift):
+		return x.differs(p, e) == nil, nil
+	case slices.Contains(x.drifts[e.version], e.drift):
 		return true, nil
-	case len(b.drifts[e.version]) >= MaxDrifts:
+	case len(x.drifts[e.version]) >= MaxDrifts:
 		return false, fmt.Errorf("%w: %d observations of one version are recorded already", modproxy.ErrUnavailable, MaxDrifts)
 	}
 	return false, nil
 }
 
 // differs returns an error unless p and e have the same content. An unrecorded directory matches any directory.
-func (b *book) differs(p pin, e *entry) error {
-	subdir := b.subdirs[p.subdir]
+func (x *index) differs(p latestRecord, e *entry) error {
+	subdir := x.subdirs[p.subdir]
 	switch {
 	case p.sum != e.sum:
 		return fmt.Errorf("%w: it is recorded as %s", modproxy.ErrChanged, modproxy.NewSum(p.sum))
@@ -185,67 +184,67 @@ func (b *book) differs(p pin, e *entry) error {
 }
 
 // enter adds an entry that was decided and written.
-func (b *book) enter(e *entry) {
+func (x *index) enter(e *entry) {
 	switch e.kind {
 	case decision:
-		b.decisions = append(b.decisions, b.size())
+		x.decisions = append(x.decisions, x.size())
 	case imported:
-		b.bundles[e.version] = true
+		x.bundles[e.version] = true
 	case drift:
-		b.drifts[e.version] = append(b.drifts[e.version], e.drift)
+		x.drifts[e.version] = append(x.drifts[e.version], e.drift)
 	default:
-		b.pin(e)
+		x.setLatest(e)
 	}
-	b.ends = append(b.ends, e.end)
+	x.ends = append(x.ends, e.end)
 }
 
-// pinned returns the record that counts for a version.
-func (b *book) pinned(version id) (p pin, ok bool) {
-	at, ok := b.pins[version]
+// latestOf returns the last record of a version.
+func (x *index) latestOf(version id) (p latestRecord, ok bool) {
+	at, ok := x.latestAt[version]
 	if ok {
-		p = b.latest[at]
+		p = x.latest[at]
 	}
 	return p, ok
 }
 
-// pin makes the record that enter adds next the one that counts.
-func (b *book) pin(e *entry) {
-	subdir, known := b.subdirAt[e.subdir]
+// setLatest makes the record that enter adds next the last one of its version.
+func (x *index) setLatest(e *entry) {
+	subdir, known := x.subdirAt[e.subdir]
 	if !known {
-		subdir = uint32(len(b.subdirs))
+		subdir = uint32(len(x.subdirs))
 		name := strings.Clone(e.subdir) // e.subdir shares memory with the whole text
-		b.subdirs, b.subdirAt[name] = append(b.subdirs, name), subdir
+		x.subdirs, x.subdirAt[name] = append(x.subdirs, name), subdir
 	}
-	if _, known := b.pins[e.version]; !known && e.version != e.address {
-		b.others[e.address] = append(b.others[e.address], e.version)
+	if _, known := x.latestAt[e.version]; !known && e.version != e.address {
+		x.others[e.address] = append(x.others[e.address], e.version)
 	}
-	p := pin{sum: e.sum, number: uint32(b.size()), subdir: subdir}
-	if at, ok := b.pins[e.version]; ok {
-		b.before[e.version] = append(b.before[e.version], b.latest[at].sum)
-		p.before = b.latest[at].before
-		b.latest[at] = p
+	p := latestRecord{sum: e.sum, number: uint32(x.size()), subdir: subdir}
+	if at, ok := x.latestAt[e.version]; ok {
+		x.before[e.version] = append(x.before[e.version], x.latest[at].sum)
+		p.before = x.latest[at].before
+		x.latest[at] = p
 		return
 	}
-	b.pins[e.version] = uint32(len(b.latest))
-	p.before = b.last[e.module]
-	b.latest = append(b.latest, p)
-	b.last[e.module] = uint32(len(b.latest))
+	x.latestAt[e.version] = uint32(len(x.latest))
+	p.before = x.last[e.module]
+	x.latest = append(x.latest, p)
+	x.last[e.module] = uint32(len(x.latest))
 }
 
 // of returns the record numbers of a module's versions. On a hash collision it includes those of another module.
-func (b *book) of(module uint64) (numbers []uint32) {
-	for at := b.last[module]; at != 0; at = b.latest[at-1].before {
-		numbers = append(numbers, b.latest[at-1].number)
+func (x *index) of(module uint64) (numbers []uint32) {
+	for at := x.last[module]; at != 0; at = x.latest[at-1].before {
+		numbers = append(numbers, x.latest[at-1].number)
 	}
 	return numbers
 }
 
 // replay adds an entry while a log is read. The error is errBroken for an entry that decideAlone does not allow.
-func (b *book) replay(text []byte, end int64) error {
+func (x *index) replay(text []byte, end int64) error {
 	e, err := parseEntry(text)
 	if err == nil {
 		var known bool
-		if known, err = b.decideAlone(e); known { // other spellings are compared at look-up
+		if known, err = x.decideAlone(e); known { // other spellings are compared at look-up
 			err = errors.New("a record that repeats another")
 		}
 	}
@@ -253,8 +252,8 @@ func (b *book) replay(text []byte, end int64) error {
 		return fmt.Errorf("%w: %v", errBroken, err)
 	}
 	e.end = end
-	b.hashes = b.hashes.grow(b.size(), e)
-	b.enter(e)
+	x.hashes = x.hashes.grow(x.size(), e)
+	x.enter(e)
 	return nil
 }
 
