@@ -40,7 +40,7 @@ func TestHealth(t *testing.T) {
 		"well, by URL":          {nil, []string{"--url", plain.URL + "/"}, 200, exitDone, "ok\n"},
 		"unwell":                {local, nil, 503, exitFailed, "503 Service Unavailable\n"},
 		"redirect":              {local, nil, 302, exitFailed, "302 Found\n"},
-		"unknown certificate":   {nil, []string{"--url", withTLS.URL}, 200, exitFailed, "certificate"},
+		"unknown certificate":   {nil, []string{"--url", withTLS.URL}, 200, exitFailed, "\nhint: name the certificate's authority in SSL_CERT_FILE"},
 		"not a URL":             {nil, []string{"--url", "localhost"}, 200, exitMisuse, "--url: want an absolute URL"},
 		"port unknown":          {[]string{"MODPROXY_LISTEN=127.0.0.1:0"}, nil, 200, exitMisuse, "hint: say --url\n"},
 		"listen makes no sense": {[]string{"MODPROXY_LISTEN=8080"}, nil, 200, exitMisuse, "listen: want an address and a port"},

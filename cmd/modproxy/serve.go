@@ -228,7 +228,11 @@ func (env *environment) checkHealth(ctx context.Context, base string) error {
 		if u, ok := err.(*url.Error); ok {
 			err = u.Err
 		}
-		return hint.With(fmt.Errorf("health of %s: %w", base, err), "is modproxy running? --url says where")
+		advice := "is modproxy running? --url says where"
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+			advice = "name the certificate's authority in SSL_CERT_FILE, or use a name that the certificate has"
+		}
+		return hint.With(fmt.Errorf("health of %s: %w", base, err), advice)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -141,6 +141,8 @@ func Installed(ctx context.Context) error {
 		_, err = fmt.Sscanf(string(text), "git version %d.%d", &major, &minor)
 	}
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: git has not printed its version in time; a restart of modproxy checks it again", modproxy.ErrUnavailable)
 	case err != nil:
 		return fmt.Errorf("%w: git does not say its version: %w", modproxy.ErrUnavailable, err)
 	case major < 2 || major == 2 && minor < 31:
