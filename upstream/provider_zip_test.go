@@ -40,6 +40,7 @@ func TestZipBreaksOff(t *testing.T) {
 	} {
 		for _, ctx := range []context.Context{t.Context(), modproxy.AllowPartial(t.Context())} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel() // most of the time, a pause passes
 				u := registrytest.New(t, fixture("-- providers/acme/toy/1.0.0 --\n"))
 				client := newClient(t, u, nil, scratchOf(t))
 				u.Set(registrytest.Zip, c.knobs)
