@@ -1,4 +1,4 @@
-package upstream
+package documents
 
 import (
 	"encoding/json"
@@ -177,7 +177,7 @@ func TestRecordedHistories(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("docs: %v %s", err, diff)
 	}
-	counts, err := readingOf(t, "https://registry.example.com/").downloads([]byte(recorded(t, "v1-downloads.json")))
+	counts, err := ParseDownloads([]byte(recorded(t, "v1-downloads.json")))
 	if diff := cmp.Diff(&modproxy.Downloads{Week: 3, Month: 14, Year: 159, Total: 2653}, counts); diff != "" || err != nil {
 		t.Errorf("downloads: %v %s", err, diff)
 	}
@@ -276,7 +276,7 @@ func TestDownloadsOfNothing(t *testing.T) {
 		``: modproxy.ErrInvalid, `[]`: modproxy.ErrInvalid, `{}`: modproxy.ErrNotFound, `{"data": []}`: modproxy.ErrNotFound,
 		`{"data": {"attributes": 1}}`: modproxy.ErrNotFound, `{"data": {"attributes": {"week": -1, "total": "x"}}}`: nil,
 	} {
-		d, err := readingOf(t, "https://registry.example.com/").downloads([]byte(document))
+		d, err := ParseDownloads([]byte(document))
 		if !errors.Is(err, want) || err == nil && !cmp.Equal(*d, modproxy.Downloads{}) {
 			t.Errorf("%s: %+v, %v; want %v", document, d, err, want)
 		}
@@ -328,7 +328,7 @@ func FuzzDetails(f *testing.F) {
 func FuzzDownloads(f *testing.F) {
 	f.Add([]byte(recorded(f, "v1-downloads.json")))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		if d, err := readingOf(t, "https://registry.example.com/").downloads(document); err == nil {
+		if d, err := ParseDownloads(document); err == nil {
 			isCount(t, d.Week, d.Month, d.Year, d.Total)
 		}
 	})
