@@ -66,11 +66,18 @@ func FormatDetails(d *modproxy.Details, list *modproxy.Versions) any {
 	}
 }
 
-// withLists returns p with empty lists instead of nil: clients do not expect null.
+// withLists returns p with empty lists instead of nil: the cache stores descriptions as JSON, and clients do not expect null.
 func withLists(p modproxy.Part) modproxy.Part {
 	p.Inputs, p.Outputs, p.Calls = notNil(p.Inputs), notNil(p.Outputs), notNil(p.Calls)
 	p.Providers, p.Resources = notNil(p.Providers), notNil(p.Resources)
 	return p
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 func allWithLists(list []modproxy.Part) []modproxy.Part {
@@ -166,8 +173,7 @@ func (r *reading) part(text json.RawMessage) modproxy.Part {
 		Resources json.RawMessage `json:"resources"`
 	}
 	object(text, &doc)
-	p := newPart(doc.Path)
-	p.Name, p.Readme, p.Empty = clean.Line(doc.Name), clean.Prose(doc.Readme), doc.Empty
+	p := withLists(modproxy.Part{Path: doc.Path, Name: clean.Line(doc.Name), Readme: clean.Prose(doc.Readme), Empty: doc.Empty})
 	for _, text := range r.elements(doc.Inputs) {
 		if in := (input{}); object(text, &in) && clean.Line(in.Name) != "" {
 			p.Inputs = append(p.Inputs, in.read(in.Name, jsonText(in.Default, true)))
@@ -196,14 +202,6 @@ func (r *reading) part(text json.RawMessage) modproxy.Part {
 		}
 	}
 	return p
-}
-
-// newPart returns the description of a directory without any content: its lists are empty, not nil.
-func newPart(path string) modproxy.Part {
-	return modproxy.Part{
-		Path: path, Inputs: []modproxy.Input{}, Outputs: []modproxy.Output{}, Calls: []modproxy.PartCall{},
-		Providers: []modproxy.PartNeed{}, Resources: []modproxy.PartManaged{},
-	}
 }
 
 // input is a variable of a module, with its default as it is in the document.

@@ -60,10 +60,3 @@ func ascending(list *modproxy.Versions) []string {
 	}
 	return names
 }
-
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}

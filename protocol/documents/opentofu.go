@@ -171,7 +171,7 @@ func (r *reading) docsParts(dir string, byName json.RawMessage) []modproxy.Part 
 
 // docsPart reads the description of the directory dir. Elements that are keyed by name need not repeat their name.
 func (r *reading) docsPart(dir string, doc rawPart) modproxy.Part {
-	p := newPart(dir)
+	p := withLists(modproxy.Part{Path: dir})
 	for name, text := range r.elements(doc.Variables) {
 		var in input
 		if !object(text, &in) || clean.Line(name) == "" {
