@@ -57,7 +57,7 @@ var levels = []struct {
 	{"tools", []string{
 		"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool", "internal/hint", "internal/hedge",
 		"internal/zipfile", "internal/boltfile", "internal/datadir", "hostname", "internal/versionname", "pack", "release", "protocol",
-		"internal/slots", "internal/flight", "internal/retry",
+		"protocol/documents", "internal/slots", "internal/flight", "internal/retry",
 	}},
 	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream"}},
 	{"storage", []string{"store", "store/disk", "ledger"}},

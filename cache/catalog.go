@@ -42,12 +42,12 @@ type Catalog struct {
 
 	asking *flight.Pool
 
-	details   documents[description, *cachedAnswer[modproxy.Details]]
-	texts     documents[textKey, *cachedAnswer[modproxy.Text]]
-	numbers   documents[numbersKey, *cachedAnswer[numbers]]
-	histories documents[description, *cachedAnswer[modproxy.History]]
-	downloads documents[description, *cachedAnswer[modproxy.Downloads]]
-	lists     documents[selection, *cachedAnswer[modproxy.Page]]
+	details   documents[description, *modproxy.Details]
+	texts     documents[textKey, *modproxy.Text]
+	numbers   documents[numbersKey, *numbers]
+	histories documents[description, *modproxy.History]
+	downloads documents[description, *modproxy.Downloads]
+	lists     documents[selection, *modproxy.Page]
 }
 
 // Observer receives events, during the work and from many goroutines at once.
@@ -70,7 +70,7 @@ func NewCatalog(config CatalogConfig) *Catalog {
 			c.Observer.ObserveCache(e)
 		}
 	}
-	c.details = documents[description, *cachedAnswer[modproxy.Details]]{
+	c.details = documents[description, *modproxy.Details]{
 		op: "details", store: c.Store, maxMemory: maxListMemory, limit: c.MaxKept / 2,
 		source: catalogSource[description, modproxy.Details]{
 			kind: DetailsAsked, observe: observe,
@@ -85,7 +85,7 @@ func NewCatalog(config CatalogConfig) *Catalog {
 			status: func(d *modproxy.Details) *modproxy.Answered { return &d.Answered },
 		},
 	}
-	c.histories = documents[description, *cachedAnswer[modproxy.History]]{
+	c.histories = documents[description, *modproxy.History]{
 		op: "history", store: c.Store, maxMemory: maxHistoriesMemory, limit: c.MaxKept / 4,
 		source: catalogSource[description, modproxy.History]{
 			kind: HistoryAsked, observe: observe,
@@ -96,7 +96,7 @@ func NewCatalog(config CatalogConfig) *Catalog {
 			status: func(h *modproxy.History) *modproxy.Answered { return &h.Answered },
 		},
 	}
-	c.texts = documents[textKey, *cachedAnswer[modproxy.Text]]{
+	c.texts = documents[textKey, *modproxy.Text]{
 		op: "document", store: c.Store, maxMemory: maxTextsMemory, limit: c.MaxKept / 8,
 		source: catalogSource[textKey, modproxy.Text]{
 			kind: DetailsAsked, observe: observe,
@@ -107,14 +107,14 @@ func NewCatalog(config CatalogConfig) *Catalog {
 			status: func(t *modproxy.Text) *modproxy.Answered { return &t.Answered },
 		},
 	}
-	c.numbers = documents[numbersKey, *cachedAnswer[numbers]]{
+	c.numbers = documents[numbersKey, *numbers]{
 		op: "documents", store: c.Store, maxMemory: maxNumbersMemory, limit: c.MaxKept / 8,
 		source: catalogSource[numbersKey, numbers]{
 			about:  func(numbersKey, *numbers) {},
 			status: (*numbers).status,
 		},
 	}
-	c.downloads = documents[description, *cachedAnswer[modproxy.Downloads]]{
+	c.downloads = documents[description, *modproxy.Downloads]{
 		op: "downloads", maxMemory: maxDownloadsMemory,
 		source: catalogSource[description, modproxy.Downloads]{
 			kind: DownloadsAsked, observe: observe,
@@ -124,7 +124,7 @@ func NewCatalog(config CatalogConfig) *Catalog {
 			status: func(d *modproxy.Downloads) *modproxy.Answered { return &d.Answered },
 		},
 	}
-	c.lists = documents[selection, *cachedAnswer[modproxy.Page]]{
+	c.lists = documents[selection, *modproxy.Page]{
 		op: "list", maxMemory: maxListsMemory,
 		source: catalogSource[selection, modproxy.Page]{
 			kind: ListAsked, observe: observe,
@@ -142,7 +142,7 @@ func NewCatalog(config CatalogConfig) *Catalog {
 }
 
 // startCatalog starts d with the fields that all documents of c have in common.
-func startCatalog[K question, V document[V]](c *Catalog, d *documents[K, V], observe func(Event)) {
+func startCatalog[K question, V any](c *Catalog, d *documents[K, V], observe func(Event)) {
 	d.work, d.observe, d.trimmed = c.asking, observe, CatalogTrimmed
 	d.fresh, d.maxStale, d.missingFor = c.Fresh, c.MaxStale, c.Missing
 	d.start()
@@ -180,13 +180,13 @@ func (c *Catalog) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, e
 }
 
 // catalogued returns the answer for k; offline, the stored one.
-func catalogued[K question, T any](ctx context.Context, c *Catalog, d *documents[K, *cachedAnswer[T]], k K) (*T, error) {
+func catalogued[K question, T any](ctx context.Context, c *Catalog, d *documents[K, *T], k K) (*T, error) {
 	if c.Next != nil {
-		s, err := d.get(ctx, k)
+		value, err := d.get(ctx, k)
 		if err != nil {
 			return nil, k.wrap(d.op, err)
 		}
-		return s.value, nil
+		return value, nil
 	}
 	a, err := d.read(ctx, k)
 	if err == nil && a == nil {
@@ -195,7 +195,7 @@ func catalogued[K question, T any](ctx context.Context, c *Catalog, d *documents
 	if err != nil {
 		return nil, k.wrap(d.op, err)
 	}
-	return a.value.value, nil
+	return a.value, nil
 }
 
 // description is the key of a document about a module, or about one version of it.

@@ -14,22 +14,6 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// cachedAnswer is an answer of a catalog in memory.
-type cachedAnswer[T any] struct {
-	value  *T
-	bytes  int64 // bytes in memory, about
-	status func(*T) *modproxy.Answered
-}
-
-func (s *cachedAnswer[T]) size() int64 { return s.bytes }
-
-func (s *cachedAnswer[T]) marked(stale bool) *cachedAnswer[T] {
-	value := *s.value
-	status := s.status(&value)
-	status.Hit, status.Stale = true, stale
-	return &cachedAnswer[T]{&value, s.bytes, s.status}
-}
-
 // catalogSource is the source of the answers of a catalog.
 type catalogSource[K question, T any] struct {
 	kind    Kind // of the event for a request to Next
@@ -40,22 +24,30 @@ type catalogSource[K question, T any] struct {
 }
 
 // request implements source.
-func (a catalogSource[K, T]) request(ctx context.Context, k K, _ *cachedAnswer[T]) (*cachedAnswer[T], error) {
+func (a catalogSource[K, T]) request(ctx context.Context, k K, _ *T) (value *T, size int64, err error) {
 	began := time.Now()
-	value, err := a.next(ctx, k)
+	value, err = a.next(ctx, k)
 	a.observe(k.event(a.kind, time.Since(began), err))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	text, err := json.Marshal(value)
-	return &cachedAnswer[T]{value, size(text), a.status}, err
+	return value, sizeOf(text), err
 }
 
-// size returns about how many bytes a value has in memory that has this JSON text. Its strings do not share the text.
-func size(text []byte) int64 { return overhead + 2*int64(len(text)) }
+// sizeOf returns about how many bytes a value has in memory that has this JSON text. Its strings do not share the text.
+func sizeOf(text []byte) int64 { return overhead + 2*int64(len(text)) }
 
 // learn implements source.
-func (catalogSource[K, T]) learn(K, *cachedAnswer[T]) {}
+func (catalogSource[K, T]) learn(K, *T) {}
+
+// marked implements source.
+func (a catalogSource[K, T]) marked(value *T, stale bool) *T {
+	copied := *value
+	status := a.status(&copied)
+	status.Hit, status.Stale = true, stale
+	return &copied
+}
 
 // storedAnswer is the stored form of an answer; it is compressed with gzip.
 type storedAnswer[T any] struct {
@@ -64,8 +56,8 @@ type storedAnswer[T any] struct {
 }
 
 // encode implements source.
-func (a catalogSource[K, T]) encode(s *cachedAnswer[T]) ([]byte, error) {
-	text, err := json.Marshal(storedAnswer[T]{a.status(s.value).Time, s.value})
+func (a catalogSource[K, T]) encode(value *T) ([]byte, error) {
+	text, err := json.Marshal(storedAnswer[T]{a.status(value).Time, value})
 	if err != nil {
 		return nil, err
 	}
@@ -77,21 +69,21 @@ func (a catalogSource[K, T]) encode(s *cachedAnswer[T]) ([]byte, error) {
 }
 
 // decode implements source.
-func (a catalogSource[K, T]) decode(k K, text []byte) (*cachedAnswer[T], error) {
+func (a catalogSource[K, T]) decode(k K, text []byte) (value *T, size int64, err error) {
 	plain, err := inflate(text)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var stored storedAnswer[T]
 	if err := json.Unmarshal(plain, &stored); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if stored.Value == nil {
-		return nil, fmt.Errorf("%w: a stored answer without a value", modproxy.ErrInvalid)
+		return nil, 0, fmt.Errorf("%w: a stored answer without a value", modproxy.ErrInvalid)
 	}
 	a.about(k, stored.Value)
 	a.status(stored.Value).Time = stored.Time
-	return &cachedAnswer[T]{stored.Value, size(plain), a.status}, nil
+	return stored.Value, sizeOf(plain), nil
 }
 
 // inflaters are reused, because one has 40 KB.

@@ -16,7 +16,7 @@ import (
 // documents caches answers that expire, see [Registry.Versions]. After a failed request, documents serves stale answers for a
 // short pause without another request. After a slow one, it serves stale answers at once for a while. The first fields are set
 // before start.
-type documents[K question, V document[V]] struct {
+type documents[K question, V any] struct {
 	source     source[K, V]
 	op         string       // the operation, in errors
 	store      *store.Store // nil: documents are in memory only
@@ -40,34 +40,33 @@ type documents[K question, V document[V]] struct {
 	writtenSinceTrim atomic.Int64               // bytes that were put since the documents were last trimmed
 }
 
-// source requests documents, and encodes them for the store.
+// source requests documents, and encodes them for the store. Documents are immutable. size is about how many bytes a document has in
+// memory.
 type source[K comparable, V any] interface {
 	// request returns the current document, given the stored one, which may be zero. The error is [modproxy.ErrNotFound] if the
 	// document no longer exists.
-	request(ctx context.Context, k K, stored V) (V, error)
+	request(ctx context.Context, k K, stored V) (v V, size int64, err error)
 	// learn receives a document that was not known before, from upstream or another process.
 	learn(k K, v V)
 	encode(V) ([]byte, error)
-	decode(K, []byte) (V, error)
-}
-
-// document is an answer as it is served. It is immutable.
-type document[V any] interface {
-	size() int64         // bytes in memory, about
-	marked(stale bool) V // as it is served from the cache
+	decode(K, []byte) (v V, size int64, err error)
+	// marked returns a document as it is served from the cache.
+	marked(v V, stale bool) V
 }
 
 // answer is a document in memory.
-type answer[V document[V]] struct {
+type answer[V any] struct {
 	value, stale V
+	size         int64
 	revision     uint64 // of the record in the store; zero: it is not stored
 	requested    time.Time
 	retryAt      atomic.Pointer[time.Time] // no refresh before this time
 	expired      atomic.Bool               // it is known to be out of date
 }
 
-func newAnswer[V document[V]](v V, requested time.Time, revision uint64) *answer[V] {
-	return &answer[V]{value: v.marked(false), stale: v.marked(true), revision: revision, requested: requested}
+// newAnswer returns the answer for a document that is not stored.
+func (d *documents[K, V]) newAnswer(v V, size int64, requested time.Time) *answer[V] {
+	return &answer[V]{value: d.source.marked(v, false), stale: d.source.marked(v, true), size: size, requested: requested}
 }
 
 // fresh reports whether a needs no refresh. An answer from the future, as after the clock was set back, needs one.
@@ -223,7 +222,7 @@ func (d *documents[K, V]) request(ctx context.Context, k K, before *answer[V]) (
 	}
 	missing := d.missing.Begin(k)
 	began := time.Now()
-	v, err = d.source.request(ctx, k, before.value)
+	v, size, err := d.source.request(ctx, k, before.value)
 	took := time.Since(began)
 	switch {
 	case took >= soon:
@@ -232,7 +231,7 @@ func (d *documents[K, V]) request(ctx context.Context, k K, before *answer[V]) (
 		d.slowHosts.Drop(k.registry())
 	}
 	if err == nil {
-		return d.keep(ctx, k, v, began, before.revision), nil
+		return d.keep(ctx, k, v, size, began, before.revision), nil
 	}
 	err = k.wrap(d.op, settle(late(ctx, err, requestTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {

@@ -40,7 +40,7 @@ func (d *documents[K, V]) read(ctx context.Context, k K) (*answer[V], error) {
 		d.memory.Drop(k)
 		return nil, nil
 	}
-	remember(a, rereadAfter, a.value.size())
+	remember(a, rereadAfter, a.size)
 	return a, nil
 }
 
@@ -100,11 +100,13 @@ func (d *documents[K, V]) parse(k K, rec store.Record) (*answer[V], error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := d.source.decode(k, rest)
+	v, size, err := d.source.decode(k, rest)
 	if err != nil {
 		return nil, err
 	}
-	return newAnswer(v, requested, rec.Revision), nil
+	a := d.newAnswer(v, size, requested)
+	a.revision = rec.Revision
+	return a, nil
 }
 
 // splitRequested splits a stored document. It begins with the time of the request, in Unix nanoseconds.
@@ -117,8 +119,8 @@ func splitRequested(value []byte) (requested time.Time, rest []byte, err error) 
 
 // keep stores v and returns it, or a newer answer that another process has stored meanwhile. If the store fails, v is served
 // all the same.
-func (d *documents[K, V]) keep(ctx context.Context, k K, v V, requested time.Time, revision uint64) V {
-	a := newAnswer(v, requested, 0)
+func (d *documents[K, V]) keep(ctx context.Context, k K, v V, size int64, requested time.Time, revision uint64) V {
+	a := d.newAnswer(v, size, requested)
 	if d.store == nil {
 		d.remember(k, a)
 		return v
@@ -157,7 +159,7 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, requested time.Tim
 // remember adds a to memory.
 func (d *documents[K, V]) remember(k K, a *answer[V]) {
 	d.missing.Drop(k)
-	d.memory.Add(k, a, rereadAfter, a.value.size())
+	d.memory.Add(k, a, rereadAfter, a.size)
 }
 
 // expire makes the next request for k ask upstream, if the stored answer is not current. No caller waits until the answer is

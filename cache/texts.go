@@ -96,7 +96,7 @@ func (c *Catalog) remember(ctx context.Context, v modproxy.Ref, d *modproxy.Deta
 	for block, runs := range blocksOf(d.Docs) {
 		k := numbersKey{key{v}, block}
 		before, _ := c.numbers.read(ctx, k) // an unreadable one is written again
-		if before != nil && slices.Equal(before.value.value.Runs, runs) {
+		if before != nil && slices.Equal(before.value.Runs, runs) {
 			continue
 		}
 		var revision uint64
@@ -104,7 +104,7 @@ func (c *Catalog) remember(ctx context.Context, v modproxy.Ref, d *modproxy.Deta
 			revision = before.revision
 		}
 		value := &numbers{Runs: runs, Answered: modproxy.Answered{Time: time.Now()}}
-		c.numbers.keep(ctx, k, &cachedAnswer[numbers]{value, overhead + 16*int64(len(runs)), (*numbers).status}, time.Now(), revision)
+		c.numbers.keep(ctx, k, value, overhead+16*int64(len(runs)), time.Now(), revision)
 	}
 }
 
@@ -134,7 +134,7 @@ func (c *Catalog) Numbered(ctx context.Context, host, id string) (versions []mod
 		}
 		k := numbersKey{key{modproxy.NewProvider(host, parts[0], parts[1]).At(parts[2])}, n / blockSize}
 		a, err := c.numbers.parse(k, rec)
-		if err == nil && slices.ContainsFunc(a.value.value.Runs, func(r run) bool { return r[0] <= n && n <= r[1] }) {
+		if err == nil && slices.ContainsFunc(a.value.Runs, func(r run) bool { return r[0] <= n && n <= r[1] }) {
 			versions = append(versions, k.Ref)
 		}
 	}

@@ -72,12 +72,6 @@ func (l *listing) size() int64 {
 	return int64(len(l.Document) + len(l.Compressed) + each*(len(l.List)+len(l.unlisted)+4))
 }
 
-func (l *listing) marked(stale bool) *listing {
-	v := *l.Versions
-	v.Hit, v.Stale = true, stale
-	return &listing{&v, l.unlisted}
-}
-
 func (l *listing) lists(version string) bool {
 	_, listed := l.Find(version)
 	return listed
@@ -95,3 +89,10 @@ func (l *listing) offered() (list []string) {
 
 // listings is the source of versions documents.
 type listings struct{ *Registry }
+
+// marked implements source.
+func (listings) marked(l *listing, stale bool) *listing {
+	v := *l.Versions
+	v.Hit, v.Stale = true, stale
+	return &listing{&v, l.unlisted}
+}

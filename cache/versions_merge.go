@@ -11,12 +11,12 @@ import (
 
 // request implements source. Versions with stored packages stay listed, and so do versions that can be downloaded again from their
 // source in the ledger.
-func (r listings) request(ctx context.Context, k key, before *listing) (*listing, error) {
+func (r listings) request(ctx context.Context, k key, before *listing) (l *listing, size int64, err error) {
 	began := time.Now()
 	v, err := r.Next.Versions(ctx, k.Address)
 	r.observe(k.event(VersionsAsked, time.Since(began), err))
 	if err != nil && !errors.Is(err, modproxy.ErrNotFound) {
-		return nil, err
+		return nil, 0, err
 	}
 	if before == nil {
 		before = noListing(k.Address)
@@ -34,14 +34,14 @@ func (r listings) request(ctx context.Context, k key, before *listing) (*listing
 		known = append(known, held...)
 	}
 	if errHeld != nil && v == nil { // the error leaves open whether the module exists
-		return nil, errHeld
+		return nil, 0, errHeld
 	}
 	if errHeld != nil {
 		r.observe(k.event(StoreFailed, 0, errHeld))
 	}
 	l, errMerge := r.merge(k, v, known, before, began)
 	if errMerge != nil || l == nil {
-		return nil, cmp.Or(errMerge, err)
+		return nil, 0, cmp.Or(errMerge, err)
 	}
 	for version := range l.unlisted {
 		if _, was := before.unlisted[version]; !was {
@@ -53,7 +53,7 @@ func (r listings) request(ctx context.Context, k key, before *listing) (*listing
 			r.observe(key{k.Address.At(version)}.event(VersionListed, 0, nil))
 		}
 	}
-	return l, nil
+	return l, l.size(), nil
 }
 
 // learn implements source. A listed version is not missing.

@@ -74,7 +74,7 @@ func (r listings) makeOffline(ctx context.Context, k key) (*listing, error) {
 	if err != nil {
 		return nil, settle(err)
 	}
-	l := (&listing{Versions: v}).marked(true)
+	l := r.marked(&listing{Versions: v}, true)
 	if v != listed { // the time at which the registry listed the others is not known
 		l.Time = time.Now()
 	}

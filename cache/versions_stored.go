@@ -27,22 +27,23 @@ func (listings) encode(l *listing) ([]byte, error) {
 }
 
 // decode implements source.
-func (listings) decode(k key, text []byte) (*listing, error) {
+func (listings) decode(k key, text []byte) (l *listing, size int64, err error) {
 	header, document, _ := bytes.Cut(text, []byte("\n"))
 	var h listingHeader
 	if err := json.Unmarshal(header, &h); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	plain, err := inflate(document)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	v, err := modproxy.RestoreVersions(k.Address, plain, document)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	v.Dropped, v.Time = h.Dropped, h.Time
-	return &listing{v, h.Unlisted}, nil
+	l = &listing{v, h.Unlisted}
+	return l, l.size(), nil
 }
 
 const maxDocument = 64 << 20 // bytes of a stored document; answers of upstream are far smaller

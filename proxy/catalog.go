@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
+	"github.com/modproxy/modproxy/protocol/documents"
 )
 
 var errNoCatalog = protocol.NotFound("modules and providers are not described here: want …/versions or …/download")
@@ -64,15 +65,10 @@ func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Even
 		}
 		k.versions = list.ETag
 		text, err = h.renderedOf(r.Context(), k, d.Size(), func() any {
-			switch {
-			case q.Kind == protocol.KindDocs && q.IsProvider():
-				return docsProviderOf(d)
-			case q.Kind == protocol.KindDocs:
-				return docsDetailsOf(d)
-			case q.IsProvider():
-				return providerDetailsOf(d, list)
+			if q.Kind == protocol.KindDocs {
+				return documents.FormatDocsDetails(d)
 			}
-			return detailsOf(d, list)
+			return documents.FormatDetails(d, list)
 		})
 		if err != nil {
 			return err
@@ -108,13 +104,10 @@ func (h *Handler) serveHistory(w *httpx.Response, r *http.Request, e *httpx.Even
 		return err
 	}
 	text, err := h.renderedOf(r.Context(), renderKey{of: weak.Make(history), kind: q.Kind}, history.Size(), func() any {
-		switch {
-		case q.Kind == protocol.KindDocs:
-			return docsOf(history)
-		case q.IsProvider():
-			return providerHistoryOf(history)
+		if q.Kind == protocol.KindDocs {
+			return documents.FormatDocsHistory(history)
 		}
-		return historyOf(history)
+		return documents.FormatHistory(history)
 	})
 	if err != nil {
 		return err
@@ -128,7 +121,7 @@ func (h *Handler) serveDownloads(w *httpx.Response, r *http.Request, e *httpx.Ev
 	if err != nil {
 		return err
 	}
-	text, err := httpx.NewDocument(downloadsOf(q.Address, d))
+	text, err := httpx.NewDocument(documents.FormatDownloads(q.Address, d))
 	if err != nil {
 		return err
 	}
@@ -150,15 +143,15 @@ func (h *Handler) serveList(w *httpx.Response, r *http.Request, e *httpx.Event, 
 	if err != nil {
 		return err
 	}
-	shown, size := make([]summary, 0, len(page.Modules)), int64(0)
+	shown, size := modproxy.Page{More: page.More}, int64(0)
 	for _, s := range page.Modules {
 		if !q.ByNamespace || h.cfg.Upstreams.ByNamespace(s.Namespace) == s.Host { // otherwise the name means another module here
-			shown = append(shown, summaryOf(&s))
+			shown.Modules = append(shown.Modules, s)
 			size += int64(len(s.Description))
 		}
 	}
 	text, err := h.documents.Make(r.Context(), size, func() (*httpx.Document, error) {
-		return httpx.NewDocument(pageDocument{h.metaOf(r, list, page.More), shown})
+		return httpx.NewDocument(documents.FormatPage(list, &shown, func(offset int) string { return h.pageURL(r, list, offset) }))
 	})
 	if err != nil {
 		return err
@@ -166,25 +159,13 @@ func (h *Handler) serveList(w *httpx.Response, r *http.Request, e *httpx.Event, 
 	return h.writeRendered(w, r, e, page.Answered, text)
 }
 
-// metaOf returns the links to the pages before and after the page of list, which r requests.
-func (h *Handler) metaOf(r *http.Request, list modproxy.Query, more bool) pageMeta {
-	meta := pageMeta{Limit: list.Limit, Offset: list.Offset}
-	at := func(offset int) string {
-		below := ""
-		if base, err := url.Parse(h.origin(r)); err == nil {
-			below = base.EscapedPath()
-		}
-		return below + r.URL.EscapedPath() + "?" + protocol.PageQuery(r.URL.RawQuery, list.Limit, offset)
+// pageURL returns the URL of the page of list, which r requests, at another offset.
+func (h *Handler) pageURL(r *http.Request, list modproxy.Query, offset int) string {
+	below := ""
+	if base, err := url.Parse(h.origin(r)); err == nil {
+		below = base.EscapedPath()
 	}
-	if more {
-		next := list.Offset + list.Limit
-		meta.Next, meta.NextURL = &next, at(next)
-	}
-	if list.Offset > 0 {
-		before := max(0, list.Offset-list.Limit)
-		meta.Prev, meta.PrevURL = &before, at(before)
-	}
-	return meta
+	return below + r.URL.EscapedPath() + "?" + protocol.PageQuery(r.URL.RawQuery, list.Limit, offset)
 }
 
 // writeRendered writes a document that was made of an answer of the catalog.

@@ -8,6 +8,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
+	"github.com/modproxy/modproxy/protocol/documents"
 )
 
 var markdownType = []string{"text/markdown; charset=utf-8"}
@@ -20,7 +21,7 @@ func (h *Handler) serveProviderVersion(w *httpx.Response, r *http.Request, e *ht
 	if err != nil {
 		return err
 	}
-	return h.writeAnswered(w, r, e, d.Answered, d.Size(), providerVersionOf(d))
+	return h.writeAnswered(w, r, e, d.Answered, d.Size(), documents.FormatProviderVersion(d))
 }
 
 // serveProviderDocuments serves a page of the documents about one version of a provider.
@@ -34,8 +35,7 @@ func (h *Handler) serveProviderDocuments(w *httpx.Response, r *http.Request, e *
 	if err != nil {
 		return err
 	}
-	all, page := s.Of(d.Docs)
-	return h.writeAnswered(w, r, e, d.Answered, d.Size(), documentsOf(s, len(all), page))
+	return h.writeAnswered(w, r, e, d.Answered, d.Size(), documents.FormatDocuments(s, d.Docs))
 }
 
 // serveProviderDocument serves the document with an ID. If several versions have it, the first version that the client may use counts.
@@ -69,7 +69,7 @@ func (h *Handler) serveProviderDocument(w *httpx.Response, r *http.Request, e *h
 		text, errText := h.cfg.Catalog.Text(r.Context(), v, q.ID)
 		if err = errText; err == nil {
 			e.Module, e.Version = v.Address, v.Version
-			return h.writeAnswered(w, r, e, text.Answered, int64(len(text.Content)), documentOf(d.Docs[i], text))
+			return h.writeAnswered(w, r, e, text.Answered, int64(len(text.Content)), documents.FormatText(d.Docs[i], text))
 		}
 	}
 	if errors.Is(err, modproxy.ErrNotFound) { // as if the version did not exist

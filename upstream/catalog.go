@@ -11,6 +11,8 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/clean"
+	"github.com/modproxy/modproxy/protocol/documents"
 )
 
 // Services beside the module registry protocol. Their failures say nothing about the services of the protocol itself.
@@ -30,7 +32,7 @@ var _ modproxy.Catalog = (*Client)(nil)
 // described asks a question beside the protocol and reads the answer. The error is [modproxy.ErrNotFound] if the
 // registry has no such document, and [modproxy.ErrUnavailable] if its answer cannot be read.
 func described[T any](
-	ctx context.Context, c *Client, s serviceOf, path string, read func(r *reading, document []byte) (T, error),
+	ctx context.Context, c *Client, s serviceOf, path string, read func(document []byte, from *url.URL) (T, error),
 ) (none T, err error) {
 	leave, err := c.limiter(serviceOf{s.host, s.protocol()}).sideRequest(ctx)
 	if err != nil {
@@ -38,7 +40,7 @@ func described[T any](
 	}
 	defer leave()
 	answer, err := question(ctx, c, s, path, maxDocument, func(res *http.Response, _ *url.URL, document []byte) (T, error) {
-		answer, err := read(newReading(res.Request.URL), document)
+		answer, err := read(document, res.Request.URL)
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
 			return none, err
@@ -80,18 +82,20 @@ func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 // details requests the document about v, with the registry's own spelling of the version if it is known.
 func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
-	if v.IsProvider() {
-		return c.providerDetails(ctx, v, elsewhere)
+	if v.IsProvider() && !v.IsListed() {
+		return nil, fmt.Errorf("%w: modproxy has made it, and no registry describes it", modproxy.ErrNotFound)
 	}
-	if elsewhere {
-		path := modulePath(v.Address, "v"+url.PathEscape(v.Version)+"/index.json")
-		return described(ctx, c, serviceOf{v.Host, tofuDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
-			return r.docsDetails(document, v)
-		})
+	s, path, parse := moduleDocs, modulePath(v.Address, url.PathEscape(cmp.Or(c.knownSpelling(v), v.Version))), documents.ParseDetails
+	switch version := url.PathEscape(v.Version); {
+	case elsewhere && v.IsProvider():
+		s, path, parse = tofuProviderDocs, providerPath(v.Address, "v"+version+"/index.json"), documents.ParseDocsDetails
+	case elsewhere:
+		s, path, parse = tofuDocs, modulePath(v.Address, "v"+version+"/index.json"), documents.ParseDocsDetails
+	case v.IsProvider():
+		s, path = providerDocs, providerPath(v.Address, version)
 	}
-	path := modulePath(v.Address, url.PathEscape(cmp.Or(c.knownSpelling(v), v.Version)))
-	return described(ctx, c, serviceOf{v.Host, moduleDocs}, path, func(r *reading, document []byte) (*modproxy.Details, error) {
-		return r.details(document, v)
+	return described(ctx, c, serviceOf{v.Host, s}, path, func(document []byte, from *url.URL) (*modproxy.Details, error) {
+		return parse(document, from, v)
 	})
 }
 
@@ -107,23 +111,26 @@ func (c *Client) History(ctx context.Context, m modproxy.Address) (*modproxy.His
 }
 
 func (c *Client) history(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
-	s, path, parse := modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions", (*reading).history
+	s, path, parse := modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions", documents.ParseHistory
 	switch elsewhere := c.cfg.Hosts[m.Host].Docs != ""; {
 	case elsewhere && m.IsProvider():
-		s, path, parse = tofuProviderDocs, providerPath(m, "index.json"), (*reading).docsHistory
+		s, path, parse = tofuProviderDocs, providerPath(m, "index.json"), documents.ParseDocsHistory
 	case elsewhere:
-		s, path, parse = tofuDocs, modulePath(m, "index.json"), (*reading).docsHistory
+		s, path, parse = tofuDocs, modulePath(m, "index.json"), documents.ParseDocsHistory
 	case m.IsProvider():
 		s, path = providersV2, m.Namespace+"/"+m.Name+"?include=provider-versions"
 	}
-	return described(ctx, c, serviceOf{m.Host, s}, path, func(r *reading, document []byte) (*modproxy.History, error) {
-		return parse(r, document, m)
+	return described(ctx, c, serviceOf{m.Host, s}, path, func(document []byte, from *url.URL) (*modproxy.History, error) {
+		return parse(document, from, m)
 	})
 }
 
 // Downloads implements [modproxy.Catalog].
 func (c *Client) Downloads(ctx context.Context, m modproxy.Address) (*modproxy.Downloads, error) {
-	d, err := described(ctx, c, serviceOf{m.Host, moduleDocs}, modulePath(m, "downloads/summary"), (*reading).downloads)
+	read := func(document []byte, _ *url.URL) (*modproxy.Downloads, error) {
+		return documents.ParseDownloads(document)
+	}
+	d, err := described(ctx, c, serviceOf{m.Host, moduleDocs}, modulePath(m, "downloads/summary"), read)
 	if err != nil {
 		return nil, modproxy.Wrap("downloads", m.At(""), err)
 	}
@@ -143,4 +150,30 @@ func (c *Client) List(ctx context.Context, q modproxy.Query) (*modproxy.Page, er
 	}
 	page.Time = time.Now()
 	return page, nil
+}
+
+// Text implements [modproxy.Catalog].
+func (c *Client) Text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
+	text, err := c.text(ctx, v, id)
+	if err != nil {
+		return nil, modproxy.Wrap("document "+id, v, err)
+	}
+	text.Time = time.Now()
+	return text, nil
+}
+
+func (c *Client) text(ctx context.Context, v modproxy.Ref, id string) (*modproxy.Text, error) {
+	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
+	switch {
+	case !v.IsProvider(), elsewhere && !documents.IsDocPath(id), !elsewhere && !documents.IsNumber(id):
+		return nil, fmt.Errorf("%w: no registry has a document that is called so", modproxy.ErrNotFound)
+	case elsewhere:
+		path := providerPath(v.Address, "v"+url.PathEscape(v.Version)+"/"+id+".md")
+		return described(ctx, c, serviceOf{v.Host, tofuProviderDocs}, path, func(document []byte, _ *url.URL) (*modproxy.Text, error) {
+			return &modproxy.Text{Content: clean.Prose(string(document))}, nil
+		})
+	}
+	return described(ctx, c, serviceOf{v.Host, providerTexts}, id, func(document []byte, _ *url.URL) (*modproxy.Text, error) {
+		return documents.ParseText(document, id)
+	})
 }

@@ -55,6 +55,17 @@ func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []s
 	return nil, nil, nil
 }
 
+// datesOf returns the dates in h by version. If a version has several dates, the latest counts.
+func datesOf(h *modproxy.History) map[string]time.Time {
+	dates := map[string]time.Time{}
+	for _, v := range h.Versions {
+		if v.Published.After(dates[v.Version]) {
+			dates[v.Version] = v.Published
+		}
+	}
+	return dates
+}
+
 // PublishedOf asks v's registry when v was published. For a module it reads the document about v; for a provider, the
 // time of the signature. The time is zero if the registry gives no date. In the background ([modproxy.InBackground]), a host
 // receives at most four requests for dates per second; a provider needs two. Errors: [modproxy.ErrUnavailable], also if the

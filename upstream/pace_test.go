@@ -12,6 +12,11 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
+var (
+	vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	toy = modproxy.NewProvider("registry.example.com", "acme", "toy")
+)
+
 // asked makes each client ask for the dates of n versions and returns the times of the answers. Each question takes 300
 // ms.
 func asked(ctx context.Context, p *pace, m modproxy.Address, clients []string, n int) map[string][]time.Duration {

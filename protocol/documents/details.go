@@ -1,10 +1,11 @@
-package upstream
+package documents
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -12,26 +13,90 @@ import (
 	"github.com/modproxy/modproxy/internal/clean"
 )
 
-// summary is one module in a list, and the beginning of the document about a version.
+// summary is a version in a list, and the beginning of the document about it, below /v1/.
 type summary struct {
-	modproxy.Summary
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	System    string `json:"provider"`
-	Version   string `json:"version"`
-	Published string `json:"published_at"`
+	ID          string    `json:"id"`
+	Owner       string    `json:"owner"`
+	Namespace   string    `json:"namespace"`
+	Name        string    `json:"name"`
+	Version     string    `json:"version"`
+	System      string    `json:"provider"`
+	Logo        string    `json:"provider_logo_url"`
+	Description string    `json:"description"`
+	Source      string    `json:"source"`
+	Tag         string    `json:"tag"`
+	Published   timestamp `json:"published_at"`
+	Downloads   int64     `json:"downloads"`
+	Verified    bool      `json:"verified"`
 }
 
 func (r *reading) summary(s summary, v modproxy.Ref) modproxy.Summary {
 	return modproxy.Summary{
 		Ref:   v,
 		Owner: clean.Line(s.Owner), Logo: webURL(r.from, s.Logo), Description: clean.Prose(s.Description), Source: webURL(nil, s.Source),
-		Tag: clean.Line(s.Tag), Published: date(s.Published), Downloads: max(0, s.Downloads), Verified: s.Verified,
+		Tag: clean.Line(s.Tag), Published: s.Published.Time, Downloads: max(0, s.Downloads), Verified: s.Verified,
 	}
 }
 
-// details reads the document about v. If the document is about another version, such as the latest one, the error is
-// [modproxy.ErrNotFound].
+func summaryOf(s *modproxy.Summary) summary {
+	return summary{
+		idOf(s.Address) + "/" + s.Version, s.Owner, s.Namespace, s.Name, s.Version, s.System, s.Logo, s.Description, s.Source,
+		s.Tag, timestamp{s.Published}, s.Downloads, s.Verified,
+	}
+}
+
+type details struct {
+	summary
+	Root        modproxy.Part         `json:"root"`
+	Submodules  []modproxy.Part       `json:"submodules"`
+	Examples    []modproxy.Part       `json:"examples"`
+	Systems     []string              `json:"providers"`
+	Versions    []string              `json:"versions"`
+	Deprecation *modproxy.Deprecation `json:"deprecation"`
+}
+
+// FormatDetails returns the document below /v1/ about a version of a module or a provider, with the versions in list.
+func FormatDetails(d *modproxy.Details, list *modproxy.Versions) any {
+	if d.IsProvider() {
+		return providerDetailsOf(d, list)
+	}
+	return details{
+		summaryOf(&d.Summary), withLists(d.Root), allWithLists(d.Submodules), allWithLists(d.Examples),
+		slices.Sorted(slices.Values(append([]string{d.System}, d.Systems...))), ascending(list), d.Deprecation,
+	}
+}
+
+// withLists returns p with empty lists instead of nil: the cache stores descriptions as JSON, and clients do not expect null.
+func withLists(p modproxy.Part) modproxy.Part {
+	p.Inputs, p.Outputs, p.Calls = notNil(p.Inputs), notNil(p.Outputs), notNil(p.Calls)
+	p.Providers, p.Resources = notNil(p.Providers), notNil(p.Resources)
+	return p
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func allWithLists(list []modproxy.Part) []modproxy.Part {
+	all := make([]modproxy.Part, len(list))
+	for i, p := range list {
+		all[i] = withLists(p)
+	}
+	return all
+}
+
+// ParseDetails reads the document below /v1/ about v, a version of a module or a provider. from is the URL of the document.
+func ParseDetails(document []byte, from *url.URL, v modproxy.Ref) (*modproxy.Details, error) {
+	if v.IsProvider() {
+		return newReading(from).provider(document, v)
+	}
+	return newReading(from).details(document, v)
+}
+
+// details reads the document about v, a version of a module.
 func (r *reading) details(document []byte, v modproxy.Ref) (*modproxy.Details, error) {
 	var doc struct {
 		summary
@@ -108,16 +173,10 @@ func (r *reading) part(text json.RawMessage) modproxy.Part {
 		Resources json.RawMessage `json:"resources"`
 	}
 	object(text, &doc)
-	p := newPart(doc.Path)
-	p.Name, p.Readme, p.Empty = clean.Line(doc.Name), clean.Prose(doc.Readme), doc.Empty
+	p := withLists(modproxy.Part{Path: doc.Path, Name: clean.Line(doc.Name), Readme: clean.Prose(doc.Readme), Empty: doc.Empty})
 	for _, text := range r.elements(doc.Inputs) {
-		var in struct {
-			modproxy.Input
-			Default json.RawMessage `json:"default"`
-		}
-		if object(text, &in) && clean.Line(in.Name) != "" {
-			in.Input.Default = jsonText(in.Default, true)
-			p.Inputs = append(p.Inputs, input(in.Input))
+		if in := (input{}); object(text, &in) && clean.Line(in.Name) != "" {
+			p.Inputs = append(p.Inputs, in.read(in.Name, jsonText(in.Default, true)))
 		}
 	}
 	for _, text := range r.elements(doc.Outputs) {
@@ -145,16 +204,18 @@ func (r *reading) part(text json.RawMessage) modproxy.Part {
 	return p
 }
 
-// newPart returns the description of a directory without any content: its lists are empty, not nil.
-func newPart(path string) modproxy.Part {
-	return modproxy.Part{
-		Path: path, Inputs: []modproxy.Input{}, Outputs: []modproxy.Output{}, Calls: []modproxy.PartCall{},
-		Providers: []modproxy.PartNeed{}, Resources: []modproxy.PartManaged{},
-	}
+// input is a variable of a module, with its default as it is in the document.
+type input struct {
+	Name        string          `json:"name"`
+	Type        string          `json:"type"`
+	Description string          `json:"description"`
+	Default     json.RawMessage `json:"default"`
+	Required    bool            `json:"required"`
 }
 
-// input returns in with cleaned texts, as the cache stores it.
-func input(in modproxy.Input) modproxy.Input {
-	in.Type, in.Description = cmp.Or(clean.Prose(in.Type), "any"), clean.Prose(in.Description)
-	return in
+// read returns the variable with cleaned texts.
+func (in input) read(name, value string) modproxy.Input {
+	return modproxy.Input{
+		Name: name, Type: cmp.Or(clean.Prose(in.Type), "any"), Description: clean.Prose(in.Description), Default: value, Required: in.Required,
+	}
 }

@@ -1,4 +1,4 @@
-package upstream
+package documents
 
 import (
 	"bytes"
@@ -14,12 +14,11 @@ import (
 )
 
 const (
-	maxElements = 100_000 // of all lists in one document that describes modules
+	maxElements = 100_000 // of all lists in one document
 	maxSystems  = 100     // that a document names; each one is checked against the client's rights
 )
 
-// reading reads one document that describes modules. A member of an unexpected type counts as missing. A name with
-// control characters, or longer than a line, also counts as missing; other texts lose their control characters.
+// reading reads one document.
 type reading struct {
 	from *url.URL // the URL of the document
 	left int      // how many more elements of lists are allowed

@@ -1,4 +1,4 @@
-package upstream
+package documents
 
 import (
 	"encoding/json"
@@ -28,16 +28,6 @@ func recorded(t testing.TB, name string) string {
 	return string(text)
 }
 
-// partOf returns p with empty lists instead of nil ones.
-func partOf(p modproxy.Part) modproxy.Part {
-	empty := newPart(p.Path)
-	empty.Name, empty.Readme, empty.Empty = p.Name, p.Readme, p.Empty
-	empty.Inputs, empty.Outputs = append(empty.Inputs, p.Inputs...), append(empty.Outputs, p.Outputs...)
-	empty.Calls, empty.Providers = append(empty.Calls, p.Calls...), append(empty.Providers, p.Providers...)
-	empty.Resources = append(empty.Resources, p.Resources...)
-	return empty
-}
-
 func TestRecordedDetails(t *testing.T) {
 	const host = "registry.terraform.io"
 	ec := modproxy.Address{Host: host, Namespace: "puppetlabs", Name: "deployment", System: "ec"}.At("0.0.8")
@@ -61,7 +51,7 @@ func TestRecordedDetails(t *testing.T) {
 				Source: "https://github.com/puppetlabs/terraform-ec-deployment", Tag: "v0.0.8",
 				Published: time.Date(2021, 8, 5, 0, 26, 33, 501756000, time.UTC), Downloads: 3059237,
 			},
-			Root: partOf(modproxy.Part{
+			Root: withLists(modproxy.Part{
 				Name: "deployment", Readme: "# A module\n\nIts text.\n",
 				Inputs: []modproxy.Input{
 					input("autoscale", `"true"`), input("ec_stack_version", `""`), input("name", `"ecproject"`), input("traffic_filter_sourceip", `""`),
@@ -77,7 +67,7 @@ func TestRecordedDetails(t *testing.T) {
 					{Name: "ec_tf_association", Type: "ec_deployment_traffic_filter_association"},
 				},
 			}),
-			Submodules: []modproxy.Part{partOf(modproxy.Part{
+			Submodules: []modproxy.Part{withLists(modproxy.Part{
 				Path: "modules/ec", Inputs: []modproxy.Input{input("sub_autoscale", `"true"`), input("sub_ec_stack_version", `""`)},
 				Outputs: []modproxy.Output{output("sub_elasticsearch_password"), output("sub_deployment_id")},
 			})},
@@ -89,7 +79,7 @@ func TestRecordedDetails(t *testing.T) {
 				Description: "names things", Source: "https://github.com/cloudposse/terraform-null-label", Tag: "0.25.0",
 				Published: time.Date(2021, 8, 25, 17, 47, 4, 39843000, time.UTC), Downloads: 52863192,
 			},
-			Root: partOf(modproxy.Part{
+			Root: withLists(modproxy.Part{
 				Name: "label",
 				Inputs: []modproxy.Input{
 					{Name: "environment", Type: "string", Required: true}, {Name: "label_order", Type: "list(string)", Required: true},
@@ -106,18 +96,18 @@ func TestRecordedDetails(t *testing.T) {
 				Source: "https://github.com/hashicorp/terraform-aws-consul", Published: time.Date(2018, 9, 20, 11, 25, 22, 957584000, time.UTC),
 				Downloads: 4484, Verified: true,
 			},
-			Root: partOf(modproxy.Part{
+			Root: withLists(modproxy.Part{
 				Name: "consul", Readme: "# Consul\n",
 				Inputs: []modproxy.Input{
 					{Name: "num_servers", Type: "any", Description: "how many", Default: "3"}, {Name: "spot_price", Type: "any", Default: `""`},
 				},
 				Outputs: []modproxy.Output{{Name: "asg_name_servers"}},
 			}),
-			Submodules: []modproxy.Part{partOf(modproxy.Part{
+			Submodules: []modproxy.Part{withLists(modproxy.Part{
 				Path: "modules/consul-iam-policies", Name: "consul-iam-policies", Inputs: []modproxy.Input{{Name: "iam_role_id", Type: "any"}},
 				Resources: []modproxy.PartManaged{{Name: "auto_discover_cluster", Type: "aws_iam_role_policy"}},
 			})},
-			Examples: []modproxy.Part{partOf(modproxy.Part{
+			Examples: []modproxy.Part{withLists(modproxy.Part{
 				Path: "examples/example-with-encryption", Name: "example-with-encryption",
 				Inputs:  []modproxy.Input{{Name: "num_servers", Type: "any", Default: "3"}},
 				Outputs: []modproxy.Output{{Name: "num_clients"}},
@@ -129,7 +119,7 @@ func TestRecordedDetails(t *testing.T) {
 				Ref: opened, Source: "https://github.com/terraform-aws-modules/terraform-aws-vpc", Tag: "v5.1.0",
 				Published: time.Date(2023, 7, 15, 9, 30, 12, 0, time.UTC),
 			},
-			Root: partOf(modproxy.Part{
+			Root: withLists(modproxy.Part{
 				Name: "vpc",
 				Inputs: []modproxy.Input{
 					{Name: "azs", Type: "list of string", Default: "[]"}, {Name: "cidr", Type: "string", Required: true},
@@ -141,10 +131,10 @@ func TestRecordedDetails(t *testing.T) {
 				Providers: []modproxy.PartNeed{{Name: "aws", Namespace: "hashicorp", Source: "hashicorp/aws", Version: ">= 5.0"}},
 				Resources: []modproxy.PartManaged{{Name: "this", Type: "aws_vpc"}},
 			}),
-			Submodules: []modproxy.Part{partOf(modproxy.Part{
+			Submodules: []modproxy.Part{withLists(modproxy.Part{
 				Path: "modules/vpc-endpoints", Name: "vpc-endpoints", Inputs: []modproxy.Input{{Name: "vpc_id", Type: "string", Default: "null"}},
 			})},
-			Examples: []modproxy.Part{partOf(modproxy.Part{Path: "examples/simple", Name: "simple"})},
+			Examples: []modproxy.Part{withLists(modproxy.Part{Path: "examples/simple", Name: "simple"})},
 		}},
 	} {
 		r := readingOf(t, "https://registry.terraform.io/v1/modules/x")
@@ -177,7 +167,7 @@ func TestRecordedHistories(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("docs: %v %s", err, diff)
 	}
-	counts, err := readingOf(t, "https://registry.example.com/").downloads([]byte(recorded(t, "v1-downloads.json")))
+	counts, err := ParseDownloads([]byte(recorded(t, "v1-downloads.json")))
 	if diff := cmp.Diff(&modproxy.Downloads{Week: 3, Month: 14, Year: 159, Total: 2653}, counts); diff != "" || err != nil {
 		t.Errorf("downloads: %v %s", err, diff)
 	}
@@ -276,7 +266,7 @@ func TestDownloadsOfNothing(t *testing.T) {
 		``: modproxy.ErrInvalid, `[]`: modproxy.ErrInvalid, `{}`: modproxy.ErrNotFound, `{"data": []}`: modproxy.ErrNotFound,
 		`{"data": {"attributes": 1}}`: modproxy.ErrNotFound, `{"data": {"attributes": {"week": -1, "total": "x"}}}`: nil,
 	} {
-		d, err := readingOf(t, "https://registry.example.com/").downloads([]byte(document))
+		d, err := ParseDownloads([]byte(document))
 		if !errors.Is(err, want) || err == nil && !cmp.Equal(*d, modproxy.Downloads{}) {
 			t.Errorf("%s: %+v, %v; want %v", document, d, err, want)
 		}
@@ -328,7 +318,7 @@ func FuzzDetails(f *testing.F) {
 func FuzzDownloads(f *testing.F) {
 	f.Add([]byte(recorded(f, "v1-downloads.json")))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		if d, err := readingOf(t, "https://registry.example.com/").downloads(document); err == nil {
+		if d, err := ParseDownloads(document); err == nil {
 			isCount(t, d.Week, d.Month, d.Year, d.Total)
 		}
 	})

@@ -1,8 +1,9 @@
-package upstream
+package documents
 
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,25 @@ import (
 var vpc = modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 
 // readingOf returns a reading of a document at that URL.
-func readingOf(t testing.TB, from string) *reading { return newReading(parseURL(t, from)) }
+func readingOf(t testing.TB, from string) *reading {
+	t.Helper()
+	u, err := url.Parse(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newReading(u)
+}
+
+// datesIn returns the known dates in h by version.
+func datesIn(h *modproxy.History) map[string]time.Time {
+	dates := map[string]time.Time{}
+	for _, v := range h.Versions {
+		if !v.Published.IsZero() {
+			dates[v.Version] = v.Published
+		}
+	}
+	return dates
+}
 
 const good = `{"type": "module-versions", "attributes": {"version": "1.0.0", "published-at": "2020-02-06T06:26:08Z"}}`
 
@@ -49,7 +68,7 @@ func TestDates(t *testing.T) {
 		h, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(document), vpc)
 		var got []string
 		if err == nil {
-			for version, at := range datesOf(h) {
+			for version, at := range datesIn(h) {
 				got = append(got, version+" "+at.Format(time.RFC3339))
 			}
 		}
@@ -77,7 +96,7 @@ func TestManyDates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(datesOf(h)); n != maxElements/every {
+	if n := len(datesIn(h)); n != maxElements/every {
 		t.Errorf("%d dates; want %d", n, maxElements/every)
 	}
 	if _, err := readingOf(t, "https://registry.example.com/v2/").history([]byte(`{"included":[1`+b.String()+`]}`), vpc); !errors.Is(err, modproxy.ErrInvalid) {
@@ -116,7 +135,7 @@ func FuzzHistory(f *testing.F) {
 		if !slices.IsSortedFunc(h.Versions, func(a, b modproxy.DatedVersion) int { return strings.Compare(a.Version, b.Version) }) {
 			t.Error("the same document may give another answer")
 		}
-		for version, at := range datesOf(h) {
+		for version, at := range datesIn(h) {
 			if strings.Contains(version, "+") || at.IsZero() {
 				t.Errorf("%q at %v", version, at)
 			}

@@ -1,4 +1,4 @@
-package upstream
+package documents
 
 import (
 	"errors"
@@ -121,7 +121,7 @@ func TestText(t *testing.T) {
 		`[]`:                    "invalid",
 		``:                      "invalid",
 	} {
-		text, err := readingOf(t, "https://registry.example.com/v2/provider-docs/102").text([]byte(document), "102")
+		text, err := ParseText([]byte(document), "102")
 		got := ""
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
@@ -144,7 +144,7 @@ func TestDocPaths(t *testing.T) {
 		"": false, "resources/": false, "other/instance": false, "index/instance": false, "resources/../x": false, ".x": false,
 		"resources/a/b": false, long + "a": false, "a b": false,
 	} {
-		if isDocPath(id) != valid {
+		if IsDocPath(id) != valid {
 			t.Errorf("%.40q: want %v", id, valid)
 		}
 	}

@@ -1,4 +1,4 @@
-package upstream
+package documents
 
 import (
 	"errors"
@@ -12,24 +12,9 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-func TestListPath(t *testing.T) {
-	for want, q := range map[string]modproxy.Query{
-		"?limit=15&offset=0":                               {Limit: 15},
-		"?limit=15&offset=30&provider=aws&verified=true":   {Limit: 15, Offset: 30, System: "aws", Verified: true},
-		"acme?limit=15&offset=0":                           {Limit: 15, Namespace: "acme"},
-		"acme/vpc?limit=15&offset=0":                       {Limit: 15, Namespace: "acme", Name: "vpc"},
-		"search?limit=15&offset=0&q=a+b%26limit%3D9%2F%23": {Limit: 15, Search: "a b&limit=9/#"},
-		"search?limit=1&namespace=acme&offset=0&q=vpc":     {Limit: 1, Search: "vpc", Namespace: "acme"},
-	} {
-		if got := listPath(q); got != want {
-			t.Errorf("%+v: %s; want %s", q, got, want)
-		}
-	}
-}
-
 func TestRecordedList(t *testing.T) {
 	q := modproxy.Query{Host: "registry.terraform.io", Limit: 2}
-	got, err := readingOf(t, "https://registry.terraform.io/v1/modules").page([]byte(recorded(t, "v1-list.json")), q)
+	got, next, err := readingOf(t, "https://registry.terraform.io/v1/modules").page([]byte(recorded(t, "v1-list.json")), q)
 	want := &modproxy.Page{More: true, Modules: []modproxy.Summary{
 		{
 			Ref:         modproxy.Address{Host: q.Host, Namespace: "GoogleCloudPlatform", Name: "lb-http", System: "google"}.At("1.0.4"),
@@ -42,8 +27,8 @@ func TestRecordedList(t *testing.T) {
 			Published: time.Date(2017, 11, 23, 10, 48, 9, 400166000, time.UTC), Downloads: 29714, Verified: true,
 		},
 	}}
-	if diff := cmp.Diff(want, got.Page); diff != "" || err != nil || got.next != 2 {
-		t.Errorf("%v, next at %d %s", err, got.next, diff)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil || next != 2 {
+		t.Errorf("%v, next at %d %s", err, next, diff)
 	}
 }
 
@@ -93,7 +78,7 @@ func TestPages(t *testing.T) {
 		{modproxy.Query{Limit: 9}, `<html>`, "invalid"},
 		{modproxy.Query{Limit: 9}, `{"modules": [` + strings.Repeat("1,", maxElements) + `1]}`, "invalid"},
 	} {
-		page, err := readingOf(t, "https://registry.example.com/v1/modules").page([]byte(c.document), c.q)
+		page, _, err := readingOf(t, "https://registry.example.com/v1/modules").page([]byte(c.document), c.q)
 		var got []string
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
@@ -138,7 +123,7 @@ func FuzzPage(f *testing.F) {
 			return
 		}
 		q := modproxy.Query{Host: "registry.example.com", Namespace: namespace, Offset: offset, Limit: limit}
-		page, err := readingOf(t, "https://registry.example.com/v1/modules").page(document, q)
+		page, _, err := readingOf(t, "https://registry.example.com/v1/modules").page(document, q)
 		if err != nil {
 			return
 		}
