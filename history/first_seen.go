@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -59,22 +59,19 @@ type FirstSeen struct {
 	config FirstSeenConfig
 	table  store.Table[modproxy.FirstSeen]
 
-	recent *lru.Cache[modproxy.Address, recent]
-	failed *lru.Cache[modproxy.Address, time.Time] // when a request for dates to a registry failed
+	recent memory.Cache[modproxy.Address, modproxy.FirstSeen] // records, by folded module
+	failed memory.Cache[modproxy.Address, struct{}]           // folded modules whose request for dates has failed, for datesPause
 
 	ending context.Context // the context of all work for dates
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	one    singleflight.Group // by version
+	// one shares a request for the date of one version. It is not a flight.Group, which would move the request to the foreground when
+	// an operator joins it, and would not report its errors to the first caller while the caller waits.
+	one singleflight.Group
 
 	mu        sync.Mutex                   // guards datings and datingsOf
 	datings   map[modproxy.Address]*dating // in progress, by folded module
 	datingsOf map[string]int               // number of datings by client
-}
-
-type recent struct {
-	sight modproxy.FirstSeen
-	until time.Time
 }
 
 const (
@@ -88,10 +85,10 @@ func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
 	f := &FirstSeen{
 		config:  c,
 		table:   store.Table[modproxy.FirstSeen]{Records: c.Records, Kind: FirstSeenKind},
+		recent:  memory.Cache[modproxy.Address, modproxy.FirstSeen]{Max: maxRecent},
+		failed:  memory.Cache[modproxy.Address, struct{}]{Max: maxRecent},
 		datings: map[modproxy.Address]*dating{}, datingsOf: map[string]int{},
 	}
-	f.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
-	f.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
 	f.ending, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -180,8 +177,8 @@ func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.
 
 // read returns the record of m. A damaged record is treated as missing.
 func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
-	if known, ok := f.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
-		return known.sight, nil
+	if known, ok := f.recent.Get(m.Folded()); ok {
+		return known, nil
 	}
 	row, err := f.table.Get(ctx, keyOf(m))
 	if err != nil {
@@ -218,9 +215,9 @@ func clamp(s *modproxy.FirstSeen, now time.Time) (changed bool) {
 
 func (f *FirstSeen) remember(m modproxy.Address, s modproxy.FirstSeen) {
 	if len(s.Versions) <= maxRecalled {
-		f.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
+		f.recent.Add(m.Folded(), s, rereadAfter, 0)
 	} else {
-		f.recent.Remove(m.Folded())
+		f.recent.Drop(m.Folded())
 	}
 }
 
