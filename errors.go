@@ -76,9 +76,9 @@ type NotCached struct {
 }
 
 func (e *NotCached) Error() string {
-	what, wanted := "not kept", e.Address.String()
+	what, wanted := "not cached", e.Address.String()
 	if e.Lost {
-		what = "no longer kept (evicted, removed or damaged)"
+		what = "no longer cached (evicted, removed or damaged)"
 	}
 	if platform, isArchive := e.Platform(); isArchive {
 		wanted += "@" + e.Version + " --platform " + platform.String()

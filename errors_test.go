@@ -11,7 +11,7 @@ import (
 
 func TestNotKeptSaysWhatToDo(t *testing.T) {
 	toy := modproxy.NewProvider("registry.example.com", "acme", "toy").At("1.0.0")
-	const before = "not kept, and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror "
+	const before = "not cached, and modproxy is offline (operator: to get it, run on the connected side: modproxy mirror "
 	for v, want := range map[modproxy.Ref]string{
 		toy: "registry.example.com/acme/toy@1.0.0",
 		toy.ForPlatform(modproxy.Platform{OS: "linux", Arch: "amd64"}): "registry.example.com/acme/toy@1.0.0 --platform linux_amd64",

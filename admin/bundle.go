@@ -111,7 +111,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(ExportLine)) (out BundleHead, err error) {
 	refused := func(v modproxy.Ref, why error) {
 		if errors.As(why, new(*modproxy.NotCached)) {
-			why = errors.New("it is not kept")
+			why = errors.New("it is not cached")
 		} else if named, ok := errors.AsType[*modproxy.Error](why); ok {
 			why = named.Err
 		}

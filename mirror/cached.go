@@ -54,9 +54,9 @@ type missingError struct{ modproxy.Ref }
 
 func (e *missingError) Error() string {
 	if e.Version == "" {
-		return e.String() + ": no version of it is kept"
+		return e.String() + ": no version is cached"
 	}
-	return e.String() + ": it is not kept"
+	return e.String() + ": it is not cached"
 }
 
 func (e *missingError) Unwrap() error { return modproxy.ErrUnavailable }

@@ -255,7 +255,7 @@ func (r *proxy) damageAll(running, offline, held bool) {
 			default:
 				r.t.Errorf("%s: %v", what, a)
 			}
-			if !well && (a.Status != http.StatusFailedDependency || !strings.Contains(a.Said(), "no longer kept (evicted, removed or damaged), and modproxy is offline") && asks[i].method != "HEAD") {
+			if !well && (a.Status != http.StatusFailedDependency || !strings.Contains(a.Said(), "no longer cached (evicted, removed or damaged), and modproxy is offline") && asks[i].method != "HEAD") {
 				r.t.Errorf("%s: not clear: %v", what, a)
 			}
 		}
