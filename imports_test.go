@@ -19,7 +19,7 @@ var homes = map[string][]string{
 	"github.com/prometheus/client_golang":           {"httpx", "proxy"},
 	"go.etcd.io/bbolt":                              {"store/disk"},
 	"github.com/hashicorp/go-retryablehttp":         {"egress"},
-	"github.com/hashicorp/golang-lru":               {"internal/memory", "history"},
+	"github.com/hashicorp/golang-lru":               {"internal/memory"},
 	"github.com/coreos/go-oidc":                     {"auth/oidc"},
 	"github.com/go-jose/go-jose":                    {"auth/oidc"},
 	"golang.org/x/time":                             {"upstream", "httpx"},

@@ -163,7 +163,10 @@ func (s *Server) exportBundle(ctx context.Context, in ExportRequest, each func(E
 	each(ExportLine{Progress: &so})
 	w := bufio.NewWriterSize(pieces(func(p []byte) { each(ExportLine{Data: p}) }), 256<<10)
 	head, err := made.Write(ctx, w)
-	if err = cmp.Or(err, w.Flush()); err != nil {
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
 		return out, err
 	}
 	return headOf(head), nil
@@ -275,7 +278,10 @@ func (s *Server) importBundle(ctx context.Context, in BundleImportRequest, each 
 	for _, item := range items {
 		if item.State == bundle.Added || item.State == bundle.Kept {
 			v, err := versionname.Name{Module: item.Module, Version: item.Version, Platform: item.Platform}.Parse("")
-			if err = cmp.Or(err, s.Gate.Check(ctx, v)); err != nil {
+			if err == nil {
+				err = s.Gate.Check(ctx, v)
+			}
+			if err != nil {
 				item.Reason = err.Error()
 			}
 		}

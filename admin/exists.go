@@ -57,7 +57,7 @@ func (s *Server) exists(ctx context.Context, d modproxy.Decision) (remarks []str
 	}
 	text := what + " does not exist: it is not in the ledger, the store or a registry"
 	if s.Upstreams == nil {
-		text = what + " is not known: it is not in the ledger or the store, and offline nothing is requested from registries"
+		text = what + " is not known: it is not in the ledger or the store, and modproxy is offline"
 	}
 	if near := x.near(ctx); len(near) > 0 {
 		text += "; similar: " + strings.Join(near, ", ")

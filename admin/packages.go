@@ -234,7 +234,7 @@ func (s *Server) discardable(ctx context.Context, v modproxy.Ref) (all []cache.D
 		}
 	}
 	if len(all) == 0 {
-		return nil, absent(v.Shown() + ": no package of it is cached")
+		return nil, absent(v.Shown() + ": no package is cached")
 	}
 	goes := func(v modproxy.Ref) bool {
 		return slices.ContainsFunc(all, func(d cache.Discarded) bool { return d.Ref == v })
@@ -315,7 +315,7 @@ type RefreshResult struct {
 
 func (s *Server) refresh(ctx context.Context, in RefreshRequest, each func(RefreshResult)) (done none, err error) {
 	if s.Upstreams == nil {
-		return done, fmt.Errorf("%w: offline, and nothing is requested from registries", modproxy.ErrUnavailable)
+		return done, fmt.Errorf("%w: modproxy is offline and sends no requests to registries", modproxy.ErrUnavailable)
 	}
 	var modules []modproxy.Address
 	for _, address := range in.Modules {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -56,7 +55,10 @@ func (p *parts) authReady() error {
 	if p.auth == nil {
 		return nil
 	}
-	return cmp.Or(p.auth.Tokens.Check(), p.auth.Signer.Check())
+	if err := p.auth.Tokens.Check(); err != nil {
+		return err
+	}
+	return p.auth.Signer.Check()
 }
 
 // NobodyHasToken reports whether clients need a token, but no valid token exists and no issuer is configured.

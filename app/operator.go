@@ -25,37 +25,43 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// api returns the operator's API over the opened parts.
+// api returns the operator's API of a whole proxy.
 func (a *App) api() *admin.Server {
-	c := a.config
-	server := &admin.Server{
-		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Operators: operators{a},
-		Routing: routes{c}, Configurations: a.reader, Offline: c.Offline,
-		Bundles: admin.Bundles{Keys: c.Bundle.Keys, Releases: releasesOf(c), Scratch: a.scratch(), Limits: a.limits()},
-	}
-	if a.Cache != nil {
-		server.Cache, server.Programs = a.Cache, history.NewDownloads(a.Store.Records, nil)
-	}
-	if a.firstSeen != nil {
-		server.FirstSeen = recorded{a.firstSeen}
-	}
-	if c.Offline {
-		server.Missing = a.missing
-	}
-	if a.Registry != nil {
-		a.serving(server)
-	}
-	return server
-}
-
-// serving completes the operator's API of a whole proxy.
-func (a *App) serving(server *admin.Server) {
+	server := a.policyAPI()
 	server.Programs = a.counts
 	if a.config.Rewrite.Nested {
 		server.Nested = a.nested
 	}
 	if !a.config.Offline {
 		server.Upstreams, server.Listing = a.config, a.documents
+	}
+	return server
+}
+
+// policyAPI returns the operator's API over the parts that verdicts need.
+func (a *App) policyAPI() *admin.Server {
+	server := a.packagesAPI()
+	server.FirstSeen = recorded{a.firstSeen}
+	if a.config.Offline {
+		server.Missing = a.missing
+	}
+	return server
+}
+
+// packagesAPI returns the operator's API over the ledger and the stored packages.
+func (a *App) packagesAPI() *admin.Server {
+	server := a.ledgerAPI()
+	server.Cache, server.Programs = a.Cache, history.NewDownloads(a.Store.Records, nil)
+	return server
+}
+
+// ledgerAPI returns the operator's API over the ledger.
+func (a *App) ledgerAPI() *admin.Server {
+	c := a.config
+	return &admin.Server{
+		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Operators: operators{a},
+		Routing: routes{c}, Configurations: a.reader, Offline: c.Offline,
+		Bundles: admin.Bundles{Keys: c.Bundle.Keys, Releases: releasesOf(c), Scratch: a.scratch(), Limits: a.limits()},
 	}
 }
 
@@ -119,14 +125,16 @@ func (o operators) Imported(b admin.BundleHead, items []bundle.Item) {
 // claimed the directory, except for [admin.ReadLedger]. done releases the opened part.
 func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Options) (_ *admin.Client, done func() error, err error) {
 	a := inside(c, o)
+	api := a.ledgerAPI
 	switch access {
 	case admin.UsePackages:
-		err = a.openPackages(ctx, disk.Options{})
+		api, err = a.packagesAPI, a.openPackages(ctx, disk.Options{})
 	case admin.UseDamagedPackages:
-		err = a.openPackages(ctx, disk.Options{Damaged: true})
+		api, err = a.packagesAPI, a.openPackages(ctx, disk.Options{Damaged: true})
 	case admin.UsePolicy:
-		err = a.openVerdicts(ctx)
+		api, err = a.policyAPI, a.openVerdicts(ctx)
 	case admin.UseRegistries:
+		api = a.api
 		alone := *c
 		alone.Anonymous = config.Anonymous{All: true} // this process is the only client
 		a.config = &alone
@@ -139,7 +147,7 @@ func OpenAPI(ctx context.Context, c *config.Config, access admin.Access, o Optio
 	if err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
-	return admin.Inside(a.api()), a.Close, nil
+	return admin.Inside(api()), a.Close, nil
 }
 
 // openLedgerAlone opens only the ledger, so that it works if the index is lost or damaged.

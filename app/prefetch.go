@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -27,7 +26,10 @@ type room struct{ *parts }
 
 // Room returns an error if cache.max_size or the disk has no room for n more bytes.
 func (r room) Room(ctx context.Context, n int64, stays bool) error {
-	return cmp.Or(r.Store.Room(ctx, n, stays), r.disk.Room(n))
+	if err := r.Store.Room(ctx, n, stays); err != nil {
+		return err
+	}
+	return r.disk.Room(n)
 }
 
 // rights implements [prefetch.Rights].

@@ -211,8 +211,8 @@ func (open Open) mayRead(ctx context.Context, op string, v modproxy.Ref) error {
 // AnySegment is the segment that matches every segment.
 const AnySegment = "*"
 
-// Scope covers the modules of one registry and namespace. Each segment must match byte for byte, or is "*" for all; there are
-// no patterns inside a segment. The zero Scope covers nothing.
+// Scope covers the modules of one registry and namespace. Each segment must match byte for byte, or is "*" for all. A segment cannot
+// have a pattern for a part of it. The zero Scope covers nothing.
 type Scope struct {
 	Host      string // as package hostname normalises it, or "*"
 	Namespace string // as in the module address, or "*"

@@ -312,6 +312,40 @@ func TestCountOfFailedTogether(t *testing.T) {
 	}
 }
 
+// noLists is a cache that cannot store entries of documents.
+type noLists struct{ bundle.Cache }
+
+func (noLists) Learn(context.Context, modproxy.Address, []modproxy.Listed) error { return errLists }
+
+var errLists = errors.New("no lists")
+
+// If the entries of a module cannot be stored, the import does not record its first-seen times. Another import records both.
+func TestLearnFails(t *testing.T) {
+	a, b := newSide(t), newSide(t)
+	v := network.At("1.0.0")
+	a.keep(v, "one")
+	must(t, a.firstSeen.Take(t.Context(), network, map[string]modproxy.VersionDates{v.Version: {Seen: long}}))
+	text := a.export(nil)
+	x := b.importer(a)
+	x.Cache = noLists{b.cache}
+	if _, _, err := x.Import(t.Context(), bytes.NewReader(text)); !errors.Is(err, errLists) {
+		t.Fatalf("error %v; want that of the cache", err)
+	}
+	seen := func() bool {
+		s, err := b.firstSeen.Recorded(t.Context(), network)
+		must(t, err)
+		_, seen := s.Of(v.Version)
+		return seen
+	}
+	if seen() {
+		t.Error("the failed import has recorded a first-seen time")
+	}
+	b.wantTake(a, text, "kept")
+	if !seen() {
+		t.Error("the complete import has recorded no first-seen time")
+	}
+}
+
 // The age of a version for a minimum age counts from the first-seen time or the publication date of the exporting side.
 func TestAge(t *testing.T) {
 	a, b := newSide(t), newSide(t)

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -128,7 +127,10 @@ func (x *Importer) Import(ctx context.Context, r io.Reader) (*Head, []Item, erro
 	}
 	items = append(items, packages...)
 	for m, entries := range i.listed {
-		if err := cmp.Or(x.Cache.Learn(ctx, m, entries), x.FirstSeen.Take(ctx, m, i.seen[m])); err != nil {
+		if err := x.Cache.Learn(ctx, m, entries); err != nil {
+			return nil, nil, err
+		}
+		if err := x.FirstSeen.Take(ctx, m, i.seen[m]); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Selection) AddAll(ctx context.Context) error {
 func (s *Selection) AddMatching(ctx context.Context, m modproxy.Address, c modproxy.Constraint) error {
 	found, err := s.add(ctx, m, selects(c))
 	if err == nil && !found {
-		s.Refused(m.At(""), fmt.Errorf("no version of it is cached that was selected: %s", strings.TrimSpace(m.String()+" "+c.String())))
+		s.Refused(m.At(""), fmt.Errorf("no selected version is cached: %s", strings.TrimSpace(m.String()+" "+c.String())))
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/internal/durable"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/pack"
 )
@@ -47,7 +48,7 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 	defer func() { items = x.collect(context.WithoutCancel(ctx), all) }()
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(atOnce)
-	large := make(chan struct{}, largeAtOnce)
+	large := slots.NewSemaphore(largeAtOnce)
 	var held heldBack
 	for range b.Index.Packages {
 		if err = working.Err(); err != nil {
@@ -59,17 +60,18 @@ func (x *imports) packages(ctx context.Context, b *Reader) (items []Item, err er
 		}
 		t.items, t.unfit, t.left = make([]Item, len(t.Versions)), make([]error, len(t.Versions)), len(t.Versions)
 		all = append(all, t)
-		leave := func() {}
+		give := func() {}
 		if t.Package.Package.Size > largePackage {
-			large <- struct{}{}
-			leave = func() { <-large }
+			if give, err = large.Take(working); err != nil {
+				break
+			}
 		}
 		if err = x.spool(working, t); err != nil {
 			break
 		}
 		readable := x.arrive(t)
 		work.Go(func() error {
-			defer leave()
+			defer give()
 			return x.take(working, t, readable, &held)
 		})
 	}

@@ -3,7 +3,6 @@ package bundle
 import (
 	"archive/tar"
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -184,7 +183,10 @@ func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	}
 	var head bytes.Buffer
 	b := &Writer{ID: contentOf(manifest).Digest, tar: tar.NewWriter(&head), index: index}
-	err = cmp.Or(b.write(manifestName, int64(len(signed)), bytes.NewReader(signed)), b.write(indexName, int64(len(text)), bytes.NewReader(text)))
+	err = b.write(manifestName, int64(len(signed)), bytes.NewReader(signed))
+	if err == nil {
+		err = b.write(indexName, int64(len(text)), bytes.NewReader(text))
+	}
 	b.head, b.size = head.Bytes(), int64(head.Len())+ending
 	for _, p := range index.Packages {
 		for _, size := range []int64{p.Facts.Size, p.Package.Size} {

@@ -51,42 +51,42 @@ func (r *Registry) Learn(ctx context.Context, m modproxy.Address, entries []modp
 	k := keyOf(m)
 	defer r.Forget(k.Ref)
 	defer r.versions.memory.Drop(k)
-	for try := 1; ; try++ {
-		rec, err := r.Store.Records.Get(ctx, k.ref())
-		before := &answer[*listing]{value: noListing(m), requested: time.Unix(0, 0)}
-		switch {
-		case err == nil:
-			if before, err = r.versions.parse(k, rec); err != nil {
-				return err
-			}
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):
-			return &store.StorageError{Err: err}
-		}
-		v, err := before.value.With(entries)
-		if err != nil || len(v.List) == len(before.value.List) {
+	return putAgain(func() error { return r.learn(ctx, k, entries) }, nil)
+}
+
+// learn is one attempt of Learn. The error is a [store.ErrConflict] if another process has changed the document meanwhile.
+func (r *Registry) learn(ctx context.Context, k key, entries []modproxy.Listed) error {
+	rec, err := r.Store.Records.Get(ctx, k.ref())
+	before := &answer[*listing]{value: noListing(k.Address), requested: time.Unix(0, 0)}
+	switch {
+	case err == nil:
+		if before, err = r.versions.parse(k, rec); err != nil {
 			return err
 		}
-		with := *v
-		with.Time = cmp.Or(with.Time, time.Now())
-		l := &listing{&with, map[string]time.Time{}}
-		maps.Copy(l.unlisted, before.value.unlisted)
-		for _, entry := range v.List {
-			if name := entry.Version.String(); !before.value.lists(name) {
-				l.unlisted[name] = time.Now()
-			}
-		}
-		text, err := r.versions.source.encode(l)
-		if err != nil {
-			return err
-		}
-		rec.Ref, rec.Value = k.ref(), append(binary.BigEndian.AppendUint64(nil, uint64(before.requested.UnixNano())), text...)
-		_, err = r.Store.Records.Put(ctx, rec)
-		switch {
-		case err == nil:
-			r.versions.trim(rec.Kind, int64(len(rec.Value)))
-			return nil
-		case !errors.Is(err, store.ErrConflict) || try == maxTries:
-			return fmt.Errorf("versions of %s: %w", m, &store.StorageError{Err: err})
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrDamaged):
+		return &store.StorageError{Err: err}
+	}
+	v, err := before.value.With(entries)
+	if err != nil || len(v.List) == len(before.value.List) {
+		return err
+	}
+	with := *v
+	with.Time = cmp.Or(with.Time, time.Now())
+	l := &listing{&with, map[string]time.Time{}}
+	maps.Copy(l.unlisted, before.value.unlisted)
+	for _, entry := range v.List {
+		if name := entry.Version.String(); !before.value.lists(name) {
+			l.unlisted[name] = time.Now()
 		}
 	}
+	text, err := r.versions.source.encode(l)
+	if err != nil {
+		return err
+	}
+	rec.Ref, rec.Value = k.ref(), append(binary.BigEndian.AppendUint64(nil, uint64(before.requested.UnixNano())), text...)
+	if _, err = r.Store.Records.Put(ctx, rec); err != nil {
+		return fmt.Errorf("versions of %s: %w", k.Address, &store.StorageError{Err: err})
+	}
+	r.versions.trim(rec.Kind, int64(len(rec.Value)))
+	return nil
 }

@@ -127,26 +127,27 @@ func (d *documents[K, V]) keep(ctx context.Context, k K, v V, size int64, reques
 	}
 	text, err := d.source.encode(v)
 	value := append(binary.BigEndian.AppendUint64(nil, uint64(requested.UnixNano())), text...)
-	for try := 1; err == nil; try++ {
-		var now uint64
-		now, err = d.store.Records.Put(ctx, store.Record{Ref: k.ref(), Value: value, Revision: revision})
+	put := func() error {
+		now, err := d.store.Records.Put(ctx, store.Record{Ref: k.ref(), Value: value, Revision: revision})
 		if err == nil {
 			a.revision = now
 			d.trim(k.ref().Kind, int64(len(value)))
-			break
 		}
-		if !errors.Is(err, store.ErrConflict) || try == maxTries {
-			break
-		}
-		var rec store.Record
-		if rec, err = d.store.Records.Get(ctx, k.ref()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
+		return err
+	}
+	reread := func() (done bool, err error) {
+		rec, err := d.store.Records.Get(ctx, k.ref())
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrDamaged) {
 			rec, err = store.Record{}, nil
 		}
 		if newer, errParse := d.parse(k, rec); errParse == nil && newer.requested.After(requested) {
-			a, v = newer, newer.value
-			break
+			a, v, done = newer, newer.value, true
 		}
 		revision = rec.Revision
+		return done, err
+	}
+	if err == nil {
+		err = putAgain(put, reread)
 	}
 	if err != nil {
 		d.observe(k.event(StoreFailed, 0, err))

@@ -195,29 +195,38 @@ func packageOf(k key, p *modproxy.Package) *StoredPackage {
 func (r packages) keep(ctx context.Context, k key, p *modproxy.Package) (*StoredPackage, error) {
 	stored := packageOf(k, p)
 	rec, err := stored.record()
-	for try := 1; err == nil; try++ {
+	if err != nil {
+		return nil, err
+	}
+	put := func() error {
 		switch old, err := r.Store.Records.Get(ctx, rec.Ref); {
 		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrDamaged):
 			rec.Revision = old.Revision
 		default:
-			return nil, &store.StorageError{Err: err}
+			return &store.StorageError{Err: err}
 		}
-		_, err = r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p.Body})
+		_, err := r.Store.Keep(ctx, rec, store.Content{Digest: p.Digest, Size: p.Size, Reader: p.Body})
 		switch {
 		case err == nil:
 			r.useRelease(ctx, k)
-			return stored, nil
+			return nil
 		case errors.Is(err, store.ErrDamaged):
-			return nil, fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, err)
+			return fmt.Errorf("%w: package: %w", modproxy.ErrInvalid, err)
 		case errors.Is(err, fs.ErrNotExist): // another process removed the blob meanwhile
-			return nil, &store.StorageError{Err: err}
-		case !errors.Is(err, store.ErrConflict) || try == maxTries:
-			return nil, err
+			return &store.StorageError{Err: err}
 		}
+		return err
+	}
+	reread := func() (done bool, err error) {
 		if other, err := r.load(ctx, k); err == nil {
-			return other, nil
+			stored = other
+			return true, nil
 		}
 		_, err = p.Seek(0, io.SeekStart)
+		return false, err
 	}
-	return nil, err
+	if err := putAgain(put, reread); err != nil {
+		return nil, err
+	}
+	return stored, nil
 }

@@ -309,7 +309,7 @@ func TestDiscardProvider(t *testing.T) {
 			t.Errorf("%v, %v", list, err)
 		}
 		equal(t, "kept", count(), 1)
-		if _, err := f.Discard(t.Context(), toy.At("1.0.0").ForPlatform(linux)); fmt.Sprint(err) != toy.String()+" 1.0.0 for linux_amd64: no package of it is cached" {
+		if _, err := f.Discard(t.Context(), toy.At("1.0.0").ForPlatform(linux)); fmt.Sprint(err) != toy.String()+" 1.0.0 for linux_amd64: no package is cached" {
 			t.Error(err)
 		}
 		if l, err := f.Location(t.Context(), toy.At("1.0.0").ForPlatform(linux)); err != nil || l.Kept {

@@ -23,7 +23,7 @@ type Refreshed struct {
 func (r *Registry) Refresh(ctx context.Context, m modproxy.Address) (Refreshed, error) {
 	k := keyOf(m)
 	if r.Next == nil {
-		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: offline, and nothing is requested from registries", modproxy.ErrUnavailable))
+		return Refreshed{}, k.wrap("versions", fmt.Errorf("%w: modproxy is offline and sends no requests to registries", modproxy.ErrUnavailable))
 	}
 	a, err := r.versions.read(ctx, k)
 	if err != nil {

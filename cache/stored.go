@@ -272,7 +272,7 @@ func (r *Registry) Discard(ctx context.Context, v modproxy.Ref) ([]Discarded, er
 		refs = append(refs, k.ref())
 	}
 	if len(refs) == 0 {
-		return nil, absent(v.Shown() + ": no package of it is cached")
+		return nil, absent(v.Shown() + ": no package is cached")
 	}
 	defer r.Forget(v)
 	list, err := r.Store.Discard(ctx, refs...)

@@ -52,7 +52,7 @@ func (r *Registry) StoredVersions(ctx context.Context, m modproxy.Address) (*mod
 	case err != nil:
 		return nil, k.wrap("versions", err)
 	case l == nil:
-		return nil, absent(m.String() + ": no version of it is cached")
+		return nil, absent(m.String() + ": no version is cached")
 	}
 	return l.Versions, nil
 }

@@ -289,8 +289,7 @@ func TestVersionsOffline(t *testing.T) {
 	})
 }
 
-// The store is not trusted: what is small there and large when it is read is no
-// document.
+// The store is not trusted: a stored value that is small, and large when it is uncompressed, is not served as a document.
 func TestDocumentThatIsABomb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -71,7 +71,7 @@ type Lister interface {
 type Packages interface {
 	// Stat returns a package without its bytes. The error is [fs.ErrNotExist] if the package is not cached.
 	Stat(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
-	// Open opens the package that Held returns. The caller closes it.
+	// Open opens the package that Stat returns. The caller closes it.
 	Open(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error)
 	// Modules yields the modules that have a cached package, each once, sorted by address.
 	Modules(ctx context.Context) iter.Seq2[modproxy.Address, error]

@@ -49,7 +49,7 @@ var (
 	ErrStalled = fmt.Errorf("%w: nothing came", ErrTooSlow)
 	// ErrAnswer means an unusable response: a partial body, an unexpected content coding, a body of unknown end. Too many
 	// redirects and a used-up [Budget] are an ErrAnswer, too.
-	ErrAnswer = errors.New("not the answer that was asked for")
+	ErrAnswer = errors.New("unusable response")
 )
 
 // Config configures a [Client]. The zero value is safe.

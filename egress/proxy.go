@@ -107,7 +107,7 @@ func (c *Client) connectThrough(ctx context.Context, p *url.URL, t target) (_ ne
 		return ask(ctx, p, addr.String())
 	})
 	if errors.As(err, new(connectError)) && !t.ip.IsValid() {
-		err = fmt.Errorf("%w (that is for %s (operator: with egress.proxy_names the proxy is asked for the name))", err, t.hostport())
+		err = fmt.Errorf("%w (for an address of %s; operator: with egress.proxy_names the proxy receives the name)", err, t.hostport())
 	}
 	return conn, err
 }

@@ -48,8 +48,8 @@ type dating struct {
 // for this version again. The version of [modproxy.WithDateOf] comes before the others. Without such a version,
 // [modproxy.WithDates] makes Of wait for all dates, for up to an hour.
 //
-// Errors: [modproxy.ErrUnavailable], if the record cannot be read, or ctx ends before the wait. A failed request to a registry is
-// no error: FirstSeenConfig.Observe is called with it, and the dates stay missing.
+// Errors: [modproxy.ErrUnavailable], if the record cannot be read, or ctx ends before the wait. If a request to a registry fails,
+// Of returns no error: it calls FirstSeenConfig.Observe with it, and the dates stay missing.
 func (f *FirstSeen) Of(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
 	s, err := f.read(ctx, m)
 	if err != nil || f.config.Dates == nil {
@@ -138,7 +138,7 @@ func (f *FirstSeen) dating(ctx context.Context, m modproxy.Address, wanted bool)
 		defer cancel()
 		defer context.AfterFunc(f.ending, cancel)()
 		if err := f.date(ctx, m, d); err != nil && f.ending.Err() == nil {
-			f.failed.Add(key, time.Now())
+			f.failed.Add(key, struct{}{}, datesPause, 0)
 			f.observe(m, err)
 		}
 	})
@@ -156,7 +156,7 @@ func (f *FirstSeen) Close() {
 // wantsDates reports whether a version has no date and it is time to request one. waits reports whether the registry was
 // never asked about such a version.
 func (f *FirstSeen) wantsDates(m modproxy.Address, s modproxy.FirstSeen) (asks, waits bool) {
-	if at, ok := f.failed.Get(m.Folded()); ok && time.Since(at) < datesPause {
+	if _, failed := f.failed.Get(m.Folded()); failed {
 		return false, false
 	}
 	since := time.Since(s.Dated)

@@ -106,7 +106,7 @@ func (d *Demand) add(v modproxy.Ref, asker modproxy.Client, refused string) {
 // remember adds requests for a version to those that wait to be recorded.
 func (d *Demand) remember(key modproxy.Ref, r Request) {
 	if !d.hold(key, r) {
-		d.observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are passed over until they are asked for again",
+		d.observe(fmt.Errorf("more than %d versions wait to be recorded: %s and others are not recorded until they are requested again",
 			maxUnsaved, r.Ref))
 	}
 }

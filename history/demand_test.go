@@ -136,7 +136,7 @@ func TestRequestsTooMany(t *testing.T) {
 	equal(t, "told of 1024", len(told), 0)
 	see(1500)
 	equal(t, "told", strings.Join(told, "\n"), "more than 1024 versions wait to be recorded: registry.example.com/acme/vpc/aws 1024.0.0 "+
-		"and others are passed over until they are asked for again")
+		"and others are not recorded until they are requested again")
 	write(t, r)
 	equal(t, "recorded", len(requested(t, r)), 1024)
 	see(1500)

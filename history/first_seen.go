@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -62,23 +62,20 @@ type FirstSeen struct {
 	config FirstSeenConfig
 	table  store.Table[modproxy.FirstSeen]
 
-	recent     *lru.Cache[modproxy.Address, recent]
-	unrecorded *lru.Cache[modproxy.Address, *modproxy.Versions] // the earliest list that could not be recorded, by folded module
-	failed     *lru.Cache[modproxy.Address, time.Time]          // when a request for dates to a registry failed
+	recent     memory.Cache[modproxy.Address, modproxy.FirstSeen] // records, by folded module
+	unrecorded memory.Cache[modproxy.Address, *modproxy.Versions] // the earliest list that could not be recorded, by folded module
+	failed     memory.Cache[modproxy.Address, struct{}]           // folded modules whose request for dates has failed, for datesPause
 
 	ending context.Context // the context of all work for dates
 	end    context.CancelFunc
 	work   sync.WaitGroup
-	one    singleflight.Group // by version
+	// one shares a request for the date of one version. It is not a flight.Group, which would move the request to the foreground when
+	// an operator joins it, and would not report its errors to the first caller while the caller waits.
+	one singleflight.Group
 
 	mu        sync.Mutex                   // guards datings and datingsOf
 	datings   map[modproxy.Address]*dating // in progress, by folded module
 	datingsOf map[string]int               // number of datings by client
-}
-
-type recent struct {
-	firstSeen modproxy.FirstSeen
-	until     time.Time
 }
 
 const (
@@ -92,13 +89,13 @@ const (
 // NewFirstSeen returns the table that c describes. The caller must close it.
 func NewFirstSeen(c FirstSeenConfig) *FirstSeen {
 	f := &FirstSeen{
-		config:  c,
-		table:   store.Table[modproxy.FirstSeen]{Records: c.Records, Kind: FirstSeenKind},
-		datings: map[modproxy.Address]*dating{}, datingsOf: map[string]int{},
+		config:     c,
+		table:      store.Table[modproxy.FirstSeen]{Records: c.Records, Kind: FirstSeenKind},
+		recent:     memory.Cache[modproxy.Address, modproxy.FirstSeen]{Max: maxRecent},
+		unrecorded: memory.Cache[modproxy.Address, *modproxy.Versions]{Max: maxUnrecorded},
+		failed:     memory.Cache[modproxy.Address, struct{}]{Max: maxRecent},
+		datings:    map[modproxy.Address]*dating{}, datingsOf: map[string]int{},
 	}
-	f.recent, _ = lru.New[modproxy.Address, recent](maxRecent) // fails only if the size is not positive
-	f.unrecorded, _ = lru.New[modproxy.Address, *modproxy.Versions](maxUnrecorded)
-	f.failed, _ = lru.New[modproxy.Address, time.Time](maxRecent)
 	f.ending, f.end = context.WithCancel(context.Background())
 	return f
 }
@@ -111,7 +108,7 @@ func (f *FirstSeen) See(ctx context.Context, m modproxy.Address, v *modproxy.Ver
 	var err error
 	if earlier, ok := f.unrecorded.Get(m.Folded()); ok {
 		if err = f.see(ctx, m, earlier); err == nil {
-			f.unrecorded.Remove(m.Folded())
+			f.unrecorded.Drop(m.Folded())
 		}
 	}
 	if err == nil {
@@ -136,7 +133,7 @@ func (f *FirstSeen) rememberUnrecorded(m modproxy.Address, v *modproxy.Versions)
 	for _, l := range v.List {
 		list.List = append(list.List, modproxy.Listed{Version: l.Version})
 	}
-	f.unrecorded.ContainsOrAdd(m.Folded(), list)
+	f.unrecorded.GetOrAdd(m.Folded(), list, memory.Forever, 0) // the earlier list stays
 }
 
 // see records the versions in v that were not seen before.
@@ -214,8 +211,8 @@ func (f *FirstSeen) Recorded(ctx context.Context, m modproxy.Address) (modproxy.
 
 // read returns the record of m. A damaged record is treated as missing.
 func (f *FirstSeen) read(ctx context.Context, m modproxy.Address) (modproxy.FirstSeen, error) {
-	if known, ok := f.recent.Get(m.Folded()); ok && time.Now().Before(known.until) {
-		return known.firstSeen, nil
+	if known, ok := f.recent.Get(m.Folded()); ok {
+		return known, nil
 	}
 	row, err := f.table.Get(ctx, keyOf(m))
 	if err != nil {
@@ -252,9 +249,9 @@ func clamp(s *modproxy.FirstSeen, now time.Time) (changed bool) {
 
 func (f *FirstSeen) remember(m modproxy.Address, s modproxy.FirstSeen) {
 	if len(s.Versions) <= maxRecalled {
-		f.recent.Add(m.Folded(), recent{s, time.Now().Add(rereadAfter)})
+		f.recent.Add(m.Folded(), s, rereadAfter, 0)
 	} else {
-		f.recent.Remove(m.Folded())
+		f.recent.Drop(m.Folded())
 	}
 }
 

@@ -35,8 +35,8 @@ var (
 
 // An Admission holds requests to [Limits]. It is safe for concurrent use.
 type Admission struct {
-	slots    *slots.Queue  // of the requests that are answered, shared by clients
-	pacing   chan struct{} // has an element for each request that waits for the rate of its client
+	slots    *slots.Queue    // of the requests that are answered, shared by clients
+	pacing   slots.Semaphore // for requests that wait for the rate of their client
 	rate     rate.Limit
 	limiters memory.Cache[string, *rate.Limiter] // by client
 }
@@ -45,7 +45,7 @@ type Admission struct {
 func NewAdmission(l Limits) *Admission {
 	n := cmp.Or(l.Requests, math.MaxInt32)
 	return &Admission{
-		slots: slots.New(n, n, 0, n), pacing: make(chan struct{}, n), rate: rate.Limit(l.Rate),
+		slots: slots.New(n, n, 0, n), pacing: slots.NewSemaphore(n), rate: rate.Limit(l.Rate),
 		limiters: memory.Cache[string, *rate.Limiter]{Max: maxClients},
 	}
 }
@@ -99,12 +99,11 @@ func (a *Admission) enter(ctx context.Context, client string, wait time.Duration
 
 // pace waits until limiter lets one more request pass. It does not wait if that is after the deadline of ctx.
 func (a *Admission) pace(ctx context.Context, limiter *rate.Limiter) error {
-	select {
-	case a.pacing <- struct{}{}:
-		defer func() { <-a.pacing }()
-	default:
+	give, ok := a.pacing.Try()
+	if !ok {
 		return Later(0, errBusy)
 	}
+	defer give()
 	if limiter.Wait(ctx) != nil {
 		seconds := (1 - limiter.Tokens()) / float64(a.rate)
 		return Later(time.Duration(seconds*float64(time.Second)), errRate)

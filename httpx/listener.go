@@ -1,12 +1,15 @@
 package httpx
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/modproxy/modproxy/internal/slots"
 )
 
 // A Listener accepts a bounded number of connections, and closes idle ones if more clients connect. If all places are taken, it
@@ -15,10 +18,10 @@ import (
 // [Listener.ConnState] and [ConnContext].
 type Listener struct {
 	*net.TCPListener
-	open   chan struct{} // has an element for each connection
-	full   atomic.Bool   // Accept waits for a place
-	closed chan struct{}
-	close  func() error
+	places  slots.Semaphore // for connections
+	full    atomic.Bool     // Accept waits for a place
+	closing context.Context // ends when Close is called
+	close   func() error
 
 	mu    sync.Mutex
 	conns map[*conn]bool
@@ -26,31 +29,31 @@ type Listener struct {
 
 // NewListener returns a listener with most places.
 func NewListener(l *net.TCPListener, most int) *Listener {
-	b := &Listener{TCPListener: l, open: make(chan struct{}, most), closed: make(chan struct{}), conns: map[*conn]bool{}}
-	b.close = sync.OnceValue(func() error {
-		close(b.closed)
-		return l.Close()
-	})
-	return b
+	closing, end := context.WithCancel(context.Background())
+	return &Listener{
+		TCPListener: l, places: slots.NewSemaphore(most), closing: closing, conns: map[*conn]bool{},
+		close: sync.OnceValue(func() error {
+			end()
+			return l.Close()
+		}),
+	}
 }
 
 // Accept waits for a place and a connection. It returns [net.ErrClosed] if all places are taken until Close.
 func (b *Listener) Accept() (net.Conn, error) {
-	select {
-	case b.open <- struct{}{}:
-	default:
+	give, ok := b.places.Try()
+	if !ok {
 		b.full.Store(true)
 		b.closeIdle()
-		select {
-		case b.open <- struct{}{}:
-			b.full.Store(false)
-		case <-b.closed:
+		var err error
+		if give, err = b.places.Take(b.closing); err != nil {
 			return nil, net.ErrClosed
 		}
+		b.full.Store(false)
 	}
 	accepted, err := b.AcceptTCP()
 	if err != nil {
-		<-b.open
+		give()
 		return nil, err
 	}
 	var c *conn
@@ -58,7 +61,7 @@ func (b *Listener) Accept() (net.Conn, error) {
 		b.mu.Lock()
 		delete(b.conns, c)
 		b.mu.Unlock()
-		<-b.open
+		give()
 	}))
 	b.mu.Lock()
 	b.conns[c] = true

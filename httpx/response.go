@@ -127,7 +127,8 @@ func (w *Response) writePiece(p []byte) (int, error) {
 	}
 	c.hold()
 	n, err := w.ResponseWriter.Write(p)
-	return n, cmp.Or(err, c.release())
+	errRelease := c.release() // also after an error: the connection is held
+	return n, cmp.Or(err, errRelease)
 }
 
 // ReadFrom implements [io.ReaderFrom]. The system sends an [io.LimitedReader] of a file, also of a file of a [modproxy.Sender],

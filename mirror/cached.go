@@ -54,7 +54,7 @@ type missingError struct{ modproxy.Ref }
 
 func (e *missingError) Error() string {
 	if e.Version == "" {
-		return e.String() + ": no version of it is cached"
+		return e.String() + ": no version is cached"
 	}
 	return e.String() + ": it is not cached"
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/tfconfig"
 )
 
@@ -23,7 +24,7 @@ type run struct {
 	progress *progress
 	notes    *notes
 	out      *output
-	slots    chan struct{} // of tasks
+	slots    slots.Semaphore // for tasks
 	tasks    sync.WaitGroup
 }
 
@@ -33,7 +34,7 @@ func newRun(e *Engine, in Request, registry modproxy.Registry) *run {
 	out := newOutput(in, registry, progress)
 	return &run{
 		Engine: e, Request: in, registry: recordingRegistry{registry, progress, out},
-		progress: progress, notes: newNotes(progress), out: out, slots: make(chan struct{}, maxTasks),
+		progress: progress, notes: newNotes(progress), out: out, slots: slots.NewSemaphore(maxTasks),
 	}
 }
 
@@ -61,13 +62,12 @@ func (r *run) do(ctx context.Context) error {
 func (r *run) task(ctx context.Context, call Note, f func() error) {
 	r.progress.beginTask()
 	r.tasks.Go(func() {
-		select {
-		case r.slots <- struct{}{}:
-		case <-ctx.Done():
+		give, err := r.slots.Take(ctx)
+		if err != nil {
 			return
 		}
-		err := f()
-		<-r.slots
+		err = f()
+		give()
 		r.progress.endTask()
 		if err != nil && ctx.Err() == nil {
 			call.Text = err.Error()

@@ -258,7 +258,11 @@ func (b *Builder) write(w io.Writer, files []packedFile) (modproxy.Sum, error) {
 		}
 		sum.endFile(f.name)
 	}
-	if err := cmp.Or(tw.Close(), zw.Close()); err != nil {
+	err := tw.Close()
+	if err == nil {
+		err = zw.Close()
+	}
+	if err != nil {
 		return "", fmt.Errorf("package: %w", err)
 	}
 	return sum.sum(), nil

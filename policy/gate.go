@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,12 +39,13 @@ type Gate struct {
 	Ledger    Ledger
 	FirstSeen FirstSeen // set before the first verdict; if nil, the age of every version is unknown
 
-	state atomic.Pointer[state]
-	began time.Time
-	read  atomic.Int64 // time of the last read of decisions, since began; zero if they were never read
+	state     atomic.Pointer[state]
+	replacing sync.Mutex // held while state is replaced
+	began     time.Time
+	read      atomic.Int64 // time of the last read of decisions, since began; zero if they were never read
 
-	changing chan struct{} // holds an element while the state is replaced
-	next     int64         // position of the next decision; guarded by changing
+	following chan struct{} // has an element while decisions are read: a mutex whose wait ends with a context
+	next      int64         // position of the next decision; guarded by following
 }
 
 // state contains the inputs of verdicts. It is immutable.
@@ -68,7 +70,7 @@ const (
 
 // NewGate returns a Gate that follows the decisions in l, and whose rules allow everything until [Gate.Use].
 func NewGate(l Ledger, s FirstSeen) *Gate {
-	g := &Gate{Ledger: l, FirstSeen: s, changing: make(chan struct{}, 1), began: time.Now()}
+	g := &Gate{Ledger: l, FirstSeen: s, following: make(chan struct{}, 1), began: time.Now()}
 	open, _ := Compile(Config{})
 	g.state.Store(newState(open, new(decisions)))
 	return g
@@ -83,8 +85,14 @@ func newState(rules *Rules, all *decisions) *state {
 
 // Use replaces the rules for all later verdicts.
 func (g *Gate) Use(rules *Rules) {
-	for was := g.state.Load(); !g.state.CompareAndSwap(was, newState(rules, was.decisions)); was = g.state.Load() {
-	}
+	g.replace(func(was *state) *state { return newState(rules, was.decisions) })
+}
+
+// replace replaces the state by the result of change.
+func (g *Gate) replace(change func(was *state) *state) {
+	g.replacing.Lock()
+	defer g.replacing.Unlock()
+	g.state.Store(change(g.state.Load()))
 }
 
 // Rules returns the rules in force.
@@ -119,18 +127,17 @@ func (g *Gate) ReservedIn(host, text string) error {
 // second old. Code that makes a decision calls it as well. After an error, the decisions that were read earlier count.
 func (g *Gate) Follow(ctx context.Context) error {
 	select {
-	case g.changing <- struct{}{}:
+	case g.following <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-g.changing }()
+	defer func() { <-g.following }()
 	more, next, err := g.Ledger.Decisions(ctx, g.next)
 	if err != nil {
 		return err
 	}
 	if len(more) > 0 {
-		for was := g.state.Load(); !g.state.CompareAndSwap(was, newState(was.rules, was.decisions.with(more))); was = g.state.Load() {
-		}
+		g.replace(func(was *state) *state { return newState(was.rules, was.decisions.with(more)) })
 	}
 	g.next = next
 	g.read.Store(g.elapsed())

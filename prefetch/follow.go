@@ -46,12 +46,11 @@ func (p *Prefetcher) follow(ctx context.Context, v modproxy.Ref) {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	defer context.AfterFunc(p.ending, cancel)()
-	select {
-	case p.turns <- struct{}{}:
-		defer func() { <-p.turns }()
-	case <-ctx.Done():
+	give, err := p.running.Take(ctx)
+	if err != nil {
 		return
 	}
+	defer give()
 	run := &run{Prefetcher: p, start: v, known: map[modproxy.Ref]bool{}}
 	// The call has a name: for a call without a name, a walker reads all directories that a source can name.
 	call := tfconfig.Call{Name: "client", Source: v.Address.String(), Version: v.Version}
@@ -125,13 +124,12 @@ func (t *run) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, e
 
 // fetch downloads a package.
 func (t *run) fetch(ctx context.Context, v modproxy.Ref) (p *modproxy.Package, err error) {
-	select {
-	case t.fetches <- struct{}{}:
-		defer func() { <-t.fetches }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	give, err := t.fetches.Take(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if err := t.config.Room.Room(ctx, t.config.Largest*int64(len(t.fetches)), true); err != nil {
+	defer give()
+	if err := t.config.Room.Room(ctx, t.config.Largest*int64(t.fetches.Taken()), true); err != nil {
 		return nil, err
 	}
 	var l modproxy.Location

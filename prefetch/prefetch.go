@@ -34,6 +34,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/closure"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/observe"
 	"github.com/modproxy/modproxy/tfconfig"
 )
@@ -59,8 +60,8 @@ type Prefetcher struct {
 
 	ending  context.Context
 	end     context.CancelFunc
-	turns   chan struct{} // has an element for each running task
-	fetches chan struct{} // has an element for each package that a task waits for
+	running slots.Semaphore // for running tasks
+	fetches slots.Semaphore // for packages that tasks wait for
 	work    sync.WaitGroup
 
 	mu     sync.Mutex // guards closed, tasks and pending
@@ -121,7 +122,7 @@ type pending struct {
 // New returns a Prefetcher. The caller must close it before it closes the parts in c.
 func New(c Config) *Prefetcher {
 	p := &Prefetcher{
-		config: c, turns: make(chan struct{}, maxRunning), fetches: make(chan struct{}, maxFetches),
+		config: c, running: slots.NewSemaphore(maxRunning), fetches: slots.NewSemaphore(maxFetches),
 		tasks: map[task]bool{}, pending: map[modproxy.Ref]*pending{},
 	}
 	p.ending, p.end = context.WithCancel(context.Background())

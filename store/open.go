@@ -75,7 +75,10 @@ func (s *Store) load(ctx context.Context, d modproxy.Digest, size int64) error {
 	defer r.Close()
 	data := make([]byte, size)
 	_, err = io.ReadFull(r, data)
-	if err = cmp.Or(err, r.check(ctx)); err == nil { // an empty blob was not read
+	if err == nil {
+		err = r.check(ctx) // an empty blob was not read
+	}
+	if err == nil {
 		s.memory.Add(d, data)
 		held = true
 	}

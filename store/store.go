@@ -4,10 +4,12 @@
 // ledger ([modproxy.Record]) states the content of a version for ever. This package means its own; packages that use both, such
 // as cache and history, name the ledger where they mean its records.
 //
-//	s := store.New(store.Config{Records: records, Blobs: blobs, Aside: aside, MaxSize: 100 << 30})
+//	s := store.New(store.Config{Records: records, Blobs: blobs, Quarantine: quarantine, MaxSize: 100 << 30})
 //	s.Start()
 //	r, err := s.Keep(ctx, record, store.Content{Digest: d, Size: size, Reader: body})
 //	body, err := s.Open(ctx, d, size)
+//
+// example_test.go has a whole program.
 //
 // A record is a small value with a kind and a key, such as the versions document of a module. It names the blobs that
 // it needs. A blob is a sequence of bytes with a digest, such as a package.
@@ -19,7 +21,9 @@
 //
 // A large blob in a file may be served without being hashed for a day after a check, while its [Stamp] is the same. If
 // the disk, and not a program, changes bytes without changing the stamp, the changed bytes are then served. See
-// [Stamped].
+// [Stamped]. This buys: eight clients at once receive a package of 210 MB at 1,867 MB/s, where nginx sends the file at 3,053
+// MB/s (PERFORMANCE.md, "Beside others"). The Store reads only the last 5 MiB of the blob, and the system sends the rest
+// from the file.
 //
 // A storage implements [Records], [Blobs] and [Quarantine]. Several processes may share a storage: records change by
 // compare-and-swap, and the storage decides whether a blob is removed. The layers use a [Store]: it checks digests

@@ -28,11 +28,11 @@ func (r *Reader) Describe(ctx context.Context, t Tree, dir string) (*Description
 	if d, err := r.remembered(ctx, ref); d != nil || err != nil {
 		return d, err
 	}
-	done, err := r.turn(ctx, true)
+	give, err := r.describing.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer give()
 	answer, err := ask(ctx, t, request{Edition: edition, Describe: true, Options: Options{Dir: dir}})
 	now := described{Edition: edition}
 	if cannot, ok := errors.AsType[*unreadable](err); ok {

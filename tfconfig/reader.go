@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/slots"
 	"github.com/modproxy/modproxy/store"
 )
 
@@ -30,11 +31,11 @@ type Reader struct {
 	// no bound.
 	MaxStored int64
 
-	turns      chan struct{} // one element for each child
-	describing chan struct{} // one element for each child that describes a module
-	added      atomic.Int64  // records since the start
-	grown      atomic.Int64  // bytes of records since the last sweep
-	sweeping   sync.Mutex    // held by Sweep
+	reading    slots.Semaphore // for children that do not describe a module
+	describing slots.Semaphore // for children that describe a module
+	added      atomic.Int64    // records since the start
+	grown      atomic.Int64    // bytes of records since the last sweep
+	sweeping   sync.Mutex      // held by Sweep
 }
 
 const (
@@ -45,7 +46,7 @@ const (
 
 // NewReader returns a Reader that stores results in s, at most maxStored bytes of them. See the fields of [Reader].
 func NewReader(s *store.Store, maxStored int64) *Reader {
-	return &Reader{Store: s, MaxStored: maxStored, turns: make(chan struct{}, children), describing: make(chan struct{}, children)}
+	return &Reader{Store: s, MaxStored: maxStored, reading: slots.NewSemaphore(children), describing: slots.NewSemaphore(children)}
 }
 
 // Read returns the calls and requirements of a directory of a tree.
@@ -95,11 +96,11 @@ func (r *Reader) Read(ctx context.Context, t Tree, o Options) (*Configuration, e
 
 // read reads a tree in a child.
 func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, error) {
-	done, err := r.turn(ctx, false)
+	give, err := r.reading.Take(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer give()
 	if o.CallsOnly {
 		calls, err := t.calls(ctx, o)
 		switch {
@@ -118,20 +119,6 @@ func (r *Reader) read(ctx context.Context, t Tree, o Options) (*Configuration, e
 	}
 	answer.Configuration.CPU = answer.cpu
 	return answer.Configuration, nil
-}
-
-// turn waits until another child may run; done ends its turn. Requests that clients wait for do not wait for descriptions.
-func (r *Reader) turn(ctx context.Context, describe bool) (done func(), err error) {
-	turns := r.turns
-	if describe {
-		turns = r.describing
-	}
-	select {
-	case turns <- struct{}{}:
-		return func() { <-turns }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 var errSilent = fmt.Errorf("%w: the process that reads the configuration returned nothing", modproxy.ErrUnavailable)

@@ -160,7 +160,7 @@ func (l *limiter) enter(ctx context.Context, t *attempt, deadline time.Time) (le
 }
 
 var (
-	errBusy           = errors.New("there are more questions for this registry than it is asked at a time")
+	errBusy           = errors.New("too many requests for this registry are waiting")
 	errSlow           = errors.New("it did not answer in time")
 	errLate           = fmt.Errorf("%w: %w", modproxy.ErrUnavailable, errSlow)
 	errPauseRequested = errors.New("it wants to be left alone for now")

@@ -13,6 +13,10 @@
 // differs from the canonical one (such as v1.2.0), answers with the download URL of a provider, and a location between the
 // request for it and the download. All requests go through package egress.
 //
+// A Client repeats requests, limits them, and stops them while a registry fails (ask.go, limiter.go, outage.go). This buys: if a registry
+// is unavailable for two of every four seconds, at least 99 % of the requests to it succeed; and a registry that is down for twenty
+// seconds receives at most four of forty requests a second. TestARegistryThatComesAndGoes and TestAnOutageEnds check these bounds.
+//
 // The protocols are https://developer.hashicorp.com/terraform/internals/module-registry-protocol,
 // provider-registry-protocol and remote-service-discovery (beside it).
 package upstream

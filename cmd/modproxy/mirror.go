@@ -75,10 +75,10 @@ func (f *mirrorFlags) addTo(cmd *cobra.Command) {
 		})
 }
 
-const mirrorHelp = `Fetch packages, and cache them: those that the configuration in DIR calls, those
-that these call, and so on, each of the version that a client chooses. A cached
-package is not fetched again, so a mirror that was ended can be repeated, and
-goes on where it was.
+const mirrorHelp = `Download and store packages: those that the configuration in DIR calls, those
+that these call, and so on, each in the version that a client chooses. Stored
+packages are not downloaded again. To continue a mirror that was interrupted,
+repeat the command.
 
 The providers that all of them require come, too, unless --providers=false: of
 each one version, which all constraints select, or the one in

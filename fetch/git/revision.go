@@ -81,13 +81,20 @@ func (r *repository) init(format string) error {
 	if format != "sha1" {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
 	}
-	return errUnavailable(cmp.Or(
-		os.RemoveAll(r.dir),
-		os.MkdirAll(filepath.Join(r.dir, "objects", "pack"), 0o700),
-		os.Mkdir(filepath.Join(r.dir, "refs"), 0o700),
-		os.WriteFile(filepath.Join(r.dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o600),
-		os.WriteFile(filepath.Join(r.dir, "config"), []byte(config), 0o600),
-	))
+	err := os.RemoveAll(r.dir)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(r.dir, "objects", "pack"), 0o700)
+	}
+	if err == nil {
+		err = os.Mkdir(filepath.Join(r.dir, "refs"), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.dir, "config"), []byte(config), 0o600)
+	}
+	return errUnavailable(err)
 }
 
 // fetchOne fetches one commit without its history.

@@ -3,7 +3,6 @@ package git
 import (
 	"archive/tar"
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +87,10 @@ func (r *repository) files(ctx context.Context, commit, prefix string, tree map[
 	// This file takes precedence over every .gitattributes: git archive omits and substitutes nothing.
 	info := filepath.Join(r.dir, "info")
 	attributes := []byte("* -export-ignore -export-subst\n")
-	err := cmp.Or(os.MkdirAll(info, 0o700), os.WriteFile(filepath.Join(info, "attributes"), attributes, 0o600))
+	err := os.MkdirAll(info, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(info, "attributes"), attributes, 0o600)
+	}
 	if err != nil {
 		return errUnavailable(err)
 	}

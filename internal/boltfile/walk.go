@@ -28,7 +28,8 @@ const (
 func (f *File) Walk(ctx context.Context, v Visitor) error {
 	end := min(f.end, uint64(f.size/f.pageSize))
 	w := &walk{File: f, Visitor: v, ctx: ctx, end: end, seen: make([]uint64, end/64+1)}
-	err := w.note(cmp.Or(w.take(0), w.take(1)))
+	first, second := w.take(0), w.take(1) // both, because the walk may continue after damage
+	err := w.note(cmp.Or(first, second))
 	if err == nil && f.free != noFreeList {
 		err = w.freeList()
 	}

@@ -24,6 +24,9 @@ func TestSemaphore(t *testing.T) {
 		if _, ok := s.Try(); ok {
 			t.Fatal("there is a third slot")
 		}
+		if n := s.Taken(); n != 2 {
+			t.Errorf("%d slots are taken; want 2", n)
+		}
 		ended, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("ended")
 		failed, taken := make(chan error, 1), make(chan func(), 1)

@@ -50,4 +50,7 @@ func (s Semaphore) Try() (give func(), ok bool) {
 	}
 }
 
+// Taken returns the number of slots that are taken now.
+func (s Semaphore) Taken() int { return len(s) }
+
 func (s Semaphore) give() { <-s }

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -175,15 +174,16 @@ func (x blobs) addUses(ctx context.Context, list []store.BlobInfo) error {
 				return nil
 			})
 		}
-		return cmp.Or(
-			each(needsBucket, func(b *store.BlobInfo, _ []byte) { b.Needed = true }),
-			each(usesBucket, func(b *store.BlobInfo, value []byte) {
-				if len(value) == 8 {
-					if at := time.UnixMilli(int64(binary.BigEndian.Uint64(value))); at.After(b.Time) {
-						b.Used = at
-					}
+		if err := each(needsBucket, func(b *store.BlobInfo, _ []byte) { b.Needed = true }); err != nil {
+			return err
+		}
+		return each(usesBucket, func(b *store.BlobInfo, value []byte) {
+			if len(value) == 8 {
+				if at := time.UnixMilli(int64(binary.BigEndian.Uint64(value))); at.After(b.Time) {
+					b.Used = at
 				}
-			}))
+			}
+		})
 	})
 }
 

@@ -3,7 +3,8 @@
 //	go run -C tools ./prose
 //
 // It reads the list below "Words that are rejected" in CONTRIBUTING.md: a regular expression in backquotes, an arrow, and what to write
-// instead. It looks at the comments of Go files, at the string literals of Go files that are not tests, and at Markdown files.
+// instead. It looks at the comments of Go files, at the string literals of Go files that are not tests, and at Markdown files. A blank in an
+// expression also matches the end of a line, but not an empty line.
 //
 // tools/prose/allowed lists exceptions: a path, a blank, and the words. An exception without a finding is an error.
 //
@@ -89,6 +90,9 @@ func run(root string) error {
 
 var entry = regexp.MustCompile("^- `(.+)` → (.+)$")
 
+// blank matches blanks between two words, with at most one end of a line.
+const blank = `(?:[ \t]+|[ \t]*\n[ \t]*)`
+
 func readRules(name string) (rules []rule, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -98,7 +102,7 @@ func readRules(name string) (rules []rule, err error) {
 	section, _, _ = strings.Cut(section, "\n#")
 	for line := range strings.Lines(section) {
 		if m := entry.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			words, err := regexp.Compile(`(?i)\b(?:` + m[1] + `)\b`)
+			words, err := regexp.Compile(`(?is)\b(?:` + strings.ReplaceAll(m[1], " ", blank) + `)\b`)
 			if err != nil {
 				return nil, err
 			}
@@ -138,7 +142,8 @@ func look(root string, rules []rule) (all []finding, err error) {
 		see := func(line int, text string) {
 			for _, r := range rules {
 				for _, at := range r.words.FindAllStringIndex(text, -1) {
-					all = append(all, finding{file, text[at[0]:at[1]], r.instead, line + strings.Count(text[:at[0]], "\n")})
+					words := strings.Join(strings.Fields(text[at[0]:at[1]]), " ")
+					all = append(all, finding{file, words, r.instead, line + strings.Count(text[:at[0]], "\n")})
 				}
 			}
 		}
@@ -160,9 +165,11 @@ func lookAtGo(name string, see func(line int, text string)) error {
 		return err
 	}
 	for _, group := range f.Comments {
+		var lines []string
 		for _, c := range group.List {
-			see(files.Position(c.Pos()).Line, c.Text)
+			lines = append(lines, strings.TrimPrefix(c.Text, "//"))
 		}
+		see(files.Position(group.Pos()).Line, strings.Join(lines, "\n"))
 	}
 	if strings.HasSuffix(name, "_test.go") {
 		return nil
@@ -184,20 +191,20 @@ func lookAtMarkdown(name string, see func(line int, text string)) error {
 	if err != nil {
 		return err
 	}
-	listing, code, line := false, false, 0
-	for words := range strings.Lines(string(text)) {
-		line++
-		words = strings.TrimSuffix(words, "\n")
-		if strings.HasPrefix(words, "#") && !code {
-			listing = words == heading
+	listing, code := false, false
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "#") && !code {
+			listing = line == heading
 		}
-		if strings.HasPrefix(strings.TrimSpace(words), "```") {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
 			code = !code
 		}
-		if !listing && !code {
-			see(line, words)
+		if listing || code {
+			lines[i] = ""
 		}
 	}
+	see(1, strings.Join(lines, "\n"))
 	return nil
 }
 
