@@ -16,7 +16,7 @@ type Address struct {
 	Host      string // the registry's hostname, in the form that package hostname returns
 	Namespace string
 	Name      string
-	System    string // the target system, for example aws; empty in the address of a provider, see [Address.IsProvider]
+	System    string // the target system, for example aws; empty in the address of a provider, see [Address.Kind]
 }
 
 // maxName is the maximum length of a namespace, name or system, in bytes.
@@ -50,11 +50,16 @@ func isName(s string) bool {
 
 // String returns the address in the form of a source argument.
 func (m Address) String() string {
-	if m.IsProvider() {
+	switch m.Kind() {
+	case Provider:
 		return m.Host + "/" + m.Namespace + "/" + m.Name
+	case Module:
 	}
 	return m.Host + "/" + m.Namespace + "/" + m.Name + "/" + m.System
 }
+
+// WithoutHost returns the address within its registry: namespace/name/system, or namespace/type.
+func (m Address) WithoutHost() string { return m.String()[len(m.Host)+len("/"):] }
 
 // Folded returns m in lower case. Addresses that a registry may treat as equal have the same Folded address.
 func (m Address) Folded() Address {
@@ -81,12 +86,13 @@ func (v Ref) String() string {
 
 // Shown returns v for people: archives with their platform, signing keys by name, and other variants as String returns them.
 func (v Ref) Shown() string {
-	p, isArchive := v.Platform()
-	switch {
-	case isArchive:
+	switch v.Content() {
+	case ArchiveContent:
+		p, _ := v.Platform()
 		return v.Base().String() + " for " + p.String()
-	case v.Variant.Kind == KeysVariant:
+	case KeysContent:
 		return v.Address.String() + " signing keys"
+	case ModuleContent, ReleaseContent:
 	}
 	return v.String()
 }

@@ -23,15 +23,12 @@ func NewProvider(host, namespace, typ string) Address {
 	return Address{Host: host, Namespace: strings.ToLower(namespace), Name: strings.ToLower(typ)}
 }
 
-// IsProvider reports whether m is the address of a provider.
-func (m Address) IsProvider() bool { return m.System == "" }
-
 // CheckProvider returns [ErrInvalid] if m is not the canonical address of a provider. It rejects letters beyond ASCII, which
 // the clients accept.
 func (m Address) CheckProvider() error {
 	const name = "want 1 to 64 lower-case letters, digits, - and _, with a letter or digit at both ends, and no --"
 	switch {
-	case m.System != "":
+	case !m.IsProvider():
 		return fmt.Errorf("%w: %.200q is the address of a module; want that of a provider: host/namespace/type", ErrInvalid, m)
 	case !isProviderName(m.Namespace):
 		return fmt.Errorf("%w: provider namespace %.80q: "+name, ErrInvalid, m.Namespace)
@@ -45,8 +42,10 @@ func (m Address) CheckProvider() error {
 
 // CheckAddress calls Check for a module, and CheckProvider for a provider.
 func (m Address) CheckAddress() error {
-	if m.IsProvider() {
+	switch m.Kind() {
+	case Provider:
 		return m.CheckProvider()
+	case Module:
 	}
 	return m.Check()
 }
@@ -168,7 +167,7 @@ func (d providerDocument) parse() (*Versions, error) {
 	if err != nil {
 		return nil, shapeError("%w", err)
 	}
-	return parseVersions(text, nil, true, nil, nil)
+	return parseVersions(text, nil, Provider, nil, nil)
 }
 
 // Release returns the entry of a provider's version.

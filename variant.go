@@ -112,7 +112,7 @@ func (v Ref) With(kind VariantKind, value string) Ref {
 func (v Ref) IsListed() bool { return v.Variant.Kind == NoVariant }
 
 // IsModuleVariant reports whether v is a variant of a module's version.
-func (v Ref) IsModuleVariant() bool { return v.Variant.Kind != NoVariant && !v.IsProvider() }
+func (v Ref) IsModuleVariant() bool { return v.Variant.Kind != NoVariant && v.IsModule() }
 
 // hasVariant reports whether a version has the text of a variant. Registries must not list such versions.
 func (v Version) hasVariant() bool { return strings.Contains("."+v.metadata, "."+variantMark) }
@@ -191,7 +191,7 @@ func parsePlatformVariant(value string) (p Platform, ok bool) {
 // keysVersion is the version of the ledger records of signing keys.
 const keysVersion = "0.0.0"
 
-// SigningKeys returns the key of the ledger record of the keys that may sign a provider.
+// SigningKeys returns the key of the ledger record of the keys that may sign a provider. It is the only Ref with [KeysContent].
 func (m Address) SigningKeys() Ref { return m.At(keysVersion).With(KeysVariant, "") }
 
 // LookupAs returns the ledger record of v. If v was served in the form of a package with that sum, LookupAs returns the record of

@@ -19,7 +19,7 @@ type Versions struct {
 	Hit        bool      // the answer came from the cache
 	Stale      bool      // the answer has expired: the upstream is unavailable, or a refresh is in progress
 
-	ofProvider bool // Document has the form of provider registries
+	kind AddressKind // of the module or provider; it determines the form of Document
 }
 
 // Listed is one version in a versions document.
@@ -36,33 +36,35 @@ type Listed struct {
 // Errors: [ErrNotFound] if the document lists no version; [ErrInvalid] if no entry can be parsed, or the document is
 // malformed.
 func ParseVersions(document []byte) (*Versions, error) {
-	return parseVersions(document, nil, false, nil, nil)
+	return parseVersions(document, nil, Module, nil, nil)
 }
 
 // ReadVersions calls ParseVersions for a module, and ParseProviderVersions for a provider.
 func ReadVersions(m Address, document []byte) (*Versions, error) {
-	if m.IsProvider() {
-		return ParseProviderVersions(document)
-	}
-	return ParseVersions(document)
+	return RestoreVersions(m, document, nil)
 }
 
 // RestoreVersions is ReadVersions for a stored document that comes with its gzip form. compressed must be the gzip form of
-// document.
+// document, or nil.
 func RestoreVersions(m Address, document, compressed []byte) (*Versions, error) {
-	if m.IsProvider() {
+	switch m.Kind() {
+	case Provider:
 		return ParseProviderVersions(document)
+	case Module:
 	}
-	return parseVersions(document, compressed, false, nil, nil)
+	return parseVersions(document, compressed, Module, nil, nil)
 }
 
 // NoVersions returns a document of m without versions, for [Versions.With].
 func NoVersions(m Address) *Versions {
-	document := `{"modules":[{"versions":[]}]}`
-	if m.IsProvider() {
+	document := ""
+	switch m.Kind() {
+	case Module:
+		document = `{"modules":[{"versions":[]}]}`
+	case Provider:
 		document = `{"versions":[]}`
 	}
-	return &Versions{Document: []byte(document), ofProvider: m.IsProvider()}
+	return &Versions{Document: []byte(document), kind: m.Kind()}
 }
 
 // like copies the fields beside the document from old to v, which was derived from old.
@@ -81,7 +83,7 @@ func (v *Versions) With(more []Listed) (*Versions, error) {
 	if len(missing) == 0 {
 		return v, nil
 	}
-	merged, err := parseVersions(v.Document, nil, v.ofProvider, missing, nil)
+	merged, err := parseVersions(v.Document, nil, v.kind, missing, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func (v *Versions) Only(keep func(Listed) bool) (*Versions, error) {
 	case len(v.List):
 		return v, nil
 	}
-	some, err := parseVersions(v.Document, nil, v.ofProvider, nil, func(l Listed) bool { return kept[l.Spelling] })
+	some, err := parseVersions(v.Document, nil, v.kind, nil, func(l Listed) bool { return kept[l.Spelling] })
 	if err != nil {
 		return nil, err
 	}

@@ -16,18 +16,19 @@ import (
 const maxListed = 100_000
 
 // parseVersions returns the document to serve for a registry's document. The result has the entries for which keep returns
-// true, or all if keep is nil, and the entries of more. document is a module's, or was written by ParseProviderVersions.
-// parseVersions copies it without the fields that clients ignore. It decodes one entry at a time: documents are untrusted,
-// and many may be read at once.
+// true, or all if keep is nil, and the entries of more. document is that of a module, or of a provider as ParseProviderVersions
+// writes it. parseVersions copies it without the fields that clients ignore. It decodes one entry at a time: documents are
+// untrusted, and many may be read at once.
 //
 // compressed is the gzip form of document, or nil. It saves compressing an unchanged document again, which takes longer than
 // the rest.
-func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, keep func(Listed) bool) (*Versions, error) {
+func parseVersions(document, compressed []byte, kind AddressKind, more []Listed, keep func(Listed) bool) (*Versions, error) {
 	if err := json.Unmarshal(document, &struct{}{}); err != nil { // checks the syntax of the whole document
 		return nil, shapeError("%w", err)
 	}
 	object, begin, finish := bytes.TrimSpace(document), []byte(nil), []byte(nil)
-	if !ofProvider {
+	switch kind {
+	case Module:
 		beforeModules, modules, afterModules, err := around(object, "modules")
 		if err != nil {
 			return nil, err
@@ -37,6 +38,7 @@ func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, 
 		}
 		object = bytes.TrimSpace(modules[:end(modules)]) // the first module
 		begin, finish = append(bytes.Clone(beforeModules), '['), append([]byte{']'}, afterModules...)
+	case Provider:
 	}
 	before, versions, after, err := around(object, "versions")
 	if err != nil {
@@ -91,7 +93,7 @@ func parseVersions(document, compressed []byte, ofProvider bool, more []Listed, 
 		Compressed: compressed,
 		ETag:       `"` + base64.RawURLEncoding.EncodeToString(sum[:18]) + `"`,
 		List:       list,
-		ofProvider: ofProvider,
+		kind:       kind,
 		Dropped:    entries + len(more) - len(list),
 	}, nil
 }

@@ -99,7 +99,7 @@ func (s *Server) unserved(h *bundle.Head) []string {
 			if _, err := s.Routing.Upstream(v.Address); err != nil {
 				why[err.Error()+": clients do not get its imported packages"] = true
 			}
-			if !v.IsListed() && !v.IsProvider() && s.Nested == nil {
+			if v.IsModuleVariant() && s.Nested == nil {
 				why["rewrite.nested is off: clients do not get the imported nested sources"] = true
 			}
 		}

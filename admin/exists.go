@@ -189,7 +189,7 @@ func (x *existence) near(ctx context.Context) []string {
 		}
 		return near[:min(len(near), maxNear)]
 	}
-	if about := x.about; x.Listing != nil && !strings.Contains(about.Host+about.Namespace, "*") && !about.IsProvider() &&
+	if about := x.about; x.Listing != nil && !strings.Contains(about.Host+about.Namespace, "*") && about.IsModule() &&
 		x.Upstreams != nil && x.Upstreams.HasUpstream(about.Host) && x.Gate.CheckNamespace(ctx, about.Host, about.Namespace) == nil {
 		page, err := x.Listing.List(ctx, modproxy.Query{Host: about.Host, Namespace: about.Namespace, Limit: nearListed})
 		if err == nil {
@@ -204,7 +204,7 @@ func (x *existence) near(ctx context.Context) []string {
 	}
 	var names, near []string
 	for m := range x.names {
-		if m.IsProvider() == x.about.IsProvider() {
+		if m.Kind() == x.about.Kind() {
 			names = append(names, own(m))
 		}
 	}

@@ -211,18 +211,10 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	if spellings, out.Offered, err = s.offered(ctx, &rec); err != nil {
 		return out, err
 	}
-	switch {
-	case in.Key != "":
+	if in.Key != "" {
 		rec.ProviderFacts.Keys = before.Keys.Union(rec.ProviderFacts.Keys)
 		rec.Sum = rec.ProviderFacts.Keys.Record(v.Address).Sum
-	case v.Variant.Kind == modproxy.KeysVariant:
-		err = fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
-	case v.IsArchive():
-		err = fmt.Errorf("%w: %s is part of a release: accept the release", modproxy.ErrInvalid, v.Shown())
-	case v.IsProvider() && !out.Offered:
-		err = fmt.Errorf("%w: no upstream has offered %s as %s, so its packages are not known", modproxy.ErrInvalid, v.Shown(), in.Sum)
-	}
-	if err != nil {
+	} else if err := acceptsSum(v, in.Sum, out.Offered); err != nil {
 		return out, err
 	}
 	rec.Subdir = cmp.Or(rec.Subdir, before.Subdir)
@@ -241,6 +233,22 @@ func (s *Server) accept(ctx context.Context, in AcceptRequest, _ func(none)) (ou
 	return out, err
 }
 
+// acceptsSum returns an error if an operator cannot accept a sum for v. offered reports whether an upstream has offered it.
+func acceptsSum(v modproxy.Ref, sum modproxy.Sum, offered bool) error {
+	switch v.Content() {
+	case modproxy.KeysContent:
+		return fmt.Errorf("%w: %s: keys are accepted by their fingerprints", modproxy.ErrInvalid, v.Shown())
+	case modproxy.ArchiveContent:
+		return fmt.Errorf("%w: %s is part of a release: accept the release", modproxy.ErrInvalid, v.Shown())
+	case modproxy.ReleaseContent:
+		if !offered {
+			return fmt.Errorf("%w: no upstream has offered %s as %s, so its packages are not known", modproxy.ErrInvalid, v.Shown(), sum)
+		}
+	case modproxy.ModuleContent:
+	}
+	return nil
+}
+
 // acceptForNamespace accepts a key for every provider of a namespace whose keys are recorded.
 func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, namespace string) (out AcceptResult, err error) {
 	of, err := hostname.ParseAddress(namespace+"/any", "")
@@ -252,7 +260,7 @@ func (s *Server) acceptForNamespace(ctx context.Context, in AcceptRequest, names
 		return out, err
 	}
 	concerns := func(v modproxy.Ref) bool {
-		return v.Variant.Kind == modproxy.KeysVariant && v.Host == of.Host && v.Namespace == of.Namespace
+		return v.Content() == modproxy.KeysContent && v.Host == of.Host && v.Namespace == of.Namespace
 	}
 	counts, sources := map[modproxy.Address]ledger.Record{}, map[modproxy.Address]modproxy.Source{}
 	for rec, err := range s.Ledger.All(ctx) {

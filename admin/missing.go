@@ -34,15 +34,11 @@ func (s *Server) missing(ctx context.Context, in versionname.Name, each func(Mis
 		switch {
 		case err != nil && !gone:
 			return done, err
-		case r.IsProvider() && r.Version != "":
-			if s.holds(ctx, r.Ref) {
+		case r.Version != "":
+			if s.isCached(ctx, r.Ref, kept) {
 				continue
 			}
 		case gone:
-		case r.Version != "":
-			if _, found := kept.Find(r.Version); found {
-				continue
-			}
 		case r.Refused != kept.ETag: // the list of cached versions has changed since
 			continue
 		default:
@@ -53,6 +49,21 @@ func (s *Server) missing(ctx context.Context, in versionname.Name, each func(Mis
 		each(m)
 	}
 	return done, nil
+}
+
+// isCached reports whether v is cached. kept is the list of the cached versions of its module or provider, or nil. For an archive the
+// list is not enough: it has the releases.
+func (s *Server) isCached(ctx context.Context, v modproxy.Ref, kept *modproxy.Versions) bool {
+	switch v.Kind() {
+	case modproxy.Provider:
+		return s.holds(ctx, v)
+	case modproxy.Module:
+	}
+	if kept == nil {
+		return false
+	}
+	_, found := kept.Find(v.Version)
+	return found
 }
 
 // holds reports whether the package of v is cached.

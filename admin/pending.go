@@ -146,9 +146,10 @@ func (s *Server) describe(ctx context.Context, v modproxy.Ref, p *PendingVersion
 		p.Unread = err.Error()
 		return nil
 	}
-	if v.IsProvider() {
+	switch v.Kind() {
+	case modproxy.Provider:
 		p.Release, err = s.released(ctx, kept)
-	} else {
+	case modproxy.Module:
 		p.Dependencies, err = s.dependencies(ctx, kept)
 	}
 	if err != nil {

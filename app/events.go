@@ -122,7 +122,7 @@ func logOutcome(log *zap.Logger, name string, failed bool, fields ...zap.Field) 
 // logVersion logs an event of eventGroups about a version, a module or, if v is zero, nothing in particular.
 func (p *parts) logVersion(name string, failed bool, v modproxy.Ref, err error, fields ...zap.Field) {
 	of := versionname.Of(v)
-	if v.Variant.Kind == modproxy.KeysVariant {
+	if v.Content() == modproxy.KeysContent {
 		of.Version = of.ShownVersion()
 	}
 	logOutcome(p.log, name, failed, append([]zap.Field{

@@ -229,7 +229,7 @@ func BeginLedger(ctx context.Context, c *config.Config) (records int64, err erro
 		}
 	}
 	for r, err := range a.Ledger.All(ctx) {
-		if err == nil && sums[r.Ref] != r.Sum && r.Ref != r.Address.SigningKeys() {
+		if err == nil && sums[r.Ref] != r.Sum && r.Content() != modproxy.KeysContent {
 			err = errHasLedger
 		}
 		if err != nil {

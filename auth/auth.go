@@ -168,7 +168,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 		return nil, err
 	}
 	v, errNext := r.Next.Versions(ctx, m)
-	if errNext == nil && m.IsProvider() { // for providers, clients print warnings
+	if errNext == nil && m.Kind().HasWarnings() {
 		ask := "the operator of this proxy"
 		if r.Contact != nil {
 			ask = cmp.Or(r.Contact(), ask)
@@ -247,11 +247,11 @@ func (s Scope) valid() bool {
 // Scopes is a list of scopes. It covers the modules that any of them covers.
 type Scopes []Scope
 
-// Covers reports whether one of the scopes covers m. For a provider, the case of the namespace is ignored, because clients fold
-// it.
+// Covers reports whether one of the scopes covers m. For a provider, the case of the namespace is ignored, because clients
+// fold it.
 func (all Scopes) Covers(m modproxy.Address) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool {
-		if m.IsProvider() {
+		if m.Kind().FoldsCase() {
 			s.Namespace = strings.ToLower(s.Namespace)
 		}
 		return covers(s.Host, m.Host) && covers(s.Namespace, m.Namespace)

@@ -39,7 +39,7 @@ func (o *Outside) Error() string {
 		may += fmt.Sprintf(" and %d more", more)
 	}
 	wanted, step := Scope{o.Host, o.Namespace}, "create a token with --scope "
-	if o.Kind == ByIssuer {
+	if o.Principal.Kind == ByIssuer {
 		step = "no group in auth.issuers[].groups has the scope "
 	}
 	return fmt.Sprintf("%v: %s may read %s, and not %s (operator: %s%[4]s)", o.Unwrap(), o.Principal, may, wanted, step)

@@ -117,8 +117,10 @@ func concerns(d modproxy.Decision, modules map[modproxy.Address]bool) bool {
 // releasesFirst orders releases of providers before all other versions.
 func releasesFirst(a, b modproxy.Ref) int {
 	rank := func(v modproxy.Ref) int {
-		if v.IsProvider() && !v.IsArchive() {
+		switch v.Content() {
+		case modproxy.ReleaseContent, modproxy.KeysContent:
 			return 0
+		case modproxy.ModuleContent, modproxy.ArchiveContent:
 		}
 		return 1
 	}

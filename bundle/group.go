@@ -32,8 +32,10 @@ func (m member) number() int64         { return m.Facts.Versions[m.i].Number }
 
 // groupKey returns the key of the group that v belongs to or waits for.
 func groupKey(v modproxy.Ref) modproxy.Ref {
-	if v.IsProvider() {
+	switch v.Kind() {
+	case modproxy.Provider:
 		return v.Address.At("")
+	case modproxy.Module:
 	}
 	return v.Folded()
 }
@@ -52,8 +54,14 @@ func groups(index *Index) map[modproxy.Ref]*group {
 	for _, p := range index.Packages {
 		for _, v := range p.Versions {
 			key := groupKey(v.Ref)
-			if v.IsArchive() || !v.IsProvider() && !mixed[key] {
+			switch v.Content() {
+			case modproxy.ModuleContent:
+				if !mixed[key] {
+					continue
+				}
+			case modproxy.ArchiveContent:
 				continue
+			case modproxy.ReleaseContent, modproxy.KeysContent:
 			}
 			g := all[key]
 			if g == nil {

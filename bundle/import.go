@@ -229,8 +229,10 @@ func (e *Entry) list(i int, listed map[modproxy.Address][]modproxy.Listed) {
 	bare, _ := json.Marshal(map[string]string{"version": v.Version}) // strings always marshal
 	for _, entry := range [][]byte{e.Facts.Versions[i].Listed, bare} {
 		document := fmt.Appendf(nil, `{"versions":[%s]}`, entry)
-		if !v.IsProvider() {
+		switch v.Kind() {
+		case modproxy.Module:
 			document = fmt.Appendf(nil, `{"modules":[%s]}`, document)
+		case modproxy.Provider:
 		}
 		one, err := modproxy.ReadVersions(v.Address, document)
 		if err == nil && len(one.List) == 1 && one.List[0].Version.String() == v.Version {

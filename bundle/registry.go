@@ -151,7 +151,7 @@ func (r *Registry) Modules(context.Context) iter.Seq2[modproxy.Address, error] {
 	return func(yield func(modproxy.Address, error) bool) {
 		all := slices.SortedFunc(maps.Keys(r.lists), func(a, b modproxy.Address) int { return strings.Compare(a.String(), b.String()) })
 		for _, m := range all {
-			if !m.IsProvider() && !yield(m, nil) {
+			if m.IsModule() && !yield(m, nil) {
 				return
 			}
 		}

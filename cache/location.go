@@ -27,11 +27,13 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 	began := time.Now()
 	k := key{v}
 	loc, known, err := r.known(ctx, k)
-	if !known && err == nil && k.IsProvider() {
-		return loc, k.wrap("location", r.beginSoon(ctx, k, began))
-	}
 	if !known && err == nil {
-		loc, err = r.locate(ctx, k)
+		switch k.Kind() {
+		case modproxy.Provider:
+			return loc, k.wrap("location", r.beginSoon(ctx, k, began))
+		case modproxy.Module:
+			loc, err = r.locate(ctx, k)
+		}
 	}
 	if err == nil && !loc.Kept {
 		loc, err = r.fetchSoon(ctx, k, loc, began)

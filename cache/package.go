@@ -114,9 +114,10 @@ func (r packages) denied(ctx context.Context, k key) error {
 
 // fetch implements fetchSource. A version that neither its registry nor its recorded source has is not listed for a while.
 func (r packages) fetch(ctx context.Context, k key) (p *StoredPackage, err error) {
-	if k.IsProvider() {
+	switch k.Kind() {
+	case modproxy.Provider:
 		p, err = r.fetchOfProvider(ctx, k)
-	} else {
+	case modproxy.Module:
 		p, err = r.fetchOfModule(ctx, k)
 	}
 	if errors.Is(err, modproxy.ErrNotFound) {

@@ -121,7 +121,7 @@ func (r *Registry) Modules(ctx context.Context) iter.Seq2[modproxy.Address, erro
 			case err != nil && !errors.Is(err, store.ErrDamaged):
 				yield(modproxy.Address{}, err)
 				return
-			case !ok, v.IsProvider(), v.Address == last:
+			case !ok, !v.IsModule(), v.Address == last:
 				continue
 			}
 			if last = v.Address; !yield(last, nil) {

@@ -56,9 +56,10 @@ func (r listings) makeOffline(ctx context.Context, k key) (*listing, error) {
 		return nil, &modproxy.NotCached{Ref: k.Ref}
 	}
 	var listed *modproxy.Versions
-	if k.IsProvider() {
+	switch k.Kind() {
+	case modproxy.Provider:
 		listed, err = before.OfPlatforms(platforms)
-	} else {
+	case modproxy.Module:
 		listed, err = before.Only(func(entry modproxy.Listed) bool {
 			_, isHeld := platforms[entry.Version.String()]
 			return isHeld
@@ -116,10 +117,17 @@ func (r listings) holdings(ctx context.Context, m modproxy.Address, close bool, 
 			list = append(list, of[p.Version])
 		}
 	}
-	if m.IsProvider() {
-		list = slices.DeleteFunc(list, func(h *holding) bool { return len(h.platforms) == 0 })
+	return slices.DeleteFunc(list, func(h *holding) bool { return !h.isInstallable(m) }), nil
+}
+
+// isInstallable reports whether clients can install h, a version of m: a version of a provider needs a platform.
+func (h *holding) isInstallable(m modproxy.Address) bool {
+	switch m.Kind() {
+	case modproxy.Provider:
+		return len(h.platforms) > 0
+	case modproxy.Module:
 	}
-	return list, nil
+	return true
 }
 
 // entry returns the list entry of h. ok reports whether clients may request its version.
@@ -141,14 +149,13 @@ func (r listings) recorded(ctx context.Context, m modproxy.Address, skip map[str
 			continue
 		}
 		h := &holding{version: rec.Version}
-		if m.IsProvider() {
+		if rec.Zips != "" {
 			zips, _ := rec.Zips.All() // the ledger has parsed them
 			h.platforms = slices.SortedFunc(maps.Keys(zips), func(a, b modproxy.Platform) int { return strings.Compare(a.String(), b.String()) })
-			if len(zips) == 0 {
-				continue
-			}
 		}
-		list = append(list, h)
+		if h.isInstallable(m) {
+			list = append(list, h)
+		}
 	}
 	return list, nil
 }

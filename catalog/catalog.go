@@ -145,8 +145,11 @@ func (c *Catalog) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Detail
 	if !lists(list, v.FullVersion()) {
 		return nil, modproxy.Wrap("details", v, modproxy.ErrNotFound)
 	}
-	describe := c.described
-	if v.IsProvider() {
+	var describe func(context.Context, modproxy.Ref) (*modproxy.Details, error)
+	switch v.Kind() {
+	case modproxy.Module:
+		describe = c.described
+	case modproxy.Provider:
 		describe = c.provider
 	}
 	d, err := describe(ctx, v)
@@ -306,7 +309,7 @@ func (c *Catalog) seen(ctx context.Context, v modproxy.Ref, list *modproxy.Versi
 	if err != nil && !notExist(err) {
 		return at, "", err
 	}
-	if strings.HasPrefix(rec.Source.URL, "https://") && !v.IsProvider() { // a provider's releases are not in its repository
+	if strings.HasPrefix(rec.Source.URL, "https://") && v.IsModule() { // a provider's releases are not in its repository
 		source = rec.Source.URL
 	}
 	firstSeen, err := c.FirstSeen.Recorded(ctx, v.Address)

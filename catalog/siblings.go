@@ -33,7 +33,7 @@ const (
 // may not see.
 func (c *Catalog) siblingsOf(ctx context.Context, d *modproxy.Details, q question) (s siblings, err error) {
 	m, k := q.Address, siblingsKey{weak.Make(d), q.groups}
-	if m.IsProvider() {
+	if !m.IsModule() {
 		return s, nil
 	}
 	if known, ok := c.siblings.Get(k); ok {

@@ -324,7 +324,12 @@ func (f *FirstSeen) enter(m modproxy.Address, dates map[string]time.Time, comple
 // The signer may lie: the date counts for versions that were listed when the provider was first seen, and not for versions
 // that appeared later.
 func takesDate(m modproxy.Address, v modproxy.VersionDates) bool {
-	return v.Published.IsZero() && (!m.IsProvider() || v.Seen.IsZero())
+	switch m.Kind() {
+	case modproxy.Provider:
+		return v.Published.IsZero() && v.Seen.IsZero()
+	case modproxy.Module:
+	}
+	return v.Published.IsZero()
 }
 
 // undated returns the versions that need a date, the newest first.

@@ -64,13 +64,19 @@ func (*Downloads) Requested(context.Context, observe.Question) {}
 
 // Answered implements [observe.Observer]. It counts answers without an error.
 func (d *Downloads) Answered(ctx context.Context, q observe.Question, a observe.Answer) {
-	switch {
-	case a.Err != nil:
-	case q.Kind == observe.Location && !q.Ref.IsProvider():
-		d.count(q.Ref)
-		d.countProgram(ctx)
-	case q.Kind == observe.Package && q.Ref.IsProvider():
-		d.countProgram(ctx)
+	if a.Err != nil {
+		return
+	}
+	switch q.Ref.Kind() {
+	case modproxy.Module:
+		if q.Kind == observe.Location {
+			d.count(q.Ref)
+			d.countProgram(ctx)
+		}
+	case modproxy.Provider:
+		if q.Kind == observe.Package {
+			d.countProgram(ctx)
+		}
 	}
 }
 

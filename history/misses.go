@@ -53,7 +53,7 @@ func (m *Misses) Answered(ctx context.Context, q observe.Question, a observe.Ans
 		m.demand.Add(missing.Ref, modproxy.ClientOf(ctx))
 	}
 	// Clients request the versions of a provider even if they have one.
-	if q.Kind == observe.Versions && a.Err == nil && !q.Ref.IsProvider() {
+	if q.Kind == observe.Versions && a.Err == nil && q.Ref.IsModule() {
 		m.choose(modproxy.ClientOf(ctx), q.Ref.Address, a.Versions.ETag)
 	}
 }

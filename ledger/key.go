@@ -59,7 +59,7 @@ func Key(v modproxy.Ref) (module.Version, error) {
 	if hasPort {
 		path = append(path, portMark+port)
 	}
-	for _, s := range strings.Split(strings.TrimPrefix(v.Address.String(), v.Host+"/"), "/") {
+	for _, s := range strings.Split(v.WithoutHost(), "/") {
 		if isDevice(s) || isMajor(s) {
 			s += oddName
 		}

@@ -21,8 +21,10 @@ import (
 // provider's package for one platform whose release is not recorded; ErrDenied for a release signed by other keys than Signers
 // names.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	if v.IsProvider() {
+	switch v.Kind() {
+	case modproxy.Provider:
 		return r.ofProvider(ctx, v)
+	case modproxy.Module:
 	}
 	p, err := r.Next.Package(ctx, v)
 	var offered modproxy.Source
@@ -122,8 +124,11 @@ func (r *Registry) Compare(ctx context.Context, offered Record) error {
 		return r.spell(ctx, rec, offered)
 	case rec.Is(offered.Sum, offered.Subdir):
 		return nil
-	case v.IsProvider():
+	}
+	switch v.Content() {
+	case modproxy.ReleaseContent, modproxy.ArchiveContent:
 		return r.renew(ctx, rec, offered)
+	case modproxy.ModuleContent, modproxy.KeysContent:
 	}
 	return r.drifted(ctx, rec, offered)
 }
@@ -169,16 +174,17 @@ func (r *Registry) drifted(ctx context.Context, rec, offered Record) error {
 	err := fmt.Errorf("%w: it was %s when it was recorded, %s, from %s, and is %s now, from %s "+
 		"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 		modproxy.ErrChanged, was, stamp(rec.Time), describe(rec.Source), is, describe(offered.Source))
-	switch {
-	case rec.Zips != "":
+	switch rec.Content() {
+	case modproxy.ReleaseContent:
 		err = fmt.Errorf("%w: its packages for %s differ from the recorded ones: recorded %s from %s, offered now from %s "+
 			"(operator: \"modproxy ledger drift\" shows it, and the command that accepts it)",
 			modproxy.ErrChanged, platforms(rec.Zips, offered.Zips), stamp(rec.Time), describe(rec.Source), describe(offered.Source))
-	case rec.Variant.Kind == modproxy.KeysVariant:
+	case modproxy.KeysContent:
 		err = fmt.Errorf("%w: it is signed by %s, and releases of %s by %s since %s (operator: if its publisher has changed keys and says so, run "+
 			"modproxy ledger accept %s --key %s --reason …; '%s/%s/*' is for all its providers)",
 			modproxy.ErrChanged, nameKeys(offered.Keys), rec.Address, nameKeys(rec.Keys), stamp(rec.Time), rec.Address, offered.Keys.All()[0],
 			rec.Host, rec.Namespace)
+	case modproxy.ModuleContent, modproxy.ArchiveContent:
 	}
 	r.observe(Event{Kind: Drifted, Ref: d.Ref, Record: rec, Drift: d, Err: err})
 	return err

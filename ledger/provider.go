@@ -140,7 +140,7 @@ func CheckArchive(rec Record, platform modproxy.Platform, sum modproxy.Sum) erro
 // records those that signed this release.
 func (r *Registry) checkSigner(ctx context.Context, offered Record) error {
 	m, keys := offered.Address, offered.Keys
-	if offered.IsArchive() || !m.IsProvider() || offered.Variant.Kind == modproxy.KeysVariant {
+	if offered.Content() != modproxy.ReleaseContent {
 		return nil
 	}
 	if ok, err := CheckSigners(r.Signers, offered); ok || err != nil {
@@ -196,14 +196,11 @@ func nameKeys(keys modproxy.Keys) string {
 // removed from the ledger, and some registries may answer differently every time.
 const renewWithin = time.Hour
 
-// renew replaces the record of a provider by the offered one. A release may gain packages, and an archive may become what its
-// release names. Any other difference is drift.
+// renew replaces the record of a release or an archive by the offered one. A release may gain packages, and an archive may become
+// what its release names. Any other difference is drift.
 func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
-	isArchive := rec.IsArchive()
 	switch {
-	case rec.Variant.Kind == modproxy.KeysVariant:
-		return r.drifted(ctx, rec, offered)
-	case isArchive: // checkArchive has compared it with the release
+	case rec.IsArchive(): // checkArchive has compared it with the release
 		offered.Reason = "its release was accepted, and names this archive"
 	case !offered.Zips.Extends(rec.Zips):
 		return r.drifted(ctx, rec, offered)

@@ -71,7 +71,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 // package, and the error is [modproxy.ErrChanged]. If Next no longer finds the version, Location returns the recorded source.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
-	if v.IsProvider() {
+	if !v.IsModule() {
 		return l, err
 	}
 	if v.IsListed() && errors.Is(err, modproxy.ErrNotFound) {

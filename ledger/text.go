@@ -193,24 +193,26 @@ func parseFacts(value []string) modproxy.ProviderFacts {
 // checkFacts returns an error for facts that v must not have, and for missing ones. A release without archives, or a record of
 // keys without keys, would compare equal with everything.
 func checkFacts(v modproxy.Ref, f modproxy.ProviderFacts) error {
-	isZip := v.IsArchive()
 	_, errZips := f.Zips.All()
 	_, errOthers := f.Others.All()
 	err := cmp.Or(errZips, f.Keys.Check(), f.Hashes.Check(), errOthers)
 	has := [4]bool{f.Zips != "", f.Keys != "", f.Hashes != "", f.Others != ""}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !v.IsProvider() && f != modproxy.ProviderFacts{}:
-		return fmt.Errorf("%w: %s is not a provider", modproxy.ErrInvalid, v)
-	case !v.IsProvider():
-	case v.Variant.Kind == modproxy.KeysVariant && has != [4]bool{1: true}:
-		return fmt.Errorf("%w: %s: want keys, and nothing else", modproxy.ErrInvalid, v)
-	case v.Variant.Kind == modproxy.KeysVariant:
-	case isZip && (has[0] || has[1] || has[3]):
-		return fmt.Errorf("%w: %s: the archive for one platform has hashes, and nothing else", modproxy.ErrInvalid, v)
-	case !isZip && (!has[0] || has[2]):
-		return fmt.Errorf("%w: %s: a release has zips, and no hashes", modproxy.ErrInvalid, v)
+	}
+	fits, why := false, ""
+	switch v.Content() {
+	case modproxy.ModuleContent:
+		fits, why = has == [4]bool{}, " is not a provider"
+	case modproxy.KeysContent:
+		fits, why = has == [4]bool{1: true}, ": want keys, and nothing else"
+	case modproxy.ArchiveContent:
+		fits, why = !has[0] && !has[1] && !has[3], ": the archive for one platform has hashes, and nothing else"
+	case modproxy.ReleaseContent:
+		fits, why = has[0] && !has[2], ": a release has zips, and no hashes"
+	}
+	if !fits {
+		return fmt.Errorf("%w: %s%s", modproxy.ErrInvalid, v, why)
 	}
 	return nil
 }

@@ -29,12 +29,14 @@ func ParseEntry(s, host string) (start closure.Start, err error) {
 	if err == nil && hasConstraint {
 		_, err = modproxy.ParseConstraint(constraint)
 	}
-	if err == nil && hasSubdir && m.IsProvider() {
-		err = fmt.Errorf("%w: %.200q: a provider has no subdirectory", modproxy.ErrInvalid, s)
-	}
-	if m.IsProvider() {
+	switch m.Kind() {
+	case modproxy.Provider:
+		if err == nil && hasSubdir {
+			err = fmt.Errorf("%w: %.200q: a provider has no subdirectory", modproxy.ErrInvalid, s)
+		}
 		start.Providers = []tfconfig.Requirement{{Name: m.Name, Source: m.String(), Version: constraint}}
 		return start, err
+	case modproxy.Module:
 	}
 	start.Source, start.Version = m.String(), constraint
 	if hasSubdir {

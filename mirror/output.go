@@ -88,7 +88,7 @@ func (o *output) wantsContent(v modproxy.Ref, p Package) bool {
 	if !o.request.Content || o.sent[p.Digest] {
 		return false
 	}
-	if isRelease := v.IsProvider() && p.Platform == ""; isRelease {
+	if v.Content() == modproxy.ReleaseContent {
 		return false
 	}
 	return !slices.ContainsFunc(p.Hashes.All(), func(sum modproxy.Sum) bool { return slices.Contains(o.request.HaveDirectories, sum) })

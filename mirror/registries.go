@@ -53,7 +53,7 @@ func (r nestedRegistry) Location(ctx context.Context, v modproxy.Ref) (modproxy.
 // Package implements [modproxy.Registry].
 func (r nestedRegistry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
 	p, err := r.next.Package(ctx, v)
-	if err != nil || !v.IsListed() || v.IsProvider() {
+	if err != nil || !v.IsListed() || !v.IsModule() {
 		return p, err
 	}
 	if err := r.nested.Bring(ctx, v); err != nil {

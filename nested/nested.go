@@ -182,7 +182,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 // Next.Package; [modproxy.ErrInvalid] for a package whose sources exceed the limits; [modproxy.RetryLater] if too many versions are
 // being prepared.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	if v.IsProvider() {
+	if !v.IsModule() {
 		return r.Next.Location(ctx, v)
 	}
 	asked := time.Now()
@@ -215,7 +215,7 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 // Errors: those of Next and of Location; [modproxy.ErrNotFound] for a variant of another public URL, for a source that the version does
 // not have, and for every other variant.
 func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	if v.IsProvider() {
+	if !v.IsModule() {
 		return r.Next.Package(ctx, v)
 	}
 	of := v.Base()

@@ -130,7 +130,7 @@ func (r *Rules) namespace(host, namespace string, groups []string) Verdict {
 		case rule.Locked != nil:
 			allowed = allowed || slices.ContainsFunc(rule.Locked, func(l Locked) bool {
 				of := l.Address.Folded()
-				return of.Host == host && of.Namespace == namespace && !of.IsProvider()
+				return of.Host == host && of.Namespace == namespace && of.IsModule()
 			}) && rule.isFor(groups)
 		case p.IsOfProviders(), !rule.isFor(groups), !matches(p.segments[0], host), !matches(p.segments[1], namespace):
 		case rule.Deny.IsZero():

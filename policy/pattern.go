@@ -65,7 +65,7 @@ func (p Pattern) String() string { return p.text }
 func (p Pattern) IsZero() bool { return p.text == "" }
 
 // IsOfProviders reports whether p matches providers instead of modules.
-func (p Pattern) IsOfProviders() bool { return !p.IsZero() && p.segments[3] == "" }
+func (p Pattern) IsOfProviders() bool { return !p.IsZero() && p.Module().IsProvider() }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (p Pattern) MarshalText() ([]byte, error) { return []byte(p.text), nil }
@@ -83,7 +83,7 @@ func (p *Pattern) UnmarshalText(text []byte) (err error) {
 
 // Match reports whether p matches m.
 func (p Pattern) Match(m modproxy.Address) bool {
-	if (p.segments[3] == "") != m.IsProvider() {
+	if p.Module().Kind() != m.Kind() {
 		return false
 	}
 	for i, s := range segmentsOf(m.Folded()) {

@@ -60,7 +60,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 	switch {
 	case err != nil:
 		return nil, err
-	case r.listsDenied(s) && !m.IsProvider():
+	case r.listsDenied(s) && !m.Kind().HasWarnings():
 		if sel.needsAge() {
 			r.Gate.see(ctx, m, v)
 			evaluator := r.Gate.newEvaluator(ctx, s, sel, r.Gate.FirstSeen)
@@ -166,7 +166,7 @@ func (r *Registry) makeList(ctx context.Context, s *state, sel *Selection, v *mo
 		if verdict.Outcome == Unapproved && (l.waits == nil || entry.Version.Compare(waits) > 0) {
 			l.waits, waits = refusal(entry.Version, verdict), entry.Version
 		}
-		if sel.module.IsProvider() {
+		if sel.module.Kind().HasWarnings() {
 			denied.add(entry.Version, verdict)
 		}
 		return false

@@ -144,7 +144,7 @@ func (*Prefetcher) Requested(context.Context, observe.Question) {}
 // Answered implements [observe.Observer]. After a location, it starts a task that prefetches the modules that the package calls. It starts
 // none if the package was cached before the request, which the location shows: it has Kept and no URL.
 func (p *Prefetcher) Answered(ctx context.Context, q observe.Question, a observe.Answer) {
-	if q.Kind != observe.Location || a.Err != nil || q.Ref.IsProvider() {
+	if q.Kind != observe.Location || a.Err != nil || !q.Ref.IsModule() {
 		return
 	}
 	p.requested(q.Ref)

@@ -157,7 +157,7 @@ func (q Request) Path() string {
 		if q.Kind == KindMirrorVersion {
 			file = q.Version + ".json"
 		}
-		return mirrorPath + q.Host + "/" + q.name() + "/" + file
+		return mirrorPath + q.Host + "/" + q.WithoutHost() + "/" + file
 	case KindDocs:
 		return q.docsPath() + docsIndex
 	case KindProviderDocument:
@@ -177,22 +177,23 @@ func (q Request) Path() string {
 	return base + "/" + q.below()
 }
 
-// name returns the address of q within its registry.
-func (q Request) name() string {
-	name := q.Namespace + "/" + q.Name
-	if q.System != "" {
-		name += "/" + q.System
+// pathPrefixes are the beginnings of the paths of questions that modules and providers have in common.
+type pathPrefixes struct{ details, history, docs string }
+
+// prefixes returns the beginnings of the paths for the kind of q's address.
+func (q Request) prefixes() (p pathPrefixes) {
+	switch q.Address.Kind() {
+	case modproxy.Module:
+		p = pathPrefixes{ModulesPath, moduleHistoryPath, docsPath}
+	case modproxy.Provider:
+		p = pathPrefixes{ProvidersPath, providerHistoryPath, providerDocsPath}
 	}
-	return name
+	return p
 }
 
 // docsPath returns the path of the directory of the documents about q, with a slash at its end.
 func (q Request) docsPath() string {
-	path := docsPath
-	if q.IsProvider() {
-		path = providerDocsPath
-	}
-	path += q.name() + "/"
+	path := q.prefixes().docs + q.WithoutHost() + "/"
 	if q.Version != "" {
 		path += "v" + q.FullVersion() + "/"
 	}
@@ -204,51 +205,45 @@ func (q Request) below() string {
 	version := ""
 	switch {
 	case q.Version == "":
-	case q.IsProvider():
+	case q.IsArchive():
 		version = "/" + q.Version // the platform stands elsewhere
 	default:
 		version = "/" + q.FullVersion()
 	}
 	switch q.Kind {
 	case KindVersions:
-		return ModulesPath + q.name() + "/versions"
+		return ModulesPath + q.WithoutHost() + "/versions"
 	case KindDownload:
-		return ModulesPath + q.name() + version + "/download"
+		return ModulesPath + q.WithoutHost() + version + "/download"
 	case KindDownloads:
-		return ModulesPath + q.name() + "/downloads/summary"
+		return ModulesPath + q.WithoutHost() + "/downloads/summary"
 	case KindList:
-		return strings.TrimRight(ModulesPath+q.name(), "/")
+		return strings.TrimRight(ModulesPath+q.WithoutHost(), "/")
 	case KindSearch:
 		return ModulesPath + "search"
 	case KindHistory:
-		if q.IsProvider() {
-			return providerHistoryPath + q.name()
-		}
-		return moduleHistoryPath + q.name()
+		return q.prefixes().history + q.WithoutHost()
 	case KindProviderVersions:
-		return ProvidersPath + q.name() + "/versions"
+		return ProvidersPath + q.WithoutHost() + "/versions"
 	case KindProviderDownload:
 		platform, _ := q.Platform()
-		return ProvidersPath + q.name() + version + "/download/" + platform.OS + "/" + platform.Arch
+		return ProvidersPath + q.WithoutHost() + version + "/download/" + platform.OS + "/" + platform.Arch
 	case KindProviderSums:
-		return ProvidersPath + q.name() + version + "/" + fileSums
+		return ProvidersPath + q.WithoutHost() + version + "/" + fileSums
 	case KindProviderSignature:
-		return ProvidersPath + q.name() + version + "/" + fileSignature
+		return ProvidersPath + q.WithoutHost() + version + "/" + fileSignature
 	case KindProviderPackage:
 		platform, _ := q.Platform()
-		return ProvidersPath + q.name() + version + "/" + platform.String() +
+		return ProvidersPath + q.WithoutHost() + version + "/" + platform.String() +
 			"/terraform-provider-" + q.Name + "_" + q.Version + "_" + platform.String() + ".zip"
 	case KindProviderVersion:
-		return providerVersionPath + q.name() + version
+		return providerVersionPath + q.WithoutHost() + version
 	case KindProviderDocuments:
 		return strings.TrimSuffix(providerDocumentsPath, "/")
 	case KindProviderDocument:
 		return providerDocumentsPath + url.PathEscape(q.ID)
 	default: // details
-		if q.IsProvider() {
-			return ProvidersPath + q.name() + version
-		}
-		return ModulesPath + q.name() + version
+		return q.prefixes().details + q.WithoutHost() + version
 	}
 }
 

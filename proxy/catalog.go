@@ -84,7 +84,7 @@ func inAnyCase[T any](
 	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
 	found, err := answer(r.Context(), *m)
-	if m.IsProvider() || !errors.As(err, new(*modproxy.NotCached)) { // an address of a provider has one spelling
+	if m.Kind().FoldsCase() || !errors.As(err, new(*modproxy.NotCached)) { // a folded address has one spelling
 		return found, err
 	}
 	q := modproxy.Query{Host: m.Host, Namespace: m.Namespace, Name: m.Name, System: m.System, Limit: 2}

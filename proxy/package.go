@@ -27,7 +27,7 @@ func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Even
 	defer p.Close()
 	defer w.CutWhenEnded(ctx)()
 	h.setPackageHeader(w, q, p.Digest)
-	if q.IsProvider() {
+	if mayBePartial(q) {
 		setCacheStatus(w, e, p.Partial == nil)
 	}
 	if e.Err = send(w, r, p); e.Err != nil {
@@ -39,8 +39,10 @@ func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Even
 // setPackageHeader sets the headers that are known before the package is open.
 func (h *Handler) setPackageHeader(w *httpx.Response, q protocol.Request, d modproxy.Digest) {
 	header := w.Header()
-	header["Content-Type"] = gzipType
-	if q.IsProvider() {
+	switch q.Address.Kind() {
+	case modproxy.Module:
+		header["Content-Type"] = gzipType
+	case modproxy.Provider:
 		header["Content-Type"] = zipType
 	}
 	header["Cache-Control"] = cacheForEver
@@ -73,7 +75,7 @@ func send(w *httpx.Response, r *http.Request, p *modproxy.Package) error {
 // openPackage opens the package that r is for. A whole package is verified while it is sent. For any other answer, openPackage
 // verifies the package first. A damaged package is requested a second time, because the cache then replaces it.
 func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.Request) (*modproxy.Package, error) {
-	if q.IsProvider() {
+	if mayBePartial(q) {
 		ctx = modproxy.AllowPartial(ctx)
 	}
 	for try := 1; ; try++ {
@@ -93,6 +95,16 @@ func (h *Handler) openPackage(ctx context.Context, r *http.Request, q protocol.R
 			return nil, err
 		}
 	}
+}
+
+// mayBePartial reports whether the package of q may be sent while its download is in progress.
+func mayBePartial(q protocol.Request) bool {
+	switch q.Address.Kind() {
+	case modproxy.Provider:
+		return true
+	case modproxy.Module:
+	}
+	return false
 }
 
 // verifyWhole verifies p, and reads its first byte: if p was verified earlier, the read finds a file that is unreadable since.

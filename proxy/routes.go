@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/httpx"
 	"github.com/modproxy/modproxy/protocol"
@@ -51,11 +52,13 @@ func (h *Handler) serve(w *httpx.Response, r *http.Request, e *httpx.Event) erro
 
 // dispatch answers q.
 func (h *Handler) dispatch(w *httpx.Response, r *http.Request, e *httpx.Event, q protocol.Request, segment string) error {
-	switch {
-	case q.IsDescription():
+	if q.IsDescription() {
 		return h.serveCatalog(w, r, e, q)
-	case q.IsProvider():
+	}
+	switch q.Address.Kind() {
+	case modproxy.Provider:
 		return h.serveProvider(w, r, e, q, segment)
+	case modproxy.Module:
 	}
 	switch q.Kind {
 	case protocol.KindVersions:

@@ -36,7 +36,7 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 // Next.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
-	if err != nil || v.IsProvider() {
+	if err != nil || !v.IsModule() {
 		return l, err
 	}
 	_, subdir := l.SplitGlob()

@@ -69,7 +69,7 @@ func (s service) protocol() service {
 func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
 	_, known := c.spelled.Peek(v.Address.At(""))
 	d, err := c.details(ctx, v)
-	if errors.Is(err, modproxy.ErrNotFound) && !known && !v.IsProvider() && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
+	if errors.Is(err, modproxy.ErrNotFound) && !known && v.IsModule() && c.cfg.Hosts[v.Host].Docs == "" && c.spelling(ctx, v) != "" {
 		d, err = c.details(ctx, v)
 	}
 	if err != nil {

@@ -34,7 +34,8 @@ const (
 //
 // dates has no entry for a version whose date the registry does not give. Errors: [modproxy.ErrUnavailable].
 func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []string) (dates map[string]time.Time, rest []string, err error) {
-	if !m.IsProvider() {
+	switch m.Kind() {
+	case modproxy.Module:
 		h, err := c.history(ctx, m)
 		switch {
 		case err == nil:
@@ -42,6 +43,7 @@ func (c *Client) Published(ctx context.Context, m modproxy.Address, versions []s
 		case inTrouble(ctx, err):
 			return nil, nil, modproxy.Wrap("dates", m.At(""), err)
 		}
+	case modproxy.Provider:
 	}
 	for i, version := range versions[:min(len(versions), maxDateless)] {
 		at, err := c.dateOf(ctx, m.At(version))
@@ -96,12 +98,14 @@ func (c *Client) dateOf(ctx context.Context, v modproxy.Ref) (at time.Time, err 
 }
 
 func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time, err error) {
-	if !v.IsProvider() {
+	switch v.Kind() {
+	case modproxy.Module:
 		d, err := c.Details(ctx, v)
 		if err == nil {
 			at = d.Published
 		}
 		return at, err
+	case modproxy.Provider:
 	}
 	leave, err := c.limiter(serviceOf{v.Host, providersV1}).sideRequest(ctx)
 	if err != nil {
@@ -160,9 +164,11 @@ func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err 
 	client := modproxy.ClientOf(ctx).Name
 	leave = func() { p.queue.Give(client) }
 	if err = p.queue.Take(waiting, client); err == nil {
-		requests := 1
-		if m.IsProvider() {
+		requests := 1 // for one date
+		switch m.Kind() {
+		case modproxy.Provider:
 			requests = 2
+		case modproxy.Module:
 		}
 		if err = p.rate.WaitN(waiting, requests); err == nil {
 			return leave, nil

@@ -17,7 +17,7 @@ import (
 // downloads nothing. For a provider, Location returns an empty location without a request: clients do not need it. Errors are
 // those of [modproxy.Registry].
 func (c *Client) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
-	if v.IsProvider() {
+	if !v.IsModule() {
 		return modproxy.Location{}, nil
 	}
 	s, err := c.locate(ctx, v)

@@ -15,11 +15,14 @@ import (
 //
 // Errors: those of [modproxy.Registry], without [modproxy.ErrChanged].
 func (c *Client) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Package, error) {
-	if v.IsProvider() {
-		p, err := c.providerPackage(ctx, v)
-		return p, modproxy.Wrap("package", v, err)
+	var p *modproxy.Package
+	var err error
+	switch v.Kind() {
+	case modproxy.Module:
+		p, err = c.fetch(ctx, v, "")
+	case modproxy.Provider:
+		p, err = c.providerPackage(ctx, v)
 	}
-	p, err := c.fetch(ctx, v, "")
 	return p, modproxy.Wrap("package", v, err)
 }
 
@@ -40,7 +43,7 @@ func (c *Client) fetch(ctx context.Context, v modproxy.Ref, commit string) (*mod
 // Commit returns the commit at which v's registry currently locates v. The result is empty if the commit cannot be
 // determined without a download, such as for an archive. Errors are those of Location.
 func (c *Client) Commit(ctx context.Context, v modproxy.Ref) (string, error) {
-	if v.IsProvider() {
+	if !v.IsModule() {
 		return "", nil
 	}
 	var commit string

@@ -26,8 +26,10 @@ func (c *Client) PackageAt(ctx context.Context, rec modproxy.Record) (*modproxy.
 }
 
 func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy.Package, err error) {
-	if rec.IsProvider() {
+	switch rec.Kind() {
+	case modproxy.Provider:
 		return c.recordedProvider(ctx, rec)
+	case modproxy.Module:
 	}
 	if rec.Source.Commit != "" { // the location may need a user, or lead to the repository through a page
 		p, err = c.fetch(ctx, rec.Ref, rec.Source.Commit)

@@ -19,12 +19,16 @@ func (c *Client) Versions(ctx context.Context, m modproxy.Address) (*modproxy.Ve
 }
 
 func (c *Client) askVersions(ctx context.Context, m modproxy.Address) (*modproxy.Versions, error) {
-	service, path, parse := modulesV1, modulePath(m, "versions"), modproxy.ParseVersions
-	if m.IsProvider() {
-		service, path, parse = providersV1, providerPath(m, "versions"), modproxy.ParseProviderVersions
+	var service service
+	var path string
+	switch m.Kind() {
+	case modproxy.Module:
+		service, path = modulesV1, modulePath(m, "versions")
+	case modproxy.Provider:
+		service, path = providersV1, providerPath(m, "versions")
 	}
 	read := func(res *http.Response, _ *url.URL, document []byte) (*modproxy.Versions, error) {
-		v, err := parse(document)
+		v, err := modproxy.ReadVersions(m, document)
 		switch {
 		case errors.Is(err, modproxy.ErrNotFound):
 			return nil, err

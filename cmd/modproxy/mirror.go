@@ -207,7 +207,7 @@ func (env *environment) isDirectory(arg string) (bool, error) {
 	case err != nil || !info.IsDir():
 		return false, nil
 	}
-	if v, err := env.chosen(arg); err == nil && !v.IsProvider() {
+	if v, err := env.chosen(arg); err == nil && v.IsModule() {
 		err = fmt.Errorf("%s is a directory, and could be the address of a module", arg)
 		return false, hint.With(err, "./"+arg+" is the directory; a hostname before it makes it an address")
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/mirror"
 	"github.com/modproxy/modproxy/static"
 )
@@ -39,13 +40,16 @@ func (s *siteWriter) take(line mirror.Line) {
 // begin begins a package, whose bytes are in the site already or follow.
 func (s *siteWriter) begin(p *mirror.Package) {
 	v, err := p.Parse("")
-	add := func(content io.Reader) error { return s.site.Add(v, p.Subdir, p.Digest, content) }
-	if v.IsProvider() {
+	var add func(content io.Reader) error // nil for content that sites do not have
+	switch v.Content() {
+	case modproxy.ModuleContent:
+		add = func(content io.Reader) error { return s.site.Add(v, p.Subdir, p.Digest, content) }
+	case modproxy.ArchiveContent:
 		add = func(content io.Reader) error { return s.site.AddProvider(v, p.Digest, p.Hashes, content) }
+	case modproxy.ReleaseContent, modproxy.KeysContent:
 	}
 	switch {
-	case err != nil:
-	case v.IsProvider() && p.Platform == "": // sites have no releases
+	case err != nil, add == nil:
 	case p.Data:
 		var content *io.PipeReader
 		content, s.pipe = io.Pipe()
