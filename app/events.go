@@ -84,7 +84,7 @@ var eventGroups = []struct {
 		{"certificate_expires", zap.WarnLevel, "The certificate expires within seven days, or is not valid yet.", "file not_before not_after"},
 		{"config_deprecated", zap.WarnLevel, "A key of the configuration has a new name.", ""},
 		{"reasons_lost", zap.WarnLevel, "A [reverse proxy](../how-to/reverse-proxy.md) drops the reasons of errors.", "public_url problem note"},
-		{"git_missing", zap.WarnLevel, "The git program is missing or too old.", ""},
+		{"git_missing", zap.WarnLevel, "The git program is missing, too old, or has not answered in time. `/-/readyz` checks it again.", ""},
 		{"connections_lowered", zap.WarnLevel, "The system allows fewer open files than `limits.connections` needs.", "connections open_files"},
 		{"socket_failed", zap.WarnLevel, "Verbs cannot reach this process by its socket, and need `--server`.", "note"},
 		{"fetches_cut", zap.WarnLevel, "Downloads were in progress when modproxy ended.", "modules"},

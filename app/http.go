@@ -174,7 +174,7 @@ func (p process) Problems() []proxy.Problem {
 		{State: "the rules of the policy are not those of the configuration", Err: a.rulesProblem(), Minor: true},
 		{State: "the TLS certificate has a problem", Err: a.tls.problem(), Minor: true},
 		{State: "a mirror is incomplete", Err: a.mirrors.problem(a.config.Mirror), Minor: true},
-		{State: "no package is downloaded from git repositories", Err: a.noGit, Minor: true},
+		a.git.problem(),
 	} {
 		if problem.Err != nil {
 			list = append(list, problem)

@@ -20,7 +20,7 @@ type outgoing struct {
 	egress *egress.Client
 	table  *fetch.Table
 	router *upstream.Router
-	noGit  error // why nothing can be downloaded from git repositories
+	git    *gitProgram
 }
 
 // openOutgoing opens the clients of registries. The gate of a has no first-seen times yet, because their dates come from the
@@ -31,16 +31,16 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 		return nil, err
 	}
 	a.closers.add(func(context.Context) error { return network.Close() })
-	noGit := git.Installed(context.WithoutCancel(ctx))
-	if noGit != nil {
-		logEvent(a.log, "git_missing", noGit)
+	program := newGitProgram(context.WithoutCancel(ctx), git.Installed)
+	if program.err != nil {
+		logEvent(a.log, "git_missing", program.err)
 	}
 	table := a.newTable(network)
 	client, err := a.newUpstream(network, table)
 	if err != nil {
 		return nil, err
 	}
-	return &outgoing{network, table, &upstream.Router{Default: client, Reserve: a.gate}, noGit}, nil
+	return &outgoing{network, table, &upstream.Router{Default: client, Reserve: a.gate}, program}, nil
 }
 
 // datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would

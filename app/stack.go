@@ -31,7 +31,7 @@ type layers struct {
 	nested    *nested.Registry    // in the stack if nested sources are rewritten
 	recheck   ledger.Recheck      // does nothing offline and on read-only data
 	others    proxy.OtherServices // nil offline
-	noGit     error               // why nothing can be downloaded from git repositories
+	git       *gitProgram         // nil offline
 
 	endPrefetching func()
 }
@@ -44,7 +44,7 @@ type layers struct {
 // The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
 // download must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
-	l := layers{documents: p.newDocuments(out.router), others: out.router, noGit: out.noGit}
+	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git}
 	sources := nested.NewSources(out.router, out.table)
 	compared := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
 	seen := &history.Registry{Next: compared, FirstSeen: p.firstSeen}

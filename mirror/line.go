@@ -61,7 +61,7 @@ func (n *Note) String() string {
 
 // Progress says how much of a run is done.
 type Progress struct {
-	Requested int     `json:"asked"`   // modules whose versions the run has requested from a registry or the cache
+	Requested int     `json:"asked"`   // version lists of modules and providers that the run has requested from a registry or the cache
 	Fetched   int     `json:"fetched"` // packages that this run has downloaded
 	Kept      int     `json:"kept"`    // packages that were cached before
 	Bypasses  int     `json:"bypasses"`

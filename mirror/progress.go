@@ -13,8 +13,8 @@ type progress struct {
 
 	mu       sync.Mutex // guards the fields below
 	counts   Progress
-	awaited  map[modproxy.Address]bool // folded modules of starts whose versions were not requested yet
-	listed   map[modproxy.Address]bool // folded modules whose versions a registry has returned
+	awaited  map[modproxy.Address]bool // folded modules and providers of starts whose versions were not requested yet
+	listed   map[modproxy.Address]bool // folded modules and providers whose versions a registry has returned
 	versions map[modproxy.Ref]bool     // folded versions that clients choose, with whether each is done
 }
 
@@ -33,14 +33,14 @@ func (p *progress) snapshot() Progress {
 	return counts
 }
 
-// await adds a module whose versions will be requested.
+// await adds a module or provider whose versions will be requested.
 func (p *progress) await(m modproxy.Address) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.awaited[m.Folded()] = true
 }
 
-// requested counts a module whose versions were requested; ok reports whether its registry has returned them.
+// requested counts a module or provider whose versions were requested; ok reports whether its registry has returned them.
 func (p *progress) requested(m modproxy.Address, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,7 +85,11 @@ func (env *environment) checkConfig(ctx context.Context) error {
 		return env.printProblems(wrong)
 	}
 	if err := git.Installed(ctx); err != nil && !c.Offline {
-		fmt.Fprintf(env.stderr, "warning: nothing can be fetched from git repositories: %v\n", err)
+		what := "nothing can be fetched from git repositories"
+		if errors.Is(err, git.ErrSlow) { // packages may come all the same
+			what = "the git program was not checked"
+		}
+		fmt.Fprintf(env.stderr, "warning: %s: %v\n", what, err)
 	}
 	env.remark(remarks...)
 	return env.end(nil, "The configuration is in order.\n")

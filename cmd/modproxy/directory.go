@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,8 +58,10 @@ func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...s
 	})
 	for _, dir := range dirs {
 		roots, why := d.Roots, ""
+		isKnown := len(roots.Clients) > 0 // otherwise roots is read for both clients
 		if roots.Dirs = []string{dir}; len(roots.Clients) == 0 {
 			roots.Clients, why = app.ClientsOf(dir, usual)
+			isKnown = why != ""
 		}
 		if why != "" && !env.json() {
 			env.remark(fmt.Errorf("%s is read as %s: %s; --client says otherwise", dir, app.ClientNames(roots.Clients), why))
@@ -67,10 +70,24 @@ func (d *directoryFlags) starts(ctx context.Context, env *environment, dirs ...s
 		if err != nil {
 			return nil, nil, err
 		}
+		if !isKnown && !env.json() && slices.ContainsFunc(some, dependsOnClient) {
+			env.remark(fmt.Errorf("%s is read for Terraform and OpenTofu: no .terraform.lock.hcl or other file shows its client, "+
+				"so sources without a hostname come twice, from the registry of each; --client chooses one", dir))
+		}
 		starts = append(starts, some...)
 		for _, p := range wrong {
 			failed = append(failed, errors.New(printable(p.String())))
 		}
 	}
 	return starts, failed, nil
+}
+
+// dependsOnClient reports whether a source in s has no hostname, so that each client requests it from another registry.
+func dependsOnClient(s closure.Start) bool {
+	const none = "no-hostname.invalid"
+	module, _, ok := tfconfig.ParseRegistrySource(s.Source, none)
+	return ok && module.Host == none || slices.ContainsFunc(s.Providers, func(r tfconfig.Requirement) bool {
+		provider, err := tfconfig.ParseProviderSource(r.Source, none)
+		return err == nil && provider.Host == none
+	})
 }

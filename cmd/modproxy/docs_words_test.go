@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/ledger"
 )
 
 var (
@@ -108,6 +109,27 @@ func TestDocsConfigurations(t *testing.T) {
 	}
 	if read < 20 {
 		t.Errorf("%d configurations were read", read)
+	}
+}
+
+var verifierKey = regexp.MustCompile(`[\w.-]+\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+`)
+
+// TestDocsKeys checks that modproxy accepts the verifier keys that pages and the example of the configuration show. The pages include
+// the help of all verbs.
+func TestDocsKeys(t *testing.T) {
+	found := 0
+	for _, p := range append(docPages(t), readPage(t, "SECURITY.md"), readPage(t, "config.example.yaml")) {
+		for i, line := range p.lines {
+			for _, key := range verifierKey.FindAllString(line, -1) {
+				if _, err := ledger.Verifiers(key); err != nil {
+					t.Errorf("%s:%d: %v", p.name, i+1, err)
+				}
+				found++
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("%d keys were found", found)
 	}
 }
 

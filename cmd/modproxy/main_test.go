@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 		"version":             {args: []string{"version"}, stdout: "modproxy " + buildVersion() + " (go1."},
 		"version by a flag":   {args: []string{"--version"}, stdout: "modproxy " + buildVersion() + " (go1."},
 		"flag of no concern":  {args: []string{"ls", "--anonymous"}, code: 2, stderr: "modproxy: modproxy ls has no flag --anonymous\nhint: \"modproxy ls --help\" lists the flags\n"},
-		"flag before a verb":  {args: []string{"--data", "/nowhere", "ls"}, code: 1, stderr: "modproxy: there is no data directory at /nowhere\nhint: --data names the data directory\n"},
+		"flag before a verb":  {args: []string{"--data", "/nowhere", "ls"}, code: 1, stderr: "modproxy: there is no data directory at /nowhere\nhint: --data names the data directory, or --config the configuration that does\n"},
 		"too few arguments":   {args: []string{"token", "revoke"}, code: 2, stderr: "modproxy: modproxy token revoke takes 1 argument, and got 0\nhint: usage: modproxy token revoke ID|NAME [flags]\n"},
 		"bad duration":        {args: []string{"ledger", "drift", "--since", "soon"}, code: 2, stderr: "modproxy: --since: want a duration with its unit, such as 30s, 5m, 12h or 30d, not \"soon\"\n"},
 		"version as JSON":     {args: []string{"version", "--json"}, stdout: `"version":"` + buildVersion() + `"`},

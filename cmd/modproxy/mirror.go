@@ -98,7 +98,8 @@ Lines that begin with # are remarks. --lock fetches what a file lists that
 DIR is read as Terraform or OpenTofu reads it: as the registries in its
 .terraform.lock.hcl show, a .terraform-version or .opentofu-version, or files
 that only OpenTofu reads; else as the client that installs most through this
-proxy, and if that is not known, as both. --client chooses.
+proxy, and if that is not known, as both. Modules and providers without a
+hostname then come twice, from the registry of each. --client chooses.
 
 --newest and --all-versions fetch more of the versions that a constraint in
 DIR, or CONSTRAINT, selects, and --since those that are listed since a date.

@@ -102,8 +102,8 @@ func mirrorLineText(line mirror.Line, check bool) string {
 
 // mirrorText describes the progress of a mirror in one line.
 func mirrorText(m mirror.Progress) string {
-	s := fmt.Sprintf("versions of %s requested; %s fetched, %s; %d cached before",
-		count(m.Requested, "module"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
+	s := fmt.Sprintf("%s requested; %s fetched, %s; %d cached before",
+		count(m.Requested, "version list"), count(m.Fetched, "package"), modproxy.SizeText(m.Bytes), m.Kept)
 	if m.Bypasses > 0 {
 		s += fmt.Sprintf("; %d past modproxy", m.Bypasses)
 	}

@@ -39,12 +39,12 @@ func TestProgress(t *testing.T) {
 // The progress of a mirror has the remaining time, if it is known.
 func TestMirrorText(t *testing.T) {
 	for want, m := range map[string]mirror.Progress{
-		"versions of 0 modules requested; 0 packages fetched, 0B; 0 cached before":                   {Left: 4, Seconds: 3},
-		"versions of 1 module requested; 1 package fetched, 2.0KiB; 2 cached before; about 12s left": {Requested: 1, Fetched: 1, Kept: 2, Bytes: 2048, Left: 6, Seconds: 8},
-		"versions of 1 module requested; 0 packages fetched, 0B; 0 cached before; about 1s left":     {Requested: 1, Left: 1, Seconds: .1},
-		"versions of 2 modules requested; 0 packages fetched, 0B; 0 cached before; 1 problem":        {Requested: 2, Problems: 1, Seconds: 9},
-		"versions of 2 modules requested; 0 packages fetched, 0B; 2 cached before; 3 past modproxy":  {Requested: 2, Kept: 2, Bypasses: 3, Seconds: 9},
-		"versions of 1 module requested; 1 package fetched, 1B; 0 cached before; about 1h40m0s left": {Requested: 1, Fetched: 1, Bytes: 1, Left: 200, Seconds: 60},
+		"0 version lists requested; 0 packages fetched, 0B; 0 cached before":                   {Left: 4, Seconds: 3},
+		"1 version list requested; 1 package fetched, 2.0KiB; 2 cached before; about 12s left": {Requested: 1, Fetched: 1, Kept: 2, Bytes: 2048, Left: 6, Seconds: 8},
+		"1 version list requested; 0 packages fetched, 0B; 0 cached before; about 1s left":     {Requested: 1, Left: 1, Seconds: .1},
+		"2 version lists requested; 0 packages fetched, 0B; 0 cached before; 1 problem":        {Requested: 2, Problems: 1, Seconds: 9},
+		"2 version lists requested; 0 packages fetched, 0B; 2 cached before; 3 past modproxy":  {Requested: 2, Kept: 2, Bypasses: 3, Seconds: 9},
+		"1 version list requested; 1 package fetched, 1B; 0 cached before; about 1h40m0s left": {Requested: 1, Fetched: 1, Bytes: 1, Left: 200, Seconds: 60},
 	} {
 		if got := mirrorText(m); got != want {
 			t.Errorf("%+v: %q, want %q", m, got, want)

@@ -113,7 +113,7 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 		q := clean.ShellQuote(c.Data)
 		hints := []string{fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q)}
 		if c.Source("data") != "--data" {
-			hints = append(hints, "a token counts for the proxy that serves from the same directory: --data names it")
+			hints = append(hints, "a token counts for the proxy that serves from the same directory: --data names it, or --config the configuration that does")
 		}
 		return hint.With(err, hints...)
 	}

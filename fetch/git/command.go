@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -34,6 +35,8 @@ func (e *exitError) Error() string { return fmt.Sprintf("git ended with status %
 const (
 	maxStderr = 8 << 10         // bytes of stderr that are stored
 	waitDelay = 5 * time.Second // for pipes, after git has ended
+
+	versionTime = 5 * time.Second // for "git version"
 )
 
 // run runs c until it and every process that it started have ended. The error is, in this order: the cause of ctx if it
@@ -128,23 +131,28 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Installed returns a [modproxy.ErrUnavailable] unless git is in PATH and new enough.
+// ErrSlow is in the error of [Installed] if git has not answered in time: git is in PATH, and its version is not known.
+var ErrSlow = fmt.Errorf("git has not answered within %v", versionTime)
+
+// Installed returns a [modproxy.ErrUnavailable] unless git is in PATH and new enough. If git has not answered within 5 seconds, or
+// before the deadline of ctx, the error is also [ErrSlow].
 func Installed(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	text, err := exec.CommandContext(ctx, "git", "version").Output()
-	if errors.Is(err, exec.ErrNotFound) {
+	if _, err := exec.LookPath("git"); errors.Is(err, exec.ErrNotFound) {
 		return fmt.Errorf("%w: git is not in PATH", modproxy.ErrUnavailable)
 	}
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
+	defer cancel()
+	text, err := command{env: []string{"PATH=" + os.Getenv("PATH")}, args: []string{"version"}}.output(ctx, 1<<10)
 	var major, minor int
 	if err == nil {
-		_, err = fmt.Sscanf(string(text), "git version %d.%d", &major, &minor)
+		_, err = fmt.Sscanf(text, "git version %d.%d", &major, &minor)
+		err = errUnavailable(err)
 	}
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("%w: git has not printed its version in time; a restart of modproxy checks it again", modproxy.ErrUnavailable)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, ErrSlow)
 	case err != nil:
-		return fmt.Errorf("%w: git does not say its version: %w", modproxy.ErrUnavailable, err)
+		return fmt.Errorf("git does not say its version: %w", err)
 	case major < 2 || major == 2 && minor < 31:
 		return fmt.Errorf("%w: git is version %d.%d: want 2.31 or newer", modproxy.ErrUnavailable, major, minor)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Hint is the hint for the user of the command line if the data directory is missing.
-const Hint = "--data names the data directory"
+const Hint = "--data names the data directory, or --config the configuration that does"
 
 // Check returns nil if dir is a data directory. It creates none, because the name may be a mistake.
 func Check(dir string) error {
