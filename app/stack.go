@@ -120,10 +120,16 @@ func (p *parts) newCache(next modproxy.Registry) *cache.Registry {
 	c := p.config
 	return cache.New(cache.Config{
 		Next: next, Store: p.Store, Ledger: p.Ledger, Gate: p.gate,
-		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
+		Lifetimes: p.lifetimes(), MaxVersions: int64(c.Cache.MaxVersions),
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Zips: c.Providers.AtOnce, ZipTimeout: c.Providers.Timeout,
 		Observe: p.observe,
 	})
+}
+
+// lifetimes returns the lifetimes of all cached answers.
+func (p *parts) lifetimes() cache.Lifetimes {
+	c := p.config.Cache
+	return cache.Lifetimes{Fresh: c.Fresh, MaxStale: c.MaxStale, Missing: c.Missing}
 }
 
 // newRecheck returns the recheck of the versions in the ledger. On read-only data it does nothing.
