@@ -124,6 +124,7 @@ func newWorld(t *testing.T, all map[string]files) *world {
 	})
 	w.Registry = nested.New(nested.Config{
 		Next: w.cache, Ledger: w.book, Reader: tfconfig.NewReader(nil, 0), Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
+		Getters: slices.Collect(maps.Keys(table.Getters)),
 	})
 	t.Cleanup(func() {
 		if err := w.Registry.Close(context.Background()); err != nil {
