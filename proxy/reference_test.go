@@ -29,7 +29,8 @@ alert. The metrics of the Go runtime and of the process are there, too.
 
 - An ` + "`outcome`" + ` of requests and downloads is ` + "`ok` or `error`" + `; one of the policy is the reason of the refusal.
 - A ` + "`kind`" + ` is what was requested: ` + "`versions`, `download`, `package`, `provider_versions`, `mirror_index`" + ` and others.
-- An ` + "`event`" + ` of the ledger has the name of the [log event](log-events.md#the-ledger) without ` + "`ledger_`" + `.
+- An ` + "`event`" + ` of the ledger has the name of the [log event](log-events.md#the-ledger) without ` + "`ledger_`" + `; one of the storage has
+  the name of the [log event](log-events.md#storage).
 
 | metric | type | labels | |
 |---|---|---|---|
