@@ -1,10 +1,13 @@
 package modproxy_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -152,4 +155,46 @@ func dependencyOf(imported string) (best string) {
 		}
 	}
 	return best
+}
+
+// packageRow finds the row of one or more packages in the table of CONTRIBUTING.md, and packageName each name in its first column.
+var (
+	packageRow  = regexp.MustCompile("(?m)^\\| ((?:`[^`]+`(?:, )?)+) \\| [^|]+ \\| [^|]+ \\|$")
+	packageName = regexp.MustCompile("`([^`]+)`")
+)
+
+// TestContributingPackages checks that the table of packages in CONTRIBUTING.md has every package of levels once, and no package that does
+// not exist.
+func TestContributingPackages(t *testing.T) {
+	text, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "\n| package | purpose | read first |\n")
+	if !ok {
+		t.Fatal("CONTRIBUTING.md has no table of packages")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[string]int{}
+	for _, row := range packageRow.FindAllStringSubmatch(table, -1) {
+		for _, name := range packageName.FindAllStringSubmatch(row[1], -1) {
+			rows[name[1]]++
+		}
+	}
+	exists := map[string]bool{}
+	for _, p := range list(t) {
+		exists[cmp.Or(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, self), "/"), ".")] = true
+	}
+	for _, level := range levels {
+		for _, name := range level.packages {
+			if n := rows[cmp.Or(name, ".")]; n != 1 {
+				t.Errorf("the table has package %q %d times; want once", name, n)
+			}
+		}
+	}
+	for name := range rows {
+		if !exists[name] {
+			t.Errorf("the table has package %q, which does not exist", name)
+		}
+	}
 }

@@ -26,7 +26,7 @@ func TestAddressKind(t *testing.T) {
 	}
 }
 
-// The signing keys of a provider are no version of it: only their Ref has KeysContent, and other spellings of it do not.
+// The signing keys of a provider are not one of its versions: only their Ref has KeysContent, and other spellings of it do not.
 func TestContent(t *testing.T) {
 	module := modproxy.Address{Host: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	provider := modproxy.NewProvider("registry.example.com", "acme", "toy")

@@ -18,10 +18,8 @@ import (
 
 // newDocuments returns the cache of registries' descriptions of modules and providers. Offline, registries is nil.
 func (p *parts) newDocuments(registries modproxy.Catalog) *cache.Catalog {
-	c := p.config.Cache
 	return cache.NewCatalog(cache.CatalogConfig{
-		Next: registries, Store: p.Store, Fresh: c.Fresh, MaxStale: c.MaxStale, Missing: c.Missing, MaxKept: int64(c.MaxVersions),
-		Observer: p,
+		Next: registries, Store: p.Store, Lifetimes: p.lifetimes(), MaxKept: int64(p.config.Cache.MaxVersions), Observer: p,
 	})
 }
 

@@ -67,6 +67,7 @@ func (p *parts) observe(e cache.Event) {
 		if p.isReadOnly(e.Err) {
 			return
 		}
+		p.metrics.StorageFailed(string(e.Kind))
 	case cache.VersionDropped, cache.VersionListed, cache.VersionsTrimmed, cache.CatalogTrimmed, cache.LedgerDisagrees, cache.LedgerBehind:
 	}
 	p.logVersion(string(e.Kind), e.Err != nil, e.Module.At(e.Version), e.Err,
@@ -83,7 +84,9 @@ func (p *parts) observeStore(e store.Event) {
 		p.metrics.Damaged()
 	case store.BlobEvicted:
 		p.metrics.Evicted(e.Bytes)
-	case store.StorageFailed, store.Unrecorded, store.Missing:
+	case store.StorageFailed:
+		p.metrics.StorageFailed(string(e.Kind))
+	case store.Unrecorded, store.Missing:
 	}
 	var v modproxy.Ref
 	for _, ref := range e.Refs {

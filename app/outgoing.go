@@ -69,7 +69,8 @@ func (p *parts) newUpstream(network *egress.Client, table *fetch.Table) (*upstre
 	return upstream.New(upstream.Config{Egress: network, Hosts: hosts, Fetch: table, Providers: providers})
 }
 
-// newTable returns the table of getters, with a getter for each kind of location.
+// newTable returns the table of getters, with a getter for each kind of location. Offline, network is nil and only the names of the
+// getters are used.
 func (p *parts) newTable(network *egress.Client) *fetch.Table {
 	c, scratch := p.config, p.scratch()
 	credentials := newCredentials(c)

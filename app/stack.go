@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/modproxy/modproxy"
@@ -9,6 +11,7 @@ import (
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/catalog"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/nested"
@@ -49,7 +52,7 @@ func online(p *parts, out *outgoing) layers {
 	compared := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
 	seen := &history.Registry{Next: compared, FirstSeen: p.firstSeen}
 	l.Cache = p.newCache(guard(seen, p.disk.ReadOnly()))
-	l.nested = p.newNested(l.Cache, sources)
+	l.nested = p.newNested(l.Cache, sources, out.table)
 	packages, base := p.packagesOf(&l)
 	prefetcher := p.newPrefetcher(l.Cache, p.authorizeSilently(&policy.Registry{Next: packages, Gate: p.gate}))
 	allowed := &policy.Registry{Next: packages, Gate: p.gate, ListDenied: true, Observe: p.observePolicy}
@@ -65,7 +68,7 @@ func online(p *parts, out *outgoing) layers {
 func offline(p *parts) layers {
 	l := layers{documents: p.newDocuments(nil), endPrefetching: func() {}}
 	l.Cache = p.newCache(nil)
-	l.nested = p.newNested(l.Cache, nil)
+	l.nested = p.newNested(l.Cache, nil, p.newTable(nil))
 	packages, base := p.packagesOf(&l)
 	allowed := &policy.Registry{Next: packages, Gate: p.gate, ListDenied: true, Observe: p.observePolicy}
 	misses := history.NewMisses(p.missing)
@@ -120,10 +123,16 @@ func (p *parts) newCache(next modproxy.Registry) *cache.Registry {
 	c := p.config
 	return cache.New(cache.Config{
 		Next: next, Store: p.Store, Ledger: p.Ledger, Gate: p.gate,
-		Fresh: c.Cache.Fresh, MaxStale: c.Cache.MaxStale, Missing: c.Cache.Missing, MaxVersions: int64(c.Cache.MaxVersions),
+		Lifetimes: p.lifetimes(), MaxVersions: int64(c.Cache.MaxVersions),
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Zips: c.Providers.AtOnce, ZipTimeout: c.Providers.Timeout,
 		Observe: p.observe,
 	})
+}
+
+// lifetimes returns the lifetimes of all cached answers.
+func (p *parts) lifetimes() cache.Lifetimes {
+	c := p.config.Cache
+	return cache.Lifetimes{Fresh: c.Fresh, MaxStale: c.MaxStale, Missing: c.Missing}
 }
 
 // newRecheck returns the recheck of the versions in the ledger. On read-only data it does nothing.
@@ -136,11 +145,11 @@ func (p *parts) newRecheck(compared *ledger.Registry, turns *cache.Registry) led
 	}
 }
 
-// newNested returns the layer that rewrites nested sources. sources are nil offline.
-func (p *parts) newNested(next *cache.Registry, sources *nested.Sources) *nested.Registry {
+// newNested returns the layer that rewrites nested sources of the kinds in table. sources are nil offline.
+func (p *parts) newNested(next *cache.Registry, sources *nested.Sources, table *fetch.Table) *nested.Registry {
 	return nested.New(nested.Config{
 		Next: next, Ledger: p.Ledger, Reader: p.reader, Sources: sources, URL: strings.TrimRight(p.config.PublicURL, "/"),
-		Scratch: p.scratch(), Limits: anyLimits, Observer: p,
+		Getters: slices.Sorted(maps.Keys(table.Getters)), Scratch: p.scratch(), Limits: anyLimits, Observer: p,
 	})
 }
 

@@ -183,11 +183,11 @@ func BenchmarkVersionsFromStore(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	again := cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour})
+	again := cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger, Next: n, Lifetimes: cache.Lifetimes{Fresh: time.Hour}})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		if i%len(modules) == 0 {
-			again = cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger, Next: n, Fresh: time.Hour})
+			again = cache.New(cache.Config{Store: r.Store, Ledger: r.Ledger, Next: n, Lifetimes: cache.Lifetimes{Fresh: time.Hour}})
 		}
 		if v, err := again.Versions(b.Context(), modules[i%len(modules)]); err != nil || !v.Hit {
 			b.Fatal(err)

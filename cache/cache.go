@@ -1,6 +1,6 @@
 // Package cache stores the answers and packages of a registry, and the answers of a catalog.
 //
-//	reg := cache.New(cache.Config{Next: next, Store: store, Ledger: ledger, Fresh: time.Minute, …})
+//	reg := cache.New(cache.Config{Next: next, Store: store, Ledger: ledger, Lifetimes: lifetimes, …})
 //	versions, err := reg.Versions(ctx, address)
 //
 // Invariants:
@@ -63,6 +63,13 @@ type Gate interface {
 	CheckFetch(ctx context.Context, v modproxy.Ref) error
 }
 
+// Lifetimes are how long answers count.
+type Lifetimes struct {
+	Fresh    time.Duration // how long an answer is served without another request
+	MaxStale time.Duration // how old an answer may be that is served while the registry is slow or unavailable
+	Missing  time.Duration // how long an [modproxy.ErrNotFound] is remembered
+}
+
 // Config configures a [Registry].
 type Config struct {
 	// Next answers requests for content that is not stored. When it returns a package, Ledger must have its record: ledger.Registry
@@ -75,9 +82,7 @@ type Config struct {
 	// but the download may have waited for long. nil allows everything.
 	Gate Gate
 
-	Fresh        time.Duration // how long a versions document is served without another request
-	MaxStale     time.Duration // how old a document may be that is served while Next fails
-	Missing      time.Duration // how long a missing version, or a failed download, is remembered
+	Lifetimes                  // of versions documents; Missing also of missing versions and failed downloads
 	FetchTimeout time.Duration // the timeout of one download
 	Fetches      int           // downloads at the same time; further ones wait
 	// Zips and ZipTimeout are Fetches and FetchTimeout for the packages of providers for one platform, which are zip archives;
@@ -141,7 +146,7 @@ func New(c Config) *Registry {
 	r.slots = newDownloadSlots(r.Fetches)
 	r.versions = documents[key, *listing]{
 		source: listings{r}, op: "versions", store: r.Store, maxMemory: maxListMemory, work: r.asking, observe: r.observe,
-		fresh: r.Fresh, maxStale: r.MaxStale, missingFor: r.Missing, limit: r.MaxVersions, trimmed: VersionsTrimmed, fallback: listings{r}.offline,
+		lifetimes: r.Lifetimes, limit: r.MaxVersions, trimmed: VersionsTrimmed, fallback: listings{r}.offline,
 	}
 	r.versions.start()
 	r.offlineLists.Limit = maxListMemory

@@ -24,8 +24,7 @@ type CatalogConfig struct {
 	Next  modproxy.Catalog
 	Store *store.Store
 
-	// Fresh, MaxStale and Missing are those of [Registry].
-	Fresh, MaxStale, Missing time.Duration
+	Lifetimes
 	// MaxKept bounds the bytes of the stored details, histories and texts; for a while there may be an eighth more. See
 	// MaxVersions in [Registry] for the order of removal.
 	MaxKept  int64
@@ -144,7 +143,7 @@ func NewCatalog(config CatalogConfig) *Catalog {
 // startCatalog starts d with the fields that all documents of c have in common.
 func startCatalog[K question, V any](c *Catalog, d *documents[K, V], observe func(Event)) {
 	d.work, d.observe, d.trimmed = c.asking, observe, CatalogTrimmed
-	d.fresh, d.maxStale, d.missingFor = c.Fresh, c.MaxStale, c.Missing
+	d.lifetimes = c.Lifetimes
 	d.start()
 }
 

@@ -172,8 +172,8 @@ func aboutEach(t *testing.T, test func(t *testing.T, f *described)) {
 
 func newCatalog(h storetest.Handle) *cache.Catalog {
 	return cache.NewCatalog(cache.CatalogConfig{
-		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine}),
-		Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second,
+		Store:     store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine}),
+		Lifetimes: cache.Lifetimes{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second},
 	})
 }
 

@@ -17,17 +17,15 @@ import (
 // short pause without another request. After a slow one, it serves stale answers at once for a while. The first fields are set
 // before start.
 type documents[K question, V any] struct {
-	source     source[K, V]
-	op         string       // the operation, in errors
-	store      *store.Store // nil: documents are in memory only
-	maxMemory  int64        // bytes of all documents in memory
-	work       *flight.Pool
-	fresh      time.Duration
-	maxStale   time.Duration
-	missingFor time.Duration // how long an ErrNotFound of upstream counts
-	limit      int64         // bytes of all stored documents; zero: no limit
-	trimmed    Kind          // the kind of the event after documents were removed for the sake of limit
-	observe    func(Event)
+	source    source[K, V]
+	op        string       // the operation, in errors
+	store     *store.Store // nil: documents are in memory only
+	maxMemory int64        // bytes of all documents in memory
+	work      *flight.Pool
+	lifetimes Lifetimes
+	limit     int64 // bytes of all stored documents; zero: no limit
+	trimmed   Kind  // the kind of the event after documents were removed for the sake of limit
+	observe   func(Event)
 	// fallback returns an answer that can be served without a document, marked as stale. It may be nil.
 	fallback func(context.Context, K) (V, error)
 
@@ -76,7 +74,7 @@ func (a *answer[V]) fresh(limit time.Duration) bool {
 }
 
 const (
-	soon          = time.Second      // the wait for a refresh; after it, the stale document is served
+	slowAfter     = time.Second      // after it, a registry is slow, and a client with a stale answer or a fallback waits no longer
 	slowPause     = 30 * time.Second // after a slow answer, clients do not wait for refreshes from the registry
 	refreshPause  = 5 * time.Second  // after a failed refresh; stale answers are served meanwhile
 	maxReading    = 4                // documents that are read from the store at the same time
@@ -102,9 +100,9 @@ func (d *documents[K, V]) get(ctx context.Context, k K) (none V, err error) {
 	case err != nil:
 		return none, err
 	case a == nil:
-	case a.fresh(d.fresh):
+	case a.fresh(d.lifetimes.Fresh):
 		return a.value, nil
-	case time.Since(a.requested) <= d.maxStale:
+	case time.Since(a.requested) <= d.lifetimes.MaxStale:
 		return d.refreshed(ctx, k, a)
 	}
 	v, err := d.fromUpstream(ctx, k, a)
@@ -135,7 +133,7 @@ func (d *documents[K, V]) fromUpstream(ctx context.Context, k K, before *answer[
 		if _, err := d.fallback(ctx, k); err == nil && fails {
 			limit = 0
 		} else if err == nil {
-			limit = soon
+			limit = slowAfter
 		}
 	}
 	v, err := waitFor(ctx, call, limit)
@@ -155,8 +153,8 @@ func (d *documents[K, V]) knownError(k K) error {
 	return nil
 }
 
-// refreshed returns the answer for k if a, the stored answer, is not fresh: the answer of upstream if it comes soon, else a. A
-// client that installs ten modules does not wait ten times for an unavailable registry.
+// refreshed returns the answer for k if a, the stored answer, is not fresh: the answer of upstream if it comes within slowAfter,
+// else a. A client that installs ten modules does not wait ten times for an unavailable registry.
 func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.retryAt.Load()
 	if _, held := d.retryAfter.Get(k); !held && (again == nil || !time.Now().Before(*again)) {
@@ -166,11 +164,11 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 		}
 		call, err := d.sharedRequest(ctx, k, a)
 		if err == nil && !slow { // else the next request finds the answer
-			v, err := waitFor(ctx, call, soon-time.Since(call.Began()))
+			v, err := waitFor(ctx, call, slowAfter-time.Since(call.Began()))
 			switch {
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
-			case time.Since(call.Began()) >= soon:
+			case time.Since(call.Began()) >= slowAfter:
 				d.slowHosts.Add(k.registry(), false, slowPause, 0)
 			}
 		}
@@ -182,7 +180,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 // sharedRequest returns the running request for k, or starts one. before is the stored answer, or nil.
 func (d *documents[K, V]) sharedRequest(ctx context.Context, k K, before *answer[V]) (*flight.Call[V], error) {
 	return d.flights.Join(ctx, k, func(ctx context.Context) (none V, err error) {
-		if a, ok := d.memory.Get(k); ok && a.fresh(d.fresh) {
+		if a, ok := d.memory.Get(k); ok && a.fresh(d.lifetimes.Fresh) {
 			return a.value, nil
 		}
 		if err := d.knownError(k); err != nil {
@@ -225,7 +223,7 @@ func (d *documents[K, V]) request(ctx context.Context, k K, before *answer[V]) (
 	v, size, err := d.source.request(ctx, k, before.value)
 	took := time.Since(began)
 	switch {
-	case took >= soon:
+	case took >= slowAfter:
 		d.slowHosts.Add(k.registry(), err != nil && !errors.Is(err, modproxy.ErrNotFound), slowPause, 0)
 	case err == nil:
 		d.slowHosts.Drop(k.registry())
@@ -235,7 +233,7 @@ func (d *documents[K, V]) request(ctx context.Context, k K, before *answer[V]) (
 	}
 	err = k.wrap(d.op, settle(late(ctx, err, requestTimeout)))
 	if errors.Is(err, modproxy.ErrNotFound) {
-		missing(err, d.missingFor-took, 0)
+		missing(err, d.lifetimes.Missing-took, 0)
 		d.memory.Drop(k)
 		if d.store == nil {
 			return v, err

@@ -216,7 +216,8 @@ func (f *fixture) restart(t *testing.T) {
 func newRegistry(h storetest.Handle, l *ledgertest.Memory, n ledger.Upstream, memory int64) *cache.Registry {
 	r := cache.New(cache.Config{
 		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine, Memory: memory}), Ledger: l,
-		Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second, FetchTimeout: 15 * time.Minute, Fetches: 8,
+		Lifetimes:    cache.Lifetimes{Fresh: 5 * time.Minute, MaxStale: 720 * time.Hour, Missing: 30 * time.Second},
+		FetchTimeout: 15 * time.Minute, Fetches: 8,
 	})
 	if n != nil {
 		r.Next = &ledger.Registry{Next: n, Ledger: l}

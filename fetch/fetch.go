@@ -7,8 +7,8 @@
 //	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
 //
 // The Table selects the getter, follows locations that lead to other locations, and packs the downloaded files. A new
-// kind of location needs a new getter in the table. Two things above this package name getters: package nested lists the kinds of
-// nested sources that it rewrites, and a recorded commit is one of git ([modproxy.Record.Location], PackageAt of package upstream).
+// kind of location needs a new getter in the table. The packages above treat one kind specially: they read a recorded commit as one of
+// git ([modproxy.Record.Location], PackageAt of package upstream). Package nested rewrites the nested sources of every kind in the table.
 //
 // Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
 // egress. Only credentials that are configured for its origin and module are sent.
@@ -44,7 +44,9 @@ type Getter interface {
 type Source struct {
 	modproxy.Location
 	Module modproxy.Address // the module whose package is at the location
-	Commit string           // if not empty, fetched instead of the revision in the location; a getter for archives ignores it
+	// Commit, if not empty, is fetched instead of the revision in the location. A location whose content has no commits, such as an
+	// archive, is then refused with [modproxy.ErrInvalid].
+	Commit string
 
 	// Direct is set if the URL is used unchanged and is an archive. The first bytes determine its format. Package upstream sets it if
 	// the registry's answer has the field use_registry_credentials.

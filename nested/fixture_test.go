@@ -118,11 +118,13 @@ func newWorld(t *testing.T, all map[string]files) *world {
 	h := (&storetest.Memory{}).Handle()
 	w.cache = cache.New(cache.Config{
 		Next: &ledger.Registry{Next: sources, Ledger: w.book}, Ledger: w.book,
-		Store: store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine}),
-		Fresh: time.Minute, MaxStale: time.Hour, Missing: time.Millisecond, FetchTimeout: time.Minute, Fetches: 1,
+		Store:        store.New(store.Config{Records: h.Records, Blobs: h.Blobs, Quarantine: h.Quarantine}),
+		Lifetimes:    cache.Lifetimes{Fresh: time.Minute, MaxStale: time.Hour, Missing: time.Millisecond},
+		FetchTimeout: time.Minute, Fetches: 1,
 	})
 	w.Registry = nested.New(nested.Config{
 		Next: w.cache, Ledger: w.book, Reader: tfconfig.NewReader(nil, 0), Sources: sources, URL: url, Scratch: t.TempDir(), Observer: w,
+		Getters: slices.Collect(maps.Keys(table.Getters)),
 	})
 	t.Cleanup(func() {
 		if err := w.Registry.Close(context.Background()); err != nil {

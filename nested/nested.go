@@ -51,11 +51,11 @@
 // # The form
 //
 // The attribute "source" of a module call is rewritten if it is a literal, or made of literals and locals, that
-// [modproxy.ParseLocation] reads, and if its getter is git, http or https. This holds in all directories, except directories of examples
-// and tests ([tfconfig.IsExampleOrTest]) that no call leads to. Nothing else in a file changes. Other sources, such as those that depend
-// on a variable or use another
-// getter, stay as they are and are reported to Observer and in the notes of the package. Sources may call each other: an address does
-// not depend on the calls of the package at it, so that cycles end.
+// [modproxy.ParseLocation] reads, and if its getter is one of Getters: git, http or https. This holds in all
+// directories, except directories of examples and tests ([tfconfig.IsExampleOrTest]) that no call leads to. Nothing else in a file
+// changes. Other sources, such as those that depend on a variable or use another getter, stay as they are and are reported to Observer
+// and in the notes of the package. Sources may call each other: an address does not depend on the calls of the package at it, so that
+// cycles end.
 package nested
 
 import (
@@ -104,6 +104,7 @@ type Config struct {
 	Ledger   Ledger
 	Reader   *tfconfig.Reader
 	Sources  *Sources // the layer below Next, which New tells the locations of nested sources; nil offline
+	Getters  []string // the getters of the sources that are rewritten: those in the table of Sources, also offline
 	URL      string   // the public URL of this proxy, without a slash at the end
 	Scratch  string   // the directory for unfinished packages
 	Limits   pack.Limits
@@ -123,7 +124,7 @@ type Registry struct {
 	work *flight.Pool
 }
 
-// form changes whenever the rewritten form of the same packages changes.
+// form changes whenever the rewritten form of the same packages changes, as it does with an additional getter.
 const form = "modproxy nested 2"
 
 const (

@@ -34,9 +34,6 @@ const (
 	atOnce      = 4               // packages that are fetched or read at the same time
 )
 
-// getters are the getters of locations that are fetched.
-var getters = []string{"git", "http", "https"}
-
 // plan describes the packages that clients receive for a version. It is immutable after plan returns it.
 type plan struct {
 	of    modproxy.Ref
@@ -299,7 +296,7 @@ func (r *Registry) location(s tfconfig.Source) (l modproxy.Location, why string)
 		return modproxy.Location{}, "its source is a path on the client's machine"
 	case err != nil:
 		return modproxy.Location{}, "its source cannot be fetched: " + err.Error()
-	case !slices.Contains(getters, l.Getter):
+	case !slices.Contains(r.Getters, l.Getter):
 		return modproxy.Location{}, fmt.Sprintf("its source needs the getter %.40q and is not rewritten", l.Getter)
 	}
 	return l, ""

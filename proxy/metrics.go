@@ -32,6 +32,7 @@ type Metrics struct {
 	ahead    prometheus.Counter
 	used     prometheus.Counter
 	ledger   *prometheus.CounterVec
+	storage  *prometheus.CounterVec
 
 	refused *prometheus.CounterVec
 
@@ -49,7 +50,7 @@ func NewMetrics() *Metrics {
 	m.requests = httpx.NewMetrics(m.add)
 	m.asked = counter("upstream_asked_total", "Requests to upstream registries, by question and outcome.", "question", "outcome")
 	m.fetched = counter("packages_fetched_total", "Packages downloaded from their sources, by outcome.", "outcome")
-	m.stale = counter("stale_served_total", "Answers served although they were older than cache.fresh.").WithLabelValues()
+	m.stale = counter("stale_served_total", "Answers older than cache.fresh, served because the registry was slow or unavailable: lists of versions, and documents and lists of the catalog. A list made from the stored packages counts, too.").WithLabelValues()
 	m.damaged = counter("packages_damaged_total", "Stored packages that were found damaged.").WithLabelValues()
 	m.evicted = counter("packages_evicted_total", "Packages removed to make room for others; their records in the ledger stay.").WithLabelValues()
 	m.freed = counter("packages_evicted_bytes_total", "Bytes of packages removed to make room for others.").WithLabelValues()
@@ -58,6 +59,10 @@ func NewMetrics() *Metrics {
 	m.ledger = counter("ledger_events_total", "Versions by what the ledger did: recorded, renewed, drifted (refused, because the content differs from the record) or failed.", "event")
 	for _, event := range []string{"recorded", "drifted", "failed"} {
 		m.ledger.WithLabelValues(event) // so that an alert sees 0 before 1
+	}
+	m.storage = counter("storage_failures_total", "Failures of the storage: index_failed (an answer was served, but could not be stored or read) or storage_failed (in background work).", "event")
+	for _, event := range []string{"index_failed", "storage_failed"} {
+		m.storage.WithLabelValues(event)
 	}
 	m.refused = counter("policy_refused_total", "Answers that the policy denied, by outcome; with mode audit those that it would deny.", "outcome", "mode")
 	gauge := func(name, help string) *prometheus.GaugeVec {
@@ -90,7 +95,7 @@ func (m *Metrics) FetchEnded(took time.Duration, packed int64, err error) {
 	m.received.Add(float64(packed))
 }
 
-// StaleServed counts an answer that was older than cache.fresh.
+// StaleServed counts an answer that was served although it was older than cache.fresh.
 func (m *Metrics) StaleServed() { m.stale.Inc() }
 
 // Refused counts an answer that the policy denied, or in audit mode would deny.
@@ -133,6 +138,9 @@ func (m *Metrics) Damaged() { m.damaged.Inc() }
 
 // Ledger counts an event of the ledger.
 func (m *Metrics) Ledger(event string) { m.ledger.WithLabelValues(event).Inc() }
+
+// StorageFailed counts a failure of the storage by the name of its event in the log.
+func (m *Metrics) StorageFailed(event string) { m.storage.WithLabelValues(event).Inc() }
 
 // Evicted counts a package of so many bytes that was removed to make room.
 func (m *Metrics) Evicted(bytes int64) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,7 +29,8 @@ alert. The metrics of the Go runtime and of the process are there, too.
 
 - An ` + "`outcome`" + ` of requests and downloads is ` + "`ok` or `error`" + `; one of the policy is the reason of the refusal.
 - A ` + "`kind`" + ` is what was requested: ` + "`versions`, `download`, `package`, `provider_versions`, `mirror_index`" + ` and others.
-- An ` + "`event`" + ` of the ledger has the name of the [log event](log-events.md#the-ledger) without ` + "`ledger_`" + `.
+- An ` + "`event`" + ` of the ledger has the name of the [log event](log-events.md#the-ledger) without ` + "`ledger_`" + `; one of the storage has
+  the name of the [log event](log-events.md#storage).
 
 | metric | type | labels | |
 |---|---|---|---|
@@ -43,12 +45,36 @@ var (
 	typeLine = regexp.MustCompile(`^# TYPE (modproxy_\w+) (\w+)$`)
 	sample   = regexp.MustCompile(`^(modproxy_\w+?)(?:_bucket|_sum|_count)?\{(.*)\} `)
 	label    = regexp.MustCompile(`(\w+)="`)
+	// declared finds the name of a metric in the source: before its help text, in a call of a helper or in the options of Prometheus.
+	declared = regexp.MustCompile(`"(?:modproxy_)?([a-z]+(?:_[a-z]+)*)",\s+(?:Help: )?"[A-Z0-9]`)
 )
 
+// declaredMetrics returns the names of the metrics in the source, with the files that declare them.
+func declaredMetrics(t *testing.T) map[string]string {
+	t.Helper()
+	own, _ := filepath.Glob("*.go") // the error is that of the pattern
+	shared, _ := filepath.Glob("../httpx/*.go")
+	all := map[string]string{}
+	for _, file := range append(own, shared...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") || !strings.Contains(string(text), `"github.com/prometheus/client_golang/`) {
+			continue
+		}
+		for _, found := range declared.FindAllStringSubmatch(string(text), -1) {
+			all["modproxy_"+found[1]] = file
+		}
+	}
+	return all
+}
+
 // TestReference derives docs/reference/metrics.md from the metrics that the proxy serves; go test -update writes it. It measures
-// something of every kind, because a metric with labels is served after its first measurement.
+// every metric, because a metric with labels is served after its first measurement, and fails for a metric of the source that is not served.
 func TestReference(t *testing.T) {
 	m := NewMetrics()
+	// Measure every metric here.
 	New(Config{Metrics: m}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/-/healthz", nil))
 	m.Asked("versions", nil)
 	m.FetchStarted()
@@ -79,6 +105,20 @@ func TestReference(t *testing.T) {
 			}
 			served[found[1]].labels = strings.Join(labels, ", ")
 		}
+	}
+	source := declaredMetrics(t)
+	for name, file := range source {
+		if served[name] == nil {
+			t.Errorf("%s: %s has no sample, so %s would lack it: measure it here", file, name, metricsFile)
+		}
+	}
+	for name := range served {
+		if source[name] == "" {
+			t.Errorf("%s is served, but declaredMetrics does not find it: mend its pattern", name)
+		}
+	}
+	if t.Failed() {
+		return
 	}
 	var b strings.Builder
 	b.WriteString(metricsHead)
