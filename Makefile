@@ -1,5 +1,8 @@
 # Every task has its door here. "make test" is what a change must pass.
 
+# Without the path of the checkout in what is built, the cache of builds serves every checkout.
+export GOFLAGS := $(GOFLAGS) -trimpath
+
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants tools clean
@@ -18,8 +21,8 @@ check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words o
 	tools/linked.sh
 	tools/vulncheck.sh
 
-# The tests of these packages run programs, or try many inputs one after the other: the race detector finds nothing there and takes minutes.
-SERIAL = bundle|closure|config|conformance|fetch/archive|fetch/git|internal/boltfile|pack|release|static|tfconfig
+# In these packages no goroutines share values, or the tests run programs and try many inputs: the race detector would take minutes there.
+SERIAL = bundle|closure|config|conformance|fetch/archive|fetch/git|hostname|internal/(boltfile|clean|durable|filelock|hint|retry|versionname)|lock|lockfile|observe|pack|protocol(/documents)?|release|rewrite|static|tfconfig
 shared = $$(go list ./... | grep -vE '/modproxy/(cmd|test)/|/modproxy/($(SERIAL))$$')
 serial = $$(go list ./... | grep -E '/modproxy/($(SERIAL))$$|/modproxy/test/')
 # A name of a list in test, as a pattern.
@@ -27,7 +30,7 @@ unraced = $(shell sed -n 's/^\(Test[^ ]*\) .*/^\1$$/p' test/unraced | sort -u | 
 only_nightly = $(shell sed -n '/^Test/ { s,/,$$/^,; s/.*/^&$$/; p; }' test/nightly | paste -sd '|')
 
 race: tools ## the tests of the packages in which goroutines share values, under the race detector but for those in test/unraced
-	go test -race -timeout 60m -skip '$(unraced)' $(shared)
+	go test -race -p 3 -timeout 60m -skip '$(unraced)' $(shared)
 	go test -timeout 60m -run '$(unraced)' $(shell sed -n 's,^Test[^ ]* ,./,p' test/unraced | sort -u)
 
 plain: tools ## the tests of the program, of the other packages, and in the worlds below test, but for those in test/nightly
