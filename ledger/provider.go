@@ -196,8 +196,8 @@ func nameKeys(keys modproxy.Keys) string {
 // removed from the ledger, and some registries may answer differently every time.
 const renewWithin = time.Hour
 
-// renew replaces the record of a release or an archive by the offered one. A release may gain packages, and an archive may become
-// what its release names. Any other difference is drift.
+// renew replaces the record of a release or an archive by the offered one. A release may gain packages. An archive may change to the
+// one in the checksums of its release. Any other difference is drift.
 func (r *Registry) renew(ctx context.Context, rec, offered Record) error {
 	switch {
 	case rec.IsArchive(): // checkArchive has compared it with the release

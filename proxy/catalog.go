@@ -77,9 +77,9 @@ func (h *Handler) serveDetails(w *httpx.Response, r *http.Request, e *httpx.Even
 	return h.writeRendered(w, r, e, d.Answered, text)
 }
 
-// inAnyCase returns the result of answer for m. If that is not cached and the registry is not requested, inAnyCase looks for modules
-// whose addresses equal m without regard to case. If it finds exactly one, it sets m to this module: some tools fold names, as public
-// registries do.
+// inAnyCase returns the result of answer for m. If the result is not cached and no request is sent to the registry, inAnyCase looks for
+// modules whose addresses differ from m only in case. If it finds exactly one, it sets m to this module. The reason: some tools fold
+// names, as public registries do.
 func inAnyCase[T any](
 	h *Handler, r *http.Request, e *httpx.Event, m *modproxy.Address, answer func(context.Context, modproxy.Address) (T, error),
 ) (T, error) {
