@@ -81,18 +81,27 @@ func (c *Client) Details(ctx context.Context, v modproxy.Ref) (*modproxy.Details
 
 // details requests the document about v, with the registry's own spelling of the version if it is known.
 func (c *Client) details(ctx context.Context, v modproxy.Ref) (*modproxy.Details, error) {
+	var s service
+	var path string
+	version, parse := url.PathEscape(v.Version), documents.ParseDetails
 	elsewhere := c.cfg.Hosts[v.Host].Docs != ""
-	if v.IsProvider() && !v.IsListed() {
-		return nil, fmt.Errorf("%w: modproxy has made it, and no registry describes it", modproxy.ErrNotFound)
+	if elsewhere {
+		parse = documents.ParseDocsDetails
 	}
-	s, path, parse := moduleDocs, modulePath(v.Address, url.PathEscape(cmp.Or(c.knownSpelling(v), v.Version))), documents.ParseDetails
-	switch version := url.PathEscape(v.Version); {
-	case elsewhere && v.IsProvider():
-		s, path, parse = tofuProviderDocs, providerPath(v.Address, "v"+version+"/index.json"), documents.ParseDocsDetails
-	case elsewhere:
-		s, path, parse = tofuDocs, modulePath(v.Address, "v"+version+"/index.json"), documents.ParseDocsDetails
-	case v.IsProvider():
+	switch v.Kind() {
+	case modproxy.Module:
+		s, path = moduleDocs, modulePath(v.Address, url.PathEscape(cmp.Or(c.knownSpelling(v), v.Version)))
+		if elsewhere {
+			s, path = tofuDocs, modulePath(v.Address, "v"+version+"/index.json")
+		}
+	case modproxy.Provider:
+		if !v.IsListed() {
+			return nil, fmt.Errorf("%w: modproxy has made it, and no registry describes it", modproxy.ErrNotFound)
+		}
 		s, path = providerDocs, providerPath(v.Address, version)
+		if elsewhere {
+			s, path = tofuProviderDocs, providerPath(v.Address, "v"+version+"/index.json")
+		}
 	}
 	return described(ctx, c, serviceOf{v.Host, s}, path, func(document []byte, from *url.URL) (*modproxy.Details, error) {
 		return parse(document, from, v)
@@ -111,14 +120,24 @@ func (c *Client) History(ctx context.Context, m modproxy.Address) (*modproxy.His
 }
 
 func (c *Client) history(ctx context.Context, m modproxy.Address) (*modproxy.History, error) {
-	s, path, parse := modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions", documents.ParseHistory
-	switch elsewhere := c.cfg.Hosts[m.Host].Docs != ""; {
-	case elsewhere && m.IsProvider():
-		s, path, parse = tofuProviderDocs, providerPath(m, "index.json"), documents.ParseDocsHistory
-	case elsewhere:
-		s, path, parse = tofuDocs, modulePath(m, "index.json"), documents.ParseDocsHistory
-	case m.IsProvider():
+	var s service
+	var path string
+	parse := documents.ParseHistory
+	elsewhere := c.cfg.Hosts[m.Host].Docs != ""
+	if elsewhere {
+		parse = documents.ParseDocsHistory
+	}
+	switch m.Kind() {
+	case modproxy.Module:
+		s, path = modulesV2, m.Namespace+"/"+m.Name+"/"+m.System+"?include=module-versions"
+		if elsewhere {
+			s, path = tofuDocs, modulePath(m, "index.json")
+		}
+	case modproxy.Provider:
 		s, path = providersV2, m.Namespace+"/"+m.Name+"?include=provider-versions"
+		if elsewhere {
+			s, path = tofuProviderDocs, providerPath(m, "index.json")
+		}
 	}
 	return described(ctx, c, serviceOf{m.Host, s}, path, func(document []byte, from *url.URL) (*modproxy.History, error) {
 		return parse(document, from, m)

@@ -57,8 +57,10 @@ type details struct {
 
 // FormatDetails returns the document below /v1/ about a version of a module or a provider, with the versions in list.
 func FormatDetails(d *modproxy.Details, list *modproxy.Versions) any {
-	if d.IsProvider() {
+	switch d.Kind() {
+	case modproxy.Provider:
 		return providerDetailsOf(d, list)
+	case modproxy.Module:
 	}
 	return details{
 		summaryOf(&d.Summary), withLists(d.Root), allWithLists(d.Submodules), allWithLists(d.Examples),
@@ -90,8 +92,10 @@ func allWithLists(list []modproxy.Part) []modproxy.Part {
 
 // ParseDetails reads the document below /v1/ about v, a version of a module or a provider. from is the URL of the document.
 func ParseDetails(document []byte, from *url.URL, v modproxy.Ref) (*modproxy.Details, error) {
-	if v.IsProvider() {
+	switch v.Kind() {
+	case modproxy.Provider:
 		return newReading(from).provider(document, v)
+	case modproxy.Module:
 	}
 	return newReading(from).details(document, v)
 }

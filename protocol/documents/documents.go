@@ -39,8 +39,10 @@ func (t *timestamp) UnmarshalJSON(text []byte) error {
 
 // idOf returns the name of a module or a provider within its registry.
 func idOf(m modproxy.Address) string {
-	if m.IsProvider() {
+	switch m.Kind() {
+	case modproxy.Provider:
 		return m.Namespace + "/" + m.Name
+	case modproxy.Module:
 	}
 	return m.Namespace + "/" + m.Name + "/" + m.System
 }

@@ -153,7 +153,8 @@ func (d dated) list() []modproxy.DatedVersion {
 func FormatHistory(h *modproxy.History) any {
 	m := h.Module
 	id, root := idOf(m), linkTo(protocol.KindHistory, m.At(""))
-	if m.IsProvider() {
+	switch m.Kind() {
+	case modproxy.Provider:
 		attributes := providerAttributes{
 			Alias: h.Alias, Description: h.Description, Downloads: h.Downloads, FullName: id, Logo: h.Logo, Name: m.Name,
 			Namespace: m.Namespace, Owner: h.Owner, Source: h.Source, Tier: h.Tier, Warning: h.Warning,
@@ -163,6 +164,7 @@ func FormatHistory(h *modproxy.History) any {
 		})
 		related := map[string]any{"data": ids, "links": map[string]string{"related": root["self"] + "/provider-versions"}}
 		return compound{resource{"providers", id, attributes, map[string]any{"provider-versions": related}, root}, included}
+	case modproxy.Module:
 	}
 	attributes := moduleAttributes{h.Downloads, id, m.Name, m.Namespace, h.Owner, h.Logo, m.System, h.Source, h.Verified}
 	ids, included := versionsOf(h, "module-versions", protocol.KindDetails, func(v modproxy.DatedVersion) any {

@@ -110,8 +110,10 @@ func FormatDocsHistory(h *modproxy.History) any {
 // ParseDocsDetails reads the document about v, a version of a module or a provider, in that API. The readme and the texts of
 // documents are in other documents.
 func ParseDocsDetails(document []byte, from *url.URL, v modproxy.Ref) (*modproxy.Details, error) {
-	if v.IsProvider() {
+	switch v.Kind() {
+	case modproxy.Provider:
 		return newReading(from).docsProvider(document, v)
+	case modproxy.Module:
 	}
 	return newReading(from).docsDetails(document, v)
 }
@@ -219,8 +221,10 @@ func (r *reading) docsPart(dir string, doc rawPart) modproxy.Part {
 // FormatDocsDetails returns the document about a version of a module or a provider in that API.
 func FormatDocsDetails(d *modproxy.Details) any {
 	at := docsVersion{"v" + d.Version, timestamp{d.Published}}
-	if d.IsProvider() {
+	switch d.Kind() {
+	case modproxy.Provider:
 		return docsProvider{at, docsOf(d.Docs), map[string]docsLists{}, d.Source}
+	case modproxy.Module:
 	}
 	return docsDetails{at, d.Root.Readme != "", docsPartOf(d.Root), docsPartsOf(d.Submodules), docsPartsOf(d.Examples), d.Source}
 }
