@@ -7,12 +7,14 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants tools clean
 
-build: ## the program, ./modproxy
-	go build -o modproxy ./cmd/modproxy
+PROGRAM = modproxy
+
+build: ## the program, ./modproxy, without cgo and the tables of debuggers, as it is released
+	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(PROGRAM) ./cmd/modproxy
 
 test: build check race plain ## what a change must pass: static checks, tests of packages under the race detector, the other tests
 
-check: ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words of CONTRIBUTING.md, what is linked
+check: build ## gofmt, vet, staticcheck, exhaustive switches, govulncheck, the words of CONTRIBUTING.md, what is linked
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(STATICCHECK) ./...
@@ -30,11 +32,11 @@ unraced = $(shell sed -n 's/^\(Test[^ ]*\) .*/^\1$$/p' test/unraced | sort -u | 
 only_nightly = $(shell sed -n '/^Test/ { s,/,$$/^,; s/.*/^&$$/; p; }' test/nightly | paste -sd '|')
 
 race: tools ## the tests of the packages in which goroutines share values, under the race detector but for those in test/unraced
-	go test -race -p 3 -timeout 60m -skip '$(unraced)' $(shared)
-	go test -timeout 60m -run '$(unraced)' $(shell sed -n 's,^Test[^ ]* ,./,p' test/unraced | sort -u)
+	go test -vet off -race -p 3 -timeout 60m -skip '$(unraced)' $(shared)
+	go test -vet off -timeout 60m -run '$(unraced)' $(shell sed -n 's,^Test[^ ]* ,./,p' test/unraced | sort -u)
 
 plain: tools ## the tests of the program, of the other packages, and in the worlds below test, but for those in test/nightly
-	go test -p 3 -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
+	go test -vet off -p 3 -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
 
 scripts: tools ## the tests of the program: what users see, every script with Terraform or OpenTofu, as its name chooses
 	go test -timeout 60m ./cmd/...
