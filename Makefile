@@ -18,6 +18,7 @@ check: ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive switch
 	$(STATICCHECK) ./...
 	go tool -modfile=tools/lint/go.mod exhaustive -default-signifies-exhaustive -ignore-enum-types 'reflect\.Kind|token\.Type' ./...
 	go run -C tools ./prose
+	go test -C tools ./prose
 	tools/linked.sh
 	tools/vulncheck.sh
 
