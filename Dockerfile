@@ -1,6 +1,6 @@
-# The image of modproxy: the program, git and ssh for modules that are in git, and
-# the certificate authorities of the public web. It runs as nobody in particular
-# and keeps everything in the volume /data.
+# The image of modproxy: the program, git and ssh for modules in git repositories, and
+# the certificate authorities of the public web. It runs as an unprivileged user and
+# stores all data in the volume /data.
 #
 #   docker build --build-arg VERSION=v1.2.3 -t modproxy .
 
@@ -20,19 +20,19 @@ RUN apk add --no-cache ca-certificates git openssh-client \
     && install -d -o modproxy -g modproxy -m 0700 /data
 COPY --from=build /modproxy /usr/local/bin/modproxy
 
-# Numeric, so that Kubernetes can see that it is not root.
+# The ids are numbers, so that Kubernetes can check that the user is not root.
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
 EXPOSE 8080
 
-# All addresses of the container, where clients have to show a token, unless somebody
-# says, with MODPROXY_ANONYMOUS=true, that whoever can connect may read everything.
+# modproxy listens on all addresses of the container. Clients then need a token, unless
+# the operator sets MODPROXY_ANONYMOUS=true: every client can then read everything.
 ENV MODPROXY_LISTEN=:8080 \
     MODPROXY_DATA=/data
 
-# It asks the proxy that the variables describe: a configuration file belongs into
-# MODPROXY_CONFIG, not into the arguments.
+# "modproxy health" reads the same variables, but not the arguments of "serve". Name a
+# configuration file in MODPROXY_CONFIG, not in the arguments.
 HEALTHCHECK --interval=30s --timeout=6s --start-period=10s --retries=3 CMD ["modproxy", "health"]
 
 ENTRYPOINT ["modproxy"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the real provider that tests install and run, in the version that
-# tools/provider/go.mod names, below the user's cache directory: seconds, if what it
-# is built of is there.
+# tools/provider/go.mod names, below the user's cache directory. It takes seconds if its
+# modules are in the module cache.
 set -euo pipefail
 cd "$(dirname "$0")/provider"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds OpenTofu, in the version that tools/go.mod names, for the tests that run
-# it: to $MODPROXY_TOFU, or else below the user's cache directory. Does nothing
-# when that version is there. The first time takes some minutes.
+# Builds OpenTofu for the tests that run it, in the version that tools/go.mod names. The
+# program is $MODPROXY_TOFU, or a file below the user's cache directory. An existing
+# $MODPROXY_TOFU stays, and so does a program of that version. A build takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -13,7 +13,7 @@ if [ -x "$program" ]; then
 	have=$(go version -m "$program" 2>/dev/null | awk -v m="$module" '($1 == "mod" || $1 == "dep") && $2 == m { print $3 }')
 fi
 if [ -n "${MODPROXY_TOFU:-}" ] && [ -x "$program" ]; then
-	echo "tofu: $program, as MODPROXY_TOFU says${have:+ ($have)}"
+	echo "tofu${have:+ $have}: $program (from MODPROXY_TOFU)"
 	exit 0
 fi
 if [ "$have" = "$want" ]; then

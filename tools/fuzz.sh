@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZTIME (10s), with one worker, and as
-# many targets at a time as there are processors. It fails if there is none.
+# Runs every fuzz target of the module for FUZZTIME (10s), each with one worker, and one
+# target per processor at a time. It fails if the module has no fuzz target.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export time=${FUZZTIME:-10s}
 dir=$(mktemp -d)
-corpus=$(go env GOCACHE)/fuzz # where "go test" keeps what it finds, too
+corpus=$(go env GOCACHE)/fuzz # where "go test" stores the inputs that it finds
 export dir corpus
 trap 'rm -rf "$dir"' EXIT
 
-# targets builds each package that has targets once, and prints for each target the
-# directory and the path of its package, its program and its name.
+# targets builds each package with fuzz targets once. For each target, it prints the
+# directory and the path of the package, the test program and the name of the target.
 targets() {
 	go list -f '{{$p := .}}{{range .TestGoFiles}}{{$p.Dir}} {{$p.ImportPath}} {{.}}{{"\n"}}{{end}}{{range .XTestGoFiles}}{{$p.Dir}} {{$p.ImportPath}} {{.}}{{"\n"}}{{end}}' ./... |
 		while read -r at package file; do
@@ -32,9 +32,9 @@ fuzz() { # DIRECTORY PACKAGE PROGRAM TARGET
 		-test.fuzzcachedir "$corpus/$2" -test.paniconexit0 </dev/null
 }
 
-# A worker that is in the middle of an input when the time is over makes a target
-# fail with nothing but "context deadline exceeded". A finding has an input; what
-# has none is tried again.
+# ended_late reports whether a target failed only because the time was over while its
+# worker ran an input. The output is then "context deadline exceeded", without a failing
+# input. Such a target is run again.
 ended_late() { # OUTPUT
 	grep -q '^ *context deadline exceeded$' "$1" && ! grep -qE 'Failing input|panic|_test\.go:' "$1"
 }
@@ -50,9 +50,9 @@ target() { # DIRECTORY PACKAGE PROGRAM TARGET
 		fi
 		cat "$output"
 		if [ "$try" = 3 ] || ! ended_late "$output"; then
-			return 255 # at which xargs starts no more
+			return 255 # with this status, xargs starts no other target
 		fi
-		echo "fuzz: the time was over in the middle of an input, and nothing was found: once more"
+		echo "fuzz: the time was over during an input, without a finding: running the target again"
 	done
 }
 export -f fuzz ended_late target
@@ -62,6 +62,6 @@ if [ ! -s "$dir/targets" ]; then
 	echo "fuzz: no target found" >&2
 	exit 1
 fi
-# shellcheck disable=SC2016 # it is for the inner shell
+# shellcheck disable=SC2016 # the inner shell expands it
 xargs -P "$(getconf _NPROCESSORS_ONLN)" -n 4 bash -c 'target "$@"' fuzz <"$dir/targets"
 echo "fuzz: $(wc -l <"$dir/targets") targets"

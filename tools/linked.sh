@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compares the modules that the program for linux/amd64 links, and its size, with
-# tools/linked.txt. A change of either goes into that file, in a commit that says why.
+# Compares the modules that the program links, and the size of its stripped binary, with
+# tools/linked.txt. A commit that changes either updates that file and gives the reason.
 # On linux/amd64 it looks at ./modproxy, which "make build" makes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,6 +18,6 @@ linked=$(
 	go version -m "$program" | awk '$1 == "dep" { print $2 }' | sort
 )
 diff -u tools/linked.txt - <<<"$linked" || {
-	echo "tools/linked.txt differs from what is linked: if that is meant, change it and say why" >&2
+	echo "tools/linked.txt differs from the built program: if the change is intended, update the file and give the reason in the commit" >&2
 	exit 1
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sets up what the tests need and runs them all: "make test". On Debian and Ubuntu
-# missing packages are installed; elsewhere they are named.
+# Sets up the programs that the tests need, and runs "make test". On Debian and Ubuntu, it
+# installs missing packages. On other systems, it fails and names the first missing program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ if command -v dpkg-query >/dev/null; then
 	fi
 else
 	for program in "${programs[@]}"; do
-		command -v "$program" >/dev/null || { echo "the tests need $program, and an OpenSSH server" >&2; exit 1; }
+		command -v "$program" >/dev/null || { echo "$program is missing: the tests need it, and an OpenSSH server" >&2; exit 1; }
 	done
 fi
 go version

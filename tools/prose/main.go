@@ -3,8 +3,15 @@
 //	go run -C tools ./prose
 //
 // It reads the list below "Words that are rejected" in CONTRIBUTING.md: a regular expression in backquotes, an arrow, and what to write
-// instead. It looks at the comments of Go files, at the string literals of Go files that are not tests, and at Markdown files. A blank in an
-// expression also matches the end of a line, but not an empty line.
+// instead. It looks at
+//
+//   - comments of Go files, and string literals of Go files that are not tests
+//   - Markdown files
+//   - lines that begin with # in test scripts (*.txtar), shell scripts, YAML files, Makefile and Dockerfile
+//   - the descriptions at the beginning of patches
+//
+// In directories named testdata it looks at test scripts only. A blank in an expression also matches the end of a line, but not an
+// empty line.
 //
 // tools/prose/allowed lists exceptions: a path, a blank, and the words. An exception without a finding is an error.
 //
@@ -14,6 +21,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -131,8 +139,11 @@ func look(root string, rules []rule) (all []finding, err error) {
 		if err != nil {
 			return err
 		}
-		if base := d.Name(); d.IsDir() && name != root && (base == ".git" || base == "testdata" || base == "man") {
-			return filepath.SkipDir
+		if base := d.Name(); d.IsDir() {
+			if name != root && (base == ".git" || base == "man") {
+				return filepath.SkipDir
+			}
+			return nil
 		}
 		rel, err := filepath.Rel(root, name)
 		if err != nil {
@@ -147,11 +158,19 @@ func look(root string, rules []rule) (all []finding, err error) {
 				}
 			}
 		}
-		switch filepath.Ext(name) {
+		kind := cmp.Or(filepath.Ext(name), d.Name())
+		if kind != ".txtar" && slices.Contains(strings.Split(file, "/"), "testdata") {
+			return nil
+		}
+		switch kind {
 		case ".go":
 			return lookAtGo(name, see)
 		case ".md":
-			return lookAtMarkdown(name, see)
+			return lookAtLines(name, markdown(), see)
+		case ".patch":
+			return lookAtLines(name, description(), see)
+		case ".txtar", ".sh", ".yaml", ".yml", "Makefile", "Dockerfile":
+			return lookAtLines(name, comment, see)
 		}
 		return nil
 	})
@@ -185,15 +204,34 @@ func lookAtGo(name string, see func(line int, text string)) error {
 	return nil
 }
 
-// lookAtMarkdown leaves out the section that lists the words, and code blocks, which show what programs print.
-func lookAtMarkdown(name string, see func(line int, text string)) error {
+// lookAtLines looks at the prose of each line of a file, as prose returns it. prose receives the lines in their order.
+func lookAtLines(name string, prose func(line string) string, see func(line int, text string)) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
 	}
-	listing, code := false, false
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
+		lines[i] = prose(line)
+	}
+	see(1, strings.Join(lines, "\n"))
+	return nil
+}
+
+// comment returns the text of a line that begins with #, after blanks.
+func comment(line string) string {
+	line = strings.TrimLeft(line, " \t")
+	if !strings.HasPrefix(line, "#") {
+		return ""
+	}
+	return strings.TrimLeft(line, "#")
+}
+
+// markdown returns the prose of a Markdown file, without the section that lists the words, and without code blocks, which show the
+// output of programs.
+func markdown() func(line string) string {
+	listing, code := false, false
+	return func(line string) string {
 		if strings.HasPrefix(line, "#") && !code {
 			listing = line == heading
 		}
@@ -201,11 +239,24 @@ func lookAtMarkdown(name string, see func(line int, text string)) error {
 			code = !code
 		}
 		if listing || code {
-			lines[i] = ""
+			return ""
 		}
+		return line
 	}
-	see(1, strings.Join(lines, "\n"))
-	return nil
+}
+
+// description returns the prose of a patch: the lines before its first field or change.
+func description() func(line string) string {
+	over := false
+	return func(line string) string {
+		for _, end := range []string{"In: ", "Found by: ", "---"} {
+			over = over || strings.HasPrefix(line, end)
+		}
+		if over {
+			return ""
+		}
+		return line
+	}
 }
 
 // subjects reports the commits since this program was added whose subject is too long.

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Proves the tests: applies each change of this directory to a copy of the committed
-# program, and fails unless a test finds it. A change is a patch whose beginning says
-# what it breaks and, behind "Found by:", which tests must notice; "Long: 1" if they
-# notice only when they run in full. They are tests of the rig, or those that "go test
-# -run" matches of the package behind "In:". Names of patches as arguments run these only.
+# Checks the tests: applies each patch of this directory to a copy of the committed
+# program, and fails unless a test fails for that copy. Arguments name single patches.
+#
+# A patch begins with a description of the fault, and with these fields:
+#
+#   Found by: the tests that must fail, a regular expression
+#   In:       the package of these tests; without it, they are in test/hostile
+#   Long: 1   the tests of test/hostile find the fault only if they run in full
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -14,11 +17,11 @@ if [ -z "${patches[0]}" ]; then
 	patches=(test/hostile/mutants/*.patch)
 fi
 
-field() { # FIELD PATCH: what stands behind a field's name
+field() { # FIELD PATCH: prints the value of a field
 	sed -n "s/^$1: //p" "$2"
 }
 
-# cases TREE PROGRAM: runs tests against a program, or those of a package in its tree
+# cases TREE PROGRAM: runs the tests of test/hostile with a program, or those of a package in a tree
 cases() {
 	if [ -n "$package" ]; then
 		(cd "$1" && go test -count 1 -timeout 5m -run "$tests" "$package") >"$dir/log" 2>&1
@@ -41,20 +44,20 @@ for patch in "${patches[@]}"; do
 	rm -rf "$dir/mutant"
 	cp -r "$dir/program" "$dir/mutant"
 	if ! git -C "$dir/mutant" apply -C1 "$PWD/$patch"; then
-		echo "$name: DOES NOT APPLY any more"
+		echo "$name: DOES NOT APPLY any more: remake the patch"
 		failed=1
 	elif ! (cd "$dir/mutant" && go build -o "$dir/mutated" ./cmd/modproxy); then
-		echo "$name: DOES NOT BUILD any more"
+		echo "$name: DOES NOT BUILD any more: remake the patch"
 		failed=1
 	elif ! cases "$dir/program" "$dir/modproxy"; then
-		echo "$name: $tests fails for the program as it is:"
+		echo "$name: $tests fails without the patch:"
 		tail -n 30 "$dir/log"
 		failed=1
 	elif cases "$dir/mutant" "$dir/mutated"; then
 		echo "$name: NOT FOUND by $tests"
 		failed=1
 	elif ! grep -q -e '^ *--- FAIL' -e '^hostile: after all tests:' "$dir/log"; then
-		echo "$name: the rig broke:"
+		echo "$name: the run failed, but no test did:"
 		tail -n 30 "$dir/log"
 		failed=1
 	else

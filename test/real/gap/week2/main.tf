@@ -1,4 +1,4 @@
-# Week 1 with newer versions: of eks, which calls the same kms, vpc, s3-bucket and naming.
+# Week 1 with newer versions of eks, vpc, s3-bucket and naming. eks calls the same version of kms.
 module "subnets" {
   source  = "cloudposse/dynamic-subnets/aws" # calls label and utils, which calls label
   version = "~> 3.0"
