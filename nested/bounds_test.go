@@ -26,7 +26,7 @@ func calls(n int, format string) files {
 }
 
 // A version whose packages exceed a bound is refused, and the refusal is remembered for a while.
-func TestBounds(t *testing.T) {
+func TestPlanBounds(t *testing.T) {
 	empty := files{"main.tf": ""}
 	chain := files{"main.tf": `module "m" { source = "git::https://a//examples/0" }`}
 	for i := range 200 {

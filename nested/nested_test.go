@@ -204,7 +204,7 @@ func TestAccepted(t *testing.T) {
 }
 
 // An unavailable or unreadable source refuses the version, with its position.
-func TestRefused(t *testing.T) {
+func TestRefusedPackages(t *testing.T) {
 	many := files{}
 	for i := range 101 {
 		many[fmt.Sprintf("m%03d.tf", i)] = fmt.Sprintf(`module "m%d" { source = "git::https://m%d" }`, i, i)

@@ -11,7 +11,7 @@ import (
 )
 
 // A prefetch for one request is bounded in number and in depth, for any number of calls.
-func TestBounds(t *testing.T) {
+func TestPrefetchBounds(t *testing.T) {
 	call := func(n int) string {
 		return fmt.Sprintf("module \"m%d\" { source = %q }\n", n, fmt.Sprintf("%s/acme/m%d/aws", host, n))
 	}

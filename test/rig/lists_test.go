@@ -41,7 +41,7 @@ func TestLists(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		n, listed := 0, map[string][]string{}
 		for line := range strings.Lines(string(text)) {
 			if !strings.HasPrefix(line, "Test") {
 				continue
@@ -51,6 +51,17 @@ func TestLists(t *testing.T) {
 			test, _, _ := strings.Cut(line, "/")
 			if len(dirs[test]) == 0 || inDir && !slices.Contains(dirs[test], dir) {
 				t.Errorf("test/%s: there is no %s %s", list, test, dir)
+			}
+			if inDir {
+				listed[test] = append(listed[test], dir)
+			}
+		}
+		// A list with directories selects tests by their names alone, and then runs the listed ones.
+		for test, in := range listed {
+			for _, dir := range dirs[test] {
+				if !slices.Contains(in, dir) {
+					t.Errorf("test/%s: %s %s is not listed and would not run: name it otherwise", list, test, dir)
+				}
 			}
 		}
 		if n == 0 {
