@@ -124,7 +124,7 @@ func TestWhatIsVerifiedIsWhatArrives(t *testing.T) {
 							most, at, wrong, last, later, err)
 					}
 					if f.Check(t.Context(), f.d) != nil {
-						f.keep(t, f.data, f.d)
+						f.put(t)
 					}
 					complete(most) // is checked
 				}

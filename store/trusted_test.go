@@ -41,8 +41,8 @@ func newFiles(t *testing.T) *files {
 	f := &files{fixture: newFixture(t), dir: d}
 	f.restart(t)
 	f.data, f.d = random(8<<20+17, 1)
-	f.keep(t, f.data, f.d)
 	f.name = filepath.Join(dir, "blobs", "v1", "sha256", f.d.String()[:2], f.d.String())
+	f.put(t)
 	blob, err := d.Blobs().Open(t.Context(), f.d)
 	if err != nil {
 		t.Fatal(err)
@@ -52,6 +52,15 @@ func newFiles(t *testing.T) *files {
 		rig.Missing(t, "files of %s have no stamps", dir)
 	}
 	return f
+}
+
+// put stores the data, and makes its file writable: the store makes files read-only, which stops every user but root.
+func (f *files) put(t *testing.T) {
+	t.Helper()
+	f.keep(t, f.data, f.d)
+	if err := os.Chmod(f.name, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (f *files) restart(t *testing.T) {
