@@ -77,6 +77,9 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Rec
 		}
 		if failed := l.ops.failed.Load(); failed != nil {
 			err = *failed
+		} else if strings.Contains(err.Error(), "note has no verifiable signatures") { // the text of a note.UnverifiedNoteError
+			err = hint.With(fmt.Errorf("%w: the ledger of the proxy is signed with another key than the given one", modproxy.ErrInvalid),
+				`"modproxy ledger key" on the proxy prints its key`)
 		}
 		before, _ := l.failed.LoadOrStore(key, err)
 		return r, before.(error)
