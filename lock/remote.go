@@ -57,7 +57,7 @@ func DialLedger(ctx context.Context, base, key, token string) (*RemoteLedger, er
 	if err != nil {
 		return nil, fmt.Errorf("%w: %.80q is not a verifier key: \"modproxy ledger key\" prints one", modproxy.ErrInvalid, key)
 	}
-	o.name = v.Name()
+	o.name, o.verifier = v.Name(), v
 	o.base += "/" + url.PathEscape(o.name)
 	o.config.Store("key", key)
 	return &RemoteLedger{client: sumdb.NewClient(o), ops: o}, nil
@@ -77,7 +77,7 @@ func (l *RemoteLedger) Lookup(_ context.Context, v modproxy.Ref) (r modproxy.Rec
 		}
 		if failed := l.ops.failed.Load(); failed != nil {
 			err = *failed
-		} else if strings.Contains(err.Error(), "note has no verifiable signatures") { // the text of a note.UnverifiedNoteError
+		} else if l.ops.isSignedByOthers() {
 			err = hint.With(fmt.Errorf("%w: the ledger of the proxy is signed with another key than the given one", modproxy.ErrInvalid),
 				`"modproxy ledger key" on the proxy prints its key`)
 		}
@@ -111,6 +111,7 @@ type clientOps struct {
 	ctx         context.Context
 	base, token string
 	name        string // the ledger's name
+	verifier    note.Verifier
 
 	config, cache sync.Map              // strings, by name
 	deprecated    sync.Map              // strings, by the path of the look-up
@@ -167,6 +168,16 @@ func (o *clientOps) ReadRemote(path string) (body []byte, err error) {
 		return nil, hint.With(answered, "--url wants the URL of the proxy itself: redirects are not followed")
 	}
 	return nil, answered
+}
+
+// isSignedByOthers reports whether the ledger's tree has no signature with the verifier's key.
+func (o *clientOps) isSignedByOthers() bool {
+	tree, err := o.ReadRemote("/latest")
+	if err == nil {
+		_, err = note.Open(tree, note.VerifierList(o.verifier))
+	}
+	_, unverified := errors.AsType[*note.UnverifiedNoteError](err)
+	return unverified
 }
 
 // reason returns the message of a proxy in the body of a denial.
