@@ -274,14 +274,21 @@ func (w *world) list(name string) string {
 	return b.String()
 }
 
-// runSeen looks for a request of a kind that has a matching line.
+// runSeen looks for a request of a kind that has a matching line, among the requests before the first one that has a line which matches
+// REGEXP2.
 func runSeen(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
-	if len(args) != 3 || w.upstreams[args[0]] == nil {
-		ts.Fatalf("usage: [!] seen NAME KIND REGEXP")
+	isBefore := len(args) == 5 && args[3] == "before"
+	if len(args) != 3 && !isBefore || w.upstreams[args[0]] == nil {
+		ts.Fatalf("usage: [!] seen NAME KIND REGEXP [before REGEXP2]")
 	}
 	want, err := regexp.Compile("(?m)" + args[2])
 	ts.Check(err)
+	end := regexp.MustCompile(`[^\s\S]`) // matches nothing
+	if isBefore {
+		end, err = regexp.Compile("(?m)" + args[4])
+		ts.Check(err)
+	}
 	for _, r := range w.upstreams[args[0]].Requests() {
 		if kind := registrytest.Kind(args[1]); kind != registrytest.All && kind != r.Kind {
 			continue
@@ -289,7 +296,11 @@ func runSeen(ts *testscript.TestScript, neg bool, args []string) {
 		var text bytes.Buffer
 		fmt.Fprintf(&text, "%s %s\n", r.Method, r.Path)
 		ts.Check(r.Header.Write(&text))
-		if want.Match(bytes.ReplaceAll(text.Bytes(), []byte("\r"), nil)) {
+		lines := bytes.ReplaceAll(text.Bytes(), []byte("\r"), nil)
+		if end.Match(lines) {
+			break
+		}
+		if want.Match(lines) {
 			if neg {
 				ts.Fatalf("%s saw\n%s", args[0], text.Bytes())
 			}
