@@ -2,6 +2,8 @@
 
 # Built files do not contain the path of the checkout, so that all checkouts share the build cache.
 export GOFLAGS := $(GOFLAGS) -trimpath
+# Everything is built as the program is released, without C, so that packages are compiled once. The race detector needs C.
+export CGO_ENABLED := 0
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -10,9 +12,10 @@ STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 PROGRAM = modproxy
 
 build: ## builds the program as it is released, ./modproxy
-	CGO_ENABLED=0 go build -ldflags '-s -w' -o $(PROGRAM) ./cmd/modproxy
+	go build -ldflags '-s -w' -o $(PROGRAM) ./cmd/modproxy
 
-test: build check race plain ## runs static checks, tests of packages under the race detector, and the other tests
+test: check ## runs static checks, then tests of packages under the race detector and the other tests, both at once
+	$(MAKE) -j 2 --output-sync race plain
 
 check: build ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive switches, rejected words and linked modules
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
@@ -34,11 +37,11 @@ unraced = $(shell sed -n 's/^\(Test[^ ]*\) .*/^\1$$/p' test/unraced | sort -u | 
 only_nightly = $(shell sed -n '/^Test/ { s,/,$$/^,; s/.*/^&$$/; p; }' test/nightly | paste -sd '|')
 
 race: tools ## runs the tests of packages in which goroutines share values, under the race detector except those in test/unraced
-	go test -vet off -race -p 3 -timeout 60m -skip '$(unraced)' $(shared)
+	CGO_ENABLED=1 go test -vet off -race -timeout 60m -skip '$(unraced)' $(shared)
 	go test -vet off -timeout 60m -run '$(unraced)' $(shell sed -n 's,^Test[^ ]* ,./,p' test/unraced | sort -u)
 
 plain: tools ## runs the tests of the program, of the other packages, and of the packages below test, except those in test/nightly
-	go test -vet off -p 3 -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
+	go test -vet off -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
 
 scripts: tools ## runs the tests of the program: each script with Terraform or OpenTofu, as its name chooses
 	go test -timeout 60m ./cmd/...
@@ -48,8 +51,8 @@ fuzz: ## runs every fuzz target for FUZZTIME (10s)
 
 nightly: tools ## runs what "make test" leaves out: property tests in full, every package under the race detector, both clients, fuzzing
 	RIG_LONG=1 go test -count 1 -timeout 120m $$(go list ./... | grep -v -e /test/ -e /cmd/) ./test/registrytest
-	go test -race -count 1 -timeout 120m -skip '^TestDescribeLong$$|^TestHostile$$/^memory$$' $$(go list ./... | grep -v /cmd/)
-	RIG_LONG=1 go test -race -count 1 -timeout 120m ./cmd/...
+	CGO_ENABLED=1 go test -race -count 1 -timeout 120m -skip '^TestDescribeLong$$|^TestHostile$$/^memory$$' $$(go list ./... | grep -v /cmd/)
+	CGO_ENABLED=1 RIG_LONG=1 go test -race -count 1 -timeout 120m ./cmd/...
 	tools/fuzz.sh
 
 bench: ## runs every benchmark, then compares modproxy with git and nginx (test/bench); BENCH has flags of test/bench
