@@ -15,7 +15,7 @@ build: ## builds the program as it is released, ./modproxy
 	go build -ldflags '-s -w' -o $(PROGRAM) ./cmd/modproxy
 
 test: check ## runs static checks, then tests of packages under the race detector and the other tests, both at once
-	$(MAKE) -j 2 --output-sync race plain
+	$(MAKE) -j 2 race plain
 
 check: build ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive switches, rejected words and linked modules
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
