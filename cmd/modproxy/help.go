@@ -42,9 +42,12 @@ Flags:
 "{{.CommandPath}} VERB --help" prints more about a verb.{{end}}
 `
 
+func init() { // all commands of the process share the functions of templates
+	cobra.AddTemplateFunc("flags", func(set *pflag.FlagSet) string { return set.FlagUsagesWrapped(helpWidth) })
+}
+
 // setTemplates sets these templates for root and all its verbs.
 func setTemplates(root *cobra.Command) {
-	cobra.AddTemplateFunc("flags", func(set *pflag.FlagSet) string { return set.FlagUsagesWrapped(helpWidth) })
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 }
