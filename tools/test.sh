@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(bzip2 ca-certificates e2fsprogs gcc git iproute2 libc6-dev make mount nginx-light openssh-client openssh-server strace unzip util-linux xz-utils)
-programs=(bzip2 gcc git make npm ssh-keygen unzip xz)
+packages=(bzip2 ca-certificates caddy curl e2fsprogs gcc git haproxy iproute2 jq libc6-dev make mount nginx-light openssh-client openssh-server strace unzip util-linux xz-utils)
+programs=(bzip2 curl gcc git jq make npm ssh-keygen unzip xz)
 command -v npm >/dev/null || packages+=(npm)
 if command -v dpkg-query >/dev/null; then
 	missing=()

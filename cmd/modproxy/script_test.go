@@ -52,7 +52,9 @@
 //	login HOST                              run the client's login, and be the browser with its user
 //	requires DIR ADDRESS[@CONSTRAINT]…      replace DIR by a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
-//	front http1|http2 [ADDRESS]             put nginx before modproxy, at $FRONT, which clients ask by HTTP/1.1 or HTTP/2
+//	front [-haproxy|-caddy] http1|http2 [ADDRESS]
+//	                                        put nginx or another reverse proxy in front of modproxy, with its configuration in
+//	                                        docs/how-to/reverse-proxy.md, at $FRONT; it speaks HTTP/1.1 or HTTP/2 to clients
 //	front address VARIABLE                  set VARIABLE to an address for it that is free
 //	fronts                                  put both before modproxy, for row
 //	row [-http1 CURE|-words CURE] [-unlogged] [-varies] [-mirror] TITLE get|init DIR REASON
@@ -67,7 +69,7 @@
 // with the upstreams that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
 // configuration. [namespaces] says whether a script can make a network namespace,
-// [nginx] whether it can run nginx, and [provider] whether there is a real provider,
+// [nginx], [haproxy] and [caddy] whether it can run that program, and [provider] whether there is a real provider,
 // $TIME_PROVIDER.
 // modproxy does not hedge, so that scripts can count requests on a busy machine; a script about hedging sets
 // MODPROXY_EGRESS_HEDGING=true.
@@ -191,8 +193,10 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			switch cond {
 			case "namespaces":
 				return available(t, "unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up")
-			case "nginx":
-				return available(t, "nginx", "-v")
+			case "nginx", "haproxy":
+				return available(t, cond, "-v")
+			case "caddy":
+				return available(t, "caddy", "version")
 			case "provider":
 				return available(t, "test", "-x", realProvider())
 			}
