@@ -58,8 +58,9 @@ var (
 	pipe         = regexp.MustCompile(`\s+\| jq .*$`)
 	chdir        = regexp.MustCompile(`^(?:terraform|tofu)(?: -chdir=(\S+))? (\w+)(.*)$`)
 	curl         = regexp.MustCompile(`^curl .*?(https?://[^\s']+)`)
-	setting      = regexp.MustCompile(`^export (\w+)=.*`)
+	setting      = regexp.MustCompile(`^(?:export (\w+)=.*|unset (\w+))$`)
 	prefixes     = regexp.MustCompile(`^(\[\S+\] |! |exec )+`)
+	clientOption = regexp.MustCompile(`^client -\w+ `)
 	expectation  = regexp.MustCompile(`^(?:stdout|stderr|tells|logged) (?:-\S+ )*'(.*)'$`)
 	comparison   = regexp.MustCompile(`^cmp (?:stdout|stderr) (\S+)$`)
 )
@@ -85,7 +86,7 @@ func asInScript(command string) string {
 		return "get " + m[1]
 	}
 	if m := setting.FindStringSubmatch(command); m != nil {
-		return "set " + m[1]
+		return "set " + m[1] + m[2]
 	}
 	return strings.TrimSpace(command)
 }
@@ -107,6 +108,7 @@ func asInPage(line string) string {
 	if m := inShell.FindStringSubmatch(line); m != nil {
 		line = strings.ReplaceAll("modproxy"+m[1], `"`, "'")
 	}
+	line = clientOption.ReplaceAllString(line, "client ")
 	line = variable.ReplaceAllString(line, anyWord)
 	if m := scriptGet.FindStringSubmatch(line); m != nil {
 		return "get " + m[1]
@@ -262,8 +264,9 @@ func TestDocsSteps(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
-	s := &transcript{lines: []string{"! modproxy ls", "stdout '^on.$'", "stdout 'two'", "[tofu] client init live"}}
-	if !s.run("modproxy ls") || s.prints("two") || !s.prints("one") || s.prints("one") || !s.run("client init live") || s.run("modproxy ls") {
+	s := &transcript{lines: []string{"! modproxy ls", "stdout '^on.$'", "stdout 'two'", "env TOKEN=", "[tofu] client -unset init live"}}
+	if !s.run("modproxy ls") || s.prints("two") || !s.prints("one") || s.prints("one") || !s.run(asInScript("unset TOKEN")) ||
+		!s.run("client init live") || s.run("modproxy ls") {
 		t.Error("the script is not read in order")
 	}
 }

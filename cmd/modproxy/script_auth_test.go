@@ -82,6 +82,7 @@ func startIssuer() (*issuer, error) {
 	})
 	mux.HandleFunc("/authorize", i.serveAuthorize)
 	mux.HandleFunc("/token", i.serveToken)
+	mux.HandleFunc("/job-token", i.serveJobToken)
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "one", Key: key.Public(), Use: "sig"}}})
 	})

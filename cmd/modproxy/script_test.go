@@ -24,9 +24,10 @@
 //	end                                     end modproxy with SIGTERM, if that is not sent yet, and want exit code 0
 //	signal TERM | HUP | KILL                send a signal; KILL waits for the end
 //	logged REGEXP                           wait until a line of modproxy's log matches
-//	client [-direct|-mirror] get | init | lock DIR [FLAG…]
-//	                                        run the client in DIR, through modproxy, asking the upstreams itself, or with
-//	                                        modproxy as its provider mirror; "lock" is providers lock
+//	client [-direct|-mirror|-NAME|-unset] get | init | lock DIR [FLAG…]
+//	                                        run the client in DIR, through modproxy, asking the upstreams itself, with
+//	                                        modproxy as its provider mirror, with the configuration in NAME.tfrc, or without
+//	                                        TF_CLI_CONFIG_FILE; "lock" is providers lock
 //	tells TEXT                              what the last program said, in one line, has TEXT in it
 //	wrong FILE                              add the errors in the client's output to FILE, wrapped again, with $NAMEs, $HEX
 //	                                        and $TIME for parts that vary
@@ -48,8 +49,10 @@
 //	token VARIABLE NAME FLAGS…              make a token ("modproxy token create NAME FLAGS…") and set VARIABLE to it
 //	issuer start | down                     start an identity provider at $ISSUER_URL, end it
 //	issuer sign VARIABLE CLAIM=VALUE…       set VARIABLE to a token of it, for the audience modproxy
-//	issuer gives CLAIM=VALUE…|TEXT          give users that log in a token with these claims, or TEXT as a token
+//	issuer gives CLAIM=VALUE…|TEXT          give users that log in, and jobs, a token with these claims, or TEXT as a token
 //	login HOST                              run the client's login, and be the browser with its user
+//	job TITLE DIR                           run the job with this title of docs/how-to/ci-systems.md in DIR, as its CI system
+//	                                        does; at GitHub Actions, $ISSUER_URL/job-token gives the token of a job
 //	requires DIR ADDRESS[@CONSTRAINT]…      replace DIR by a configuration that requires these providers
 //	site [-tls] DIR                         serve what "mirror --to-dir" wrote by nginx, and make the client ask it
 //	front [-haproxy|-caddy] http1|http2 [ADDRESS]
@@ -121,7 +124,7 @@ func build(t *testing.T) {
 var stopLine = regexp.MustCompile(`(?m)^stop\b`)
 
 // clientLine finds a script's first use of the client.
-var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs|login) |\$CLIENT`)
+var clientLine = regexp.MustCompile(`(?m)^(! |\[\w+\] )*(client|installs|login|job) |\$CLIENT`)
 
 // TestMain makes this binary usable as the child that reads configurations. Without -parallel it runs three scripts for each processor at
 // the same time, because most scripts mostly wait.
@@ -233,6 +236,7 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 			"token":       runToken,
 			"issuer":      runIssuer,
 			"login":       runLogin,
+			"job":         runJob,
 		},
 	})
 }

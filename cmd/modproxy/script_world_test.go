@@ -243,9 +243,12 @@ var unsaidCodes = regexp.MustCompile(`bad response code: (424|503)\b`)
 
 func runClient(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
-	config := "proxied.tfrc"
-	if len(args) > 0 && (args[0] == "-direct" || args[0] == "-mirror") {
-		config, args = args[0][1:]+".tfrc", args[1:]
+	config := w.path("proxied.tfrc")
+	if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		if config = w.path(args[0][1:] + ".tfrc"); args[0] == "-unset" {
+			config = ""
+		}
+		args = args[1:]
 	}
 	verbs := map[string][]string{
 		"get":  {"get", "-no-color"},
@@ -253,9 +256,9 @@ func runClient(ts *testscript.TestScript, neg bool, args []string) {
 		"lock": {"providers", "lock", "-no-color"},
 	}
 	if len(args) < 2 || verbs[args[0]] == nil {
-		ts.Fatalf("usage: client [-direct|-mirror] get|init|lock DIR [FLAG…]")
+		ts.Fatalf("usage: client [-direct|-mirror|-NAME|-unset] get|init|lock DIR [FLAG…]")
 	}
-	ts.Setenv("TF_CLI_CONFIG_FILE", w.path(config))
+	ts.Setenv("TF_CLI_CONFIG_FILE", config)
 	run := func() error {
 		return ts.Exec(w.program, slices.Concat([]string{"-chdir=" + args[1]}, verbs[args[0]], args[2:])...)
 	}
