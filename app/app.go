@@ -8,7 +8,7 @@
 //
 // The caller handles signals: one signal ends the context, and another one may be passed to Serve to reload. [OpenBundle] opens a
 // bundle instead of a data directory. [OpenAPI] opens a part of a data directory for a verb. The functions in stack.go stack the
-// layers. Online, a request passes auth, rewrite, observe, policy, nested, cache, history, ledger and upstream, in this order.
+// layers; the comment of online there states their order.
 //
 // # Invariants
 //

@@ -101,7 +101,7 @@ func (a *App) open(ctx context.Context, listening net.Addr) error {
 		a.layers = online(&a.parts, out)
 	}
 	a.closers.add(a.layers.close)
-	a.Store.Last = a.Cache.Withdrawn // the store evicts nothing before Start
+	a.Store.EvictLast = a.Cache.Withdrawn // the store evicts nothing before Start
 	a.metrics.MeasureStorage(a.Store, int64(a.config.Cache.MaxSize))
 	a.Store.Start()
 	return nil

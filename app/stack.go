@@ -41,8 +41,9 @@ type layers struct {
 
 // online returns the layers of a proxy that sends requests to registries. A request passes the layers in this order: package auth
 // checks the scopes of the client, rewrite makes locations of this proxy, observe notifies observers, policy denies versions, nested
-// rewrites sources in packages, cache answers or continues, history records first-seen times, ledger compares the content, nested.Sources
-// finds recorded sources, and the router selects the client of the registry.
+// rewrites sources in packages, cache answers or continues, guard downloads nothing if the data is read-only, history
+// records first-seen times, ledger compares the content, nested.Sources finds recorded sources, and the router selects the client of the
+// registry.
 //
 // The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
 // download must match it. In the other order, packages that differ from the record would fill the disk.

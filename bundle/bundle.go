@@ -42,9 +42,11 @@
 // The result of an import does not depend on the order of the packages. Exports put releases of providers first; a package for a platform
 // is held in a file until all releases of its provider were read.
 //
-// An import adds missing records to the ledger and changes nothing else. A version with other content than recorded here is refused, as
-// from a registry. Imports take over decisions that deny or deprecate, and others only if the operator asks for it. They never replace a
-// decision that was made here and denies.
+// An import writes to the ledger in this order: decisions, then each missing version just before its package is stored, at the end the
+// bundle itself. If it is killed, all that it has written so far counts, and importing the bundle again continues. A version with other
+// content than recorded here is refused and recorded as drift, as from a registry; a release of a provider that has more platforms than
+// recorded here replaces its record. Imports take over decisions that deny or deprecate, and others only if the operator asks for it. They
+// never replace a decision that was made here and denies.
 package bundle
 
 import (

@@ -40,7 +40,8 @@ const (
 var errCrowded = errors.New("too many packages are being downloaded or are waiting for it")
 
 // Turn waits for a slot for a download of a package of m that the caller makes itself and does not store in the cache, such as the
-// recheck of package ledger. So Config.Fetches bounds all downloads. The download must use the context held, whose
+// recheck of package ledger. So Config.Fetches bounds them, too; zip archives of
+// providers have slots of their own. The download must use the context held, whose
 // [modproxy.Meter] counts its bytes. While no bytes arrive, the slot is lent to others. If hardly any bytes arrive while others
 // wait, held ends. The caller must call give at the end. Errors: the end of ctx; a [modproxy.RetryLater] if too many downloads
 // wait.

@@ -49,7 +49,7 @@ func (listings) decode(k key, text []byte) (l *listing, size int64, err error) {
 const maxDocument = 64 << 20 // bytes of a stored document; answers of upstream are far smaller
 
 // Withdrawn reports whether a record is about a version that its registry no longer lists, according to the stored document. It
-// implements [store.Store.Last].
+// implements [store.Store.EvictLast].
 func (r *Registry) Withdrawn(ctx context.Context, ref store.Ref) bool {
 	v, _ := VersionOf(ref)
 	if v.IsArchive() {

@@ -208,7 +208,7 @@ type Credential struct {
 type Cache struct {
 	// Fresh is how long a list of versions is served without a new request to upstream.
 	Fresh time.Duration `yaml:"fresh" default:"5m" check:"positive"`
-	// MaxStale is the maximum age of such a list while upstream is unavailable. It must not be less than fresh. Without such a
+	// MaxStale is the maximum age of such a list while upstream is unavailable or slow. It must not be less than fresh. Without such a
 	// list, modproxy lists the versions whose packages are stored.
 	MaxStale time.Duration `yaml:"max_stale" default:"720h" check:"positive"`
 	// Missing is how long "upstream has no such module or version" and a failed download are cached. A temporary error is

@@ -1,4 +1,4 @@
-// Package egress makes every outgoing connection of modproxy, within one policy.
+// Package egress makes every outgoing connection of the proxy, within one policy.
 //
 //	c, err := egress.New(egress.Config{Allow: allow})
 //	resp, err := c.Get(ctx, egress.Request{URL: url, Redirects: 3})

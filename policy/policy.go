@@ -52,8 +52,8 @@ func (v Verdict) Refused() bool { return v.Outcome != Allowed }
 
 // VersionFacts are the known facts about a version. The zero VersionFacts contain no fact.
 type VersionFacts struct {
-	// Since is the time at which the version was first listed, if it is known: the earlier of the date from the
-	// registry's API and the first-seen time. It is zero if the version was listed when the module was first seen, and
+	// Since is the time at which the version was first listed, if it is known: the earliest of the date from the
+	// registry's API, the first-seen time and the time of its record in the ledger. It is zero if the version was listed when the module was first seen, and
 	// the registry gives no date.
 	Since      time.Time
 	ModuleSeen time.Time    // when the module was first seen, if the version was listed then

@@ -47,7 +47,7 @@ type Config struct {
 	Audit       bool   // only reserved namespaces are refused; all other refusals are observed without effect
 	Contact     string // named in every refusal
 	ListDenied  bool   // a [Registry] with ListDenied lists denied versions
-	FirstAllow  bool   // a version of unknown age is old enough
+	FirstAllow  bool   // a version is old enough if it was listed when its module was first seen, and has no date
 	Reserved    []Reserve
 	Rules       []Rule
 }

@@ -36,7 +36,7 @@ type Collected struct {
 }
 
 // Collect removes quarantined blobs and blobs that no record needs. Then it evicts blobs until the rest is within
-// MaxSize: the least recently used first, those of [Store.Last] after all others, and no blob that is pinned or open.
+// MaxSize: the least recently used first, those of [Store.EvictLast] after all others, and no blob that is pinned or open.
 // Errors: that of the context, [StorageError].
 func (s *Store) Collect(ctx context.Context, c Collection) (out Collected, err error) {
 	give, err := s.room.turn.Take(ctx)

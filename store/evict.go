@@ -188,7 +188,7 @@ func (s *Store) pinned(ref Ref) bool {
 
 // postponed reports whether a blob is to be evicted after all others and was not marked so yet. It marks the blob.
 func (s *Store) postponed(ctx context.Context, d modproxy.Digest, by []Ref) (found bool) {
-	if s.Last == nil || !slices.ContainsFunc(by, func(ref Ref) bool { return s.Last(ctx, ref) }) {
+	if s.EvictLast == nil || !slices.ContainsFunc(by, func(ref Ref) bool { return s.EvictLast(ctx, ref) }) {
 		return false
 	}
 	s.room.edit(d, func(e *entry) { found, e.last = !e.last, true })

@@ -61,7 +61,7 @@ func TestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBounded(t, 1000)
 		f.change(t, func(s *store.Config) {
-			s.Last = func(_ context.Context, ref store.Ref) bool { return ref == refOf("300.1") || ref == refOf("300.2") }
+			s.EvictLast = func(_ context.Context, ref store.Ref) bool { return ref == refOf("300.1") || ref == refOf("300.2") }
 		})
 		for _, key := range []string{"300.1", "300.2", "100.3", "100.4", "100.5", "100.6"} {
 			f.mustGet(t, key)

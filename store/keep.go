@@ -28,8 +28,8 @@ type Config struct {
 	Kinds map[Kind]Codec
 	// Pins selects the records that keep their blobs from being evicted. If Pins is nil, no record does.
 	Pins Pins
-	// Last, if not nil, reports whether the blobs of a record are evicted after all others.
-	Last func(ctx context.Context, ref Ref) bool
+	// EvictLast, if not nil, reports whether the blobs of a record are evicted after all others.
+	EvictLast func(ctx context.Context, ref Ref) bool
 	// MaxSize is the maximum total size of all blobs that are stored, being written or quarantined, in bytes. Blobs of
 	// other processes count as far as they are known. To make room, the Store evicts the least recently used blobs.
 	// Zero means no limit.

@@ -168,7 +168,7 @@ func TestCredentialsStayWhereTheyBelong(t *testing.T) {
 	})
 }
 
-// A registry with a configured token does not receive headers of clients.
+// A registry and a source do not receive headers of clients.
 func TestClientsOwnHeadersStayHere(t *testing.T) {
 	p := start(t, trusted)
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
