@@ -7,7 +7,7 @@ export CGO_ENABLED := 0
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants tools clean
+.PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants chart tools clean
 
 PROGRAM = modproxy
 
@@ -54,6 +54,7 @@ nightly: tools ## runs what "make test" leaves out: property tests in full, ever
 	CGO_ENABLED=1 go test -race -count 1 -timeout 120m -skip '^TestDescribeLong$$|^TestHostile$$/^memory$$' $$(go list ./... | grep -v /cmd/)
 	CGO_ENABLED=1 RIG_LONG=1 go test -race -count 1 -timeout 120m ./cmd/...
 	tools/fuzz.sh
+	$(MAKE) chart
 
 bench: ## runs every benchmark, then compares modproxy with git and nginx (test/bench); BENCH has flags of test/bench
 	go test -run '^$$' -bench . -benchmem ./...
@@ -77,6 +78,9 @@ faults: ## kills the program, cuts its power and disk space, and corrupts its fi
 
 mutants: ## checks that "make hostile" and tests of packages detect programs that break a promise
 	test/hostile/mutants/run.sh
+
+chart: ## checks the Helm chart, deploy/manifest.yaml and docker-compose.yml with the code of Kubernetes, Helm and Compose, without a cluster
+	go test -C tools/chart -count 1 .
 
 tools: ## builds the clients and the provider that the tests run; Terraform must be on PATH
 	tools/build-tofu.sh
