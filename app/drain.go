@@ -52,8 +52,9 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server, endIdle func(
 	var failed error
 	handsOver := a.options.Listener != nil
 	if handsOver {
-		failed = a.handOver(deadline, server, cut, endIdle)
+		failed = a.handOver(deadline, cut, endIdle)
 		logEvent(a.log, "handed_over", failed, zap.Float64("seconds", time.Since(began).Seconds()), zap.Int("requests", a.requests.Running()))
+		waitWhile(deadline, a.isBusy)
 	} else {
 		a.linger(deadline)
 	}
@@ -88,22 +89,33 @@ func (a *App) accept(server *http.Server) error {
 // handOver closes the data directory while packages are still being sent, so that the next process can open it. Until the downloads in
 // progress and the verbs of operators have ended, it answers new connections. Other requests that are not answered soon are redirected to
 // the next process.
-func (a *App) handOver(deadline context.Context, server *http.Server, redirect context.CancelCauseFunc, endIdle func()) error {
+//
+// It does not call [http.Server.Shutdown], which closes connections whose first request has not been read yet.
+func (a *App) handOver(deadline context.Context, redirect context.CancelCauseFunc, endIdle func()) error {
 	a.Cache.EndPartial()
 	a.awaitDownloads(deadline)
 	waitWhile(deadline, func() bool { return a.verbs.Load() > 0 })
-	now, cancel := context.WithCancel(deadline)
-	cancel()
-	_ = server.Shutdown(now) // closes the listeners; requests go on
+	a.listener.Close()
+	if a.socket != nil {
+		a.socket.Close()
+	}
 	working := func() bool { return a.requests.Working() > 0 }
 	waitFor(handOverTime, working)
 	redirect(httpx.ErrHandedOver)
 	waitFor(redirectTime, working)
 	last, cancel := context.WithTimeout(context.WithoutCancel(deadline), lastWords)
 	defer cancel()
+	now, end := context.WithCancel(last)
+	end()
 	a.endDownloads(now, last)
 	endIdle()
 	return a.closeParts()
+}
+
+// isBusy reports whether a connection of a client is not idle.
+func (a *App) isBusy() bool {
+	b, ok := a.listener.(*httpx.Listener)
+	return ok && b.Busy() > 0
 }
 
 // waitFor waits while busy returns true, at most for d.
@@ -144,7 +156,7 @@ func (a *App) endDownloads(ctx, last context.Context) {
 		left = append(left, v.Shown())
 	}
 	slices.Sort(left)
-	if err := a.Cache.Close(ctx); err != nil {
+	if err := a.Cache.Close(ctx); err != nil && len(left) > 0 {
 		logEvent(a.log, "fetches_cut", err, zap.Strings("modules", left))
 	}
 }
