@@ -19,6 +19,17 @@
 //  3. The listener closes. Running requests end. Those that do not end in time are answered 503.
 //  4. Downloads that began in the meantime are cut.
 //
+// If a service manager has passed the listening socket ([Options].Listener), other processes accept its connections, too. The process
+// then hands the data directory over to the next one, which waits for the claim, before it has sent all packages:
+//
+//  1. As above.
+//  2. Downloads in progress and verbs of operators end. Until then this process answers new connections. It sends no package of a
+//     provider whose download is in progress, except to clients that have received a part of it.
+//  3. The process accepts no more connections: they wait in the kernel for the next process. Requests that take longer than a second
+//     are redirected to their own URL, and so reach the next process. Downloads that began in the meantime are cut.
+//  4. The data directory is closed, and its claim ends. The next process opens it.
+//  5. Packages are sent to their end, from files that are open. A file that the next process removes stays readable.
+//
 // # Specification
 //
 // docs/reference/configuration.md specifies the configuration, and docs/reference/log-events.md the log.
@@ -31,7 +42,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -54,6 +64,8 @@ type Options struct {
 	Version    string    // of the program
 	ConfigFile string    // for the log
 	Log        io.Writer // of the log, in JSON
+	// Listener is the socket that a service manager has passed, and whose address is that of the configuration. Nil: New opens one.
+	Listener *net.TCPListener
 }
 
 // An App is a proxy, or the opened part of one.
@@ -72,6 +84,8 @@ type App struct {
 	tls      *certificate // nil without TLS
 	url      string
 	draining atomic.Bool
+	requests httpx.Requests
+	verbs    atomic.Int64 // running requests of operators
 
 	frontWarned sync.Once
 }
@@ -92,7 +106,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if err := c.Deprecated(); err != nil {
 		logEvent(a.log, "config_deprecated", err)
 	}
-	if a.claim, err = datadir.ClaimToServe(ctx, c.Data); err != nil {
+	if a.claim, err = datadir.ClaimToServe(ctx, c.Data, a.patience()); err != nil {
 		return nil, err
 	}
 	a.closers.add(func(context.Context) error { return a.claim.Close() })
@@ -111,15 +125,33 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	return a, nil
 }
 
-// listen listens on the address of the configuration, and reads the certificate.
+// patience returns how long New waits for another process. The next process of a restart may be started a moment before the present one
+// receives its signal.
+func (a *App) patience() datadir.Patience {
+	p := datadir.Patience{Ending: a.config.Shutdown + CloseTime, Begins: func(owner string) {
+		logEvent(a.log, "data_awaited", nil, zap.String("owner", owner))
+	}}
+	if a.options.Listener != nil {
+		p.Serving = 3 * time.Second
+	}
+	return p
+}
+
+// listen listens on the address of the configuration, unless a listening socket was passed, and reads the certificate.
 func (a *App) listen() error {
 	c := a.config
-	listener, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
+	listener := a.options.Listener
+	if listener != nil {
+		logEvent(a.log, "socket_passed", nil, zap.Stringer("address", listener.Addr()))
+	} else {
+		opened, err := net.Listen("tcp", c.Listen)
+		if err != nil {
+			return hint.With(fmt.Errorf("listen: %w", err), "--listen takes another address, such as 127.0.0.1:8081")
+		}
+		listener = opened.(*net.TCPListener)
 	}
 	most := connections(c, openFiles())
-	a.listener = httpx.NewListener(listener.(*net.TCPListener), most)
+	a.listener = httpx.NewListener(listener, most)
 	a.closers.add(func(context.Context) error { a.listener.Close(); return nil }) // the server may have closed it
 	if tcp, ok := listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !c.RequiresToken() && !c.Anonymous.All {
 		return config.Error{fmt.Errorf("listen: %s is %s, which other machines can reach: set auth.required: true", c.Listen, tcp)}
@@ -127,6 +159,7 @@ func (a *App) listen() error {
 	if most < c.Limits.Connections {
 		logEvent(a.log, "connections_lowered", nil, zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
 	}
+	var err error
 	if a.tls, err = newCertificate(c.TLS, a.log); err != nil {
 		return err
 	}
@@ -175,14 +208,17 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idle.Go(func() { a.pending.Run(answering) })
 	idle.Go(func() { a.counts.Run(answering) })
 	idle.Go(func() { a.missing.Run(answering) })
-	defer idle.Wait()
-	defer answered()
-	defer stop()
+	endIdle := func() {
+		stop()
+		answered()
+		idle.Wait()
+	}
+	defer endIdle()
 	a.logStarted()
 	if a.TokensUnprotected() {
 		logEvent(a.log, "tokens_unprotected", nil, zap.String("listen", a.url))
 	}
-	return a.serveUntil(ctx, newServer(a.handler(), a.tls, a.log))
+	return a.serveUntil(ctx, newServer(a.handler(), a.tls, a.log), endIdle)
 }
 
 func (a *App) logStarted() {
@@ -191,98 +227,21 @@ func (a *App) logStarted() {
 		zap.String("config", a.options.ConfigFile), zap.Bool("offline", c.Offline), zap.Bool("auth", c.RequiresToken()))
 }
 
+// CloseTime is the time for closing everything after the time of the key shutdown: twice the maximum wait for the data directory.
+const CloseTime = 20 * time.Second
+
 // Close closes the opened parts in reverse order. Downloads in progress are cut.
 func (a *App) Close() error {
-	soon, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	err := a.closers.close(soon)
+	err := a.closeParts()
 	a.flush()
 	return err
 }
 
-const (
-	lingerTime = 2 * time.Second        // for clients that waited for a download to request its package
-	lastWords  = 500 * time.Millisecond // to send clients the answer that the proxy is shutting down
-)
-
-// serveUntil serves until ctx ends. Then it waits for requests and downloads, at most for the time of the key shutdown.
-func (a *App) serveUntil(ctx context.Context, server *http.Server) error {
-	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(nil)
-	server.BaseContext = func(net.Listener) context.Context { return requests }
-	if b, ok := a.listener.(*httpx.Listener); ok {
-		server.ConnState = b.ConnState
-	}
-	served := make(chan error, 1)
-	go func() { served <- a.accept(server) }()
-	if a.socket != nil {
-		go server.Serve(a.socket) // ends with the server
-	}
-	select {
-	case err := <-served:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-	}
-	began := time.Now()
-	logEvent(a.log, "stopping", nil, zap.String("signal", signalOf(ctx)))
-	a.draining.Store(true)
-	a.endPrefetching()
-	a.Cache.EndBackground()
-	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Shutdown)
+// closeParts closes the opened parts, and does nothing the second time.
+func (a *App) closeParts() error {
+	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	server.SetKeepAlivesEnabled(false)
-	a.linger(deadline)
-	if err := server.Shutdown(deadline); err != nil {
-		cut(httpx.ErrShuttingDown)
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-		defer cancel()
-		if server.Shutdown(last) != nil {
-			server.Close() // answers in progress are cut, which clients notice
-		}
-	}
-	end, _ := deadline.Deadline()
-	last, cancelLast := context.WithDeadline(context.WithoutCancel(ctx), end.Add(lastWords))
-	defer cancelLast()
-	if err := a.nested.Close(last); err != nil { // Close has ended the preparations, but some still run
-		logEvent(a.log, "preparations_left", err)
-	}
-	var left []string
-	for v := range a.Cache.Fetching() {
-		left = append(left, v.Shown())
-	}
-	slices.Sort(left)
-	if err := a.Cache.Close(deadline); err != nil {
-		logEvent(a.log, "fetches_cut", err, zap.Strings("modules", left))
-	}
-	logEvent(a.log, "stopped", nil, zap.Float64("seconds", time.Since(began).Seconds()))
-	return nil
-}
-
-// accept serves connections with server until it is closed.
-func (a *App) accept(server *http.Server) error {
-	if server.TLSConfig != nil {
-		return server.ServeTLS(a.listener, "", "")
-	}
-	return server.Serve(a.listener)
-}
-
-// linger waits for the downloads in progress. If there are any, it waits for lingerTime afterwards. It returns when ctx ends.
-func (a *App) linger(ctx context.Context) {
-	running := a.Cache.Fetching()
-	for _, done := range running {
-		select {
-		case <-done:
-		case <-ctx.Done():
-		}
-	}
-	if len(running) > 0 {
-		moment, cancel := context.WithTimeout(ctx, lingerTime)
-		defer cancel()
-		<-moment.Done()
-	}
-}
-
-// signalOf returns the name of the signal that ended ctx.
-func signalOf(ctx context.Context) string {
-	return strings.TrimSuffix(context.Cause(ctx).Error(), " signal received")
+	err := a.closers.close(soon)
+	a.closers = nil
+	return err
 }

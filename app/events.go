@@ -76,8 +76,11 @@ var eventGroups = []struct {
 	}},
 	{"The process", []event{
 		{"started", zap.InfoLevel, "modproxy answers requests.", "version listen data config offline auth"},
-		{"stopping", zap.InfoLevel, "A signal ends modproxy.", "signal"},
-		{"stopped", zap.InfoLevel, "modproxy has ended.", "seconds"},
+		{"socket_passed", zap.InfoLevel, "A service manager has passed the listening socket. `listen` of the configuration does not count.", "address"},
+		{"data_awaited", zap.InfoLevel, "The process that has the data directory is ending, and this one waits for it.", "owner"},
+		{"stopping", zap.InfoLevel, "A signal ends modproxy; so many requests are running.", "signal requests"},
+		{"handed_over", zap.InfoLevel, "The data directory is closed for the next process; so many packages are still being sent. See [Restart](../how-to/restart.md).", "seconds requests"},
+		{"stopped", zap.InfoLevel, "modproxy has ended; so many answers were cut.", "seconds requests_cut"},
 		{"reloaded", zap.InfoLevel, "The certificate or the rules were reloaded.", "what rules not_after"},
 		{"reload_failed", zap.ErrorLevel, "The certificate or the rules could not be reloaded. The old ones stay in force.", ""},
 		{"restart_needed", zap.WarnLevel, "Other keys of the configuration have changed.", "keys"},

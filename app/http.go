@@ -92,7 +92,7 @@ func (a *App) handler() http.Handler {
 	c := a.config
 	mounts := sumDBMounts(a.Ledger, a.gate)
 	for _, r := range a.api().Routes() {
-		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Handle: r.Handle})
+		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Handle: a.countVerb(r.Handle)})
 	}
 	return a.watchFront(proxy.New(proxy.Config{
 		Registry:       a.Registry,
@@ -111,6 +111,7 @@ func (a *App) handler() http.Handler {
 		Operators:      a.operators,
 		Limits:         httpx.Limits{Requests: c.Limits.Requests, Rate: c.Limits.Rate},
 		TrustedProxies: c.TrustedProxies,
+		Requests:       &a.requests,
 		Log:            a.log,
 		Metrics:        a.metrics,
 		Mounts:         mounts,

@@ -33,6 +33,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -103,6 +104,7 @@ type Registry struct {
 	asking   *flight.Pool // requests for versions and locations
 	fetching *flight.Pool // downloads of packages
 	slots    *downloadSlots
+	whole    atomic.Bool // EndPartial was called
 
 	versions  documents[key, *listing]
 	packages  fetches[key, *StoredPackage] // of modules, and releases of providers
@@ -180,6 +182,10 @@ func (r *Registry) EndBackground() {
 	r.asking.EndBackground()
 	r.fetching.EndBackground()
 }
+
+// EndPartial makes Package wait for the whole package of a provider, also for one that is being downloaded. A caller that has a part
+// already gets the rest.
+func (r *Registry) EndPartial() { r.whole.Store(true) }
 
 // Fetching returns the running downloads, each with a channel that is closed at its end.
 func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {

@@ -45,7 +45,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 			return nil, k.wrap("package", errBegin)
 		}
 		var partial <-chan struct{}
-		if modproxy.AllowsPartial(ctx) {
+		if modproxy.AllowsPartial(ctx) && !r.whole.Load() {
 			partial = call.Published()
 		}
 		leave := call.Hold(ctx)

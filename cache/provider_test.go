@@ -157,6 +157,33 @@ func TestFollowPart(t *testing.T) {
 	})
 }
 
+// After EndPartial, a client waits for the whole package. One that has received a part receives the rest.
+func TestEndPartial(t *testing.T) {
+	f := newProviders(t, 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f.onDisk(t)
+		start := time.Now()
+		open := func(when string, want time.Duration, isPartial bool) *modproxy.Package {
+			p, err := f.Package(modproxy.AllowPartial(t.Context()), toy.At("1.0.0").ForPlatform(linux))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took != want || (p.Partial != nil) != isPartial {
+				t.Errorf("%s: partial %v after %v", when, p.Partial != nil, took)
+			}
+			return p
+		}
+		before := open("before", 0, true)
+		defer before.Close()
+		f.EndPartial()
+		open("afterwards", 20*time.Second, false).Close()
+		if got, err := io.ReadAll(before); err != nil || !bytes.Equal(got, f.next.content) {
+			t.Errorf("the rest: %d bytes, %v", len(got), err)
+		}
+		equal(t, "zips asked for", f.next.asked("zip"), 1)
+	})
+}
+
 // A client that goes away ends nothing for the others, or when it was the only one.
 func TestFollowersLeave(t *testing.T) {
 	f := newProviders(t, 1<<20)

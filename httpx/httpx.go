@@ -68,6 +68,8 @@ type Responder struct {
 	// Check is called before the Handler. If it returns an error, the Handler is not called, and the client receives the error. Nil:
 	// every request reaches its Handler.
 	Check func(r *http.Request, now time.Time) error
+	// Requests counts the requests. Nil: nothing is counted.
+	Requests *Requests
 	// Explain returns the error that the client receives instead of err, the error of Check or of the Handler. It does not change
 	// the log. Nil: err itself.
 	Explain func(r *http.Request, err error) error
@@ -82,17 +84,18 @@ func (p *Responder) Handle(limit time.Duration, f Handler) http.HandlerFunc {
 			Response
 			Event
 		}{
-			Response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit},
+			Response{ResponseWriter: w, ctx: r.Context(), control: *http.NewResponseController(w), limit: limit, requests: p.Requests},
 			Event{Time: time.Now()},
 		}
 		res, e := &both.Response, &both.Event
+		p.Requests.begin()
 		if p.ClientAddress != nil {
 			e.Client = p.ClientAddress(r)
 		}
 		defer func() { p.finish(res, r, e, recover()) }()
 		w.Header()["X-Content-Type-Options"] = noSniff
-		var err error
-		if p.Check != nil {
+		err := EndOf(r.Context()) // of a request that came too late
+		if err == nil && p.Check != nil {
 			err = p.Check(r, e.Time)
 		}
 		if err == nil {
@@ -101,6 +104,9 @@ func (p *Responder) Handle(limit time.Duration, f Handler) http.HandlerFunc {
 		if err != nil {
 			if ended := EndOf(r.Context()); ended != nil {
 				err = ended
+			}
+			if err == ErrHandedOver && res.redirect(r) {
+				return
 			}
 			if e.Err == nil {
 				e.Err = err
@@ -112,6 +118,7 @@ func (p *Responder) Handle(limit time.Duration, f Handler) http.HandlerFunc {
 
 // finish records the request with the outcome of its answer. panicked is the value that the handler has panicked with.
 func (p *Responder) finish(w *Response, r *http.Request, e *Event, panicked any) {
+	defer p.Requests.end(w.onlySends)
 	switch why := w.extend(); {
 	case why != nil:
 		e.Err, panicked = why, http.ErrAbortHandler

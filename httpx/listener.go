@@ -87,6 +87,18 @@ func (b *Listener) ConnState(of net.Conn, state http.ConnState) {
 	}
 }
 
+// Busy returns the number of connections that are not idle: a request was sent, or the first request is still to come.
+func (b *Listener) Busy() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.conns {
+		if c.idle.Load() == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // closeIdle closes the connection that was idle for longest, if a connection is idle.
 func (b *Listener) closeIdle() {
 	var longest *conn

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -25,6 +26,10 @@ const pieceSize = 64 << 10
 // ErrShuttingDown is the cause of the context of a request that ends because the proxy does. Clients that wait receive it.
 var ErrShuttingDown = errors.New("modproxy is shutting down")
 
+// ErrHandedOver is an [ErrShuttingDown]. Another process accepts the connections at the same address: a client that reads is redirected
+// to the URL of its request.
+var ErrHandedOver = fmt.Errorf("%w, and the next process answers", ErrShuttingDown)
+
 var errSlow = errors.New("the client took its answer too slowly, and was cut off")
 
 // maxBuffered is less than net/http's buffer, which it writes at once: the header and the beginning of an answer.
@@ -42,6 +47,9 @@ type Response struct {
 	turn    int64 // bytes since other requests had their turn
 	begun   bool  // a write was larger than maxBuffered
 	failed  error // of the write to the client that failed
+
+	requests  *Requests // that count this one
+	onlySends bool      // as OnlySends says
 
 	values [4]string // of headers that have one
 	used   int       // of values
@@ -176,6 +184,14 @@ func (w *Response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Failed returns the error of the write to the client that failed, or nil if all writes succeeded.
 func (w *Response) Failed() error { return w.failed }
 
+// OnlySends says that the rest of the answer needs nothing but what the handler has opened. See [Requests].
+func (w *Response) OnlySends() {
+	if !w.onlySends {
+		w.onlySends = true
+		w.requests.send()
+	}
+}
+
 // EndOf returns the cause with which the proxy itself has ended ctx, the context of a request. It returns nil while ctx has not ended,
 // and also if ctx has ended without a cause, because the client has gone. ctx.Err distinguishes these two.
 func EndOf(ctx context.Context) error {
@@ -192,7 +208,7 @@ func (w *Response) CutWhenEnded(ctx context.Context) (stop func()) {
 		why := EndOf(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if why != nil && why != ErrShuttingDown && !w.done {
+		if why != nil && !errors.Is(why, ErrShuttingDown) && !w.done {
 			w.why = why
 			_ = w.control.SetWriteDeadline(time.Unix(1, 0)) // a test's writer has none
 		}

@@ -26,6 +26,7 @@ func (h *Handler) servePackage(w *httpx.Response, r *http.Request, e *httpx.Even
 	}
 	defer p.Close()
 	defer w.CutWhenEnded(ctx)()
+	w.OnlySends()
 	h.setPackageHeader(w, q, p.Digest)
 	if mayBePartial(q) {
 		setCacheStatus(w, e, p.Partial == nil)

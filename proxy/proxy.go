@@ -78,6 +78,8 @@ type Config struct {
 	Limits httpx.Limits
 	// TrustedProxies are the addresses of reverse proxies whose forwarding headers count. Nil: no forwarding header counts.
 	TrustedProxies []netip.Prefix
+	// Requests counts the requests. Nil: nothing is counted.
+	Requests *httpx.Requests
 	// Log gets one entry for each request. Nil: no entry is written.
 	Log *zap.Logger
 	// Metrics measures. Nil: new Metrics, which only this Handler serves.
@@ -137,7 +139,7 @@ func New(cfg Config) *Handler {
 	}
 	h.responder = &httpx.Responder{
 		Log: cfg.Log, Metrics: cfg.Metrics.requests, Contact: cfg.Contact,
-		ClientAddress: h.clientAddress, Check: h.checkName, Explain: h.explain,
+		ClientAddress: h.clientAddress, Check: h.checkName, Explain: h.explain, Requests: cfg.Requests,
 	}
 	h.releases.Max, h.releases.Limit = maxReleases, maxReleaseBytes
 	h.rendered.Limit = maxRendered

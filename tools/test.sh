@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(bzip2 ca-certificates caddy curl e2fsprogs gcc git haproxy iproute2 jq libc6-dev make mount nginx-light openssh-client openssh-server strace unzip util-linux xz-utils)
+packages=(bzip2 ca-certificates caddy curl e2fsprogs gcc git haproxy iproute2 jq libc6-dev make mount nginx-light openssh-client openssh-server strace systemd unzip util-linux xz-utils)
 programs=(bzip2 curl gcc git jq make npm ssh-keygen unzip xz)
 command -v npm >/dev/null || packages+=(npm)
 if command -v dpkg-query >/dev/null; then

@@ -119,7 +119,7 @@ func (env *environment) alone(ctx context.Context, f func(*config.Config) error)
 	if err != nil {
 		return err
 	}
-	claim, err := datadir.ClaimToServe(ctx, c.Data)
+	claim, err := datadir.ClaimToServe(ctx, c.Data, datadir.Patience{})
 	if err != nil {
 		return err
 	}

@@ -44,9 +44,9 @@ type environment struct {
 	output            jsonOutput
 }
 
-// load reads the configuration and checks it. The error is a [config.Error].
-func (env *environment) load() (*config.Config, error) {
-	return config.Load(env.configFile(), env.variables, env.keyFlags())
+// load reads the configuration and checks it. more override the flags of the command line. The error is a [config.Error].
+func (env *environment) load(more ...config.Flag) (*config.Config, error) {
+	return config.Load(env.configFile(), env.variables, append(env.keyFlags(), more...))
 }
 
 // run runs a command line without the name of the program. It returns the exit code, and returns soon after ctx ends.

@@ -72,7 +72,8 @@
 // with the upstreams that it has started. "modproxy serve" sets $PROXY (and
 // $PROXY_HOST) and makes what "modproxy client-config" prints the client's
 // configuration. [namespaces] says whether a script can make a network namespace,
-// [nginx], [haproxy] and [caddy] whether it can run that program, and [provider] whether there is a real provider,
+// [nginx], [haproxy] and [caddy] whether it can run that program, [systemd] whether it can run systemd-socket-activate, and [provider]
+// whether there is a real provider,
 // $TIME_PROVIDER.
 // modproxy does not hedge, so that scripts can count requests on a busy machine; a script about hedging sets
 // MODPROXY_EGRESS_HEDGING=true.
@@ -200,6 +201,8 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 				return available(t, cond, "-v")
 			case "caddy":
 				return available(t, "caddy", "version")
+			case "systemd":
+				return available(t, "systemd-socket-activate", "--version")
 			case "provider":
 				return available(t, "test", "-x", realProvider())
 			}

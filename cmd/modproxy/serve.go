@@ -22,6 +22,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/internal/systemd"
 )
 
 func newServeCommand(env *environment) *cobra.Command {
@@ -35,6 +36,11 @@ listening two seconds after them, ends running requests, all within the time of
 the key shutdown, and exits with 0. A second signal ends it at once. SIGHUP
 reloads the TLS certificate and the rules of the policy, logs which other keys
 of the configuration have changed, and ends nothing.
+
+A service manager can pass one listening TCP socket (LISTEN_FDS, as systemd
+does). It is used in place of the key listen. On SIGTERM, modproxy then closes
+its data directory early, so that the next process can answer while this one
+still sends packages. NOTIFY_SOCKET is notified of READY and STOPPING.
 
 Without any configuration it listens on 127.0.0.1:8080, keeps its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.
@@ -58,13 +64,23 @@ func (env *environment) serve(ctx context.Context, file string, keys []string) e
 	hangup := make(chan os.Signal, 1) // keeps a signal that arrives during a reload
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
-	c, err := env.load()
+	socket, err := systemd.Socket(env.variable)
 	if err != nil {
 		return err
 	}
-	defer env.endAtLast(ctx, c.Shutdown+endTime)()
+	var listen []config.Flag
+	if socket != nil {
+		defer socket.Close()
+		listen = []config.Flag{{Name: "listen", Value: socket.Addr().String()}}
+	}
+	c, err := env.load(listen...)
+	if err != nil {
+		return err
+	}
+	defer env.endAtLast(ctx, c.Shutdown+app.CloseTime)()
+	defer context.AfterFunc(ctx, func() { env.notify("STOPPING=1") })()
 	env.tuneCollector(ctx, c)
-	o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.rawErr}
+	o := app.Options{Version: buildVersion(), ConfigFile: env.configFile(), Log: env.rawErr, Listener: socket}
 	if file != "" {
 		return env.serveBundle(ctx, c, o, file, keys)
 	}
@@ -73,13 +89,18 @@ func (env *environment) serve(ctx context.Context, file string, keys []string) e
 		return err
 	}
 	if err = env.announce(a, c); err == nil {
+		env.notify("READY=1")
 		err = a.Serve(ctx, hangup)
 	}
 	return errors.Join(err, a.Close())
 }
 
-// endTime is the time for closing everything after the time of the key shutdown: twice the maximum wait for the data directory.
-const endTime = 20 * time.Second
+// notify sends state to the service manager, if there is one. If that fails, it prints why: the service manager may end this process.
+func (env *environment) notify(state string) {
+	if err := systemd.Notify(env.variable("NOTIFY_SOCKET"), state); err != nil {
+		fmt.Fprintf(env.stderr, "modproxy: %v\n", err)
+	}
+}
 
 // endAtLast ends the process if done is not called within a time after ctx ends, for example because a disk does not answer. Acknowledged
 // data is on the disk.
@@ -114,6 +135,7 @@ func (env *environment) serveBundle(ctx context.Context, c *config.Config, o app
 	}
 	err = env.printf("%s\n%s", text, b.ClientConfig())
 	if err == nil {
+		env.notify("READY=1")
 		err = b.Serve(ctx)
 	}
 	return errors.Join(err, b.Close())

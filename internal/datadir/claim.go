@@ -1,7 +1,8 @@
 // Package datadir claims a data directory for one process, and connects others to that process.
 //
 // "modproxy serve" calls [ClaimToServe], listens on the socket with [Claim.Listen] and, when it is ready, calls
-// [Claim.Announce]. Other commands of modproxy call [Connect], which returns a way to the process that serves, or else a claim.
+// [Claim.Announce]. When it is told to end, it calls [Claim.End], so that the next process waits for the directory. Other commands
+// of modproxy call [Connect], which returns a way to the process that serves, or else a claim.
 //
 // A claim is a locked file in the directory, so it ends with the process, even if the process is killed. Only the
 // directory's owner can connect to the socket. Symbolic links in the data directory are refused.
@@ -36,6 +37,7 @@ type Claim struct {
 	dir      string
 	file     *os.File // nil if the file system is read-only and has no lock file
 	readOnly bool
+	text     string // of Announce
 }
 
 // NewClaim claims the data directory, and creates it if it does not exist. It does not wait: the error is [ErrClaimed] if another
@@ -78,13 +80,32 @@ func NewClaim(dir string) (*Claim, error) {
 	return c, nil
 }
 
+// Patience is how long [ClaimToServe] waits for a process that serves from the directory.
+type Patience struct {
+	Serving time.Duration      // for a process that was not told to end yet
+	Ending  time.Duration      // for a process that is ending
+	Begins  func(owner string) // is called when ClaimToServe begins to wait for a process that is ending; may be nil
+}
+
 // ClaimToServe is NewClaim for "modproxy serve". If another command of modproxy works in the directory, ClaimToServe waits for it up to
-// three seconds. If another process serves from the directory, the error [ErrClaimed] has the text of its Announce.
-func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
-	owner := ""
-	c, err := claimUnless(ctx, dir, func() bool {
-		owner = ownerOf(dir)
-		return owner != ""
+// three seconds. If another process serves from the directory, it waits as p says; then the error [ErrClaimed] has the text of its
+// Announce.
+func ClaimToServe(ctx context.Context, dir string, p Patience) (*Claim, error) {
+	owner, waits := "", false
+	c, err := claimWhile(ctx, dir, func(waited time.Duration) bool {
+		switch owner = ownerOf(dir); {
+		case waits: // an ending process has removed its text a moment before its claim ends
+		case owner == "":
+			return waited < max(verbTime, p.Serving)
+		case !strings.HasSuffix(owner, ending):
+			return waited < p.Serving
+		default:
+			waits = true
+			if p.Begins != nil {
+				p.Begins(owner)
+			}
+		}
+		return waited < p.Ending
 	})
 	if !errors.Is(err, ErrClaimed) {
 		return c, err
@@ -95,12 +116,15 @@ func ClaimToServe(ctx context.Context, dir string) (*Claim, error) {
 	return nil, hint.With(err, "end that process, or use another directory (--data)")
 }
 
-// claimUnless claims the data directory. While another process works in it, claimUnless tries again, until stop returns true or
-// three seconds have passed. The error is then [ErrClaimed].
-func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, error) {
-	for end := time.Now().Add(3 * time.Second); ; {
+// verbTime is how long a process waits for another command that works in the directory.
+const verbTime = 3 * time.Second
+
+// claimWhile claims the data directory. While another process works in it, claimWhile tries again, as long as wait returns true for the
+// time that it has waited. The error is then [ErrClaimed].
+func claimWhile(ctx context.Context, dir string, wait func(waited time.Duration) bool) (*Claim, error) {
+	for began := time.Now(); ; {
 		c, err := NewClaim(dir)
-		if !errors.Is(err, ErrClaimed) || stop() || time.Now().After(end) {
+		if !errors.Is(err, ErrClaimed) || !wait(time.Since(began)) {
 			return c, err
 		}
 		select {
@@ -114,8 +138,16 @@ func claimUnless(ctx context.Context, dir string, stop func() bool) (*Claim, err
 // Announce records the URL at which this process serves, for the message of [ClaimToServe] in another process. It ignores errors,
 // because nothing but this message depends on it.
 func (c *Claim) Announce(url string) {
-	c.describe(fmt.Sprintf("process %d, at %s\n", os.Getpid(), url))
+	c.text = fmt.Sprintf("process %d, at %s", os.Getpid(), url)
+	c.describe(c.text + "\n")
 }
+
+// ending is the end of the text of a process that has called [Claim.End].
+const ending = ", which is ending"
+
+// End records that this process will close the claim soon. A process in [ClaimToServe] then waits for it. Like Announce, it ignores
+// errors.
+func (c *Claim) End() { c.describe(c.text + ending + "\n") }
 
 // describe replaces the text of the lock file. Only messages need the text, so errors are ignored.
 func (c *Claim) describe(text string) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func must(t testing.TB, err error) {
@@ -43,7 +44,7 @@ func TestClaimToServe(t *testing.T) {
 	dir := t.TempDir()
 	c := mustClaim(t, dir)
 	c.Announce("http://127.0.0.1:1")
-	if _, err := ClaimToServe(t.Context(), dir); !errors.Is(err, ErrClaimed) || !strings.HasSuffix(err.Error(), ", at http://127.0.0.1:1") {
+	if _, err := ClaimToServe(t.Context(), dir, Patience{}); !errors.Is(err, ErrClaimed) || !strings.HasSuffix(err.Error(), ", at http://127.0.0.1:1") {
 		t.Errorf("a directory from which a proxy serves: %v", err)
 	}
 	must(t, c.Close())
@@ -53,7 +54,7 @@ func TestClaimToServe(t *testing.T) {
 	c = mustClaim(t, dir)
 	waiting := make(chan *Claim)
 	go func() {
-		next, err := ClaimToServe(t.Context(), dir)
+		next, err := ClaimToServe(t.Context(), dir, Patience{})
 		if err != nil {
 			t.Error(err)
 		}
@@ -69,9 +70,47 @@ func TestClaimToServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ClaimToServe(ctx, dir); !errors.Is(err, context.Canceled) {
+	if _, err := ClaimToServe(ctx, dir, Patience{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("waiting after the end: %v", err)
 	}
+}
+
+// A proxy waits for one that is ending, and reports it. It does not wait for longer than its patience, also for one that does not end.
+func TestClaimOfEndingProcess(t *testing.T) {
+	dir := t.TempDir()
+	c := mustClaim(t, dir)
+	c.Announce("http://127.0.0.1:1")
+	c.End()
+	_, err := ClaimToServe(t.Context(), dir, Patience{Ending: time.Millisecond})
+	if !errors.Is(err, ErrClaimed) || !strings.HasSuffix(err.Error(), ", at http://127.0.0.1:1, which is ending") {
+		t.Errorf("a directory whose process does not end in time: %v", err)
+	}
+	owners := make(chan string, 1)
+	waiting := make(chan error)
+	go func() {
+		next, err := ClaimToServe(t.Context(), dir, Patience{Ending: time.Hour, Begins: func(owner string) { owners <- owner }})
+		if err == nil {
+			err = next.Close()
+		}
+		waiting <- err
+	}()
+	if owner := <-owners; !strings.Contains(owner, "at http://127.0.0.1:1") {
+		t.Errorf("it waits for %q", owner)
+	}
+	must(t, c.Close())
+	must(t, <-waiting)
+
+	c = mustClaim(t, dir)
+	c.Announce("http://127.0.0.1:1")
+	go func() {
+		next, err := ClaimToServe(t.Context(), dir, Patience{Serving: time.Hour, Ending: time.Hour})
+		if err == nil {
+			err = next.Close()
+		}
+		waiting <- err
+	}()
+	must(t, c.Close())
+	must(t, <-waiting)
 }
 
 // Only the owner can connect to the socket. Listen replaces a socket that was left behind, and no other file.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/modproxy/modproxy/internal/hint"
 )
@@ -53,14 +54,14 @@ func Connect(ctx context.Context, dir string) (Dialer, *Claim, error) {
 		return nil, nil, err
 	}
 	var dialer Dialer
-	claim, err := claimUnless(ctx, dir, func() bool {
+	claim, err := claimWhile(ctx, dir, func(waited time.Duration) bool {
 		conn, err := dialSocket(ctx, dir)
 		if err != nil {
-			return false
+			return waited < verbTime
 		}
 		_ = conn.Close() // it has shown that a process listens
 		dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
-		return true
+		return false
 	})
 	if dialer != nil {
 		return dialer, nil, nil

@@ -38,7 +38,11 @@ func narrow() *http.Client {
 // begin requests a package and reads its beginning.
 func (r *proxy) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 	r.t.Helper()
-	resp, err := narrow().Get(r.url + p.path)
+	client := narrow()
+	if from, ok := r.client.Transport.(*http.Transport); ok {
+		client.Transport.(*http.Transport).TLSClientConfig = from.TLSClientConfig
+	}
+	resp, err := client.Get(r.url + p.path)
 	if err != nil {
 		r.t.Fatal(err)
 	}

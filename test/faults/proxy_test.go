@@ -58,9 +58,10 @@ type proxy struct {
 
 // with sets the unusual properties of a proxy.
 type with struct {
-	program  string       // instead of the program under test
-	data     string       // its data directory
-	registry http.Handler // instead of answer
+	program  string                          // instead of the program under test
+	data     string                          // its data directory
+	registry http.Handler                    // instead of answer
+	around   func(http.Handler) http.Handler // wraps the registries of modules and of the provider
 }
 
 func newProxy(t *testing.T, w with) *proxy {
@@ -80,7 +81,11 @@ func newProxy(t *testing.T, w with) *proxy {
 		acks:    map[string]string{}, pins: map[string]string{}, drifts: map[string]bool{}, statuses: map[int]int{},
 	}
 	r.data = cmp.Or(r.data, r.path("data"))
-	r.upstream = upstream(t, r.watched(w.registry))
+	registries := r.watched(w.registry)
+	if w.around != nil {
+		registries = w.around(registries)
+	}
+	r.upstream = upstream(t, registries)
 	config := fmt.Sprintf(`
 listen: %[1]s
 data: %[2]s
