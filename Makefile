@@ -40,8 +40,8 @@ race: tools ## runs the tests of packages in which goroutines share values, unde
 	CGO_ENABLED=1 go test -vet off -race -timeout 60m -skip '$(unraced)' $(shared)
 	go test -vet off -timeout 60m -run '$(unraced)' $(shell sed -n 's,^Test[^ ]* ,./,p' test/unraced | sort -u)
 
-plain: tools ## runs the tests of the program, of the other packages, and of the packages below test, except those in test/nightly
-	go test -vet off -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
+plain: build tools ## runs the tests of the program, of the other packages, and of the packages below test, except those in test/nightly
+	RIG_PROGRAM=$(CURDIR)/$(PROGRAM) go test -vet off -timeout 60m -skip '$(only_nightly)' ./cmd/... $(serial)
 
 scripts: tools ## runs the tests of the program: each script with Terraform or OpenTofu, as its name chooses
 	go test -timeout 60m ./cmd/...

@@ -113,7 +113,7 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("Import of %s = %d, %v; want %v", c.what, n, err, c.err)
 		}
 	}
-	for i := 0; i < len(whole); i += 3 {
+	for i := 0; i < len(whole); i += step(11) {
 		if _, err := to.Import(t.Context(), bytes.NewReader(whole[:i]), trust(t, from)); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Fatalf("Import of %d bytes of %d = %v, want ErrInvalid", i, len(whole), err)
 		}

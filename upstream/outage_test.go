@@ -220,7 +220,7 @@ func TestAskSurvivesAPanic(t *testing.T) {
 }
 
 // A client with more questions than a registry accepts takes at most its share from other clients.
-func TestAFloodLeavesOthersTheirShare(t *testing.T) {
+func TestFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newLimiter(0)
 		flood, stop := context.WithCancel(modproxy.WithClient(t.Context(), modproxy.Client{Name: "flood"}))

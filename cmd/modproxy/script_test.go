@@ -179,8 +179,13 @@ func clientsOf(name string, script []byte, clients map[string]string) []string {
 	case len(names) < 2 || rig.Long():
 		return names
 	}
-	i := crc32.ChecksumIEEE([]byte(filepath.Base(name))) % 2
-	return names[i : i+1]
+	return chosen(name, names)
+}
+
+// chosen returns the one of two clients that a hash of the script's name selects.
+func chosen(script string, clients []string) []string {
+	i := crc32.ChecksumIEEE([]byte(filepath.Base(script))) % 2
+	return clients[i : i+1]
 }
 
 func runScripts(t *testing.T, scripts []string, name, program string) {
