@@ -28,7 +28,8 @@ config show" prints the configuration of a running modproxy.`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error { return env.printConfig() },
 	}, "*")
-	cmd.AddCommand(newConfigCheckCommand(env), newConfigInitCommand(env), newConfigSchemaCommand(env))
+	cmd.AddCommand(newConfigCheckCommand(env), newConfigInitCommand(env), newConfigReloadCommand(env), newConfigSchemaCommand(env),
+		newConfigShowCommand(env))
 	return withJSON(cmd, `"key", "value", "source"`, "")
 }
 
