@@ -24,6 +24,7 @@ check: build ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive 
 	go tool -modfile=tools/lint/go.mod exhaustive -default-signifies-exhaustive -ignore-enum-types 'reflect\.Kind|token\.Type' ./...
 	go run -C tools ./prose
 	go test -C tools ./prose
+	go test -C tools/schema .
 	tools/linked.sh
 	tools/vulncheck.sh
 

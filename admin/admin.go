@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
@@ -62,6 +63,8 @@ type Server struct {
 	Programs       Programs
 	Bundles        Bundles
 	Operators      Operators // nil: the owner of the data directory is the only caller, and no decision is reported
+	Process        Process   // nil in a process that does not serve
+	Tokens         Tokens    // nil there, too, and if they cannot be read
 }
 
 // Nested resolves sources in packages that are not modules of a registry.
@@ -120,6 +123,7 @@ const (
 	UseDamagedPackages               // the same, even if records of packages are damaged or lost
 	UsePolicy                        // the rules of the policy, the ledger and the stored packages
 	UseRegistries                    // a whole proxy
+	UseProcess                       // a process that serves: without one, the endpoint has no answer
 )
 
 // An Endpoint is a function of the API. Its request is an In, and its answer is any number of Items and then an End.
@@ -140,6 +144,12 @@ var (
 	}
 	ClientsUsual = Endpoint[none, none, tfconfig.Client]{
 		UsePackages, "GET", "clients/usual", "returns the client that installs most through this proxy", (*Server).usualClient,
+	}
+	ConfigGet = Endpoint[none, ConfigKey, none]{
+		UseProcess, "GET", "config", "lists the keys of the configuration in force, without secrets", (*Server).configuration,
+	}
+	ConfigReload = Endpoint[none, none, Reloaded]{
+		UseProcess, "POST", "config/reload", "reads the certificate and the rules of the policy again", (*Server).reload,
 	}
 	DecisionsList = Endpoint[versionname.Name, Decision, none]{
 		ReadLedger, "GET", "decisions", "lists decisions of operators", (*Server).decisions,
@@ -164,6 +174,12 @@ var (
 	}
 	LedgerImport = Endpoint[LedgerImportRequest, none, int64]{
 		CreateLedger, "POST", "ledger/import", "adds the records of an export", (*Server).importLedger,
+	}
+	LogLevelGet = Endpoint[none, none, LogLevel]{
+		UseProcess, "GET", "log-level", "returns the lowest level that is logged", (*Server).logLevel,
+	}
+	LogLevelSet = Endpoint[LogLevel, none, LogLevel]{
+		UseProcess, "POST", "log-level/set", "sets that level until a restart", (*Server).setLogLevel,
 	}
 	MirrorCheck = Endpoint[mirror.Request, mirror.Line, mirror.Progress]{
 		UsePolicy, "POST", "mirror/check", "reports which packages of a configuration are not cached, and downloads nothing", (*Server).mirrorCheck,
@@ -207,19 +223,32 @@ var (
 	PolicyTest = Endpoint[PolicyTestRequest, none, Verdict]{
 		UsePolicy, "POST", "policy/test", "explains the verdict on a version", (*Server).policyTest,
 	}
+	StatusGet = Endpoint[none, none, Status]{
+		UseProcess, "GET", "status", "returns the status of the process and of its upstreams", (*Server).status,
+	}
+	TokensCreate = Endpoint[TokenRequest, none, CreatedToken]{
+		UseProcess, "POST", "tokens/create", "creates a token with at most the rights of the caller", (*Server).createToken,
+	}
+	TokensList = Endpoint[none, auth.Token, none]{
+		UseProcess, "GET", "tokens", "lists tokens, without their texts", (*Server).listTokens,
+	}
+	TokensRevoke = Endpoint[RevokeRequest, none, auth.Token]{
+		UseProcess, "POST", "tokens/revoke", "revokes a token", (*Server).revokeToken,
+	}
 )
 
 // Routes returns the routes of all endpoints.
 func (s *Server) Routes() []Route {
-	refresh := ModulesRefresh.route(s)
-	refresh.Refresh = true
+	refresh, level, setLevel := ModulesRefresh.route(s), LogLevelGet.route(s), LogLevelSet.route(s)
+	refresh.Refresh, level.Owner, setLevel.Owner = true, true, true
 	return []Route{
-		BundlesExport.route(s), BundlesImport.route(s), ClientsUsual.route(s), DecisionsList.route(s), DecisionsMake.route(s),
-		LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
-		LedgerImport.route(s), MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
+		BundlesExport.route(s), BundlesImport.route(s), ClientsUsual.route(s), ConfigGet.route(s), ConfigReload.route(s),
+		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
+		LedgerImport.route(s), level, setLevel, MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
 		refresh, PackagesList.route(s), PackagesRemove.route(s), PackagesCollect.route(s),
 		PackagesVerify.route(s), PendingList.route(s), PendingFetch.route(s), PolicyForecast.route(s),
-		PolicyReport.route(s), PolicyTest.route(s),
+		PolicyReport.route(s), PolicyTest.route(s), StatusGet.route(s), TokensCreate.route(s), TokensList.route(s),
+		TokensRevoke.route(s),
 	}
 }
 
@@ -230,6 +259,8 @@ type Route struct {
 	About string
 	// Refresh is set for the route that callers without an admin token may also use, within their scopes.
 	Refresh bool
+	// Owner is set for routes that admit only the owner of the data directory, by the socket.
+	Owner bool
 	// Handle has the meaning of Handle in a Mount of package proxy.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }

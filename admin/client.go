@@ -151,6 +151,8 @@ func (c *Client) refused(answer *http.Response) error {
 	switch s := answer.StatusCode; {
 	case s == http.StatusUnauthorized:
 		return hint.With(errors.New(c.base+" does not know the token: it is mistyped, has expired or was revoked"), tokenHint)
+	case s == http.StatusNotFound && answer.Header.Get(answerHeader) == "" && c.token == "":
+		return hint.With(errors.New("the serving modproxy has no such endpoint: it is another version than this program"), "restart it after an upgrade")
 	case (s == http.StatusNotFound || s == http.StatusOK) && answer.Header.Get(answerHeader) == "":
 		return hint.With(errors.New(c.base+" has no API for this token: it is not an operator's, or this is not the URL of a modproxy"), tokenHint)
 	case 300 <= s && s < 400:

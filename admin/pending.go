@@ -63,22 +63,8 @@ func (s *Server) fetch(ctx context.Context, in versionname.Name, each func(Pendi
 }
 
 func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch bool, each func(PendingVersion)) error {
-	if err := s.Gate.Follow(ctx); err != nil { // versions that were approved a moment ago are not pending
-		return err
-	}
-	all, err := requested(ctx, s.Pending, in)
-	if err != nil {
-		return err
-	}
-	for _, r := range all {
+	return s.eachUnapproved(ctx, in, func(r history.Request, verdict policy.Verdict) error {
 		v := r.Ref
-		verdict, err := s.Gate.Decide(modproxy.WithClient(ctx, modproxy.Client{Groups: r.Groups}), v)
-		if err != nil {
-			return err
-		}
-		if verdict.Outcome != policy.Unapproved {
-			continue
-		}
 		p := PendingVersion{MissedRequests: MissedRequests{versionname.Of(v), r.First, r.Last, r.Count, r.Askers}, Rule: verdict.Rule.Place}
 		if fetch {
 			if err := s.bring(ctx, v); err != nil {
@@ -89,6 +75,27 @@ func (s *Server) eachPending(ctx context.Context, in versionname.Name, fetch boo
 			return err
 		}
 		each(p)
+		return nil
+	})
+}
+
+// eachUnapproved calls each for the requests for versions of a module, or of all modules, that wait for approval.
+func (s *Server) eachUnapproved(ctx context.Context, in versionname.Name, each func(history.Request, policy.Verdict) error) error {
+	if err := s.Gate.Follow(ctx); err != nil { // versions that were approved a moment ago are not pending
+		return err
+	}
+	all, err := requested(ctx, s.Pending, in)
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		verdict, err := s.Gate.Decide(modproxy.WithClient(ctx, modproxy.Client{Groups: r.Groups}), r.Ref)
+		if err == nil && verdict.Outcome == policy.Unapproved {
+			err = each(r, verdict)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -77,7 +77,11 @@ type App struct {
 	rulesSeen  seen                  // hashes of the files of the rules; owned by one goroutine at a time, like restartFor
 	restartFor []string              // the changed keys that need a restart, as last logged
 	mirrors    mirrors
+	inForce    atomic.Pointer[config.Config] // the configuration of the start, with the policy of the last reload
+	reloads    chan chan<- reloadResult      // requests for a reload
+	logLevel   zap.AtomicLevel
 
+	started  time.Time
 	claim    *datadir.Claim
 	listener net.Listener
 	socket   net.Listener // for the owner of the data directory; nil if the directory is read-only or the socket failed
@@ -93,8 +97,10 @@ type App struct {
 // New opens the proxy that c configures, and listens for clients. It logs problems that do not keep the proxy from working.
 func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	a := inside(c, o)
+	a.started = time.Now()
 	a.rulesSeen = lookAt(slices.Values(c.PolicyPaths()))
-	a.log, a.flush = newLog(o.Log, c.Log.Level)
+	a.inForce.Store(c)
+	a.log, a.logLevel, a.flush = newLog(o.Log, c.Log.Level)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -176,7 +182,7 @@ func (a *App) listen() error {
 func inside(c *config.Config, o Options) *App {
 	return &App{
 		parts:     parts{config: c, options: o, metrics: proxy.NewMetrics(), log: zap.NewNop(), flush: func() {}},
-		rulesSeen: seen{},
+		rulesSeen: seen{}, reloads: make(chan chan<- reloadResult),
 	}
 }
 
@@ -204,6 +210,7 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idle.Go(func() { a.runMirrors(modproxy.InBackground(idling)) })
 	idle.Go(func() { a.followRules(idling, reload) })
 	idle.Go(func() { a.checkFront(idling) })
+	idle.Go(func() { a.warnUnbounded(idling) })
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })
 	idle.Go(func() { a.counts.Run(answering) })

@@ -71,7 +71,7 @@ func OpenBundle(c *config.Config, o Options, name string, keys []string) (_ *Bun
 		}
 	}
 	b.app = inside(&known, o)
-	b.app.log, b.app.flush = newLog(o.Log, c.Log.Level)
+	b.app.log, b.app.logLevel, b.app.flush = newLog(o.Log, c.Log.Level)
 	if err = b.app.listen(); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const loggedStart = `"message":"started","version":"V","listen":"http://127.0.0.
 
 func TestLoggedStart(t *testing.T) {
 	var out bytes.Buffer
-	log, flush := newLog(&out, "info")
+	log, _, flush := newLog(&out, "info")
 	c := config.Default()
 	a := &App{parts: parts{log: log, config: c, options: Options{ConfigFile: "modproxy.yaml"}}, url: "http://127.0.0.1:8080"}
 	a.logStarted()

@@ -90,10 +90,14 @@ func upstreamsOf(c *config.Config) protocol.Upstreams {
 // handler returns the handler for all requests.
 func (a *App) handler() http.Handler {
 	c := a.config
-	mounts := sumDBMounts(a.Ledger, a.gate)
-	for _, r := range a.api().Routes() {
-		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Handle: a.countVerb(r.Handle)})
+	mounts, own := sumDBMounts(a.Ledger, a.gate), process{a, addresses(a.listener.Addr())}
+	api := a.api()
+	api.Process, api.Tokens = own, a.tokens()
+	for _, r := range api.Routes() {
+		handle := a.countVerb(r.Handle)
+		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Owner: r.Owner, Handle: handle})
 	}
+	mounts = append(mounts, profiles())
 	return a.watchFront(proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Catalog:        a.catalog,
@@ -105,7 +109,7 @@ func (a *App) handler() http.Handler {
 		OtherServices:  a.others,
 		Contact:        func() string { return a.gate.Rules().Contact },
 		PublicURL:      strings.TrimRight(c.PublicURL, "/"),
-		Process:        process{a, addresses(a.listener.Addr())},
+		Process:        own,
 		Local:          c.IsLocal() && !c.Anonymous.All && (a.auth == nil || len(c.Anonymous.Scopes) > 0),
 		Auth:           a.auth,
 		Operators:      a.operators,
@@ -128,7 +132,7 @@ func connections(c *config.Config, limit uint64) int {
 	return int(max(1, min(uint64(c.Limits.Connections), max(limit/4, limit-others))))
 }
 
-// process implements [proxy.Process].
+// process implements [proxy.Process] and [admin.Process].
 type process struct {
 	app       *App
 	addresses map[string]bool // of the listener

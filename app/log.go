@@ -139,15 +139,15 @@ func (p *parts) observeIssuer(issuer string, err error) {
 	logEvent(p.log, "issuer_asked", err, zap.String("issuer", issuer))
 }
 
-// newLog returns a JSON log that writes to w. The log is buffered, because a write for each request would cost more than most
+// newLog returns a JSON log that writes to w, and its level. The log is buffered, because a write for each request would cost more than most
 // answers. flush writes the buffered entries and stops the buffering.
-func newLog(w io.Writer, level string) (log *zap.Logger, flush func()) {
-	least, _ := zapcore.ParseLevel(level) // the configuration has checked it
+func newLog(w io.Writer, level string) (log *zap.Logger, least zap.AtomicLevel, flush func()) {
+	least, _ = zap.ParseAtomicLevel(level) // the configuration has checked it
 	encoder := zap.NewProductionEncoderConfig()
 	encoder.TimeKey = "time"
 	encoder.MessageKey = "message"
 	encoder.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	out := &zapcore.BufferedWriteSyncer{WS: zapcore.AddSync(w), Size: 64 << 10, FlushInterval: 250 * time.Millisecond}
 	log = zap.New(zapcore.NewCore(httpx.LogEncoder(encoder), out, least))
-	return log, func() { out.Stop() }
+	return log, least, func() { out.Stop() }
 }

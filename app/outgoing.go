@@ -19,6 +19,7 @@ import (
 type outgoing struct {
 	egress *egress.Client
 	table  *fetch.Table
+	client *upstream.Client // of all registries
 	router *upstream.Router
 	git    *gitProgram
 }
@@ -40,7 +41,7 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 	if err != nil {
 		return nil, err
 	}
-	return &outgoing{network, table, &upstream.Router{Default: client, Reserve: a.gate}, program}, nil
+	return &outgoing{network, table, client, &upstream.Router{Default: client, Reserve: a.gate}, program}, nil
 }
 
 // datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would

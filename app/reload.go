@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/durable"
 	"github.com/modproxy/modproxy/lock"
@@ -102,6 +103,9 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 		case <-reload:
 			a.reload()
 			last = a.rulesSeen
+		case answer := <-a.reloads:
+			answer <- a.reload()
+			last = a.rulesSeen
 		case <-tick.C:
 			if a.tls != nil {
 				a.tls.get() // reads its files, even if no client connects
@@ -118,23 +122,37 @@ func (a *App) followRules(ctx context.Context, reload <-chan os.Signal) {
 	}
 }
 
+// reloadResult is the result of a reload. Its error has all mistakes.
+type reloadResult struct {
+	admin.Reloaded
+	err error
+}
+
 // reload reads the certificate and the rules of the policy again. If they have an error, the ones in use stay. Tokens and keys
 // follow their files without reload.
-func (a *App) reload() {
+func (a *App) reload() (out reloadResult) {
 	if a.tls != nil {
-		if err := a.tls.reload(); err != nil {
-			logEvent(a.log, "reload_failed", fmt.Errorf("tls: %w", err))
+		if out.err = a.tls.reload(); out.err != nil {
+			out.err = fmt.Errorf("tls: %w", out.err)
+			logEvent(a.log, "reload_failed", out.err)
 		} else {
 			logEvent(a.log, "reloaded", nil, zap.Strings("what", []string{"tls"}))
+			out.Reloaded.Reloaded = append(out.Reloaded.Reloaded, "tls")
 		}
 	}
-	a.reloadRules(true)
+	if err := a.reloadRules(true); err != nil {
+		out.err = errors.Join(out.err, err)
+	} else {
+		out.Reloaded.Reloaded = append(out.Reloaded.Reloaded, "policy")
+	}
+	out.Rules, out.Restart = len(a.gate.Rules().Rules), a.restartFor
+	return out
 }
 
 // reloadRules reads the rules of the policy again. If the configuration has an error, the rules in force stay. Other changed keys
 // count from the next start, including the upstreams that rules refer to. reloadRules logs the names of these keys if they differ
-// from the last time, or if asked is set, for an operator's signal.
-func (a *App) reloadRules(asked bool) {
+// from the last time, or if asked is set, for an operator's signal. It returns why the rules in force are not replaced, or nil.
+func (a *App) reloadRules(asked bool) error {
 	known := lookAt(maps.Keys(a.rulesSeen))
 	next, changed, err := a.config.Reload()
 	var rules *policy.Rules
@@ -146,21 +164,24 @@ func (a *App) reloadRules(asked bool) {
 		a.rulesSeen = known
 	}
 	if errors.Is(err, errReplaced) || !maps.Equal(lookAt(maps.Keys(a.rulesSeen)), a.rulesSeen) {
-		return // the files are changing: the next ticks read them
+		return errReplaced // the files are changing: the next ticks read them
 	}
 	if err != nil {
 		a.rulesErr.Store(&err)
-		logEvent(a.log, "reload_failed", fmt.Errorf("the rules in force stay: %w", err))
-		return
+		err = fmt.Errorf("the rules in force stay: %w", err)
+		logEvent(a.log, "reload_failed", err)
+		return err
 	}
 	a.rulesErr.Store(nil)
 	a.use(rules)
+	a.inForce.Store(a.config.WithPolicyOf(next))
 	logEvent(a.log, "reloaded", nil, zap.Strings("what", []string{"policy"}), zap.Int("rules", len(rules.Rules)))
 	changed = slices.DeleteFunc(changed, func(key string) bool { return key == "contact" || strings.HasPrefix(key, "policy.") })
 	if len(changed) > 0 && (asked || !slices.Equal(changed, a.restartFor)) {
 		logEvent(a.log, "restart_needed", nil, zap.Strings("keys", changed))
 	}
 	a.restartFor = changed
+	return nil
 }
 
 // rulesProblem returns why the rules in force are not those of the configuration, or nil.

@@ -22,6 +22,7 @@ import (
 	"github.com/modproxy/modproxy/rewrite"
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/tfconfig"
+	"github.com/modproxy/modproxy/upstream"
 )
 
 // layers is a stack of layers, and the layers that are also used directly.
@@ -35,6 +36,7 @@ type layers struct {
 	recheck   ledger.Recheck      // does nothing offline and on read-only data
 	others    proxy.OtherServices // nil offline
 	git       *gitProgram         // nil offline
+	upstreams *upstream.Client    // nil offline
 
 	endPrefetching func()
 }
@@ -48,7 +50,7 @@ type layers struct {
 // The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
 // download must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
-	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git}
+	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git, upstreams: out.client}
 	sources := nested.NewSources(out.router, out.table)
 	compared := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
 	seen := &history.Registry{Next: compared, FirstSeen: p.firstSeen}

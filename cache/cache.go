@@ -198,6 +198,17 @@ func (r *Registry) Fetching() map[modproxy.Ref]<-chan struct{} {
 	return all
 }
 
+// Downloads returns the versions that are being downloaded or wait for their turn, with the times at which clients first wanted them.
+func (r *Registry) Downloads() map[modproxy.Ref]time.Time {
+	all := map[modproxy.Ref]time.Time{}
+	for _, f := range []*fetches[key, *StoredPackage]{&r.packages, &r.zips} {
+		for k, c := range f.flights.Running() {
+			all[k.Ref] = c.Began()
+		}
+	}
+	return all
+}
+
 // Forget drops a version from memory, so that the next request reads its record again, and asks Next if necessary. An empty
 // version means every version of the module, and the zero Ref means everything. The release of a provider includes its packages
 // for all platforms.

@@ -57,9 +57,7 @@ func (c *Config) check() *checker {
 		"a hostname needs a name server, and modproxy is offline: want an address, such as 127.0.0.1:8080")
 	k.failIf(c.TLS.CertFile == "" && c.TLS.KeyFile != "", "tls.key_file", "tls.cert_file is missing")
 	k.failIf(c.TLS.CertFile != "" && c.TLS.KeyFile == "", "tls.cert_file", "tls.key_file is missing")
-	k.word("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.authentication()
-	k.policy()
 	for i, u := range c.Upstreams {
 		more := u.Modules != "" || u.Providers != "" || u.Docs != "" || u.Private || !u.Token.IsZero() || u.TokenFile != ""
 		k.failIf(u.Host == "*" && more, fmt.Sprintf("upstreams[%d]", i),
@@ -88,10 +86,7 @@ func (c *Config) check() *checker {
 		at := fmt.Sprintf("mirror[%d]", i)
 		set := slices.DeleteFunc([]string{m.Dir, m.List, m.Lock}, func(s string) bool { return s == "" })
 		k.failIf(len(set) != 1, at, "want one of dir, list and lock")
-		if m.Client != "" {
-			k.word(at+".client", m.Client, "terraform", "tofu", "both")
-			k.failIf(m.Dir == "", at+".client", "goes with dir")
-		}
+		k.failIf(m.Client != "" && m.Dir == "", at+".client", "goes with dir")
 		k.failIf(m.Every != 0 && m.Every < time.Minute, at+".every", "must be at least 1m")
 	}
 	k.reach()
@@ -126,12 +121,15 @@ func (c *Config) complete() error {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// fields checks every field by the rules in its tag check.
+// fields checks every field by the rules in its tags check and words.
 func (k *checker) fields() {
 	seen := map[string]bool{}
 	walk("", reflect.ValueOf(k.Config).Elem(), func(path string, f reflect.StructField, v, group reflect.Value) {
 		if secret, ok := v.Interface().(egress.Secret); ok && fileOf(f, group) != "" {
 			k.failIf(!secret.IsZero(), path, "%s and %s_file are both set", keyName(f), keyName(f))
+		}
+		if words := f.Tag.Get("words"); words != "" && (v.String() != "" || f.Tag.Get("default") != "") {
+			k.word(path, v.String(), strings.Split(words, ",")...)
 		}
 		for rule := range strings.SplitSeq(f.Tag.Get("check"), ",") {
 			switch rule {

@@ -31,8 +31,8 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Config is the configuration. The tag "default" is the value of a key that is not set, "check" has the rules for it, "flag"
-// and "usage" describe its flag, and "example" is for entries of lists, which have no default. Durations and sizes have units
+// Config is the configuration. The tag "default" is the value of a key that is not set, "check" has the rules for it,
+// "words" its allowed values, "flag" and "usage" describe its flag, and "example" is for entries of lists, which have no default. Durations and sizes have units
 // (30s, 5m, 720h; 512KiB, 64MiB, 50GiB). A relative path starts at the working directory of modproxy.
 type Config struct {
 	// Listen is the address and port on which modproxy accepts connections. Without an address (":8080") it listens on all
@@ -246,21 +246,21 @@ type Ledger struct {
 // matter. Denied versions are not requested from upstream, not downloaded, not listed and not served, even if they are stored.
 type Policy struct {
 	// Default is the result for versions that match no rule: allow or deny.
-	Default string `yaml:"default" default:"allow"`
+	Default string `yaml:"default" words:"allow,deny" default:"allow"`
 	// Mode is enforce, or audit. With audit, only reserved namespaces are enforced; other denials are logged and counted, and
 	// the version is allowed.
-	Mode string `yaml:"mode" default:"enforce"`
+	Mode string `yaml:"mode" words:"enforce,audit" default:"enforce"`
 	// Denied is hide or list. With hide, denied versions are not listed. A client with a range of versions then chooses an
 	// allowed one, and a client that wants exactly a denied one reports that the version does not exist. With list, denied
 	// versions are listed, and clients print the reason for the denial, also over HTTP/2; a client with a range may then choose
 	// a denied version and fail. Reserved namespaces are never listed.
-	Denied string `yaml:"denied" default:"hide"`
+	Denied string `yaml:"denied" words:"hide,list" default:"hide"`
 	// Contact is the old name of the key contact at the top of the configuration, which takes precedence if both are set.
 	Contact string `yaml:"contact" check:"line"`
 	// FirstContact is how min_age treats versions that were already listed when modproxy first saw their module, if the
 	// registry gives no date for them: wait counts their age from that time, and allow allows them at once. A module with a
 	// listed version in the ledger was seen before, and its other versions wait.
-	FirstContact string `yaml:"first_contact" default:"wait"`
+	FirstContact string `yaml:"first_contact" words:"wait,allow" default:"wait"`
 	// Reserved are namespaces of your own, where * matches any text (acme, acme-*). Their modules and providers are never
 	// requested from the public registries, registry.terraform.io and registry.opentofu.org, but only from the registry of
 	// their route, or without a route from the other upstreams. A search text that contains such a name is not sent to the
@@ -292,7 +292,7 @@ type PolicyRule struct {
 	// Groups are the groups of clients, or the names of their tokens, to which the rule applies.
 	Groups []string `yaml:"groups" example:"[infra]"`
 	// Approval is required if every version needs "modproxy approve".
-	Approval string `yaml:"approval" example:"required"`
+	Approval string `yaml:"approval" words:"required" example:"required"`
 	// Reason is the text for users when the rule denies a version.
 	Reason string `yaml:"reason"`
 }
@@ -389,7 +389,7 @@ type Mirror struct {
 	Dir string `yaml:"dir" example:"/srv/infrastructure/live"`
 	// Client is the client for which the configuration in dir is read: terraform, tofu or both. Without it, the lock file or
 	// the names of the files in dir determine the client, or else it is the client that installs most through this proxy.
-	Client string `yaml:"client" example:"tofu"`
+	Client string `yaml:"client" words:"terraform,tofu,both" example:"tofu"`
 	// List is a file with a module address in each line, or one with a version constraint: ADDRESS@CONSTRAINT.
 	List string `yaml:"list"`
 	// Lock is a file of "modproxy lock". Only its entries are downloaded.
@@ -421,5 +421,5 @@ type Limits struct {
 // Log is the log on standard error.
 type Log struct {
 	// Level is the lowest level that is logged: debug, info, warn or error.
-	Level string `yaml:"level" default:"info" flag:"log-level" usage:"lowest {level} to write: debug, info, warn, error"`
+	Level string `yaml:"level" words:"debug,info,warn,error" default:"info" flag:"log-level" usage:"lowest {level} to write: debug, info, warn, error"`
 }

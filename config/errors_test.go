@@ -5,50 +5,28 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
 // TestFileErrors: an error about a file names the line and the key. FILE in the expected text means the name of the file.
 func TestFileErrors(t *testing.T) {
-	for name, test := range map[string]struct{ file, want string }{
-		"unknown key": {"listen: 127.0.0.1:1\ncahce: {fresh: 5m}",
-			"FILE:2: unknown key \"cahce\"\nhint: did you mean cache?\n"},
-		"unknown inner key": {"cache:\n  max_stael: 1h\n  memroy: 1MiB",
-			"FILE:2: unknown key \"cache.max_stael\"\nhint: did you mean cache.max_stale?\n" +
-				"FILE:3: unknown key \"cache.memroy\"\nhint: did you mean cache.memory?\n"},
-		"key in the wrong place": {"cert_file: x", "FILE:1: unknown key \"cert_file\"\nhint: did you mean tls.cert_file?\n"},
-		"key from nowhere":       {"frobnicate: 1", "FILE:1: unknown key \"frobnicate\"\nhint: config.example.yaml has every key\n"},
-		"unknown key in a list":  {"upstreams:\n- host: a.example\n- hots: b.example", "FILE:3: unknown key \"upstreams[1].hots\"\nhint: did you mean upstreams[1].host?\n"},
-		"twice":                  {"data: a\nlisten: 127.0.0.1:1\ndata: b", "FILE:3: not YAML: mapping key \"data\" already defined at [1:1]\n"},
-		"twice, inside":          {"cache: {fresh: 5m, fresh: 6m}", "FILE:1: not YAML: mapping key \"fresh\" already defined at [1:9]\n"},
-		"number for text":        {"\ndata: 8", "FILE:2: data: want text; put it in quotes if it looks like something else\n"},
-		"text for number":        {"fetch: {at_once: '8'}", "FILE:1: fetch.at_once: want a whole number\n"},
-		"fraction for number":    {"fetch: {at_once: 8.5}", "FILE:1: fetch.at_once: want a whole number\n"},
-		"huge number":            {"fetch: {at_once: 99999999999999999999}", "FILE:1: fetch.at_once: want a whole number\n"},
-		"no for false":           {"offline: no", "FILE:1: offline: want true or false\n"},
-		"quoted truth":           {"offline: 'true'", "FILE:1: offline: want true or false\n"},
-		"bare number as duration": {"cache:\n\n  fresh: 5",
-			"FILE:3: cache.fresh: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
-		"days":              {"cache: {max_stale: 30 d}", "FILE:1: cache.max_stale: want a duration with its unit, such as 30s, 5m, 12h or 30d\n"},
-		"size":              {"cache: {memory: 64MB}", "FILE:1: cache.memory: want a size with its unit, such as 64MiB or 50GiB\n"},
-		"group for text":    {"data: {dir: x}", "FILE:1: data: want text; put it in quotes if it looks like something else\n"},
-		"text for group":    {"cache: big", "FILE:1: cache: want keys with values\n"},
-		"list for group":    {"- a\n- b", "FILE:1: want keys with values\n"},
-		"text for list":     {"trusted_proxies: 10.0.0.1", "FILE:1: trusted_proxies: want a list\n"},
-		"nothing in a list": {"egress:\n  allow:\n  - git.example.com\n  -\n", "FILE:4: egress.allow[1]: the entry is empty\n"},
-		"text in a list":    {"routes:\n- acme", "FILE:2: routes[0]: want keys with values\n"},
-		"alias":             {"data: &d x\nlisten: *d", "FILE:1: data: anchors, aliases and tags are not supported\nFILE:2: listen: anchors, aliases and tags are not supported\n"},
-		"merge":             {"cache:\n  <<: {fresh: 5m}", "FILE:2: cache: anchors, aliases and tags are not supported\n"},
-		"two documents":     {"data: a\n---\ndata: b", "FILE:3: want one YAML document, not several\n"},
-		"no YAML":           {"data: \"a\nlisten: b", "FILE:1: not YAML: could not find end character of double-quoted text\n"},
-		"tab":               {"cache:\n\tfresh: 5m", "FILE:2: not YAML: found character '\t' that cannot start any token\n"},
-	} {
-		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
+	all, err := txtar.ParseFile("testdata/wrong.txtar")
+	if err != nil || len(all.Files) < 40 {
+		t.Fatal(err, len(all.Files))
+	}
+	for file := range slices.Chunk(all.Files, 2) {
+		name, _ := strings.CutSuffix(file[0].Name, ".yaml")
+		if file[1].Name != name+".errors" {
+			t.Fatalf("%s follows %s", file[1].Name, file[0].Name)
+		}
+		t.Run(name, func(t *testing.T) { checkErrors(t, string(file[0].Data), nil, string(file[1].Data)) })
 	}
 }
 

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -115,8 +114,7 @@ var copula = regexp.MustCompile(`^(is|are) `)
 
 // comment writes the comment of a field, wrapped.
 func (e *example) comment(indent string, v reflect.Value, f reflect.StructField) {
-	text := copula.ReplaceAllString(cmp.Or(e.comments[v.Type().Name()+"."+f.Name], e.comments[f.Type.Name()]), "")
-	e.WriteString(wrapped(indent+"# ", strings.ToUpper(text[:1])+text[1:], 90) + "\n")
+	e.WriteString(wrapped(indent+"# ", sentence(e.comments, v.Type(), f), 90) + "\n")
 }
 
 // wrapped returns text in lines that begin with indent and have at most width bytes, unless a word is longer.

@@ -70,6 +70,21 @@ func (c *Config) WithRules(files ...string) *Config {
 	return &other
 }
 
+// WithPolicyOf returns a copy of c with the contact and the policy of next, and their sources.
+func (c *Config) WithPolicyOf(next *Config) *Config {
+	other := *c
+	other.Contact, other.Policy = next.Contact, next.Policy
+	isOfPolicy := func(path, _ string) bool { return path == "contact" || strings.HasPrefix(path+".", "policy.") }
+	other.sources = maps.Clone(c.sources)
+	maps.DeleteFunc(other.sources, isOfPolicy)
+	for path, source := range next.sources {
+		if isOfPolicy(path, source) {
+			other.sources[path] = source
+		}
+	}
+	return &other
+}
+
 // ReadRules reads one file of a policy. The error is an [Error].
 func ReadRules(name string) (Rules, error) {
 	all, wrong := readRules(name, "policy")
@@ -108,15 +123,6 @@ func (c *Config) rules(prefix string, rules []PolicyRule, reserved []string) Rul
 		all.ReservedAt = append(all.ReservedAt, c.Source(fmt.Sprintf("%sreserved[%d]", prefix, i)))
 	}
 	return all
-}
-
-// policy checks the part of the policy that is not in its files.
-func (k *checker) policy() {
-	k.word("policy.default", k.Policy.Default, "allow", "deny")
-	k.word("policy.mode", k.Policy.Mode, "enforce", "audit")
-	k.word("policy.denied", k.Policy.Denied, "hide", "list")
-	k.word("policy.first_contact", k.Policy.FirstContact, "wait", "allow")
-	k.rules("policy.", k.Policy.Rules)
 }
 
 // rules checks each rule individually. prefix is that of its keys.

@@ -18,51 +18,51 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Print writes c as a file that can be read again, except for its secrets, with the source next to each key.
-func (c *Config) Print(w io.Writer) error {
+// Described is a key with its value and source. Secrets are redacted.
+type Described struct {
+	Key    string   `json:"key"`
+	Value  any      `json:"value"`
+	Source string   `json:"source"`
+	YAML   []string `json:"-"` // the lines of the value
+}
+
+// Describe returns every key of c, in the order of the fields of [Config].
+func (c *Config) Describe() (all []Described, err error) {
+	for _, k := range c.keys() {
+		d := Described{Key: k.Path, Source: c.Source(k.Path), YAML: strings.Split(yamlText(k.value), "\n")}
+		if err := yaml.Unmarshal([]byte(marshal(k.value)), &d.Value); err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// Print writes keys as a file that can be read again, except for its secrets, with the source next to each key.
+func Print(w io.Writer, all []Described) error {
 	var out strings.Builder
 	groups := "" // the group of the last key
-	for _, k := range c.keys() {
-		indent, name := "", k.Path
-		if group, rest, ok := strings.Cut(k.Path, "."); ok {
+	for _, k := range all {
+		indent, name := "", k.Key
+		if group, rest, ok := strings.Cut(k.Key, "."); ok {
 			indent, name = "  ", rest
 			if group != groups {
 				out.WriteString(group + ":\n")
 				groups = group
 			}
 		}
-		text := yamlText(k.value)
-		if strings.HasPrefix(text, "- ") {
-			text = "\n" + text
+		first, rest := "", k.YAML
+		if len(rest) > 0 && !strings.HasPrefix(rest[0], "- ") {
+			first, rest = rest[0], rest[1:]
 		}
-		first, rest, _ := strings.Cut(text, "\n")
 		line := strings.TrimSuffix(indent+name+": "+first, " ")
-		fmt.Fprintf(&out, "%-44s  # %s\n", line, c.Source(k.Path))
-		for entry := range strings.Lines(rest) {
-			out.WriteString(indent + "  " + strings.TrimSuffix(entry, "\n") + "\n")
+		fmt.Fprintf(&out, "%-44s  # %s\n", line, k.Source)
+		for _, entry := range rest {
+			out.WriteString(indent + "  " + entry + "\n")
 		}
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
-}
-
-// Described is the value and the source of a key, for programs.
-type Described struct {
-	Value  any    `json:"value"`
-	Source string `json:"source"`
-}
-
-// Describe returns every key of c by its path, with its value and source.
-func (c *Config) Describe() (map[string]Described, error) {
-	all := map[string]Described{}
-	for _, k := range c.keys() {
-		var value any
-		if err := yaml.Unmarshal([]byte(marshal(k.value)), &value); err != nil {
-			return nil, err
-		}
-		all[k.Path] = Described{value, c.Source(k.Path)}
-	}
-	return all, nil
 }
 
 // yamlText returns v as YAML. It omits unset keys in entries of lists, and secrets that are read from a file.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +16,15 @@ import (
 
 	"github.com/modproxy/modproxy/egress"
 )
+
+// Print writes c as "modproxy config" does.
+func (c *Config) Print(w io.Writer) error {
+	all, err := c.Describe()
+	if err != nil {
+		return err
+	}
+	return Print(w, all)
+}
 
 var update = flag.Bool("update", false, "write what is printed to testdata/golden")
 

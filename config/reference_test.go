@@ -27,8 +27,16 @@ defaults, key by key.
 - **Paths.** A relative path starts at the working directory of modproxy.
 - **Secrets.** Each key with a secret has a twin that names a file with it: ` + "`token` and `token_file`" + `.
 
-` + "`modproxy config`" + ` prints the values in force and where each was set. ` + "`modproxy config check`" + ` reports mistakes with key, file and line.
-[config.example.yaml](../../config.example.yaml) has the same keys and texts as a file to start from.
+` + "`modproxy config init`" + ` writes a file to start from, and [config.example.yaml](../../config.example.yaml) has all keys and texts of this page.
+` + "`modproxy config`" + ` prints the values that ` + "`serve`" + ` would use and where each was set, ` + "`modproxy config show`" + ` those of a running modproxy.
+` + "`modproxy config check`" + ` reports mistakes with key, file and line.
+
+Editors with a YAML language server complete keys and mark mistakes: write the schema with ` + "`modproxy config schema > modproxy.schema.json`" + ` beside
+the configuration, and begin the configuration with this line:
+
+` + "```yaml" + `
+# yaml-language-server: $schema=modproxy.schema.json
+` + "```" + `
 `
 
 // guides are the pages on the task that a group or a key is for.
@@ -112,12 +120,15 @@ func (r *reference) group(path string, v reflect.Value) {
 	}
 }
 
-// text returns the comment of the field f of t as a sentence.
+// sentence returns the comment of the field f of t, or of its type, as a sentence.
+func sentence(comments map[string]string, t reflect.Type, f reflect.StructField) string {
+	text := copula.ReplaceAllString(cmp.Or(comments[t.Name()+"."+f.Name], comments[f.Type.Name()]), "")
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// text returns the sentence of the field f of t in Markdown.
 func (r *reference) text(t reflect.Type, f reflect.StructField) string {
-	text := cmp.Or(r.comments[t.Name()+"."+f.Name], r.comments[f.Type.Name()])
-	text = copula.ReplaceAllString(text, "")
-	text = strings.ToUpper(text[:1]) + text[1:]
-	text = strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`).Replace(text)
+	text := strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`).Replace(sentence(r.comments, t, f))
 	return wrapped("", commandInText.ReplaceAllString(text, "`$1`"), 120)
 }
 

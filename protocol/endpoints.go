@@ -10,6 +10,7 @@ const (
 	AccessReader   Access = "a token with a scope for the address"
 	AccessFile     Access = "the signed path that the client received, or a token with a scope for the address"
 	AccessOperator Access = "an admin token"
+	AccessOwner    Access = "the socket in the data directory"
 	AccessRefresh  Access = "an admin token, or one that may refresh modules"
 )
 

@@ -28,10 +28,12 @@ func (h *Handler) identify(r *http.Request, e *httpx.Event) (context.Context, er
 func (h *Handler) identifyOperator(r *http.Request, e *httpx.Event, refresh bool) (context.Context, error) {
 	ctx, err := identifyBy(cmp.Or(h.cfg.Auth, h.cfg.Operators), r, e)
 	if p := auth.PrincipalOf(ctx); err == nil && !p.Admin && !(refresh && p.Refresh) {
-		err = protocol.NotFound("this path does not exist")
+		err = errNoPath
 	}
 	return ctx, err
 }
+
+var errNoPath = protocol.NotFound("this path does not exist")
 
 func identifyBy(a *auth.Authenticator, r *http.Request, e *httpx.Event) (context.Context, error) {
 	ctx := r.Context()

@@ -29,6 +29,8 @@ type Mount struct {
 	// Refresh admits operators and clients that may refresh modules. Handle must limit the latter to their scopes. It has no effect
 	// if Public is set.
 	Refresh bool
+	// Owner admits only [auth.Owner]; for other clients the path does not exist. It has no effect if Public is set.
+	Owner bool
 	// Handle answers, or writes nothing and returns an error. Its answer is 400 for [modproxy.ErrInvalid], 404 for [fs.ErrNotExist],
 	// and otherwise that of package httpx. The context of r has the principal. [Config.Limits] apply to clients that are not
 	// operators, and to all clients if Public is set.
@@ -75,6 +77,9 @@ func (h *Handler) serveMount(m Mount, w *httpx.Response, r *http.Request, e *htt
 		ctx, err = h.identify(r, e)
 	} else {
 		ctx, err = h.identifyOperator(r, e, m.Refresh)
+		if err == nil && m.Owner && auth.PrincipalOf(ctx).Kind != auth.ByOwner {
+			err = errNoPath
+		}
 	}
 	if err == nil && (m.Public || !auth.PrincipalOf(ctx).Admin) {
 		var client string

@@ -39,6 +39,7 @@ type limiter struct {
 	namespaces map[string]*outage // of namespaces whose last question failed
 	failing    []string           // namespaces that failed since the last success, two at most
 	late       []*attempt         // attempts in progress without a slot, the oldest first
+	answered   time.Time          // of the last answer
 }
 
 const (
@@ -224,7 +225,7 @@ func (l *limiter) done(t *attempt, err error) {
 // succeed ends the outage of a namespace and that of the registry. The end of the registry's outage ends those of all
 // namespaces.
 func (l *limiter) succeed(namespace string, now time.Time) {
-	l.failing = nil
+	l.failing, l.answered = nil, now
 	for name, o := range l.namespaces {
 		if (name == namespace || l.whole.on) && o.end(now) {
 			delete(l.namespaces, name)

@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
 	"github.com/modproxy/modproxy/internal/datadir"
+	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/internal/versionname"
 	"github.com/modproxy/modproxy/policy"
 )
@@ -48,7 +49,7 @@ func (env *environment) settings() (*config.Config, error) {
 }
 
 // ask sends q to the proxy at --server, or to the one that serves from the data directory. If neither exists, this process opens a part of
-// the directory and answers itself. Without --json, every text in the answer is printable: see [clean.Deep].
+// the directory and answers itself, unless q needs a process that serves. Without --json, every text in the answer is printable: see [clean.Deep].
 func ask[In, Item, End any](
 	ctx context.Context, env *environment, q admin.Endpoint[In, Item, End], in In, each func(Item) error,
 ) (end End, err error) {
@@ -80,6 +81,9 @@ func askRaw[In, Item, End any](
 		}
 		if api == nil {
 			defer func() { err = errors.Join(err, claim.Close()) }()
+			if q.Access == admin.UseProcess {
+				return end, hint.With(fmt.Errorf("no modproxy serves from %s", c.Data), datadir.Hint, "--server names a proxy elsewhere")
+			}
 			break
 		}
 		end, err = q.Call(ctx, api, in, each)

@@ -18,16 +18,18 @@ import (
 func newConfigCommand(env *environment) *cobra.Command {
 	cmd := withKeys(&cobra.Command{
 		Use:   "config",
-		Short: "Print the configuration in force and its sources",
-		Long: `Print every key with the value in force and where it was set: the file with its
-line, the variable or the flag. Secrets are never printed. Apart from them, the
-output is itself a configuration file.`,
+		Short: "Print the configuration and the sources of its values",
+		Long: `Print every key with the value that "modproxy serve" would use and where it was
+set: the file with its line, the variable or the flag. Secrets are never
+printed. Apart from them, the output is itself a configuration file. "modproxy
+config show" prints the configuration of a running modproxy.`,
 		Example: `  modproxy config
   modproxy config --config modproxy.yaml --json`,
 		Args: unknownVerb,
 		RunE: func(*cobra.Command, []string) error { return env.printConfig() },
 	}, "*")
-	cmd.AddCommand(newConfigCheckCommand(env))
+	cmd.AddCommand(newConfigCheckCommand(env), newConfigInitCommand(env), newConfigReloadCommand(env), newConfigSchemaCommand(env),
+		newConfigShowCommand(env))
 	return withJSON(cmd, `"key", "value", "source"`, "")
 }
 
@@ -36,25 +38,24 @@ func (env *environment) printConfig() error {
 	if err != nil {
 		return err
 	}
-	if !env.json() {
-		return c.Print(env.stdout)
-	}
 	all, err := c.Describe()
 	if err != nil {
 		return err
 	}
-	for _, k := range config.Keys() {
-		if err := env.item(describedKey{k.Path, all[k.Path]}, ""); err != nil {
+	return env.printKeys(all)
+}
+
+// printKeys prints the keys of a configuration.
+func (env *environment) printKeys(all []config.Described) error {
+	if !env.json() {
+		return config.Print(env.stdout, all)
+	}
+	for _, k := range all {
+		if err := env.item(k, ""); err != nil {
 			return err
 		}
 	}
 	return env.end(nil, "")
-}
-
-// describedKey is a key of the configuration in JSON output.
-type describedKey struct {
-	Key string `json:"key"`
-	config.Described
 }
 
 func newConfigCheckCommand(env *environment) *cobra.Command {

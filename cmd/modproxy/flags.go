@@ -18,8 +18,14 @@ import (
 
 // withKeys adds --config to cmd, and the flags of the named keys of the configuration. The name "*" means all keys with a flag.
 func withKeys(cmd *cobra.Command, names ...string) *cobra.Command {
+	cmd.Flags().String("config", "", "configuration `file` (MODPROXY_CONFIG)")
+	addKeyFlags(cmd, names...)
+	return cmd
+}
+
+// addKeyFlags adds the flags of keys to cmd, as withKeys does.
+func addKeyFlags(cmd *cobra.Command, names ...string) {
 	set := cmd.Flags()
-	set.String("config", "", "configuration `file` (MODPROXY_CONFIG)")
 	named := strings.NewReplacer("{", "`", "}", "`") // as pflag expects it
 	for _, k := range config.Keys() {
 		switch usage := named.Replace(k.Usage); {
@@ -30,7 +36,6 @@ func withKeys(cmd *cobra.Command, names ...string) *cobra.Command {
 			set.String(k.Flag, "", usage)
 		}
 	}
-	return cmd
 }
 
 // optional is the value of a flag that may have none. Package config checks it.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/admin"
+	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/mirror"
@@ -125,6 +126,19 @@ var answers = map[string]func(n int64) (items []any, end any){
 	"policy/forecast": func(n int64) ([]any, any) { return oneEach[admin.ForecastItem](n), struct{}{} },
 	"policy/report":   func(n int64) ([]any, any) { return items[admin.ReportItem](n), struct{}{} },
 	"policy/test":     func(n int64) ([]any, any) { return nil, filled[admin.Verdict](n) },
+	"config":          func(n int64) ([]any, any) { return items[admin.ConfigKey](n), struct{}{} },
+	"config/reload":   func(n int64) ([]any, any) { return nil, filled[admin.Reloaded](n) },
+	"tokens":          func(n int64) ([]any, any) { return []any{hostileToken(n)}, struct{}{} },
+	"tokens/create":   func(n int64) ([]any, any) { return nil, admin.CreatedToken{Text: hostile, Token: hostileToken(n)} },
+	"tokens/revoke":   func(n int64) ([]any, any) { return nil, hostileToken(n) },
+	"status":          func(n int64) ([]any, any) { return nil, filled[admin.Status](n) },
+}
+
+// hostileToken returns a token with hostile texts, and with scopes that can be parsed.
+func hostileToken(n int64) auth.Token {
+	t := filled[auth.Token](n)
+	t.Scopes = []auth.Scope{auth.Everything}
+	return t
 }
 
 // hostileAPI answers every request with answers of n, or with an error.
@@ -172,6 +186,12 @@ var askVerbs = map[string][][]string{
 	"pending":       {{}, {"--fetch"}},
 	"refresh":       {{module}},
 	"rm":            {{module, "1.0.0"}},
+	"status":        {{}},
+	"token create":  {{"ci", "--scope", "*"}, {"ops", "--admin", "--expires", "never"}},
+	"token list":    {{}},
+	"token revoke":  {{"ci"}},
+	"config show":   {{}},
+	"config reload": {{}},
 	"verify":        {{}},
 	"ledger show":   {{}},
 	"ledger drift":  {{"--all"}},
@@ -186,11 +206,10 @@ var askVerbs = map[string][][]string{
 // otherVerbs do not use the API. The named tests check them, or they print no untrusted text.
 var otherVerbs = map[string]string{
 	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
-	"config": "the operator's own", "config check": "the operator's own", "client-config": "the operator's own",
+	"config": "the operator's own", "config check": "the operator's own", "config init": "the operator's own", "config schema": "", "client-config": "the operator's own",
 	"conformance": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
 	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
-	"serve": "TestLogIsHarmless of package proxy", "token create": "the operator's own", "token list": "the operator's own",
-	"token revoke": "the operator's own", "version": "",
+	"serve": "TestLogIsHarmless of package proxy", "version": "", "log-level": "the operator's own",
 }
 
 // No output of a verb has a terminal control character or a line from an untrusted source, for any answer of the API: as text and as JSON,

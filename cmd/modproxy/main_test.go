@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 		"unknown inner verb":  {args: []string{"config", "chek"}, code: 2, stderr: "modproxy: unknown verb \"chek\"\nhint: did you mean check?\n"},
 		"two edits":           {args: []string{"sever"}, code: 2, stderr: "modproxy: unknown verb \"sever\"\nhint: did you mean serve?\n"},
 		"another name":        {args: []string{"list"}, code: 2, stderr: "modproxy: unknown verb \"list\"\nhint: did you mean ls?\n"},
-		"another word":        {args: []string{"status"}, code: 2, stderr: "modproxy: unknown verb \"status\"\nhint: did you mean health?\n"},
+		"another word":        {args: []string{"ping"}, code: 2, stderr: "modproxy: unknown verb \"ping\"\nhint: did you mean health?\n"},
 		"verb with a flag":    {args: []string{"serv", "--data", "x"}, code: 2, stderr: "modproxy: unknown verb \"serv\"\nhint: did you mean serve?\n"},
 		"two edits in a flag": {args: []string{"ls", "--deta2", "x"}, code: 2, stderr: "modproxy: modproxy ls has no flag --deta2\nhint: did you mean --data?\n"},
 		"flag of a letter":    {args: []string{"ls", "-x"}, code: 2, stderr: "modproxy: modproxy ls has no flag -x\nhint: \"modproxy ls --help\" lists the flags\n"},
@@ -80,9 +80,9 @@ func TestRun(t *testing.T) {
 			code:      2,
 			stderr: "modproxy: MODPROXY_SHUTDOWN: want a duration with its unit, such as 30s, 5m, 12h or 30d\n" +
 				"modproxy: unknown variable MODPROXY_NOTHING\nhint: did you mean MODPROXY_CONFIG?\n" +
+				"modproxy: --log-level: log.level: want debug, info, warn or error, not \"loud\"\n" +
 				"modproxy: --listen: listen: want an address and a port, such as 127.0.0.1:8080, not \"8080\"\n" +
 				"modproxy: --tls-cert: tls.cert_file: tls.key_file is missing\n" +
-				"modproxy: --log-level: log.level: want debug, info, warn or error, not \"loud\"\n" +
 				"modproxy: MODPROXY_BUNDLE_KEYS: bundle.keys: invalid: \"none\" is not a verifier key: \"modproxy ledger key\" prints one\n" +
 				"modproxy: MODPROXY_POLICY_FILES: policy.files[0]: open /nowhere/rules.yaml: no such file or directory\n" +
 				"hint: policy.files names YAML files with the keys rules and reserved\n",

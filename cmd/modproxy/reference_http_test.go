@@ -55,6 +55,9 @@ func endpointGroups() []protocol.Protocol {
 		if r.Refresh {
 			e.Access = protocol.AccessRefresh
 		}
+		if r.Owner {
+			e.Access = protocol.AccessOwner
+		}
 		operators.Endpoints = append(operators.Endpoints, e)
 	}
 	return append(protocol.Endpoints(), protocol.Protocol{Name: "modproxy", Endpoints: proxy.Endpoints()}, operators)

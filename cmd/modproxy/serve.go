@@ -213,7 +213,7 @@ one at --url, and exit with 0 if it answers 200 within 5 seconds.`,
 		Example: `  modproxy health
   modproxy health --url https://modules.example.com`,
 		Args:       arguments(0, 0),
-		SuggestFor: []string{"status", "ping"},
+		SuggestFor: []string{"ping"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return env.checkHealth(cmd.Context(), base) },
 	}, "listen", "tls-cert", "tls-key")
 	addFlag(cmd, &base, "url", "`URL` of the proxy to ask (listen)", parseURL)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/internal/clean"
@@ -23,27 +24,56 @@ import (
 func newTokenCommand(env *environment) *cobra.Command {
 	return newGroup("token", "Make, list and revoke tokens for clients",
 		`Make, list and revoke tokens for clients. They are in the data directory; a
-proxy that serves from it notices changes within five seconds.`,
+proxy that serves from it notices changes within five seconds. With --server,
+they are those of a proxy elsewhere.`,
 		newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
 }
 
-// tokens opens the tokens in the data directory, which must exist. Other mistakes in the configuration do not matter.
-func (env *environment) tokens() (*config.Config, *auth.Tokens, error) {
+// tokens opens the tokens in the data directory, which must exist, or those of the proxy at --server. Other mistakes in the
+// configuration do not matter. It returns a nil configuration with --server.
+func (env *environment) tokens(ctx context.Context) (*config.Config, admin.Tokens, error) {
 	c, err := env.settings()
-	if err == nil {
-		err = datadir.Check(c.Data)
+	if err != nil || c == nil {
+		return nil, remoteTokens{env, ctx}, err
 	}
-	if err != nil {
+	if err := datadir.Check(c.Data); err != nil {
 		return nil, nil, err
 	}
 	tokens, err := auth.OpenTokens(c.TokensFile())
 	return c, tokens, err
 }
 
+// remoteTokens are the tokens of the proxy at --server.
+type remoteTokens struct {
+	env *environment
+	ctx context.Context // of List
+}
+
+// List implements [admin.Tokens].
+func (r remoteTokens) List() (list []auth.Token, err error) {
+	_, err = ask(r.ctx, r.env, admin.TokensList, struct{}{}, func(t auth.Token) error {
+		list = append(list, t)
+		return nil
+	})
+	return list, err
+}
+
+// Create implements [admin.Tokens].
+func (r remoteTokens) Create(ctx context.Context, spec auth.Token) (string, auth.Token, error) {
+	in := admin.TokenRequest{Name: spec.Name, Expires: spec.Expires, Scopes: spec.Scopes, Admin: spec.Admin, Refresh: spec.Refresh}
+	made, err := ask(ctx, r.env, admin.TokensCreate, in, func(struct{}) error { return nil })
+	return made.Text, made.Token, err
+}
+
+// Revoke implements [admin.Tokens].
+func (r remoteTokens) Revoke(ctx context.Context, idOrName string) (auth.Token, error) {
+	return ask(ctx, r.env, admin.TokensRevoke, admin.RevokeRequest{Token: idOrName}, func(struct{}) error { return nil })
+}
+
 func newTokenCreateCommand(env *environment) *cobra.Command {
 	var scopes []string
 	var spec auth.Token
-	cmd := withKeys(&cobra.Command{
+	cmd := env.withServer(&cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a token",
 		Long:  tokenCreateHelp,
@@ -67,7 +97,7 @@ func newTokenCreateCommand(env *environment) *cobra.Command {
 			}
 			return env.createToken(cmd.Context(), spec)
 		},
-	}, "data", "listen", "public-url", "tls-cert", "tls-key")
+	}, "listen", "public-url", "tls-cert", "tls-key")
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
 	spec.Expires, _ = parseExpiry("30d")
 	addFlag(cmd, &spec.Expires, "expires", "how `long` it is valid, such as 12h or 30d, or never (default \"30d\")", parseExpiry)
@@ -89,7 +119,9 @@ module; without a scope they see names, versions and sums, but no content:
 nothing is exported, no package is sent, and calls in packages are not
 followed.
 
-The data directory must exist: "modproxy serve" makes it.`
+The data directory must exist: "modproxy serve" makes it. With --server, the
+new token has at most the scopes of the token that creates it, and expires no
+later.`
 
 // parseExpiry reads how long a token is valid: a duration, or "never", which returns the zero time.
 func parseExpiry(s string) (time.Time, error) {
@@ -103,12 +135,40 @@ func parseExpiry(s string) (time.Time, error) {
 	return time.Now().Add(d).Truncate(time.Second), nil
 }
 
-// createToken creates a token in the data directory, which must exist, because a running proxy would not use a new directory.
+// createToken creates a token in the data directory, or at --server.
 func (env *environment) createToken(ctx context.Context, spec auth.Token) error {
-	c, err := env.settings()
+	if c, err := env.settings(); err != nil {
+		return err
+	} else if c != nil {
+		if err := env.prepareTokens(c); err != nil {
+			return err
+		}
+	}
+	c, tokens, err := env.tokens(ctx)
 	if err != nil {
 		return err
 	}
+	text, made, err := tokens.Create(ctx, spec)
+	if errors.Is(err, modproxy.ErrInvalid) {
+		return misuse{err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := env.print(admin.CreatedToken{Text: text, Token: made}, text+"\n"); err != nil {
+		return err
+	}
+	help := remoteTokenHelp(env.server, clean.Deep(made)) // with --json, the answer is not clean yet
+	if c != nil {
+		help = tokenHelp(c, made)
+	}
+	_, err = fmt.Fprint(env.stderr, help)
+	return err
+}
+
+// prepareTokens makes the directory of the tokens in the data directory, which must exist, because a running proxy would not use a new
+// one.
+func (env *environment) prepareTokens(c *config.Config) error {
 	if err := datadir.Check(c.Data); err != nil {
 		q := clean.ShellQuote(c.Data)
 		hints := []string{fmt.Sprintf(`"modproxy serve --data %s" makes it, and so does "mkdir -m 700 %s"`, q, q)}
@@ -120,35 +180,11 @@ func (env *environment) createToken(ctx context.Context, spec auth.Token) error 
 	if _, err := os.Stat(filepath.Join(c.Data, "index.db")); errors.Is(err, fs.ErrNotExist) {
 		env.remark(fmt.Errorf("no proxy has served from %s yet: the token counts for one that does", c.Data))
 	}
-	if err := auth.MakeDir(filepath.Dir(c.TokensFile())); err != nil {
-		return err
-	}
-	tokens, err := auth.OpenTokens(c.TokensFile())
-	if err != nil {
-		return err
-	}
-	text, made, err := tokens.Create(ctx, spec)
-	if errors.Is(err, modproxy.ErrInvalid) {
-		return misuse{err}
-	}
-	if err != nil {
-		return err
-	}
-	if err := env.print(createdToken{text, made}, text+"\n"); err != nil {
-		return err
-	}
-	_, err = fmt.Fprint(env.stderr, tokenHelp(c, made))
-	return err
-}
-
-// createdToken is a new token with its text, which is printed only once.
-type createdToken struct {
-	Text string `json:"token"`
-	auth.Token
+	return auth.MakeDir(filepath.Dir(c.TokensFile()))
 }
 
 func newTokenRevokeCommand(env *environment) *cobra.Command {
-	return withJSON(withKeys(&cobra.Command{
+	return withJSON(env.withServer(&cobra.Command{
 		Use:   "revoke ID|NAME",
 		Short: "Revoke a token for good",
 		Long: `Revoke the token with the given id, or the live one with the given name, for
@@ -157,12 +193,14 @@ it within five seconds.`,
 		Example: "  modproxy token revoke ci",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, tokens, err := env.tokens()
+			c, tokens, err := env.tokens(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
-				return hint.With(fmt.Errorf("%s has no tokens", c.Data), datadir.Hint)
+			if c != nil {
+				if _, err := os.Stat(c.TokensFile()); errors.Is(err, fs.ErrNotExist) {
+					return hint.With(fmt.Errorf("%s has no tokens", c.Data), datadir.Hint)
+				}
 			}
 			revoked, err := tokens.Revoke(cmd.Context(), args[0])
 			if errors.Is(err, modproxy.ErrNotFound) {
@@ -173,7 +211,7 @@ it within five seconds.`,
 			}
 			return env.print(revoked, fmt.Sprintf("The token %s (%s) is revoked.\n", revoked.Name, revoked.ID))
 		},
-	}, "data"), `"id", "name", "created", "expires", "revoked", …`, "")
+	}), `"id", "name", "created", "expires", "revoked", …`, "")
 }
 
 func newKeyCommand(env *environment) *cobra.Command {

@@ -18,14 +18,14 @@ import (
 )
 
 func newTokenListCommand(env *environment) *cobra.Command {
-	return withJSON(withKeys(&cobra.Command{
+	return withJSON(env.withServer(&cobra.Command{
 		Use:   "list",
 		Short: "List the tokens, including those that ended within 90 days",
 		Example: `  modproxy token list
   modproxy token list --json`,
 		Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			_, tokens, err := env.tokens()
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, tokens, err := env.tokens(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ func newTokenListCommand(env *environment) *cobra.Command {
 			}
 			return env.end(nil, table())
 		},
-	}, "data"), `"id", "name", "created", "expires", "revoked", "scopes", "admin", "refresh"`, "")
+	}), `"id", "name", "created", "expires", "revoked", "scopes", "admin", "refresh"`, "")
 }
 
 func stateOf(t auth.Token, now time.Time) string {
@@ -80,12 +80,8 @@ func scopesText(scopes []auth.Scope) string {
 // tokenHelp describes how clients use a new token. It does not contain the token, because standard error may go to a log.
 func tokenHelp(c *config.Config, t auth.Token) string {
 	var b strings.Builder
-	end := "It never expires"
-	if !t.Expires.IsZero() {
-		end = "It expires at " + t.Expires.Format(time.RFC3339)
-	}
 	fmt.Fprintf(&b, "\nThis is the token %s (%s), shown this once: only its hash is kept, in\n%s.\n%s; \"modproxy token revoke %s\" ends it.\n",
-		t.Name, t.ID, app.Absolute(c.TokensFile()), end, clean.ShellQuote(t.Name))
+		t.Name, t.ID, app.Absolute(c.TokensFile()), endText(t), clean.ShellQuote(t.Name))
 	own := "" // the proxy's host with port as clients write it; empty if unknown
 	base, _ := c.BaseURL()
 	if u, err := url.Parse(base); err == nil {
@@ -116,6 +112,24 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		fmt.Fprintf(&b, "\nThe scopes name hosts that are not among the upstreams: %s.\n", strings.Join(unknown, ", "))
 	}
 	return b.String()
+}
+
+// remoteTokenHelp describes a new token of the proxy at server. It does not contain the token.
+func remoteTokenHelp(server string, t auth.Token) string {
+	text := fmt.Sprintf("\nThis is the token %s (%s), shown this once: the proxy stores only its hash.\n%s; \"modproxy token revoke %s --server %s\" ends it.\n",
+		t.Name, t.ID, endText(t), clean.ShellQuote(t.Name), clean.ShellQuote(server))
+	if t.Admin {
+		text += fmt.Sprintf("\nTo operate the proxy: MODPROXY_TOKEN=mp_… modproxy ls --server %s\n", clean.ShellQuote(server))
+	}
+	return text
+}
+
+// endText says when a token expires.
+func endText(t auth.Token) string {
+	if t.Expires.IsZero() {
+		return "It never expires"
+	}
+	return "It expires at " + t.Expires.Format(time.RFC3339)
 }
 
 // tokenHosts returns the hosts for which clients use the token: the hosts in source addresses.

@@ -144,6 +144,13 @@ func (c *Cache[K, V]) Drop(k K) {
 	c.known.Remove(k)
 }
 
+// Keys returns all keys, also those of expired values that were not removed yet.
+func (c *Cache[K, V]) Keys() []K {
+	c.lock()
+	defer c.mu.Unlock()
+	return c.known.Keys()
+}
+
 // Remove removes every key that matches.
 func (c *Cache[K, V]) Remove(match func(K) bool) {
 	c.lock()

@@ -2,6 +2,5 @@
 
 package disk
 
-// freeOf returns the bytes available to this process on the file system of a directory. ok is false if they are
-// unknown.
-func freeOf(string) (bytes int64, ok bool) { return 0, false }
+// FileSystemOf returns the use of the file system of a directory. ok is false if it is unknown.
+func FileSystemOf(string) (use FileSystem, ok bool) { return FileSystem{}, false }

@@ -4,12 +4,11 @@ package disk
 
 import "syscall"
 
-// freeOf returns the bytes available to this process on the file system of a directory. ok is false if they are
-// unknown.
-func freeOf(dir string) (bytes int64, ok bool) {
+// FileSystemOf returns the use of the file system of a directory. ok is false if it is unknown.
+func FileSystemOf(dir string) (use FileSystem, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
-		return 0, false
+		return FileSystem{}, false
 	}
-	return int64(s.Bavail) * int64(s.Bsize), true
+	return FileSystem{Free: int64(s.Bavail) * int64(s.Bsize), Used: int64(s.Blocks-s.Bfree) * int64(s.Bsize)}, true
 }
