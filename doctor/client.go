@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -81,18 +82,22 @@ func blocksOf(cli *tfconfig.CLI) (blocks []hostBlock) {
 	return blocks
 }
 
-// bases returns the URLs of proxies that clients use: that of the configured proxy, and those in the CLI configuration.
+// bases returns the URLs of the proxies that are examined as clients see them: that of the configured proxy, or if it is not known, those in
+// the CLI configuration.
 func (e *examination) bases() (all []string) {
 	if own := e.ownBase(); own != "" {
-		all = append(all, own)
+		return []string{own}
 	}
-	if e.Client != "" {
-		if cli, err := e.cli(); err == nil {
-			for _, b := range blocksOf(cli) {
-				if b.base != "" && !slices.Contains(all, b.base) {
-					all = append(all, b.base)
-				}
-			}
+	if e.Client == "" {
+		return nil
+	}
+	cli, err := e.cli()
+	if err != nil {
+		return nil // the check of the client reports it
+	}
+	for _, b := range blocksOf(cli) {
+		if b.base != "" && !slices.Contains(all, b.base) {
+			all = append(all, b.base)
 		}
 	}
 	return all
@@ -221,8 +226,8 @@ func (e *examination) checkScopes(token string, b hostBlock) *Finding {
 	return nil
 }
 
-// askAsClient requests the versions of a module that does not exist, as clients request those of others. said is the first line of the
-// answer.
+// askAsClient requests the versions of a module that does not exist, as clients request those of others. said is the error in
+// the answer.
 func askAsClient(ctx context.Context, modules, token string) (status int, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -238,6 +243,10 @@ func askAsClient(ctx context.Context, modules, token string) (status int, said s
 		return 0, "", err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 2<<10))
-	return answer.StatusCode, strings.TrimSpace(string(text)), err
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 8<<10))
+	var document struct{ Errors []string }
+	if json.Unmarshal(text, &document) == nil {
+		text = []byte(strings.Join(document.Errors, "; "))
+	}
+	return answer.StatusCode, cmp.Or(string(text), answer.Status), err
 }

@@ -170,8 +170,8 @@ func (e *examination) storedData(ctx context.Context) (found []Finding) {
 func (e *examination) tokens(context.Context) []Finding {
 	c := e.Config
 	tokens, err := auth.OpenTokens(c.TokensFile())
-	if errors.Is(err, fs.ErrPermission) {
-		return nil // the data directory has this problem
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
+		return nil // the check of the data directory reports it
 	} else if err != nil {
 		return []Finding{finding("tokens_damaged", c.TokensFile(), "%v", err)}
 	}

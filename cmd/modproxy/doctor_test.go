@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	neturl "net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -64,7 +66,7 @@ func (p *patient) write(name, text string) string {
 func newPatient(t *testing.T, number int, registry *registrytest.Upstream) *patient {
 	p := &patient{T: t, dir: t.TempDir(), registry: registry, address: fmt.Sprintf("127.%d.%d.1", 20+os.Getpid()%200, number)}
 	p.keys = map[string]string{
-		"listen": p.address + ":8080", "data": p.path("data"),
+		"listen": p.address + ":8080", "data": strconv.Quote(p.path("data")),
 		"upstreams": "[{host: " + fmt.Sprintf("%q", registry.Host) + "}]",
 		"egress":    "{allow: [127.0.0.0/8], ca_file: " + registry.CAFile + "}",
 	}
@@ -101,6 +103,12 @@ func (p *patient) modproxy(args ...string) string {
 	}
 	p.must(err)
 	return strings.TrimSpace(string(out))
+}
+
+// token creates a token, and the data directory if it does not exist.
+func (p *patient) token(name, scope string) string {
+	p.must(os.MkdirAll(p.path("data"), 0o700))
+	return p.modproxy("token", "create", name, "--scope", scope)
 }
 
 // serve runs modproxy until the end of the test, and returns its URL.
@@ -145,14 +153,11 @@ func storedData(p *patient) string {
 	p.must(err)
 	base := url + "/" + p.registry.Host + "/v1/modules/acme/network/aws/1.0.0/"
 	answer := rig.Get(p.Context(), base+"download")
-	at := answer.Header.Get("X-Terraform-Get")
-	if at == "" {
-		p.Fatal(answer)
-	}
-	if !strings.HasPrefix(at, "http") {
-		at = base + strings.TrimPrefix(at, "./")
-	}
-	if answer = rig.Get(p.Context(), strings.Split(at, "//*")[0]); answer.StatusCode != http.StatusOK {
+	at, err := neturl.Parse(base + "download")
+	p.must(err)
+	at, err = at.Parse(answer.Header.Get("X-Terraform-Get"))
+	p.must(err)
+	if answer = rig.Get(p.Context(), at.String()); answer.Status != http.StatusOK {
 		p.Fatal(at, answer)
 	}
 	p.must(proxy.Stop())
@@ -174,7 +179,7 @@ func (p *patient) credentials(token string) string {
 func (p *patient) tls(cert, key []byte) {
 	p.write("cert.pem", string(cert))
 	p.write("key.pem", string(key))
-	p.keys["tls"] = fmt.Sprintf("{cert_file: %s, key_file: %s}", p.path("cert.pem"), p.path("key.pem"))
+	p.keys["tls"] = fmt.Sprintf("{cert_file: %q, key_file: %q}", p.path("cert.pem"), p.path("key.pem"))
 	p.keys["public_url"] = "https://" + p.keys["listen"]
 }
 
@@ -315,7 +320,7 @@ var ill = []struct {
 		p.stored()
 		p.must(os.Chown(p.path("data", "index.db"), 65534, 65534))
 	}},
-	{"full disk", "disk_full", `^0B of 1MiB are free`, "modproxy gc --max-size", func(p *patient) {
+	{"full disk", "disk_full", `^0B of 1\.0MiB are free`, "modproxy gc --max-size", func(p *patient) {
 		p.must(os.Mkdir(p.path("data"), 0o700))
 		p.mounts("mount -t tmpfs -o size=1m none data\nhead -c 2m /dev/zero >data/tmp 2>/dev/null || true")
 	}},
@@ -350,8 +355,9 @@ var ill = []struct {
 	{"offline and empty", "offline_empty", "does not exist", "modproxy import", func(p *patient) { p.keys["offline"] = "true" }},
 	{"index damaged while modproxy runs", "not_ready", "503", "log of the proxy", func(p *patient) {
 		p.stored()
-		p.serve()
-		p.must(os.Remove(p.path("data", "auth", "tokens.json")), os.Mkdir(p.path("data", "auth", "tokens.json"), 0o700))
+		url := p.serve()
+		p.damage("index.db", 2*4096, strings.Repeat("x", 6*4096))
+		rig.Get(p.Context(), url+"/"+p.registry.Host+"/v1/modules/acme/network/aws/versions") // finds the damage
 	}},
 
 	{"damaged tokens", "tokens_damaged", "tokens.json", "restore the backup", func(p *patient) { p.write("data/auth/tokens.json", "{}") }},
@@ -380,7 +386,7 @@ var ill = []struct {
 	}},
 	{"unencrypted", "unencrypted", "clients need a token", "tls.cert_file", func(p *patient) {
 		p.keys["public_url"], p.keys["cache"] = "http://modules.corp.test:8080", "{max_size: 1GiB}"
-		p.modproxy("token", "create", "ci", "--scope", "*")
+		p.token("ci", "*")
 		p.names(map[string]string{"modules.corp.test": p.address})
 	}},
 
@@ -483,26 +489,26 @@ var ill = []struct {
 	{"client without a token", "client_no_token", "no token was sent", "credentials", func(p *patient) {
 		p.keys["auth"] = "{required: true}"
 		p.serve()
-		p.modproxy("token", "create", "ci", "--scope", "*")
+		p.token("ci", "*")
 		p.client("")
 	}},
 	{"wrong token", "client_token", "is not known, has expired or was revoked", "modproxy token create", func(p *patient) {
 		p.keys["auth"] = "{required: true}"
 		p.serve()
-		p.modproxy("token", "create", "ci", "--scope", "*")
+		p.token("ci", "*")
 		p.client(p.credentials(doctorSecret))
 	}},
 	{"revoked token", "client_token", "is not known, has expired or was revoked", "modproxy token create", func(p *patient) {
 		p.keys["auth"] = "{required: true}"
-		token := p.modproxy("token", "create", "ci", "--scope", "*")
-		p.modproxy("token", "create", "other", "--scope", "*")
+		token := p.token("ci", "*")
+		p.token("other", "*")
 		p.modproxy("token", "revoke", "ci")
 		p.client(p.credentials(token))
 	}},
 	{"token of another scope", "client_scope", "has no scope of the host", "--scope '127", func(p *patient) {
 		p.keys["auth"] = "{required: true}"
 		p.serve()
-		p.client(p.credentials(p.modproxy("token", "create", "ci", "--scope", "registry.test/*")))
+		p.client(p.credentials(p.token("ci", "registry.test/*")))
 	}},
 	{"developer, and modproxy is down", "url_unreachable", "connection refused", "check that modproxy runs", func(p *patient) {
 		p.client("")
@@ -543,12 +549,12 @@ var sound = map[string]func(p *patient){
 	"a client with a token": func(p *patient) {
 		p.keys["auth"] = "{required: true}"
 		p.serve()
-		p.client(p.credentials(p.modproxy("token", "create", "ci", "--scope", p.registry.Host+"/acme")))
+		p.client(p.credentials(p.token("ci", p.registry.Host+"/acme")))
 	},
 	"a developer with a token": func(p *patient) {
 		p.keys["auth"] = "{required: true}"
 		p.serve()
-		p.client(p.credentials(p.modproxy("token", "create", "ci", "--scope", p.registry.Host+"/acme")))
+		p.client(p.credentials(p.token("ci", p.registry.Host+"/acme")))
 		p.noConfig = true
 	},
 }
@@ -579,13 +585,11 @@ func TestDoctor(t *testing.T) {
 				}
 			})
 		}
-		i := len(ill)
-		for name, make := range sound {
-			i++
+		for i, name := range slices.Sorted(maps.Keys(sound)) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				p := newPatient(t, i, registry)
-				make(p)
+				p := newPatient(t, len(ill)+i, registry)
+				sound[name](p)
 				if out, code, said := p.examine(); len(out.Items) != 0 || code != 0 || len(out.Summary.Checked) == 0 || len(out.Summary.Skipped) != 0 {
 					t.Errorf("exit code %d; want 0, and no finding\n%s", code, said)
 				}
