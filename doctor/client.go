@@ -139,7 +139,7 @@ func (e *examination) checkBlocks(blocks []hostBlock) (found []Finding) {
 	case !leads:
 		found = append(found, finding("client_bypasses", e.Client, "no host block leads to a modproxy"))
 	case len(rest) > 0:
-		found = append(found, finding("client_bypasses", e.Client, "there is no host block for %s", strings.Join(rest, ", ")))
+		found = append(found, finding("client_bypasses", e.Client, "the host block is missing for %s", strings.Join(rest, ", ")))
 	}
 	return found
 }

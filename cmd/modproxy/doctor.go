@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ func newDoctorCommand(env *environment) *cobra.Command {
 	var client string
 	cmd := withKeys(&cobra.Command{
 		Use:   "doctor",
-		Short: "Find what is wrong with the set-up, and what to do",
+		Short: "Check a set-up, and name causes and remedies",
 		Long: `Examine the configuration, the data directory, git, limits and clock of this
 machine, names and TLS as clients see them, proxy variables, and each upstream,
 and print every problem with its cause and a remedy. modproxy may run meanwhile.
@@ -38,11 +39,12 @@ Exit code 0 means that no problem was found, 1 that there is one.`,
 
 // doctor prints the findings of an examination. Its error counts them.
 func (env *environment) doctor(ctx context.Context, client string) error {
+	if _, err := os.Stat(client); client != "" && err != nil {
+		return misuse{fmt.Errorf("--client: %w", err)}
+	}
 	o := doctor.Options{Client: client, Version: buildVersion()}
 	if client == "" || env.configFile() != "" || len(env.keyFlags()) > 0 {
-		var wrong config.Error
-		o.Config, wrong = config.Check(env.configFile(), env.variables, env.keyFlags())
-		o.Wrong = wrong
+		o.Config, o.Wrong = config.Check(env.configFile(), env.variables, env.keyFlags())
 	}
 	report := doctor.Run(ctx, o)
 	if err := ctx.Err(); err != nil {

@@ -36,6 +36,7 @@ var localJSON = []struct{ verb, args string }{
 	{"config check", "--listen 8080 --log-level loud"},
 	{"client-config", ""},
 	{"health", "--url URL"},
+	{"doctor", "--offline --data DATA"},
 	{"conformance", "--url URL --module acme/x/aws"},
 	{"lock", "DIR --data DATA"},
 	{"lock providers", "DIR --platform linux_amd64 --data DATA"},
