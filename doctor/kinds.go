@@ -83,7 +83,7 @@ var kinds = []Kind{
 	{"upstream_certificate", Error, "the certificate of an upstream is not trusted", "if its authority is private, name the certificate of the authority in egress.ca_file"},
 	{"upstream_credentials", Error, "an upstream denies access", "set upstreams[].token or token_file of SUBJECT to a valid token"},
 	{"upstream_portal", Error, "something else than a registry answers, such as the login page of a network", "log in to the network, correct upstreams[].host, or correct the proxy on the way"},
-	{"upstream_no_modules", Error, "the host of an upstream offers no modules", "correct upstreams[].host, or set upstreams[].modules to the base URL"},
+	{"upstream_no_modules", Error, "the host of an upstream offers neither modules nor providers", "correct upstreams[].host, or set upstreams[].modules to the base URL"},
 	{"upstream_unavailable", Error, "an upstream does not answer, or answers with an error", "check the connection of this machine, and the state of the registry; until then modproxy serves stored packages"},
 
 	{"client_syntax", Error, "the file is not a CLI configuration", `correct it, or print a new one: "modproxy client-config"`},

@@ -18,6 +18,9 @@ import (
 	"github.com/modproxy/modproxy/config"
 )
 
+// listenPause is the time between two attempts to listen.
+const listenPause = 200 * time.Millisecond
+
 // listenAddress examines whether modproxy can listen, and whether clients can know its URL. While it serves, it holds the address.
 func (e *examination) listenAddress(ctx context.Context) (found []Finding) {
 	c := e.Config
@@ -32,6 +35,10 @@ func (e *examination) listenAddress(ctx context.Context) (found []Finding) {
 		return found
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) { // perhaps by another doctor, for a moment
+		time.Sleep(listenPause)
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	}
 	switch {
 	case err == nil:
 		l.Close()

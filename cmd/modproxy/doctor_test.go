@@ -463,7 +463,7 @@ var ill = []struct {
 	}},
 	{"no registry", "upstream_no_modules", "is not a module registry", "upstreams[].modules", func(p *patient) {
 		u := p.upstream(registrytest.Other, registrytest.Knobs{})
-		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"providers.v1\": \"/v1/providers/\"}\n"))))
+		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"tfe.v2\": \"/api/v2/\"}\n"))))
 	}},
 	{"upstream is down", "upstream_unavailable", "connection refused", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{}).Down() }},
 	{"upstream hangs", "upstream_unavailable", "", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{Hold: true}) }},
@@ -553,6 +553,10 @@ var sound = map[string]func(p *patient){
 		p.keys["auth"] = "{required: true}"
 		p.serve()
 		p.client(p.credentials(p.token("ci", p.registry.Host+"/acme")))
+	},
+	"a registry of providers only": func(p *patient) {
+		u := p.upstream(registrytest.Other, registrytest.Knobs{})
+		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"providers.v1\": \"/v1/providers/\"}\n"))))
 	},
 	"a developer with a token": func(p *patient) {
 		p.keys["auth"] = "{required: true}"
