@@ -30,6 +30,7 @@ var homes = map[string][]string{
 	"golang.org/x/sync/singleflight":                {"history"},
 	"github.com/klauspost/compress":                 {"pack", "fetch/archive", "tfconfig", "nested", "release"},
 	"github.com/ulikunitz/xz":                       {"fetch/archive"},
+	"github.com/hashicorp/hcl":                      {"tfconfig"},
 	"github.com/hashicorp/hcl/v2":                   {"tfconfig"},
 	"github.com/zclconf/go-cty":                     {"tfconfig"},
 	"github.com/hashicorp/terraform-config-inspect": {"tfconfig"},
@@ -69,7 +70,7 @@ var levels = []struct {
 	{"features", []string{"bundle", "lock", "mirror", "catalog", "static", "conformance"}},
 	{"protocols", []string{"httpx", "proxy", "admin"}},
 	{"configuration", []string{"config"}},
-	{"application", []string{"app"}},
+	{"application", []string{"app", "doctor"}},
 	{"command", []string{"cmd/modproxy"}},
 }
 

@@ -132,6 +132,16 @@ func connections(c *config.Config, limit uint64) int {
 	return int(max(1, min(uint64(c.Limits.Connections), max(limit/4, limit-others))))
 }
 
+// CheckOpenFiles returns an error if the limit of open files of this process lowers the number of connections that c configures.
+func CheckOpenFiles(c *config.Config) error {
+	limit := openFiles()
+	if most := connections(c, limit); most < c.Limits.Connections {
+		return fmt.Errorf("the limit of open files is %d, which is enough for %d connections; limits.connections is %d",
+			limit, most, c.Limits.Connections)
+	}
+	return nil
+}
+
 // process implements [proxy.Process] and [admin.Process].
 type process struct {
 	app       *App

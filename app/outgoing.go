@@ -44,6 +44,17 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 	return &outgoing{network, table, client, &upstream.Router{Default: client, Reserve: a.gate}, program}, nil
 }
 
+// OpenUpstreams returns the client that makes the connections of a proxy, and the client of its registries, without opening its data.
+func OpenUpstreams(c *config.Config, o Options) (*egress.Client, *upstream.Client, error) {
+	p := &inside(c, o).parts
+	network, err := p.newEgress(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := p.newUpstream(network, p.newTable(network))
+	return network, client, err
+}
+
 // datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would
 // be requested again and again.
 func (a *App) datesOf(out *outgoing) history.Dates {

@@ -50,6 +50,8 @@ var (
 	// ErrAnswer means an unusable response: a partial body, an unexpected content coding, a body of unknown end. Too many
 	// redirects and a used-up [Budget] are an ErrAnswer, too.
 	ErrAnswer = errors.New("unusable response")
+	// ErrProxy means that a proxy variable of the environment cannot be used. [New] returns it.
+	ErrProxy = errors.New("want the URL of a proxy")
 )
 
 // Config configures a [Client]. The zero value is safe.

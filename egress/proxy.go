@@ -44,12 +44,25 @@ func proxyOfEnvironment() (func(*url.URL) (*url.URL, error), error) {
 		}
 		if err != nil || strings.Trim(u.Path, "/") != "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" ||
 			proxyPorts[u.Scheme] == "" {
-			return nil, fmt.Errorf("egress: %s: want the URL of a proxy, http://host:port, or with https, socks5 or socks5h",
-				name)
+			return nil, fmt.Errorf("egress: %s: %w, http://host:port, or with https, socks5 or socks5h", name, ErrProxy)
 		}
 		*setting = u.String()
 	}
 	return cfg.ProxyFunc(), nil
+}
+
+// Proxy returns the URL of the proxy for requests to u, or nil.
+func (c *Client) Proxy(u *url.URL) *url.URL {
+	p, err := c.proxy(u)
+	if err != nil {
+		return nil // New has checked the settings
+	}
+	return p
+}
+
+// ProxyAddress returns the host and port of a proxy.
+func ProxyAddress(p *url.URL) string {
+	return net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), proxyPorts[p.Scheme]))
 }
 
 var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
@@ -123,8 +136,7 @@ func askSOCKS(ctx context.Context, p *url.URL, hostport string) (net.Conn, error
 
 // askHTTP requests a tunnel to hostport from the http or https proxy p.
 func (c *Client) askHTTP(ctx context.Context, p *url.URL, hostport string) (_ net.Conn, err error) {
-	addr := net.JoinHostPort(p.Hostname(), cmp.Or(p.Port(), proxyPorts[p.Scheme]))
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", ProxyAddress(p))
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ const (
 type request struct {
 	Edition  int  `json:"edition"`
 	Describe bool `json:"describe,omitempty"` // describe the module in Options.Dir, and do nothing else
+	CLI      bool `json:"cli,omitempty"`      // read a CLI configuration, and do nothing else
 	Options
 }
 
@@ -40,6 +41,7 @@ type reply struct {
 	Edition       int            `json:"edition"`
 	Configuration *Configuration `json:"configuration,omitempty"`
 	Description   *Description   `json:"description,omitempty"`
+	CLI           *CLI           `json:"cli,omitempty"`
 	Error         string         `json:"error,omitempty"` // the reason why the tree cannot be read
 
 	cpu time.Duration // processor time of the child
@@ -85,9 +87,12 @@ func work(r io.Reader, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if asked.Describe {
+		switch {
+		case asked.Describe:
 			answer.Description, err = describe(files, asked.Dir)
-		} else {
+		case asked.CLI:
+			answer.CLI, err = parseCLI(files[cliName])
+		default:
 			answer.Configuration, err = parse(files, asked.Options)
 		}
 		switch {

@@ -6,6 +6,7 @@ var (
 	Parse    = parse
 	MayCall  = mayCall
 	Describe = describe
+	ParseCLI = parseCLI
 )
 
 // IsFunction reports whether a function of a client is evaluated, or listed as not evaluated.

@@ -133,7 +133,10 @@ func ask(ctx context.Context, t Tree, q request) (*reply, error) {
 		return nil, err
 	}
 	wanted := func(name string) bool { return isConfiguration(name) || t.root && isRoots(name) }
-	if q.Describe {
+	switch {
+	case q.CLI:
+		wanted = func(name string) bool { return name == cliName }
+	case q.Describe:
 		wanted = func(name string) bool { return describes(q.Dir, name) }
 	}
 	text, cpu, err := run(within, func(w io.Writer) error {

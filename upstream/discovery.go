@@ -152,13 +152,12 @@ func (c *Client) discover(ctx context.Context, host string) (d discovered, err e
 	switch {
 	case res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusGone:
 		// A host without services does not mean that the module does not exist.
-		return d, fmt.Errorf("%w: %s answered %s, so it offers no services", modproxy.ErrUnavailable, where, res.Status)
+		return d, fmt.Errorf("%w: %s answered %s: %w", modproxy.ErrUnavailable, where, res.Status, ErrNoModules)
 	case res.StatusCode != http.StatusOK:
 		return d, c.refusal(serviceOf{host, modulesV1}, res)
 	}
 	if t, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || t != "application/json" {
-		return d, fmt.Errorf("%w: %s answered something else than application/json, so it offers no services",
-			modproxy.ErrUnavailable, where)
+		return d, fmt.Errorf("%w: %s: %w, so it offers no services", modproxy.ErrUnavailable, where, ErrNotJSON)
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -198,7 +197,7 @@ func (d discovered) url(s service) (*url.URL, error) {
 	case !ok && s == providersV1:
 		failed, err = modproxy.ErrNotFound, errors.New("the host does not offer providers.v1: it has no providers")
 	case !ok:
-		err = errors.New("the host does not offer modules.v1: it is not a module registry")
+		err = fmt.Errorf("the host does not offer modules.v1: %w", ErrNoModules)
 	case json.Unmarshal(raw, &value) != nil:
 		err = fmt.Errorf("%s: not a string", s)
 	default:

@@ -37,6 +37,7 @@ var localJSON = []struct{ verb, args string }{
 	{"config init", ""},
 	{"client-config", ""},
 	{"health", "--url URL"},
+	{"doctor", "--offline --data DATA"},
 	{"conformance", "--url URL --module acme/x/aws"},
 	{"lock", "DIR --data DATA"},
 	{"lock providers", "DIR --platform linux_amd64 --data DATA"},

@@ -96,8 +96,8 @@ func newRootCommand(env *environment) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	setTemplates(root)
 	addVerbs(root, "run", "Run a proxy",
-		newServeCommand(env), newStatusCommand(env), newHealthCommand(env), newConfigCommand(env), newClientConfigCommand(env),
-		newLogLevelCommand(env))
+		newServeCommand(env), newStatusCommand(env), newHealthCommand(env), newDoctorCommand(env), newConfigCommand(env),
+		newClientConfigCommand(env), newLogLevelCommand(env))
 	addVerbs(root, "fill", "Fetch packages, and carry them to another proxy",
 		newMirrorCommand(env), newRefreshCommand(env), newMissingCommand(env), newExportCommand(env), newImportCommand(env))
 	addVerbs(root, "keep", "Look after the stored packages",

@@ -55,13 +55,8 @@ func Connect(ctx context.Context, dir string) (Dialer, *Claim, error) {
 	}
 	var dialer Dialer
 	claim, err := claimWhile(ctx, dir, func(waited time.Duration) bool {
-		conn, err := dialSocket(ctx, dir)
-		if err != nil {
-			return waited < verbTime
-		}
-		_ = conn.Close() // it has shown that a process listens
-		dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
-		return false
+		dialer = Serving(ctx, dir)
+		return dialer == nil && waited < verbTime
 	})
 	if dialer != nil {
 		return dialer, nil, nil
@@ -70,6 +65,17 @@ func Connect(ctx context.Context, dir string) (Dialer, *Claim, error) {
 		err = hint.With(err, "modproxy is starting, or another verb is at work: try again", "a proxy that could not create its socket says so in its log")
 	}
 	return nil, claim, err
+}
+
+// Serving returns a Dialer for the process that serves from the data directory, or nil if no process does. It neither claims the
+// directory nor waits.
+func Serving(ctx context.Context, dir string) Dialer {
+	conn, err := dialSocket(ctx, dir)
+	if err != nil {
+		return nil
+	}
+	_ = conn.Close() // it has shown that a process listens
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, dir) }
 }
 
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {

@@ -50,29 +50,37 @@ func (d *Directory) refuse(format string, args ...any) error {
 
 // openIndex opens the index. If the directory stores nothing yet, it creates the index.
 func (d *Directory) openIndex(ctx context.Context) error {
-	kept := d.layout > 0
-	if !kept { // the layout is written after the index
-		names, _ := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*") // the pattern is valid
-		kept = len(names) > 0
-	}
-	info, err := os.Stat(d.index)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && kept:
-		return d.refuse("is missing")
-	case errors.Is(err, fs.ErrNotExist) && d.readOnly != nil:
-		return fmt.Errorf("%s: %w, and nothing was ever stored there", d.dir, syscall.EROFS)
-	case err == nil && info.Size() == 0 && kept:
-		return d.refuse("is empty")
-	}
-	if err == nil && info.Size() > 0 {
-		if err := d.checkIndex(ctx, kept); err != nil {
-			return err
-		}
+	kept, err := d.lookAtIndex(ctx)
+	if err != nil {
+		return err
 	}
 	if err := d.openBolt(bbolt.Options{ReadOnly: d.readOnly != nil}, !kept); err != nil || kept {
 		return err
 	}
 	return d.disk.FlushDir(d.dir)
+}
+
+// lookAtIndex refuses an index that must not be used. It reports whether the directory stores something. It changes nothing.
+func (d *Directory) lookAtIndex(ctx context.Context) (kept bool, err error) {
+	kept = d.layout > 0 || d.hasBlobs() // the layout is written after the index
+	info, err := os.Stat(d.index)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && kept:
+		return kept, d.refuse("is missing")
+	case errors.Is(err, fs.ErrNotExist) && d.readOnly != nil:
+		return kept, fmt.Errorf("%s: %w, and nothing was ever stored there", d.dir, syscall.EROFS)
+	case err == nil && info.Size() == 0 && kept:
+		return kept, d.refuse("is empty")
+	case err == nil && info.Size() > 0:
+		return kept, d.checkIndex(ctx, kept)
+	}
+	return kept, nil // without an index, one is created; bbolt reports other errors
+}
+
+// hasBlobs reports whether a blob is stored.
+func (d *Directory) hasBlobs() bool {
+	names, _ := fs.Glob(os.DirFS(d.dir), filepath.ToSlash(blobsName)+"/*/*") // the pattern is valid
+	return len(names) > 0
 }
 
 // checkIndex refuses an index that bbolt must not open, or whose records are damaged or lost. If the directory stores

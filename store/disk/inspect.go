@@ -96,6 +96,27 @@ func (d *Directory) inspectFile(ctx context.Context, index *os.File) error {
 	return nil
 }
 
+// Check returns why [Open] would refuse the index of a directory, and a remedy. problem is nil if the index is sound, and if another
+// process has it open. Check changes nothing.
+func Check(ctx context.Context, dir string) (problem error, remedy string) {
+	d := newDirectory(dir)
+	err := d.readLayout()
+	if err == nil {
+		_, err = d.lookAtIndex(ctx)
+	}
+	damage, isDamage := errors.AsType[*indexError](err)
+	switch {
+	case isDamage:
+		return damage.problem, damage.remedy
+	case errors.Is(err, errHeld):
+		return nil, ""
+	}
+	return err, remedyIndex
+}
+
+// HasBlobs reports whether a directory stores a blob.
+func HasBlobs(dir string) bool { return newDirectory(dir).hasBlobs() }
+
 func (in *inspection) add(bucket, key, value []byte) {
 	if bytes.Equal(bucket, needsBucket) {
 		in.noted.add(key)

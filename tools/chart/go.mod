@@ -139,6 +139,7 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
 
+// k8s.io/kubernetes requires its parts in the version v0.0.0. They have its version, with 0 for 1. Update all together.
 replace k8s.io/api => k8s.io/api v0.37.2
 
 replace k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.2

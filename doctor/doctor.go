@@ -1,0 +1,208 @@
+// Package doctor finds what is wrong with a set-up: of a proxy, of its machine, of its registries, and of a client.
+//
+//	report := doctor.Run(ctx, doctor.Options{Config: c, Wrong: wrong})
+//	for _, f := range report.Findings { … }
+//
+// Invariants: a sound set-up has no finding, whether or not the proxy runs. A finding names its cause and a remedy, and no secret.
+// Run changes nothing and does not claim the data directory. It ends within [Limit], even if a disk or a server does not answer.
+// docs/reference/doctor.md lists the kinds of findings.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/internal/datadir"
+	"github.com/modproxy/modproxy/tfconfig"
+	"github.com/modproxy/modproxy/upstream"
+)
+
+// Options select what is examined.
+type Options struct {
+	// Config is the configuration of the proxy, with the mistakes Wrong: see [config.Check]. Nil: no proxy is examined, only the
+	// client.
+	Config *config.Config
+	Wrong  config.Error
+	// Client is the CLI configuration of a developer. Empty: no client is examined.
+	Client  string
+	Version string // of the program, for requests
+}
+
+// Report is the result of [Run].
+type Report struct {
+	Findings []Finding
+	Checked  []string // the examined parts, in order
+	Skipped  []string // the parts that could not be examined, each with the reason
+}
+
+// Finding is one problem.
+type Finding struct {
+	Kind     string   `json:"kind"`
+	Severity Severity `json:"severity"`
+	Subject  string   `json:"subject"` // the file, URL, host, key or variable
+	Cause    string   `json:"cause"`
+	Remedy   string   `json:"remedy"`
+}
+
+// Time limits.
+const (
+	Limit = 14 * time.Second // of Run
+
+	checkTime = 12 * time.Second // of a check
+	askTime   = 6 * time.Second  // of one question to a server
+)
+
+// check examines one part of a set-up.
+type check struct {
+	part string
+	// keys are the top-level keys on which the check depends. If one has a mistake, the check is skipped.
+	keys     []string
+	isOnline bool // sends requests to registries; skipped for a proxy that is offline
+	isClient bool // for a client, also without a proxy
+	run      func(*examination, context.Context) []Finding
+}
+
+// checks are in the order of the report.
+var checks = []check{
+	{part: "configuration", run: (*examination).configuration},
+	{part: "data directory", keys: []string{"data", "cache", "offline"}, run: (*examination).dataDirectory},
+	{part: "tokens", keys: []string{"data", "auth", "anonymous", "listen", "public_url", "trusted_proxies"}, run: (*examination).tokens},
+	{part: "git", keys: []string{"offline"}, isOnline: true, run: (*examination).git},
+	{part: "limits", keys: []string{"limits", "fetch", "providers"}, run: (*examination).limits},
+	{part: "clock", keys: []string{"upstreams", "egress", "offline"}, isOnline: true, run: (*examination).clock},
+	{part: "listen address", keys: []string{"listen", "data"}, run: (*examination).listenAddress},
+	{part: "certificate", keys: []string{"tls", "public_url"}, run: (*examination).certificate},
+	{part: "public_url", keys: []string{"public_url", "listen", "tls", "data"}, run: (*examination).publicURL},
+	{part: "proxy variables", isClient: true, run: (*examination).proxyVariables},
+	{part: "upstreams", keys: []string{"upstreams", "egress", "offline"}, isOnline: true, run: (*examination).upstreams},
+	{part: "client", isClient: true, run: (*examination).client},
+}
+
+// examination is the state of one Run. Values that several checks need are made once.
+type examination struct {
+	Options
+	serving datadir.Dialer // nil if no process serves from the data directory
+	network func() (*egress.Client, *upstream.Client)
+	answers func() []answer
+	reaches sync.Map // by URL: func() reached
+	proxyAt sync.Map // by URL of a proxy: func() error
+	mu      sync.Mutex
+	skipped []string
+	cli     func() (*tfconfig.CLI, error)
+}
+
+// Run examines a set-up.
+func Run(ctx context.Context, o Options) Report {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	e := &examination{Options: o}
+	if c := o.Config; c != nil && c.IsSound("data") {
+		e.serving = within(ctx, func() datadir.Dialer { return datadir.Serving(ctx, c.Data) })
+	}
+	e.network = sync.OnceValues(func() (*egress.Client, *upstream.Client) {
+		network, registries, _ := app.OpenUpstreams(o.Config, app.Options{Version: o.Version}) // the configuration has been checked
+		return network, registries
+	})
+	e.cli = sync.OnceValues(func() (*tfconfig.CLI, error) { return tfconfig.NewReader(nil, 0).ReadCLI(ctx, o.Client) })
+	e.answers = sync.OnceValue(func() []answer { return e.askUpstreams(ctx) })
+	var out Report
+	found := make([]chan []Finding, len(checks))
+	for i, c := range checks {
+		if why, isIn := e.skips(c); why != "" || !isIn {
+			if isIn {
+				e.skip(c.part, why)
+			}
+			continue
+		}
+		out.Checked = append(out.Checked, c.part)
+		found[i] = make(chan []Finding, 1)
+		go func() { found[i] <- c.run(e, ctx) }()
+	}
+	last := time.After(Limit - time.Second)
+	for i, c := range checks {
+		if found[i] == nil {
+			continue
+		}
+		select {
+		case all := <-found[i]:
+			out.Findings = append(out.Findings, all...)
+		case <-last:
+			out.Findings = append(out.Findings, finding("unfinished", c.part, "no result within %v", Limit-time.Second))
+			last = time.After(0) // for the next ones
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out.Skipped = append([]string{}, e.skipped...)
+	return out
+}
+
+// within returns the result of f, or the zero value if ctx ends before.
+func within[T any](ctx context.Context, f func() T) (result T) {
+	done := make(chan T, 1)
+	go func() { done <- f() }()
+	select {
+	case result = <-done:
+	case <-ctx.Done():
+	}
+	return result
+}
+
+// skips reports whether a check belongs to the examination, and why it is skipped.
+func (e *examination) skips(c check) (why string, isIn bool) {
+	switch {
+	case c.part == "client" && e.Client == "", e.Config == nil && !c.isClient:
+		return "", false
+	case e.Config == nil:
+		return "", true
+	case !e.Config.IsSound(c.keys...):
+		return "the configuration has a mistake", true
+	case c.isOnline && e.Config.Offline:
+		return "", false
+	}
+	return "", true
+}
+
+// skip records that a part is not examined.
+func (e *examination) skip(part, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.skipped = append(e.skipped, part+" ("+why+")")
+}
+
+// once returns the result of f for a key. It calls f once for a key, and other callers wait for it.
+func once[T any](all *sync.Map, key string, f func() T) T {
+	do, _ := all.LoadOrStore(key, sync.OnceValue(f))
+	return do.(func() T)()
+}
+
+// finding returns a finding of a kind, with the remedy of the kind.
+func finding(kind, subject, format string, args ...any) Finding {
+	k := kindOf(kind)
+	f := Finding{Kind: kind, Severity: k.Severity, Subject: subject, Cause: oneLine(fmt.Sprintf(format, args...))}
+	return f.with(k.Remedy)
+}
+
+// with returns f with another remedy. SUBJECT in it means the subject of f.
+func (f Finding) with(remedy string) Finding {
+	f.Remedy = strings.ReplaceAll(oneLine(remedy), "SUBJECT", f.Subject)
+	return f
+}
+
+func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
+
+// hostOf returns the host of a URL that was checked, without its port.
+func hostOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}

@@ -1,0 +1,70 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/fetch/git"
+)
+
+// git examines the git program.
+func (e *examination) git(ctx context.Context) []Finding {
+	err := git.Installed(ctx)
+	switch _, missing := exec.LookPath("git"); {
+	case err == nil:
+		return nil
+	case errors.Is(missing, exec.ErrNotFound):
+		for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+			name := filepath.Join(dir, "git")
+			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+				return []Finding{finding("git_missing", "PATH", "%s cannot be executed: its mode is %v", name, info.Mode())}
+			}
+		}
+		return []Finding{finding("git_missing", "PATH", "no directory in PATH has git")}
+	}
+	return []Finding{finding("git_unusable", "git", "%v", err)}
+}
+
+// limits examines the limits of this process, which modproxy inherits if it is started in the same way.
+func (e *examination) limits(context.Context) []Finding {
+	if err := app.CheckOpenFiles(e.Config); err != nil {
+		return []Finding{finding("open_files", "limits.connections", "%v", err)}
+	}
+	return nil
+}
+
+// maxSkew is the difference between two clocks below which both count as right. A time in a header has whole seconds, and its answer
+// takes a while.
+const maxSkew = time.Minute
+
+// clock compares the clock of this machine with those of the registries. If they do not agree, the registries' clocks may be wrong.
+func (e *examination) clock(context.Context) []Finding {
+	var least time.Duration
+	host := ""
+	for _, a := range e.answers() {
+		if a.date.IsZero() {
+			continue
+		}
+		skew := a.at.Sub(a.date)
+		if skew.Abs() <= maxSkew || host != "" && (skew > 0) != (least > 0) {
+			return nil
+		}
+		if host == "" || skew.Abs() < least.Abs() {
+			host, least = a.host, skew
+		}
+	}
+	if host == "" {
+		return nil
+	}
+	way := "ahead of"
+	if least < 0 {
+		way = "behind"
+	}
+	return []Finding{finding("clock", "clock", "%v", fmt.Sprintf("it is %v %s that of %s", least.Abs().Round(time.Second), way, host))}
+}
