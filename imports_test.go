@@ -59,7 +59,7 @@ var levels = []struct {
 	{"vocabulary", []string{""}},
 	{"tools", []string{
 		"internal/clean", "internal/durable", "internal/filelock", "internal/memory", "internal/spool", "internal/hint", "internal/hedge",
-		"internal/zipfile", "internal/boltfile", "internal/datadir", "hostname", "internal/versionname", "pack", "release", "protocol",
+		"internal/zipfile", "internal/exacttar", "internal/boltfile", "internal/datadir", "hostname", "internal/versionname", "pack", "release", "protocol",
 		"protocol/documents", "internal/slots", "internal/flight", "internal/retry",
 	}},
 	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream"}},
