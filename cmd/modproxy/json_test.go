@@ -28,6 +28,8 @@ var withoutJSON = map[string]string{
 var localJSON = []struct{ verb, args string }{
 	{"ledger init", "--data DATA"},
 	{"rebuild", "--data DATA"},
+	{"backup", "DATA.backup --data DATA"},
+	{"restore", "DATA.backup --data DATA.restored"},
 	{"token create", "ci --scope * --data DATA"},
 	{"token list", "--data DATA"},
 	{"token revoke", "ci --data DATA"},
@@ -90,7 +92,7 @@ var withItems = map[string]bool{
 	"approve": true, "block": true, "client-config": true, "config": true, "config check": true, "conformance": true, "decisions": true,
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
 	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
-	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "rm": true,
+	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }
 
