@@ -30,7 +30,7 @@ check: build ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive 
 
 # Packages whose tests run without the race detector: their goroutines share no values, or their tests run programs and try many
 # inputs, which takes minutes with it.
-SERIAL = bundle|closure|config|conformance|fetch/archive|fetch/git|hostname|internal/(boltfile|clean|durable|filelock|hint|retry|versionname)|lock|lockfile|observe|pack|protocol(/documents)?|release|rewrite|static|tfconfig
+SERIAL = bundle|closure|config|conformance|fetch/archive|fetch/git|hostname|internal/(boltfile|clean|durable|exacttar|filelock|hint|retry|versionname)|lock|lockfile|observe|pack|protocol(/documents)?|release|rewrite|static|tfconfig
 shared = $$(go list ./... | grep -vE '/modproxy/(cmd|test)/|/modproxy/($(SERIAL))$$')
 serial = $$(go list ./... | grep -E '/modproxy/($(SERIAL))$$|/modproxy/test/')
 # Patterns that match the names in the lists test/unraced and test/nightly.

@@ -32,6 +32,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
+	"github.com/modproxy/modproxy/backup"
 	"github.com/modproxy/modproxy/bundle"
 	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/closure"
@@ -62,6 +63,7 @@ type Server struct {
 	FirstSeen      FirstSeen
 	Programs       Programs
 	Bundles        Bundles
+	Backups        Backups
 	Operators      Operators // nil: the owner of the data directory is the only caller, and no decision is reported
 	Process        Process   // nil in a process that does not serve
 	Tokens         Tokens    // nil there, too, and if they cannot be read
@@ -136,6 +138,9 @@ type Endpoint[In, Item, End any] struct {
 
 // The endpoints of the API.
 var (
+	BackupsMake = Endpoint[BackupRequest, BackupLine, backup.Summary]{
+		UsePackages, "POST", "backups/make", "returns a backup, only to the owner of the data directory", (*Server).backup,
+	}
 	BundlesExport = Endpoint[ExportRequest, ExportLine, BundleHead]{
 		UsePolicy, "POST", "bundles/export", "returns a bundle with the chosen versions", (*Server).exportBundle,
 	}
@@ -242,7 +247,7 @@ func (s *Server) Routes() []Route {
 	refresh, level, setLevel := ModulesRefresh.route(s), LogLevelGet.route(s), LogLevelSet.route(s)
 	refresh.Refresh, level.Owner, setLevel.Owner = true, true, true
 	return []Route{
-		BundlesExport.route(s), BundlesImport.route(s), ClientsUsual.route(s), ConfigGet.route(s), ConfigReload.route(s),
+		BackupsMake.route(s), BundlesExport.route(s), BundlesImport.route(s), ClientsUsual.route(s), ConfigGet.route(s), ConfigReload.route(s),
 		DecisionsList.route(s), DecisionsMake.route(s), LedgerRecords.route(s), LedgerDrift.route(s), LedgerKey.route(s), LedgerExport.route(s), LedgerAccept.route(s),
 		LedgerImport.route(s), level, setLevel, MirrorCheck.route(s), MirrorFetch.route(s), MissingClear.route(s), MissingList.route(s),
 		refresh, PackagesList.route(s), PackagesRemove.route(s), PackagesCollect.route(s),

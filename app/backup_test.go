@@ -1,18 +1,27 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/backup"
+	"github.com/modproxy/modproxy/cache"
 	"github.com/modproxy/modproxy/config"
+	"github.com/modproxy/modproxy/ledger"
+	"github.com/modproxy/modproxy/store"
+	"github.com/modproxy/modproxy/store/disk"
 	"github.com/modproxy/modproxy/test/registrytest"
 )
 
@@ -120,6 +129,35 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		}
 		must(t, s.Close())
+	}
+}
+
+// A restore refuses a backup in which the ledger does not have the packages, and leaves nothing.
+func TestRestoreContradiction(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	d, err := disk.Open(t.Context(), dir)
+	must(t, err)
+	l, err := ledger.Open(other)
+	must(t, err)
+	defer func() { must(t, errors.Join(d.Close(), l.Close())) }()
+	must(t, l.Add(t.Context(), modproxy.Record{Ref: vpc.At("1.0.0"), Sum: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", Subdir: ".", Time: time.Now()}))
+	digest := modproxy.Digest(sha256.Sum256(nil))
+	must(t, d.Blobs().Put(t.Context(), digest, strings.NewReader("")))
+	ref := store.Ref{Kind: cache.PackageKind, Key: vpc.String() + "/2.0.0"}
+	_, err = d.Records().Put(t.Context(), store.Record{Ref: ref, Value: []byte("{}"), Needs: []modproxy.Digest{digest}})
+	must(t, err)
+	s := store.New(store.Config{Records: d.Records(), Blobs: d.Blobs(), Quarantine: d})
+	source := backup.Source{Ledger: l, Store: s, Secret: func(string) ([]byte, error) { return nil, fs.ErrNotExist }}
+	var b bytes.Buffer
+	_, err = source.Write(t.Context(), &b, backup.Options{Packages: true})
+	must(t, errors.Join(err, s.Close(t.Context())))
+	c := config.Default()
+	c.Data = filepath.Join(t.TempDir(), "data")
+	if _, err := Restore(t.Context(), c, &b); !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "contradicts itself in 1 places") {
+		t.Errorf("Restore: %v", err)
+	}
+	if _, err := os.Lstat(c.Data); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory: %v", err)
 	}
 }
 

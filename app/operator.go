@@ -61,7 +61,7 @@ func (a *App) ledgerAPI() *admin.Server {
 	return &admin.Server{
 		Ledger: a.Ledger, Damage: a.damage, Store: a.Store, Gate: a.gate, Pending: a.pending, Operators: operators{a},
 		Routing: routes{c}, Configurations: a.reader, Offline: c.Offline,
-		Bundles: admin.Bundles{Keys: c.Bundle.Keys, Releases: releasesOf(c), Scratch: a.scratch(), Limits: a.limits()},
+		Backups: a.backups(), Bundles: admin.Bundles{Keys: c.Bundle.Keys, Releases: releasesOf(c), Scratch: a.scratch(), Limits: a.limits()},
 	}
 }
 

@@ -12,8 +12,8 @@
 //
 // # The form
 //
-// A bundle is a tar archive (USTAR) of regular files, written and read from start to end. One selection of one ledger always gives the
-// same bytes. Its files are:
+// A bundle is a tar archive as in package exacttar, written and read from start to end. One selection of one ledger always gives the same
+// bytes. Its files are:
 //
 //	manifest        a note (golang.org/x/mod/sumdb/note) with one signature, of the key of a ledger; at most 1 MiB.
 //	                Its text is the line "modproxy bundle 1" and a line of JSON, a [Manifest].
@@ -23,8 +23,7 @@
 //	000002.json     and so on
 //
 // The manifest has the size and the SHA-256 of the index, and the index those of all other files. So the header of each file is known
-// before it is read: mode 0644, and zero or empty values otherwise. The padding of blocks is zero. Nothing follows the two zero blocks at
-// the end. Names are never taken from the file. A reader stops at the first other byte.
+// before it is read. Names are never taken from the file. A reader stops at the first other byte.
 //
 // # The chain
 //
@@ -66,6 +65,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/hostname"
+	"github.com/modproxy/modproxy/internal/exacttar"
 	"github.com/modproxy/modproxy/ledger"
 )
 
@@ -256,7 +256,7 @@ func (h *Head) check() error {
 		switch sum += p.Package.Size; {
 		case err != nil:
 			return fmt.Errorf("the index: %w", err)
-		case p.Package.Size <= 0 || p.Package.Size > maxEntry || p.Facts.Size <= 0 || p.Facts.Size > maxFacts || len(p.Versions) == 0 || sum < 0:
+		case p.Package.Size <= 0 || p.Package.Size > exacttar.MaxFile || p.Facts.Size <= 0 || p.Facts.Size > maxFacts || len(p.Versions) == 0 || sum < 0:
 			return wrong("the index: package %d is invalid", i+1)
 		}
 		for _, v := range p.Versions {

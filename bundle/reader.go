@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/exacttar"
 )
 
 // A Reader reads a bundle from start to end. Everything that it returns has been verified, except the bytes of a package: their reader
@@ -18,7 +19,7 @@ import (
 type Reader struct {
 	*Head
 
-	src  source
+	src  exacttar.Reader
 	next int   // index of the next package
 	body *body // of the last package
 }
@@ -26,8 +27,8 @@ type Reader struct {
 // NewReader reads the manifest and the index. A key of trust must have signed the manifest. The error is an [*Untrusted] if another key
 // signed it.
 func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
-	b := &Reader{src: source{r: r}}
-	text, err := b.src.first(manifestName, maxManifest)
+	b := &Reader{src: archive(r)}
+	text, err := b.src.First(manifestName, maxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func NewReader(r io.Reader, trust note.Verifiers) (*Reader, error) {
 		return nil, err
 	}
 	b.Head = &head
-	if text, err = b.src.file(indexName, head.Manifest.Index); err != nil {
+	if text, err = b.file(indexName, head.Manifest.Index); err != nil {
 		return nil, err
 	}
 	head.Index = &Index{}
@@ -65,7 +66,7 @@ func (b *Reader) Next() (*Entry, error) {
 		b.body = nil
 	}
 	if b.next == len(b.Head.Index.Packages) {
-		if err := b.src.end(); err != nil {
+		if err := b.src.End(); err != nil {
 			return nil, err
 		}
 		return nil, io.EOF
@@ -73,7 +74,7 @@ func (b *Reader) Next() (*Entry, error) {
 	e := &Entry{Package: b.Head.Index.Packages[b.next]}
 	b.next++
 	name := factsName(b.next)
-	text, err := b.src.file(name, e.Package.Facts)
+	text, err := b.file(name, e.Package.Facts)
 	if err != nil {
 		return nil, err
 	}
@@ -91,56 +92,45 @@ func (b *Reader) Next() (*Entry, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	name = e.Package.name(b.next)
-	if err := b.src.header(name, e.Package.Package.Size); err != nil {
+	if err := b.src.Header(name, e.Package.Package.Size); err != nil {
 		return nil, err
 	}
-	e.at = b.src.at
-	b.body = &body{&b.src, name, e.Package.Package, e.Package.Package.Size, sha256.New(), nil}
+	e.at = b.src.At
+	b.body = &body{b.src.Content(name, e.Package.Package.Size), name, e.Package.Package, sha256.New()}
 	e.Reader = b.body
 	return e, nil
+}
+
+// file reads a small file.
+func (b *Reader) file(name string, c Content) ([]byte, error) {
+	text, err := b.src.File(name, c.Size)
+	if err == nil && contentOf(text) != c {
+		err = wrong("%s, before byte %d, was changed", name, b.src.At)
+	}
+	return text, err
 }
 
 // skip seeks past the package that was returned last, without reading it. r is the underlying reader.
 func (b *Reader) skip(r io.Seeker) error {
 	p := b.body
 	b.body = nil
-	b.src.at += p.left
-	if _, err := r.Seek(b.src.at, io.SeekStart); err != nil {
-		return err
-	}
-	return b.src.fill(p.name, p.content.Size)
+	return p.content.Skip(r)
 }
 
 // body reads a package.
 type body struct {
-	src     *source
+	content *exacttar.Content
 	name    string
-	content Content
-	left    int64
+	want    Content
 	hash    hash.Hash
-	err     error
 }
 
 // Read returns [io.EOF] after the last byte, if the bytes match the index.
 func (p *body) Read(b []byte) (n int, err error) {
-	if p.err != nil {
-		return 0, p.err
+	n, err = p.content.Read(b)
+	p.hash.Write(b[:n])
+	if errors.Is(err, io.EOF) && modproxy.Digest(p.hash.Sum(nil)) != p.want.Digest {
+		err = wrong("%s was changed", p.name)
 	}
-	if p.left > 0 {
-		n, err = p.src.r.Read(b[:min(int64(len(b)), p.left)])
-		p.src.at += int64(n)
-		p.left -= int64(n)
-		p.hash.Write(b[:n])
-		if p.left > 0 || err != nil && !errors.Is(err, io.EOF) {
-			p.err = p.src.cut(err, p.name)
-			return n, p.err
-		}
-	}
-	p.err = io.EOF
-	if modproxy.Digest(p.hash.Sum(nil)) != p.content.Digest {
-		p.err = wrong("%s, which ends at byte %d, was changed", p.name, p.src.at)
-	} else if err := p.src.fill(p.name, p.content.Size); err != nil {
-		p.err = err
-	}
-	return n, p.err
+	return n, err
 }

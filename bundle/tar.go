@@ -3,23 +3,17 @@ package bundle
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/internal/exacttar"
 	"github.com/modproxy/modproxy/ledger"
 )
 
 const (
-	block    = 512       // size of a tar block in bytes
-	maxEntry = 8<<30 - 1 // limit of a USTAR header
-	ending   = 2 * block
-
 	// MaxHead is the limit of the result of [ReadHead], in bytes: 65 MiB and 2 KiB, for the manifest, the index and their headers.
-	MaxHead = maxManifest + maxIndex + 4*block
+	MaxHead = maxManifest + maxIndex + 2<<10
 
 	manifestName = "manifest"
 	indexName    = "index"
@@ -35,117 +29,21 @@ func (p Package) name(n int) string {
 	return fmt.Sprintf("%06d.tar.gz", n)
 }
 
-// entry returns the only valid header of a file with this name and size.
-func entry(name string, size int64) *tar.Header {
-	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, Format: tar.FormatUSTAR}
-}
-
-// padding returns the number of bytes that fill the last block of a file.
-func padding(size int64) int64 { return -size & (block - 1) }
-
-// source reads the files of a tar archive whose names and sizes are known. It never reads ahead.
-type source struct {
-	r  io.Reader
-	at int64 // offset of the next byte
-}
-
-// read fills b. what names the content for messages.
-func (s *source) read(b []byte, what string) error {
-	n, err := io.ReadFull(s.r, b)
-	s.at += int64(n)
-	return s.cut(err, what)
-}
-
-// cut returns err, or, at an unexpected end, an error that says so.
-func (s *source) cut(err error, what string) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return wrong("the bundle is cut off after %d bytes, in %s: copy it again, or export it again", s.at, what)
-	}
-	return err
-}
-
-// expect reads bytes that must equal want.
-func (s *source) expect(want []byte, what string) error {
-	is := make([]byte, len(want))
-	err := s.read(is, what)
-	if err == nil && !bytes.Equal(is, want) {
-		err = wrong("before byte %d, %s was changed", s.at, what)
-	}
-	return err
-}
-
-// header reads the header of the next file.
-func (s *source) header(name string, size int64) error {
-	var want bytes.Buffer
-	if err := tar.NewWriter(&want).WriteHeader(entry(name, size)); err != nil {
-		return err
-	}
-	return s.expect(want.Bytes(), "the header of "+name)
-}
-
-// fill reads the padding of a file.
-func (s *source) fill(name string, size int64) error {
-	return s.expect(make([]byte, padding(size)), "the padding of "+name)
-}
-
-// file reads a small file.
-func (s *source) file(name string, c Content) ([]byte, error) {
-	if err := s.header(name, c.Size); err != nil {
-		return nil, err
-	}
-	text := make([]byte, c.Size)
-	if err := s.read(text, name); err != nil {
-		return nil, err
-	}
-	if contentOf(text) != c {
-		return nil, wrong("%s, which ends at byte %d, was changed", name, s.at)
-	}
-	return text, s.fill(name, c.Size)
-}
-
-// first reads a file of unknown size and content at the beginning of the archive.
-func (s *source) first(name string, most int64) ([]byte, error) {
-	var is [block]byte
-	err := s.read(is[:], "the header of "+name)
-	if err != nil && (!errors.Is(err, modproxy.ErrInvalid) || bytes.HasPrefix(is[:], []byte(name))) {
-		return nil, err
-	}
-	size, err := strconv.ParseInt(strings.TrimRight(string(is[124:136]), "\x00 "), 8, 64)
-	again := source{r: bytes.NewReader(is[:])}
-	if err != nil || size <= 0 || size > most || again.header(name, size) != nil {
-		return nil, wrong("this is not a bundle: it does not begin with a %s", name)
-	}
-	text := make([]byte, size)
-	if err := s.read(text, name); err != nil {
-		return nil, err
-	}
-	return text, s.fill(name, size)
+// archive returns a reader of the tar archive of a bundle.
+func archive(r io.Reader) exacttar.Reader {
+	return exacttar.Reader{R: r, What: "bundle", Remedy: "copy it again, or export it again"}
 }
 
 // ReadHead returns the bytes of the manifest and the index at the beginning of a bundle. It does not verify them.
 func ReadHead(r io.Reader) ([]byte, error) {
 	var head bytes.Buffer
-	s := source{r: io.TeeReader(r, &head)}
+	a := archive(io.TeeReader(r, &head))
 	for _, name := range []string{manifestName, indexName} {
-		if _, err := s.first(name, maxIndex); err != nil {
+		if _, err := a.First(name, maxIndex); err != nil {
 			return nil, err
 		}
 	}
 	return head.Bytes(), nil
-}
-
-// end reads the end of the archive.
-func (s *source) end() error {
-	if err := s.expect(make([]byte, ending), "the end of the bundle"); err != nil {
-		return err
-	}
-	switch n, err := io.ReadFull(s.r, make([]byte, 1)); {
-	case n > 0:
-		return wrong("data follows the end of the bundle, at byte %d", s.at)
-	case !errors.Is(err, io.EOF):
-		return err
-	}
-	return nil
 }
 
 // A Writer writes the tar archive of a bundle. [Export.Write] uses one. Other packages use an [Exporter].
@@ -187,10 +85,10 @@ func NewWriter(log *ledger.Log, m Manifest, index *Index) (*Writer, error) {
 	if err == nil {
 		err = b.write(indexName, int64(len(text)), bytes.NewReader(text))
 	}
-	b.head, b.size = head.Bytes(), int64(head.Len())+ending
+	b.head, b.size = head.Bytes(), int64(head.Len())+exacttar.End
 	for _, p := range index.Packages {
 		for _, size := range []int64{p.Facts.Size, p.Package.Size} {
-			b.size += block + size + padding(size)
+			b.size += exacttar.Size(size)
 		}
 	}
 	return b, err
@@ -215,7 +113,7 @@ func (b *Writer) Add(facts []byte, content io.Reader) error {
 
 // write writes a file. The content must have the given size.
 func (b *Writer) write(name string, size int64, content io.Reader) error {
-	if err := b.tar.WriteHeader(entry(name, size)); err != nil {
+	if err := b.tar.WriteHeader(exacttar.Header(name, size)); err != nil {
 		return err
 	}
 	if _, err := io.Copy(b.tar, content); err != nil {

@@ -25,7 +25,11 @@ import (
 	"context"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
+
+// Tables are the kinds of records of this package. Their content exists nowhere else.
+var Tables = []store.Kind{FirstSeenKind, PendingKind, MissingKind, DownloadsKind, ProgramsKind}
 
 // Registry returns the results of Next, and records the versions in its lists. It is safe for concurrent use.
 type Registry struct {

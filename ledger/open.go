@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 
 	"golang.org/x/mod/sumdb/note"
@@ -84,23 +83,31 @@ func (l *Log) isNew() (bool, error) {
 	return err == nil && bad == nil && tree.N == 0, err
 }
 
-// createIfNew creates the files if l is new. It writes the head first and the log last. So a log that lost either file does not
-// look new, and load reports the missing file.
+// createIfNew creates the files if l is new.
 func (l *Log) createIfNew() error {
 	if isNew, err := l.isNew(); err != nil || !isNew {
 		return err
 	}
 	private, _, err := note.GenerateKey(rand.Reader, "modproxy")
-	if err == nil {
-		l.signer, err = parseSigner([]byte(private + "\n"))
-	}
 	if err != nil {
 		return err
 	}
+	return l.create([]byte(private + "\n"))
+}
+
+// create creates the files with the text of a key. It writes the head first and the log last. So a log that lost either file does not look
+// new, and load reports the missing file.
+func (l *Log) create(key []byte) (err error) {
+	if l.signer, err = parseSigner(key); err != nil {
+		return fmt.Errorf("%w: the key: %w", modproxy.ErrInvalid, err)
+	}
 	_, head, err := l.signer.head(nil, 0)
-	for _, f := range [][2]string{{headName, string(head)}, {keyName, private + "\n"}, {logName, logHeader}} {
+	for _, f := range []struct {
+		name    string
+		content []byte
+	}{{headName, head}, {keyName, key}, {logName, []byte(logHeader)}} {
 		if err == nil {
-			err = l.publish(f[0], strings.NewReader(f[1]))
+			err = l.publish(f.name, bytes.NewReader(f.content))
 		}
 	}
 	return err

@@ -23,15 +23,35 @@ const (
 )
 
 // Export writes the current log, and the head that proves its records and their order. It does not block additions.
-func (l *Log) Export(w io.Writer) error {
+func (l *Log) Export(w io.Writer) error { return l.Snapshot().Write(w) }
+
+// Snapshot is the state of a log at one time. Additions do not change it.
+type Snapshot struct {
+	Tree tlog.Tree
+
+	log   *Log
+	begin string // of the export
+	size  int64
+}
+
+// Snapshot returns the current state of the log.
+func (l *Log) Snapshot() *Snapshot {
 	l.mu.RLock()
-	head, size := l.head, l.tree.N
-	l.mu.RUnlock()
+	defer l.mu.RUnlock()
+	begin := fmt.Sprintf("%s%d\n%s", exportPrefix, len(l.head), l.head)
+	return &Snapshot{l.tree, l, begin, int64(len(begin)) + l.index.ends[l.tree.N]}
+}
+
+// Size returns the number of bytes that Write writes.
+func (s *Snapshot) Size() int64 { return s.size }
+
+// Write writes an export of the log in this state.
+func (s *Snapshot) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "%s%d\n%s%s", exportPrefix, len(head), head, logHeader) // Flush returns the error
+	fmt.Fprint(b, s.begin, logHeader) // Flush returns the error
 	var frame []byte
-	for i := range size {
-		text, err := l.text(i)
+	for i := range s.Tree.N {
+		text, err := s.log.text(i)
 		if err != nil {
 			return err
 		}
@@ -41,6 +61,44 @@ func (l *Log) Export(w io.Writer) error {
 		}
 	}
 	return b.Flush()
+}
+
+// PrivateKey returns the text of the key that signs the log, for [Restore]. It is a secret.
+func (l *Log) PrivateKey() ([]byte, error) {
+	text, err := l.read(keyName)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := parseSigner(text); err != nil || s.public != l.signer.public {
+		return nil, l.damaged("the file %q is not the key of the open ledger", keyName)
+	}
+	return text, nil
+}
+
+// Restore creates a log in a directory that has none, from the key and an export of another log, and opens it. The two logs are then the
+// same: they have the same tree and the same head. Errors are those of [Log.Import]; the directory is then useless.
+func Restore(ctx context.Context, dir string, key []byte, export io.Reader) (*Log, error) {
+	l := &Log{dir: dir}
+	isNew, err := l.isNew()
+	if err == nil && !isNew {
+		err = fmt.Errorf("%w: %s has a ledger", modproxy.ErrInvalid, dir)
+	}
+	if err == nil {
+		err = l.disk.MkdirAll(dir)
+	}
+	if err == nil {
+		err = l.create(key)
+	}
+	if err == nil {
+		l, err = Open(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	if _, err = l.Import(ctx, export, l.Verifier()); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 }
 
 // Import extends the log to the state of an export, and returns the number of added records. An empty log receives all records,

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
@@ -197,3 +199,53 @@ var errEnd = errors.New("the disk was pulled out")
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A restored log is the same ledger: it has the same tree, head and key, and continues.
+func TestRestore(t *testing.T) {
+	dir := t.TempDir()
+	writeSome(t, dir)
+	from := mustOpen(t, dir)
+	at, before := from.Snapshot(), export(t, from)
+	mustAdd(t, from, record("9.1.0", "a"))
+	var b bytes.Buffer
+	if err := at.Write(&b); err != nil || int64(b.Len()) != at.Size() || !bytes.Equal(b.Bytes(), before) {
+		t.Errorf("a snapshot has %d bytes, %v; want %d, those of the export before", b.Len(), err, at.Size())
+	}
+	key, err := from.PrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := filepath.Join(t.TempDir(), "ledger")
+	to, err := ledger.Restore(t.Context(), restored, key, bytes.NewReader(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to.Tree() != at.Tree || to.VerifierKey() != from.VerifierKey() || !bytes.Equal(export(t, to), before) {
+		t.Errorf("restored: %v, key %s", to.Tree(), to.VerifierKey())
+	}
+	wantImport(t, to, export(t, from), to.Verifier(), 1)
+	if err := to.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := ledger.Restore(t.Context(), restored, key, bytes.NewReader(before)); !errors.Is(err, modproxy.ErrInvalid) {
+		t.Errorf("into a ledger: %v", err)
+	}
+	other, err := some(t).PrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		key  []byte
+		want error
+	}{"the key of another ledger": {other, modproxy.ErrDenied}, "no key": {[]byte("key\n"), modproxy.ErrInvalid}} {
+		if _, err := ledger.Restore(t.Context(), filepath.Join(t.TempDir(), "ledger"), c.key, bytes.NewReader(before)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "key"), other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.PrivateKey(); !errors.Is(err, ledger.ErrDamaged) {
+		t.Errorf("a key that was replaced: %v", err)
+	}
+}

@@ -205,6 +205,7 @@ var askVerbs = map[string][][]string{
 
 // otherVerbs do not use the API. The named tests check them, or they print no untrusted text.
 var otherVerbs = map[string]string{
+	"backup": "TestHostileElsewhere", "restore": "TestHostileElsewhere",
 	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
 	"config": "the operator's own", "config check": "the operator's own", "config init": "the operator's own", "config schema": "", "client-config": "the operator's own",
 	"conformance": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
@@ -444,6 +445,8 @@ func TestHostileElsewhere(t *testing.T) {
 		{"health", "--url", wrong.URL}, {"conformance", "--url", wrong.URL, "--module", "acme/x/aws"},
 		{"conformance", "--markdown", "--url", wrong.URL, "--module", "acme/x/aws"}, {"ls", "--server", wrong.URL},
 		{"import", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},
+		{"backup", "--packages", "--data", data, filepath.Join(t.TempDir(), "backup")},
+		{"restore", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},
 	} {
 		got := command(t, []string{"MODPROXY_TOKEN=x"}, line...)
 		if got.code == exitMisuse {

@@ -28,6 +28,8 @@ var withoutJSON = map[string]string{
 var localJSON = []struct{ verb, args string }{
 	{"ledger init", "--data DATA"},
 	{"rebuild", "--data DATA"},
+	{"backup", "DATA.backup --data DATA"},
+	{"restore", "DATA.backup --data DATA.restored"},
 	{"token create", "ci --scope * --data DATA"},
 	{"token list", "--data DATA"},
 	{"token revoke", "ci --data DATA"},
@@ -93,7 +95,8 @@ var withItems = map[string]bool{
 	"config show": true, "conformance": true, "decisions": true,
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
 	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
-	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "rm": true, "status": true,
+	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
+	"status": true,
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }
 

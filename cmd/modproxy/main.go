@@ -101,7 +101,8 @@ func newRootCommand(env *environment) *cobra.Command {
 	addVerbs(root, "fill", "Fetch packages, and carry them to another proxy",
 		newMirrorCommand(env), newRefreshCommand(env), newMissingCommand(env), newExportCommand(env), newImportCommand(env))
 	addVerbs(root, "keep", "Look after the stored packages",
-		newLsCommand(env), newRmCommand(env), newGCCommand(env), newVerifyCommand(env), newRebuildCommand(env))
+		newLsCommand(env), newRmCommand(env), newGCCommand(env), newVerifyCommand(env), newRebuildCommand(env),
+		newBackupCommand(env), newRestoreCommand(env))
 	addVerbs(root, "decide", "Decide which versions may be used",
 		newPolicyCommand(env), newPendingCommand(env), newApproveCommand(env), newRejectCommand(env), newBlockCommand(env),
 		newUnblockCommand(env), newDeprecateCommand(env), newDecisionsCommand(env))

@@ -2,10 +2,11 @@
 //
 // "modproxy serve" calls [ClaimToServe], listens on the socket with [Claim.Listen] and, when it is ready, calls
 // [Claim.Announce]. When it is told to end, it calls [Claim.End], so that the next process waits for the directory. Other commands
-// of modproxy call [Connect], which returns a way to the process that serves, or else a claim.
+// of modproxy call [Connect], which returns a way to the process that serves, or else a claim. "modproxy restore" calls [BeginRestore].
 //
 // A claim is a locked file in the directory, so it ends with the process, even if the process is killed. Only the
-// directory's owner can connect to the socket. Symbolic links in the data directory are refused.
+// directory's owner can connect to the socket. Symbolic links in the data directory are refused, and so is a directory whose restore
+// has not ended.
 package datadir
 
 import (
@@ -43,9 +44,20 @@ type Claim struct {
 // NewClaim claims the data directory, and creates it if it does not exist. It does not wait: the error is [ErrClaimed] if another
 // process works in the directory.
 func NewClaim(dir string) (*Claim, error) {
-	if err := Create(dir); err != nil {
+	if err := create(dir); err != nil {
 		return nil, err
 	}
+	c, err := claim(dir)
+	if err == nil {
+		if err = interrupted(dir); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, err
+}
+
+// claim claims an existing directory.
+func claim(dir string) (*Claim, error) {
 	c := &Claim{dir: dir}
 	name := filepath.Join(dir, lockName)
 	f, err := durable.OpenRegular(name, os.O_RDWR|os.O_CREATE|durable.NoFollow)
@@ -110,10 +122,15 @@ func ClaimToServe(ctx context.Context, dir string, p Patience) (*Claim, error) {
 	if !errors.Is(err, ErrClaimed) {
 		return c, err
 	}
+	return nil, claimedBy(err, owner)
+}
+
+// claimedBy adds the description of the process that has the directory.
+func claimedBy(err error, owner string) error {
 	if owner != "" {
 		err = fmt.Errorf("%w: %s", err, owner)
 	}
-	return nil, hint.With(err, "end that process, or use another directory (--data)")
+	return hint.With(err, "end that process, or use another directory (--data)")
 }
 
 // verbTime is how long a process waits for another command that works in the directory.

@@ -19,7 +19,7 @@ func Check(dir string) error {
 	if err := CheckDir(dir, "data directory"); err != nil {
 		return err
 	}
-	return refuseLinks(dir)
+	return usable(dir)
 }
 
 // CheckDir returns nil if dir is a directory. The message of its error calls the directory by the name what.
@@ -38,6 +38,21 @@ func CheckDir(dir, what string) error {
 
 // Create creates the data directory if it does not exist.
 func Create(dir string) error {
+	if err := create(dir); err != nil {
+		return err
+	}
+	return interrupted(dir)
+}
+
+// usable returns an error if modproxy must not use the data directory.
+func usable(dir string) error {
+	if err := refuseLinks(dir); err != nil {
+		return err
+	}
+	return interrupted(dir)
+}
+
+func create(dir string) error {
 	if err := (durable.Disk{}).MkdirAll(dir); err != nil {
 		return hint.With(fmt.Errorf("data directory %s: %w", dir, err), "--data takes another directory")
 	}
@@ -49,7 +64,7 @@ func Create(dir string) error {
 func refuseLinks(dir string) error {
 	names := []string{
 		"quarantine", "tmp", "scratch", "blobs", "blobs/v1", "blobs/v1/sha256",
-		"index.db", "layout.json", "ledger", "auth", lockName, socketName,
+		"index.db", "layout.json", "ledger", "auth", lockName, socketName, restoringName,
 	}
 	for _, pattern := range []string{"ledger/*", "auth/*"} {
 		found, _ := fs.Glob(os.DirFS(dir), pattern) // the reader of an unreadable directory reports it

@@ -20,3 +20,6 @@ func Links(fs.FileInfo) uint64 { return 1 }
 
 // InheritOwner does nothing on this system.
 func InheritOwner(*os.File) error { return nil }
+
+// InheritOwners does nothing on this system.
+func InheritOwners(string) error { return nil }

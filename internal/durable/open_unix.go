@@ -40,3 +40,26 @@ func InheritOwner(f *os.File) error {
 	}
 	return nil
 }
+
+// InheritOwners gives everything below dir to the owner of dir. It does nothing unless the program runs as root, for another user.
+func InheritOwners(dir string) error {
+	root, err := os.OpenRoot(dir) // links in dir do not lead out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 || owner.Uid == 0 {
+		return nil
+	}
+	return fs.WalkDir(root.FS(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		return root.Lchown(name, int(owner.Uid), int(owner.Gid))
+	})
+}

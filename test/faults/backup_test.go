@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// backUp copies the directory while modproxy uses it, in the order in docs/how-to/backup.md.
+// backUp copies the directory while modproxy uses it, in the order in docs/how-to/backup.md. backup_verb_test.go tests the verb.
 func (r *proxy) backUp(to string) {
 	r.t.Helper()
 	if err := os.MkdirAll(filepath.Join(to, "ledger"), 0o700); err != nil {

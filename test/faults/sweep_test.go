@@ -126,14 +126,8 @@ func TestSweepOfRebuild(t *testing.T) {
 		for _, n := range numbers(30, 1) {
 			copyAll(t, d.whole, d.data)
 			d.put("index.db", random("index", 4000))
-			cmd := d.command("rebuild")
-			if err := injected(calls, fmt.Sprintf("signal=KILL:when=%d", n))(cmd); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Wait(); err == nil {
+			if !d.killedAt(calls, n, "rebuild") {
 				break
-			} else if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
-				t.Fatalf("modproxy rebuild: %v", err)
 			}
 			killed = append(killed, n)
 			what := fmt.Sprintf("killed at %s number %d", calls, n)
@@ -148,6 +142,23 @@ func TestSweepOfRebuild(t *testing.T) {
 		}
 		t.Logf("killed at %s %v", calls, killed)
 	}
+}
+
+// killedAt runs a verb, and kills it at its nth system call of a kind. It returns false if the verb ended before.
+func (r *proxy) killedAt(calls string, n int, args ...string) bool {
+	r.t.Helper()
+	cmd := r.command(args...)
+	if err := injected(calls, fmt.Sprintf("signal=KILL:when=%d", n))(cmd); err != nil {
+		r.t.Fatal(err)
+	}
+	err := cmd.Wait()
+	if err == nil {
+		return false
+	}
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		r.t.Fatalf("modproxy %s: %v", args, err)
+	}
+	return true
 }
 
 // modproxy is killed under load. All packages that clients received are stored.
