@@ -49,9 +49,13 @@ func prepare(dir string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("installing packages in a root needs root")
 	}
-	for _, program := range []string{"dpkg-deb", "mmdebstrap", "rpm", "systemd-analyze", "systemd-nspawn"} {
+	programs := []string{"dpkg-deb", "mmdebstrap", "rpm", "systemd-analyze", "systemd-nspawn"}
+	if rig.Long() {
+		programs = append(programs, "qemu-aarch64-static", "runc", "umoci")
+	}
+	for _, program := range programs {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("dpkg, mmdebstrap, rpm, systemd and systemd-container are needed: %w", err)
+			return fmt.Errorf("%s is needed: \"make packages\" and \"make release-check\" name the Debian packages", program)
 		}
 	}
 	root, err := debianRoot()
@@ -66,6 +70,11 @@ func prepare(dir string) error {
 		previous = ""
 	} else if err := release("-version", previousVersion, "-commit", "HEAD^", "-packages", "-out", previous); err != nil {
 		return err
+	}
+	if rig.Long() {
+		if err := prepareRelease(dir); err != nil {
+			return err
+		}
 	}
 	program, err := unpackedProgram(built, filepath.Join(dir, "unpacked"))
 	if err != nil {

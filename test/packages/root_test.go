@@ -21,7 +21,7 @@ import (
 // The Debian release of the root, its packages beside the essential ones, and where they come from.
 var (
 	suite   = "trixie"
-	include = "ca-certificates,git,init,logrotate,passwd,systemd"
+	include = "ca-certificates,git,init,logrotate,passwd,procps,systemd"
 	mirror  = "http://deb.debian.org/debian"
 )
 

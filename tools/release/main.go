@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"golang.org/x/mod/semver"
 )
@@ -51,7 +52,7 @@ func (r *release) run(commit, key string, onlyPackages bool) (err error) {
 		return fmt.Errorf("-version %q is not a version such as v0.1.0", r.version)
 	}
 	if runtime.GOOS != "linux" {
-		return errors.New("releases are built on Linux: the man pages' program and the image's root need it")
+		return errors.New("releases are built on Linux: the packages and the image need programs of Linux")
 	}
 	if r.out, err = filepath.Abs(r.out); err != nil {
 		return err
@@ -76,6 +77,7 @@ func (r *release) run(commit, key string, onlyPackages bool) (err error) {
 	return r.writeAll(key)
 }
 
+// writeAll writes all files of a release: programs, packages, an image, bills of materials, checksums and their signature.
 func (r *release) writeAll(key string) error {
 	for _, p := range platforms {
 		if err := r.writeProgram(p); err != nil {
@@ -88,5 +90,19 @@ func (r *release) writeAll(key string) error {
 			return err
 		}
 	}
-	return nil
+	native := platform{"linux", runtime.GOARCH}
+	list, err := r.writeImage(native)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(r.writeBOM(), r.writeImageBOM(native, list), r.writeSums()); err != nil {
+		return err
+	}
+	return r.sign(key)
 }
+
+// shortName returns the beginning of the names of files: modproxy_0.1.0.
+func (r *release) shortName() string { return "modproxy_" + strings.TrimPrefix(r.version, "v") }
+
+// name returns the beginning of the names of files for a platform.
+func (r *release) name(p platform) string { return r.shortName() + "_" + p.os + "_" + p.arch }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 type platform struct{ os, arch string }
@@ -32,7 +31,7 @@ func (r *release) writeProgram(p platform) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("modproxy_%s_%s_%s", strings.TrimPrefix(r.version, "v"), p.os, p.arch)
+	name := r.name(p)
 	if p.os != "linux" {
 		name += "_built-not-run"
 	}
