@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(bzip2 ca-certificates e2fsprogs gcc git iproute2 libc6-dev make mmdebstrap mount nginx-light openssh-client openssh-server
-	rpm strace systemd systemd-container unzip util-linux xz-utils)
+	rpm strace systemd-container unzip util-linux xz-utils)
 programs=(bzip2 gcc git make npm ssh-keygen unzip xz)
 command -v npm >/dev/null || packages+=(npm)
 if command -v dpkg-query >/dev/null; then

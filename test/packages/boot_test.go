@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/modproxy/modproxy/test/rig"
 )
 
@@ -23,6 +25,9 @@ type machine struct {
 // boot starts systemd in the root, and waits until it has started all services.
 func (r *root) boot() *machine {
 	r.t.Helper()
+	if err := unix.Unmount(r.path("proc"), 0); err != nil { // systemd-nspawn mounts its own
+		r.t.Fatal(err)
+	}
 	cmd := exec.Command("systemd-nspawn", "--directory="+r.dir, "--boot", "--register=no", "--keep-unit", "--machine=packages",
 		"--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe")
 	p, err := rig.Start(cmd, filepath.Join(r.t.TempDir(), "nspawn.log"))
@@ -32,12 +37,11 @@ func (r *root) boot() *machine {
 	r.t.Cleanup(p.Kill)
 	m := &machine{root: r, nspawn: p}
 	err = p.Until(r.t.Context(), func() bool {
-		if m.init == 0 {
-			if children := rig.Children(p.ID()); len(children) > 0 {
-				m.init = children[0]
-			}
+		children := rig.Children(p.ID())
+		if len(children) != 1 {
 			return false
 		}
+		m.init = children[0] // at first a process that starts systemd and ends
 		// The state is "degraded" if any service has failed, such as one that needs hardware.
 		state, _ := m.command("systemctl", "is-system-running").Output()
 		return string(state) == "running\n" || string(state) == "degraded\n"
@@ -98,7 +102,7 @@ func TestBoot(t *testing.T) {
 	r.configure(u)
 	m := r.boot()
 	m.untilServed("http://127.0.0.1:8080")
-	if user := strings.TrimSpace(m.run("ps", "-o", "user=", "-p", m.property("MainPID"))); user != "modproxy" {
+	if user := strings.TrimSpace(m.run("stat", "--format=%U", "/proc/"+m.property("MainPID"))); user != "modproxy" {
 		t.Errorf("the service runs as %s", user)
 	}
 	download(t, "http://127.0.0.1:8080"+network)

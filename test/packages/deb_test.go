@@ -76,15 +76,15 @@ func TestDebUpgrade(t *testing.T) {
 	}
 	stop(t, p)
 
+	if err := os.WriteFile(r.path("var/log/modproxy/modproxy.log"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	r.run("dpkg", "--remove", "modproxy")
 	if r.has("usr/bin/modproxy") || r.has("usr/lib/systemd/system/modproxy.service") {
 		t.Error("dpkg --remove leaves the program or the unit")
 	}
 	if !r.has(configFile) || !r.has("var/lib/modproxy/ledger") {
 		t.Error("dpkg --remove removes the configuration or the ledger")
-	}
-	if err := os.WriteFile(r.path("var/log/modproxy/modproxy.log"), nil, 0o600); err != nil {
-		t.Fatal(err)
 	}
 	r.run("dpkg", "--purge", "modproxy")
 	if r.has("etc/modproxy") || r.has("etc/logrotate.d/modproxy") || r.has("var/log/modproxy") {

@@ -49,7 +49,7 @@ func prepare(dir string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("installing packages in a root needs root")
 	}
-	programs := []string{"dpkg-deb", "mmdebstrap", "rpm", "systemd-analyze", "systemd-nspawn"}
+	programs := []string{"dpkg-deb", "mmdebstrap", "rpm", "systemd-nspawn"}
 	if rig.Long() {
 		programs = append(programs, "qemu-aarch64-static", "runc", "umoci")
 	}

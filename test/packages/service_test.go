@@ -34,8 +34,8 @@ output "subnet" { value = 1 }
 `
 
 const (
-	network = "/registry.acme.example/v1/modules/acme/network/aws/1.0.0/network-aws-1.0.0.tar.gz"
-	subnet  = "/registry.acme.example/v1/modules/acme/subnet/aws/1.0.0/subnet-aws-1.0.0.tar.gz"
+	network = "/registry.acme.example~/v1/modules/acme/network/aws/1.0.0/network-aws-1.0.0.tar.gz"
+	subnet  = "/registry.acme.example~/v1/modules/acme/subnet/aws/1.0.0/subnet-aws-1.0.0.tar.gz"
 )
 
 // newRegistry starts a registry.

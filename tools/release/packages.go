@@ -70,7 +70,7 @@ func (r *release) stage(p platform) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.Symlink(program, filepath.Join(stage, "modproxy")); err != nil {
+	if err := os.Link(program, filepath.Join(stage, "modproxy")); err != nil {
 		return "", err
 	}
 	native, err := r.program(platform{runtime.GOOS, runtime.GOARCH})
