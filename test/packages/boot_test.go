@@ -3,6 +3,7 @@
 package packages_test
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,7 +67,7 @@ func (m *machine) run(args ...string) string {
 	m.t.Helper()
 	out, err := m.command(args...).CombinedOutput()
 	if err != nil {
-		journal, _ := m.command("journalctl", "--no-pager", "--unit=modproxy").CombinedOutput()
+		journal, _ := m.command("journalctl", "--no-pager", "--lines=50", "--unit=modproxy").CombinedOutput()
 		m.t.Fatalf("%s: %v\n%s\n%s", strings.Join(args, " "), err, out, journal)
 	}
 	return string(out)
@@ -76,7 +77,7 @@ func (m *machine) run(args ...string) string {
 func (m *machine) until(what string, ready func() bool) {
 	m.t.Helper()
 	if err := m.nspawn.Until(m.t.Context(), ready); err != nil {
-		journal, _ := m.command("journalctl", "--no-pager", "--unit=modproxy").CombinedOutput()
+		journal, _ := m.command("journalctl", "--no-pager", "--lines=50", "--unit=modproxy").CombinedOutput()
 		m.t.Fatalf("%s: %v\n%s", what, err, journal)
 	}
 }
@@ -105,9 +106,9 @@ func TestBoot(t *testing.T) {
 	if user := strings.TrimSpace(m.run("stat", "--format=%U", "/proc/"+m.property("MainPID"))); user != "modproxy" {
 		t.Errorf("the service runs as %s", user)
 	}
-	download(t, "http://127.0.0.1:8080"+network)
+	install(t, "http://127.0.0.1:8080")
 	m.until("the called module is prefetched", func() bool {
-		return strings.Contains(m.run(asService("modproxy", "ls", "--config", "/"+configFile)...), "acme/subnet/aws")
+		return bytes.Contains(rig.Get(t.Context(), "http://127.0.0.1:8080/-/metrics").Body, []byte("\nmodproxy_packages_read_ahead_total 1\n"))
 	})
 	m.run("systemctl", "reload", "modproxy")
 	m.until("the reload is logged", func() bool {
@@ -152,9 +153,10 @@ func (m *machine) restartWith(dropIn string) {
 func (m *machine) rotate() {
 	m.t.Helper()
 	const log = "var/log/modproxy/modproxy.log"
+	m.until("the service logs its start", func() bool { return strings.Contains(m.read(log), `"started"`) })
 	old := m.read(log)
 	m.run("logrotate", "--force", "/etc/logrotate.d/modproxy")
-	if got := m.read(log + ".1"); !strings.HasPrefix(got, old) || old == "" {
+	if got := m.read(log + ".1"); !strings.HasPrefix(got, old) {
 		m.t.Errorf("the rotated log file has %q; want %q first", got, old)
 	}
 	m.run("systemctl", "reload", "modproxy")

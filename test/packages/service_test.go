@@ -33,9 +33,10 @@ module "subnet" {
 output "subnet" { value = 1 }
 `
 
+// Paths of version 1.0.0 of the module at modproxy.
 const (
-	network = "/registry.acme.example~/v1/modules/acme/network/aws/1.0.0/network-aws-1.0.0.tar.gz"
-	subnet  = "/registry.acme.example~/v1/modules/acme/subnet/aws/1.0.0/subnet-aws-1.0.0.tar.gz"
+	location = "/registry.acme.example/v1/modules/acme/network/aws/1.0.0/download"
+	network  = "/registry.acme.example~/v1/modules/acme/network/aws/1.0.0/network-aws-1.0.0.tar.gz"
 )
 
 // newRegistry starts a registry.
@@ -102,6 +103,15 @@ func download(t *testing.T, url string) {
 	if a := rig.Get(t.Context(), url); a.Err != nil || a.Status != http.StatusOK || len(a.Body) == 0 {
 		t.Fatalf("GET %s: %v", url, a)
 	}
+}
+
+// install requests the location of a package and then the package, as clients do: modproxy then prefetches the called module.
+func install(t *testing.T, url string) {
+	t.Helper()
+	if a := rig.Get(t.Context(), url+location); a.Status != http.StatusNoContent {
+		t.Fatalf("GET %s: %v", url+location, a)
+	}
+	download(t, url+network)
 }
 
 // checkVersion checks what the installed program prints about itself.
