@@ -93,7 +93,7 @@ release: ## writes the files of a release of the commit HEAD into dist/; VERSION
 
 packages: ## builds the .deb and the .rpm, and installs, upgrades and removes them in a Debian root; needs root
 	tools/debian.sh mmdebstrap rpm systemd-container
-	CI=true go test -v -count 1 -timeout 30m -skip '$(only_nightly)' ./test/packages
+	go test -v -count 1 -timeout 30m -skip '$(only_nightly)' ./test/packages
 
 release-check: ## builds a release twice, compares both, and starts its packages and its image; needs root
 	tools/debian.sh mmdebstrap openssh-client qemu-user-static rpm runc systemd-container umoci
