@@ -7,7 +7,8 @@ export CGO_ENABLED := 0
 
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants chart tools clean
+.PHONY: build test check race plain scripts fuzz nightly bench load clients real hostile faults mutants chart tools \
+	release packages release-check clean
 
 PROGRAM = modproxy
 
@@ -25,6 +26,8 @@ check: build ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive 
 	go run -C tools ./prose
 	go test -C tools ./prose
 	go test -C tools/schema .
+	go vet -C tools/release ./...
+	go test -C tools/release ./...
 	tools/linked.sh
 	tools/vulncheck.sh
 
@@ -88,5 +91,18 @@ tools: ## builds the clients and the provider that the tests run; Terraform must
 	tools/build-provider.sh
 	go run ./test/clients -build ci
 
+release: ## writes the files of a release of the commit HEAD into dist/; VERSION=v0.1.0, and KEY=FILE for an SSH key that signs
+	tools/debian.sh mmdebstrap
+	rm -rf dist
+	go run -C tools/release . -version "$(VERSION)" -commit HEAD -out "$(CURDIR)/dist" -key "$(KEY)"
+
+packages: ## builds the .deb and the .rpm, and installs, upgrades and removes them in a Debian root; needs root
+	tools/debian.sh mmdebstrap rpm systemd-container
+	CI=true go test -v -count 1 -timeout 30m -skip '$(only_nightly)' ./test/packages
+
+release-check: ## builds a release twice, compares both, and starts its packages and its image; needs root
+	tools/debian.sh mmdebstrap openssh-client qemu-user-static rpm runc systemd-container umoci
+	RIG_LONG=1 go test -v -count 1 -timeout 120m ./test/packages
+
 clean:
-	rm -f modproxy
+	rm -rf modproxy dist

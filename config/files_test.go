@@ -27,7 +27,7 @@ func TestContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)
-	if want := "FROM golang:" + string(language[1]) + "-alpine AS build\n"; !strings.Contains(string(dockerfile), want) {
+	if want := "FROM golang:" + string(language[1]) + "-trixie AS build\n"; !strings.Contains(string(dockerfile), want) {
 		t.Errorf("the Dockerfile does not build with the Go of go.mod: want %q", want)
 	}
 

@@ -6,12 +6,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -135,39 +132,4 @@ func addVerbs(root *cobra.Command, id, title string, verbs ...*cobra.Command) {
 		verb.GroupID = id
 		root.AddCommand(verb)
 	}
-}
-
-// version is set by the linker (-X main.version=v1.2.3) if the source is not in a repository, as in a container build.
-var version string
-
-// buildVersion returns the version set by the linker or by Go, or "(devel)".
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
-
-const platform = runtime.GOOS + "/" + runtime.GOARCH
-
-// versionText returns what "modproxy version" and "modproxy --version" print.
-func versionText() string {
-	return fmt.Sprintf("modproxy %s (%s, %s)", buildVersion(), runtime.Version(), platform)
-}
-
-func newVersionCommand(env *environment) *cobra.Command {
-	return withJSON(&cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
-		Example: `  modproxy version
-  modproxy version --json`,
-		Args: arguments(0, 0),
-		RunE: func(*cobra.Command, []string) error {
-			all := map[string]string{"version": buildVersion(), "go": runtime.Version(), "platform": platform}
-			return env.print(all, versionText()+"\n")
-		},
-	}, `"version", "go", "platform"`, "")
 }
