@@ -22,7 +22,7 @@ check: build ## runs gofmt, vet, staticcheck and govulncheck; checks exhaustive 
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	$(STATICCHECK) ./...
-	go tool -modfile=tools/lint/go.mod exhaustive -default-signifies-exhaustive -ignore-enum-types 'reflect\.Kind|token\.Type' ./...
+	go vet -vettool="$$(go tool -C tools/lint -n lint)" -exhaustive.default-signifies-exhaustive -exhaustive.ignore-enum-types 'reflect\.Kind|token\.Type' ./...
 	go run -C tools ./prose
 	go test -C tools ./prose
 	go test -C tools/schema .
@@ -98,7 +98,7 @@ release: ## writes the files of a release of the commit HEAD into dist/; VERSION
 
 packages: ## builds the .deb and the .rpm, and installs, upgrades and removes them in a Debian root; needs root
 	tools/debian.sh mmdebstrap rpm systemd-container
-	CI=true go test -v -count 1 -timeout 30m -skip '$(only_nightly)' ./test/packages
+	go test -v -count 1 -timeout 30m -skip '$(only_nightly)' ./test/packages
 
 release-check: ## builds a release twice, compares both, and starts its packages and its image; needs root
 	tools/debian.sh mmdebstrap openssh-client qemu-user-static rpm runc systemd-container umoci

@@ -301,11 +301,30 @@ func TestEveryByte(t *testing.T) {
 	refused("more", len(whole), append(bytes.Clone(whole), 0))
 }
 
-// A part of a backup is an error, and what a message says of it.
+type file struct{ name, text string }
+
+// archive returns a backup of any files, with right sums.
+func archive(t testing.TB, files []file) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, sums := tar.NewWriter(&b), ""
+	for _, f := range files {
+		if f.name == "SHA256SUMS" {
+			f.text = sums
+		}
+		must(t, w.WriteHeader(exacttar.Header(f.name, int64(len(f.text)))))
+		_, err := io.WriteString(w, f.text)
+		must(t, err)
+		sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(f.text)), f.name)
+	}
+	must(t, w.Close())
+	return b.Bytes()
+}
+
+// Files that do not belong to a backup, or are missing, are an error with its reason.
 func TestForeign(t *testing.T) {
 	d := newDirectory(t)
 	whole, _ := d.write(backup.Options{Packages: true})
-	type file struct{ name, text string }
 	var files []file
 	for r := tar.NewReader(bytes.NewReader(whole)); ; {
 		h, err := r.Next()
@@ -316,23 +335,7 @@ func TestForeign(t *testing.T) {
 		text, _ := io.ReadAll(r)
 		files = append(files, file{h.Name, string(text)})
 	}
-	// make returns a backup of other files, with right sums.
-	make := func(files []file) []byte {
-		var b bytes.Buffer
-		w, sums := tar.NewWriter(&b), ""
-		for _, f := range files {
-			if f.name == "SHA256SUMS" {
-				f.text = sums
-			}
-			must(t, w.WriteHeader(exacttar.Header(f.name, int64(len(f.text)))))
-			_, err := io.WriteString(w, f.text)
-			must(t, err)
-			sums += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(f.text)), f.name)
-		}
-		must(t, w.Close())
-		return b.Bytes()
-	}
-	if _, err := restore(t, make(files)); err != nil {
+	if _, err := restore(t, archive(t, files)); err != nil {
 		t.Fatalf("the same files: %v", err)
 	}
 	change := func(name string, how func(f file) []file) (list []file) {
@@ -370,7 +373,7 @@ func TestForeign(t *testing.T) {
 		"records twice":                 {change("records/000001.json", func(f file) []file { return []file{f, {"records/000002.json", f.text}} }), "the record has changed"},
 		"no packages":                   {files[:1:1], "cut off"},
 	} {
-		b := make(c.files)
+		b := archive(t, c.files)
 		if what == "no packages" {
 			b = b[:1024]
 		}
@@ -380,17 +383,19 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// FuzzReader: any bytes result in an error or a restored directory.
+// FuzzReader: any bytes result in the end of a backup with right sums, or in an error of one line.
 func FuzzReader(f *testing.F) {
-	whole, _ := newDirectory(f).write(backup.Options{Packages: true})
-	f.Add(whole)
-	f.Add(whole[:2000])
+	manifest := file{"manifest", "modproxy backup 1\n" + `{"program":"v1","created":"2026-01-02T03:04:05Z","key":"k","least":0}` + "\n"}
+	misnamed := file{"packages/" + hex.EncodeToString(make([]byte, 32)), "x"}
+	f.Add(archive(f, []file{manifest, {"records/000001.json", "{}\n"}, {"SHA256SUMS", ""}}))
+	f.Add(archive(f, []file{manifest, misnamed, {"SHA256SUMS", ""}}))
 	f.Add([]byte("manifest"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		dir, err := restore(t, b)
-		if err == nil {
-			open(t, dir)
-		} else if strings.ContainsAny(err.Error(), "\x00") {
+		r, err := backup.NewReader(bytes.NewReader(b))
+		for err == nil {
+			_, err = r.Next()
+		}
+		if !errors.Is(err, io.EOF) && (!errors.Is(err, modproxy.ErrInvalid) || strings.ContainsAny(err.Error(), "\n\x00")) {
 			t.Errorf("%q", err)
 		}
 	})

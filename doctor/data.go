@@ -144,7 +144,7 @@ func (e *examination) readiness(ctx context.Context) []Finding {
 // storedData examines index and ledger while no process serves from the directory.
 func (e *examination) storedData(ctx context.Context) (found []Finding) {
 	c := e.Config
-	problem, remedy := disk.Check(ctx, c.Data)
+	remedy, problem := disk.Check(ctx, c.Data)
 	isStored := disk.HasBlobs(c.Data)
 	if problem != nil && ctx.Err() == nil {
 		found = append(found, finding("index_damaged", filepath.Join(c.Data, "index.db"), "the index %v", problem).with("stop modproxy; then: "+remedy))

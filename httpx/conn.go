@@ -16,7 +16,9 @@ import (
 // makes a difference, and writes between hold and release leave together.
 type conn struct {
 	*net.TCPConn
-	leave         func()       // is called by Close
+	leave         func() // is called by Close
+	accepted      time.Time
+	used          atomic.Bool  // a request has come
 	idle          atomic.Int64 // since when it waits for a request, in Unix nanoseconds; 0 if it does not
 	reads, writes deadline
 	held          *[]byte // bytes that were written since hold; nil without hold. The goroutine that writes owns it
@@ -37,7 +39,7 @@ func ConnContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 func newConn(c *net.TCPConn, leave func()) *conn {
-	return &conn{TCPConn: c, leave: leave, reads: deadline{apply: c.SetReadDeadline}, writes: deadline{apply: c.SetWriteDeadline}}
+	return &conn{TCPConn: c, leave: leave, accepted: time.Now(), reads: deadline{apply: c.SetReadDeadline}, writes: deadline{apply: c.SetWriteDeadline}}
 }
 
 func (c *conn) Close() error {

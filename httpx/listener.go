@@ -79,6 +79,7 @@ func (b *Listener) ConnState(of net.Conn, state http.ConnState) {
 	case !ok:
 	case state == http.StateActive:
 		c.idle.Store(0)
+		c.used.Store(true)
 	case state == http.StateIdle:
 		c.idle.Store(time.Now().UnixNano())
 		if b.full.CompareAndSwap(true, false) {
@@ -87,12 +88,16 @@ func (b *Listener) ConnState(of net.Conn, state http.ConnState) {
 	}
 }
 
-// Busy returns the number of connections that are not idle: a request was sent, or the first request is still to come.
+// firstRequest is the time in which the first request of a connection must come, so that it counts as busy. It is that of
+// [http.Server.Shutdown].
+const firstRequest = 5 * time.Second
+
+// Busy returns the number of connections that are not idle: a request was sent, or the first request may still come.
 func (b *Listener) Busy() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.conns {
-		if c.idle.Load() == 0 {
+		if c.idle.Load() == 0 && (c.used.Load() || time.Since(c.accepted) < firstRequest) {
 			n++
 		}
 	}

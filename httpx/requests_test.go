@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 )
 
 // A client that reads is redirected to the URL of its request. Other clients receive an error.
@@ -98,6 +99,9 @@ func TestBusy(t *testing.T) {
 		busy  int
 	}{{http.StateNew, 1}, {http.StateActive, 1}, {http.StateIdle, 0}, {http.StateActive, 1}} {
 		b.ConnState(c, step.state)
+		if step.state == http.StateActive { // nothing but the state counts
+			c.(*conn).accepted = time.Now().Add(-firstRequest)
+		}
 		if n := b.Busy(); n != step.busy {
 			t.Errorf("%v: %d busy, want %d", step.state, n, step.busy)
 		}
@@ -105,5 +109,18 @@ func TestBusy(t *testing.T) {
 	c.Close()
 	if n := b.Busy(); n != 0 {
 		t.Errorf("closed: %d busy", n)
+	}
+	silent, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	if c, err = b.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.(*conn).accepted = time.Now().Add(-firstRequest)
+	if n := b.Busy(); n != 0 {
+		t.Errorf("without a request: %d busy", n)
 	}
 }

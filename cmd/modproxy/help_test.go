@@ -11,7 +11,7 @@ import (
 
 // firstWords are the words that the first line of a help may begin with.
 var firstWords = strings.Fields(`Accept Add Allow Ask Begin Block Cache Check Complete End Explain Fetch List Look Make Mark Print Record Refuse
-	Remove Replace Revoke Run Show Sign Take Try Write`)
+	Remove Replace Restore Revoke Run Show Sign Take Try Write`)
 
 // TestHelp checks the help of every verb and group: what it does in the first line, examples of itself, and at most 80 columns.
 func TestHelp(t *testing.T) {

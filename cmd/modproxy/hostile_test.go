@@ -208,7 +208,7 @@ var otherVerbs = map[string]string{
 	"backup": "TestHostileElsewhere", "restore": "TestHostileElsewhere",
 	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
 	"config": "the operator's own", "config check": "the operator's own", "config init": "the operator's own", "config schema": "", "client-config": "the operator's own",
-	"conformance": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
+	"conformance": "TestHostileElsewhere", "doctor": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
 	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
 	"serve": "TestLogIsHarmless of package proxy", "version": "", "log-level": "the operator's own",
 }
@@ -302,6 +302,7 @@ func verbs(cmd *cobra.Command, above string) (all []string) {
 // rawWriters are the places that write without package clean, by file and expression, with the reason.
 var rawWriters = map[string]string{
 	"main.go os.Stdout": "what the writers that clean write to", "main.go os.Stderr": "what the writers that clean write to",
+	"backup.go env.rawOut": "a backup", "backup.go env.rawErr": "TestProgress",
 	"bundle.go env.rawOut": "a signed bundle", "ledger_export.go env.rawOut": "a signed ledger",
 	"bundle.go env.rawErr": "TestProgress", "import.go env.rawErr": "TestProgress", "mirror_print.go env.rawErr": "TestProgress", "verify.go env.rawErr": "TestProgress",
 	"serve.go env.rawErr": "TestLogIsHarmless of package proxy", "confirm.go env.rawErr": "nothing is written",
@@ -440,11 +441,17 @@ func TestHostileElsewhere(t *testing.T) {
 		_ = out.Flush()
 	}))
 	defer wrong.Close()
+	client := filepath.Join(t.TempDir(), "client.tfrc")
+	services := `{"modules.v1" = "` + wrong.URL + `/v1/", "\u202e` + forged + `" = "\u001b"}`
+	if err := os.WriteFile(client, []byte(`host "registry.terraform.io" { services = `+services+` }`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, line := range [][]string{
 		{"ls", "--data", data}, {"verify", "--read-data", "--data", data}, {"rebuild", "--data", data}, {"verify", "--read-data", "--data", data},
 		{"health", "--url", wrong.URL}, {"conformance", "--url", wrong.URL, "--module", "acme/x/aws"},
 		{"conformance", "--markdown", "--url", wrong.URL, "--module", "acme/x/aws"}, {"ls", "--server", wrong.URL},
 		{"import", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},
+		{"doctor", "--client", client}, {"doctor", "--client", filepath.Join(data, "index.db")},
 		{"backup", "--packages", "--data", data, filepath.Join(t.TempDir(), "backup")},
 		{"restore", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},
 	} {

@@ -96,7 +96,7 @@ var withItems = map[string]bool{
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
 	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
 	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
-	"status": true,
+	"status":       true,
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }
 

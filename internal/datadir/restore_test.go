@@ -38,7 +38,7 @@ func TestRestore(t *testing.T) {
 	if _, err := BeginRestore(dir); !errors.Is(err, ErrClaimed) {
 		t.Errorf("a second restore: %v", err)
 	}
-	if _, err := ClaimToServe(t.Context(), dir); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "which restores a backup") {
+	if _, err := ClaimToServe(t.Context(), dir, Patience{}); !errors.Is(err, ErrClaimed) || !strings.Contains(err.Error(), "which restores a backup") {
 		t.Errorf("a proxy during a restore: %v", err)
 	}
 	fill(t, dir)

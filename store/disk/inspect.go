@@ -96,9 +96,9 @@ func (d *Directory) inspectFile(ctx context.Context, index *os.File) error {
 	return nil
 }
 
-// Check returns why [Open] would refuse the index of a directory, and a remedy. problem is nil if the index is sound, and if another
+// Check returns a remedy for an index that [Open] would refuse, and the reason why. problem is nil if the index is sound, and if another
 // process has it open. Check changes nothing.
-func Check(ctx context.Context, dir string) (problem error, remedy string) {
+func Check(ctx context.Context, dir string) (remedy string, problem error) {
 	d := newDirectory(dir)
 	err := d.readLayout()
 	if err == nil {
@@ -107,11 +107,11 @@ func Check(ctx context.Context, dir string) (problem error, remedy string) {
 	damage, isDamage := errors.AsType[*indexError](err)
 	switch {
 	case isDamage:
-		return damage.problem, damage.remedy
+		return damage.remedy, damage.problem
 	case errors.Is(err, errHeld):
-		return nil, ""
+		return "", nil
 	}
-	return err, remedyIndex
+	return remedyIndex, err
 }
 
 // HasBlobs reports whether a directory stores a blob.

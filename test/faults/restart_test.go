@@ -253,6 +253,9 @@ func testRestart(t *testing.T, encrypted bool, restarts, clients int) {
 	t.Logf("%d packages and %d installations during %d restarts", r.acked(), installed, restarts)
 }
 
+// toysOfClients is the number of versions of the provider that these clients request.
+const toysOfClients = 8
+
 // install lets n clients request packages, and Terraform and OpenTofu install modules, until end is called. Every request must succeed.
 func (m *managed) install(n int) (end func() (installations int64)) {
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -264,12 +267,14 @@ func (m *managed) install(n int) (end func() (installations int64)) {
 				path := packagePath(fmt.Sprintf("m%d", i%50), fmt.Sprintf("1.%d.0", i))
 				switch before := m.some(); {
 				case i%3 == 0:
-					path = toyZip(i / 3 % (toyVersions / 2))
+					path = toyZip(i / 3 % toysOfClients)
 				case i%3 == 1 && before != "":
 					path = before
 				}
 				if err := m.get(m.t.Context(), path); err != nil {
-					m.t.Error(err)
+					if m.t.Context().Err() == nil { // the test has not failed yet
+						m.t.Error(err)
+					}
 					return
 				}
 				if a := m.ask("GET", fmt.Sprintf("/up.example.com/v1/modules/acme/m%d/aws/versions", m.next.Load()%50)); a.Err != nil || a.Status != http.StatusOK {
@@ -312,7 +317,7 @@ func (m *managed) installBy(client, dir string, i int) error {
 	}
 	providers := rig.Installation{
 		Dir: filepath.Join(dir, "providers"), CAFile: m.path("ca.pem"),
-		Providers:  map[string]string{"toy": fmt.Sprintf("source = \"up.example.com/acme/toy\"\n version = \"1.%d.0\"", 1+i%(toyVersions/2))},
+		Providers:  map[string]string{"toy": fmt.Sprintf("source = \"up.example.com/acme/toy\"\n version = \"1.%d.0\"", 1+i%toysOfClients)},
 		Registries: map[string]string{"up.example.com": m.url + "/up.example.com/v1/providers/"},
 	}
 	if _, err := modules.Get(m.t.Context(), client); err != nil {
@@ -335,14 +340,18 @@ func (m *managed) restart(i int, p keptPackage, g *gates) {
 		})
 	}
 	held, late := g.close(fmt.Sprintf("/held%d/", i)), g.close(fmt.Sprintf("/late%d/", i))
-	version := fmt.Sprintf("1.%d.0", toyVersions/2+2*i+1) // a large one
-	zip := g.close("toy_" + version + "_" + platform + ".zip")
+	toy := func(n int) (path string, of *gate) { // large packages that no other client requests
+		version := fmt.Sprintf("1.%d.0", toysOfClients+1+2*(2*i+n))
+		return zipPath(version, platform), g.close("toy_" + version + "_" + platform + ".zip")
+	}
+	heldZip, zipGate := toy(0)
+	lateZip, lateZipGate := toy(1)
 
 	slow, got := m.begin(p)
 	get(packagePath(fmt.Sprintf("held%d", i), "1.0.0"))
-	part, rest := m.begin(keptPackage{path: zipPath(version, platform)})
+	part, rest := m.begin(keptPackage{path: heldZip})
 	<-held.reached
-	<-zip.reached
+	<-zipGate.reached
 	old := m.id
 	if err := syscall.Kill(old, syscall.SIGTERM); err != nil {
 		m.t.Fatal(err)
@@ -357,13 +366,16 @@ func (m *managed) restart(i int, p keptPackage, g *gates) {
 		m.t.Errorf("restart %d: %v", i, a)
 	}
 	get(packagePath(fmt.Sprintf("late%d", i), "1.0.0"))
-	get(zipPath(version, platform))
+	get(heldZip)
+	get(lateZip)
 	<-late.reached
+	<-lateZipGate.reached
 	close(held.open)
-	close(zip.open)
+	close(zipGate.open)
 	m.logged("handed_over", i+1)
 	m.logged("started", i+2)
 	close(late.open)
+	close(lateZipGate.open)
 
 	// The new process answers while the old one sends.
 	if err := syscall.Kill(old, 0); err != nil {
@@ -376,7 +388,7 @@ func (m *managed) restart(i int, p keptPackage, g *gates) {
 	if _, err := io.Copy(rest, part.Body); err != nil {
 		m.t.Errorf("restart %d: a package whose download was in progress: %d bytes, %v", i, rest.Len(), err)
 	}
-	if a := m.ask("GET", zipPath(version, platform)); !bytes.Equal(a.Body, rest.Bytes()) {
+	if a := m.ask("GET", heldZip); !bytes.Equal(a.Body, rest.Bytes()) {
 		m.t.Errorf("restart %d: a package whose download was in progress has %d other bytes than %v", i, rest.Len(), a)
 	}
 	part.Body.Close()
