@@ -80,7 +80,9 @@ func restrict(file, volume string) error {
 	config["mounts"] = append(config["mounts"].([]any),
 		map[string]any{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev", "mode=1777"}},
 		map[string]any{"destination": "/var/lib/modproxy", "type": "bind", "source": volume, "options": []string{"bind", "rw"}})
-	config["linux"] = map[string]any{"namespaces": []any{map[string]string{"type": "mount"}, map[string]string{"type": "pid"}}}
+	config["linux"] = map[string]any{"namespaces": []any{
+		map[string]string{"type": "mount"}, map[string]string{"type": "pid"}, map[string]string{"type": "uts"},
+	}}
 	if text, err = json.Marshal(config); err != nil {
 		return err
 	}

@@ -24,8 +24,7 @@ var imageSources = []string{
 }
 
 // writeImage writes the container image for a platform, which must be that of this machine because Debian's packages run
-// programs when they are installed. The file is a tar archive of an OCI layout. writeImage returns the file in which
-// packaging/image-root.sh lists the Debian packages.
+// programs when they are installed. It returns the file in which packaging/image-root.sh lists the Debian packages.
 func (r *release) writeImage(p platform) (list string, err error) {
 	root, list := filepath.Join(r.temp, "root.tar"), filepath.Join(r.temp, "debian-packages")
 	program, err := r.program(p)
@@ -40,13 +39,21 @@ func (r *release) writeImage(p platform) (list string, err error) {
 		"trixie", root,
 	}
 	cmd := exec.Command("mmdebstrap", append(args, imageSources...)...)
-	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(r.time.Unix(), 10))
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+r.epoch())
 	if _, err := output(cmd); err != nil {
 		return "", err
 	}
+	return list, r.writeLayout(p, root)
+}
+
+// epoch returns the time of the commit in seconds since 1970.
+func (r *release) epoch() string { return strconv.FormatInt(r.time.Unix(), 10) }
+
+// writeLayout writes an image with the root as a tar archive of an OCI layout.
+func (r *release) writeLayout(p platform, root string) error {
 	image, err := r.image(p, root)
 	if err != nil {
-		return "", err
+		return err
 	}
 	dir := filepath.Join(r.temp, "image")
 	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{
@@ -54,12 +61,11 @@ func (r *release) writeImage(p platform) (list string, err error) {
 		Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version},
 	}})
 	if _, err := layout.Write(dir, index); err != nil {
-		return "", err
+		return err
 	}
-	_, err = output(exec.Command("tar", "--sort=name", "--mtime=@"+strconv.FormatInt(r.time.Unix(), 10), "--owner=0", "--group=0",
-		"--numeric-owner", "--mode=u=rwX,go=rX", "-C", dir, "-cf", filepath.Join(r.out, r.name(p)+".oci.tar"),
-		"blobs", "index.json", "oci-layout"))
-	return list, err
+	_, err = output(exec.Command("tar", "--sort=name", "--mtime=@"+r.epoch(), "--owner=0", "--group=0", "--numeric-owner",
+		"--mode=u=rwX,go=rX", "-C", dir, "-cf", filepath.Join(r.out, r.name(p)+".oci.tar"), "blobs", "index.json", "oci-layout"))
+	return err
 }
 
 // image returns an image with one layer, configured as packaging/image.json says.
@@ -68,7 +74,7 @@ func (r *release) image(p platform, root string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := &v1.ConfigFile{OS: p.os, Architecture: p.arch, Created: v1.Time{Time: r.time}}
+	file := &v1.ConfigFile{OS: p.os, Architecture: p.arch, Created: v1.Time{Time: r.time}, RootFS: v1.RootFS{Type: "layers"}}
 	text, err := os.ReadFile(filepath.Join(r.dir, "packaging", "image.json"))
 	if err != nil {
 		return nil, err
