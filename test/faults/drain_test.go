@@ -48,7 +48,7 @@ func (r *proxy) begin(p keptPackage) (*http.Response, *bytes.Buffer) {
 	}
 	var got bytes.Buffer
 	if _, err := io.CopyN(&got, resp.Body, 64<<10); err != nil {
-		r.t.Fatal(err)
+		r.t.Fatalf("%s: %s, %v\n%.500s", p.path, resp.Status, err, got.Bytes())
 	}
 	return resp, &got
 }
