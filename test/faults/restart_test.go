@@ -147,6 +147,19 @@ func (g *gates) close(part string) *gate {
 	return g.all[part]
 }
 
+// openAll lets all answers end, after a test that has failed in a restart.
+func (g *gates) openAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, gate := range g.all {
+		select {
+		case <-gate.open:
+		default:
+			close(gate.open)
+		}
+	}
+}
+
 func (g *gates) of(path string) *gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -202,6 +215,8 @@ func TestRestart(t *testing.T) {
 func testRestart(t *testing.T, encrypted bool, restarts, clients int) {
 	t.Setenv("MODPROXY_SHUTDOWN", "2m")
 	t.Setenv("MODPROXY_LOG_LEVEL", "info")
+	t.Setenv("MODPROXY_FETCH_AT_ONCE", "200") // a download that stands still is cut if another one waits for its slot
+	t.Setenv("MODPROXY_PROVIDERS_AT_ONCE", "200")
 	g := &gates{all: map[string]*gate{}}
 	large := &sized{bytes: rounds(12<<20, 50<<20)}
 	r := newProxy(t, with{around: g.around, registry: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -229,6 +244,7 @@ func testRestart(t *testing.T, encrypted bool, restarts, clients int) {
 		r.url = strings.Replace(r.url, "http:", "https:", 1)
 	}
 	m := manage(r)
+	t.Cleanup(g.openAll)
 	p := r.keep("large")
 	end := m.install(clients)
 	for i := range restarts {
