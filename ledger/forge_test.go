@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,6 +155,19 @@ func wantDamaged(t *testing.T, what, dir string) {
 	}
 	if len(before) != len(after) {
 		t.Errorf("%s: files were made or removed: %d and %d", what, len(before), len(after))
+	}
+}
+
+// wantNewer expects that the directory is refused as that of a later version, and stays unchanged.
+func wantNewer(t *testing.T, what, dir string) {
+	t.Helper()
+	before := files(t, dir)
+	l, err := ledger.Open(dir)
+	if l != nil || errors.Is(err, ledger.ErrDamaged) || !errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), "newer modproxy") {
+		t.Errorf("%s: %v; want the error about a newer modproxy", what, err)
+	}
+	if !maps.Equal(before, files(t, dir)) {
+		t.Errorf("%s: the directory was changed", what)
 	}
 }
 

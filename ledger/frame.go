@@ -28,8 +28,9 @@ const (
 var newer = regexp.MustCompile(`^modproxy ledger (export )?([2-9]|[1-9][0-9]+)\b`)
 
 var (
-	errBroken = fmt.Errorf("%w: it differs from what was written", modproxy.ErrInvalid)
-	errNewer  = fmt.Errorf("%w: it was written by a newer modproxy", modproxy.ErrInvalid)
+	errBroken  = fmt.Errorf("%w: it differs from what was written", modproxy.ErrInvalid)
+	errUnknown = fmt.Errorf("%w: this modproxy does not know its form", modproxy.ErrInvalid)
+	errNewer   = fmt.Errorf("%w: it was written by a newer modproxy: use that version", modproxy.ErrInvalid)
 )
 
 func appendFrame(b []byte, number int64, text []byte) []byte {
@@ -98,19 +99,28 @@ func readHeader(r io.Reader) error {
 }
 
 // readLog reads the records that a head covers. It allocates for at most most records in advance. The error is errBroken if the
-// log does not match the head, errNewer, or the reader's.
+// log does not match the head, or the reader's. It is errNewer if the log matches its head and has a record of unknown form: the key of
+// the log has signed the record, so that it is not damage.
 func readLog(r io.Reader, tree tlog.Tree, most int64) (*index, *frames, error) {
 	if err := readHeader(r); err != nil {
 		return nil, nil, err
 	}
+	var unknown error // about the first record of unknown form
 	f, b := readFrames(r, int64(len(logHeader))), newIndex(min(tree.N, most))
 	for b.size() < tree.N {
 		text, err := f.read()
 		if errors.Is(err, io.EOF) {
 			return nil, nil, fmt.Errorf("%w: it has %d records, and its signed head is for %d", errBroken, b.size(), tree.N)
 		}
-		if err == nil {
+		switch {
+		case err == nil && unknown != nil:
+			b.skip(text, f.end)
+		case err == nil:
 			err = b.replay(text, f.end)
+		}
+		if errors.Is(err, errUnknown) {
+			unknown, err = fmt.Errorf("record %d: %w", b.size(), errNewer), nil
+			b.skip(text, f.end)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("record %d, at byte %d: %w", b.size(), b.end(), err)
@@ -118,6 +128,9 @@ func readLog(r io.Reader, tree tlog.Tree, most int64) (*index, *frames, error) {
 	}
 	if b.hashes.root(tree.N) != tree {
 		return nil, nil, fmt.Errorf("%w: its %d records do not match its signed head", errBroken, tree.N)
+	}
+	if unknown != nil {
+		return nil, nil, unknown
 	}
 	return b, f, nil
 }

@@ -239,14 +239,16 @@ func (x *index) of(module uint64) (numbers []uint32) {
 	return numbers
 }
 
-// replay adds an entry while a log is read. The error is errBroken for an entry that decideAlone does not allow.
+// replay adds an entry while a log is read. The error is errUnknown for a text that cannot be parsed, and errBroken for an entry that
+// decideAlone does not allow.
 func (x *index) replay(text []byte, end int64) error {
 	e, err := parseEntry(text)
-	if err == nil {
-		var known bool
-		if known, err = x.decideAlone(e); known { // other spellings are compared at look-up
-			err = errors.New("a record that repeats another")
-		}
+	if err != nil {
+		return fmt.Errorf("%w: %v", errUnknown, err)
+	}
+	known, err := x.decideAlone(e)
+	if known { // other spellings are compared at look-up
+		err = errors.New("a record that repeats another")
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %v", errBroken, err)
@@ -255,6 +257,12 @@ func (x *index) replay(text []byte, end int64) error {
 	x.hashes = x.hashes.grow(x.size(), e)
 	x.enter(e)
 	return nil
+}
+
+// skip adds the hash of a text, and nothing else, so that the tree can be compared with its head.
+func (x *index) skip(text []byte, end int64) {
+	x.hashes = x.hashes.grow(x.size(), &entry{text: text})
+	x.ends = append(x.ends, end)
 }
 
 // stored contains the hashes of a tree. Reading them does not fail.
