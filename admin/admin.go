@@ -13,7 +13,10 @@
 // # Invariants
 //
 // A request is a JSON object, or its fields are in the query. An answer is a stream of JSON objects, one a line. The last object
-// has "done" or "error": an answer without it was cut off, and is an error. Both ends must be the same version of modproxy.
+// has "done" or "error": an answer without it was cut off, and is an error.
+//
+// The two ends may be neighbouring minor versions of modproxy. So endpoints and fields stay. A server refuses a field that it does not
+// know, so a new field of a request is left out if it is zero. A client ignores new fields of answers. test/previous checks this.
 //
 // # Specification
 //
@@ -268,7 +271,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, in any) error {
 	d := json.NewDecoder(body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(in); err != nil {
-		return fmt.Errorf("%w: request: %w", modproxy.ErrInvalid, err)
+		return fmt.Errorf("%w: request: %w (this proxy and its caller may be different versions of modproxy)", modproxy.ErrInvalid, err)
 	}
 	return nil
 }

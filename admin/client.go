@@ -152,7 +152,8 @@ func (c *Client) refused(answer *http.Response) error {
 	case s == http.StatusUnauthorized:
 		return hint.With(errors.New(c.base+" does not know the token: it is mistyped, has expired or was revoked"), tokenHint)
 	case (s == http.StatusNotFound || s == http.StatusOK) && answer.Header.Get(answerHeader) == "":
-		return hint.With(errors.New(c.base+" has no API for this token: it is not an operator's, or this is not the URL of a modproxy"), tokenHint)
+		return hint.With(errors.New(c.base+" has no API for this token: it is not an operator's, this is not the URL of a modproxy, or its version "+
+			"does not have this verb"), tokenHint)
 	case 300 <= s && s < 400:
 		return errors.New(c.base + ": " + answer.Status + ": redirects are not followed; give the URL of the proxy itself")
 	}

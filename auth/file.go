@@ -148,7 +148,7 @@ func (f *file[T]) decode(value *T) error {
 		return fmt.Errorf("the format is %.40q, and this modproxy reads %q", s.Format, f.format)
 	}
 	if err := decodeStrictly(raw.Bytes(), value); err != nil {
-		return err
+		return fmt.Errorf("%w: a newer modproxy wrote the file: use that version, or restore a backup of the file", err)
 	}
 	return f.check(value)
 }

@@ -196,7 +196,7 @@ func decode(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return wrong("%w", err)
+		return wrong("%w: a newer modproxy may have written it: upgrade this one", err)
 	}
 	return nil
 }
