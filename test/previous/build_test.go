@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // programs are the paths of the two programs.
 type programs struct{ previous, today string }
 
-// built returns the programs. Without a previous version, it ends the test.
+// built returns the programs. Without the history of the repository, it ends the test.
 func built(t *testing.T) programs {
 	t.Helper()
 	if err := rig.DependOnSources(); err != nil {
@@ -78,17 +78,21 @@ var buildBoth = sync.OnceValues(func() (p programs, err error) {
 	return p, err
 })
 
-// previousRevision returns the newest tag of a version before HEAD, or the commit before HEAD.
+// previousRevision returns the newest tag of a version before HEAD, or the commit before HEAD, or HEAD if that is the first commit.
 func previousRevision(ctx context.Context) (string, error) {
-	if top, err := git(ctx, "rev-parse", "--show-prefix"); err != nil || top != "" {
-		return "", fmt.Errorf("%w: this directory is not the top of a git repository %v", errNoHistory, err)
+	prefix, err := git(ctx, "rev-parse", "--show-prefix")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNoHistory, err)
 	}
-	if shallow, err := git(ctx, "rev-parse", "--is-shallow-repository"); err != nil || shallow == "true" {
-		return "", fmt.Errorf("%w: the clone is shallow: run \"git fetch --unshallow --tags\" %v", errNoHistory, err)
+	if prefix != "" {
+		return "", fmt.Errorf("%w: the git repository around it is another one", errNoHistory)
 	}
 	parent, err := git(ctx, "rev-parse", "--verify", "--quiet", "HEAD^")
 	if err != nil {
-		return "", fmt.Errorf("%w: HEAD is the first commit", errNoHistory)
+		if shallow, _ := git(ctx, "rev-parse", "--is-shallow-repository"); shallow == "true" {
+			return "", fmt.Errorf("%w: the clone has one commit of several: run \"git fetch --unshallow --tags\"", errNoHistory)
+		}
+		return "HEAD", nil
 	}
 	if tag, err := git(ctx, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", parent); err == nil {
 		return tag, nil
@@ -96,7 +100,7 @@ func previousRevision(ctx context.Context) (string, error) {
 	return parent, nil
 }
 
-// git runs git in the module, whose directory may belong to another user, and returns its output.
+// git runs git in the module, also if another user owns its directory, and returns its output.
 func git(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
 	cmd.Dir = module

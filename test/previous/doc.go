@@ -3,7 +3,7 @@
 //	go test ./test/previous
 //
 // The previous version is the newest tag before HEAD, or the commit before HEAD if the repository has no tag. It is built from git's
-// archive of that commit.
+// archive of that commit. If HEAD is the first commit, today's version is also the previous one.
 //
 // The scripts in testdata/script run twice: "first" is the previous version and "second" is today's, and the other way round. They check
 // what docs/reference/compatibility.md promises about data, bundles, URLs and the operator's API. TestConfiguration checks the

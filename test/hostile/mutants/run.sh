@@ -6,7 +6,7 @@
 #
 #   Found by: the tests that must fail, a regular expression
 #   In:       the package of these tests; without it, they are in test/hostile
-#   Long: 1   the tests of test/hostile find the fault only if they run in full
+#   Long: 1   the tests find the fault only if they run in full
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -24,7 +24,7 @@ field() { # FIELD PATCH: prints the value of a field
 # cases TREE PROGRAM: runs the tests of test/hostile with a program, or those of a package in a tree
 cases() {
 	if [ -n "$package" ]; then
-		(cd "$1" && go test -count 1 -timeout 5m -run "$tests" "$package") >"$dir/log" 2>&1
+		(cd "$1" && RIG_LONG=$long go test -count 1 -timeout 5m -run "$tests" "$package") >"$dir/log" 2>&1
 	else
 		(cd test/hostile && RIG_PROGRAM=$2 RIG_LONG=$long "$dir/hostile.test" -test.timeout 5m -test.run "^($tests)\$") >"$dir/log" 2>&1
 	fi
