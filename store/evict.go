@@ -3,7 +3,9 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -204,7 +206,7 @@ func (s *Store) evict(ctx context.Context, victims []modproxy.Digest, all *Amoun
 	}
 	if pinned || err != nil {
 		for _, d := range victims {
-			s.room.endRemoval(d, false, false)
+			s.room.endRemoval(d, 0)
 		}
 		return err
 	}
@@ -218,16 +220,29 @@ func (s *Store) evict(ctx context.Context, victims []modproxy.Digest, all *Amoun
 
 // remove removes blobs, and ends their removal.
 func (s *Store) remove(ctx context.Context, how Removal, list []modproxy.Digest) ([]BlobInfo, error) {
+	stores := map[modproxy.Digest]int{}
+	for _, d := range list {
+		stores[d] = s.room.stores(d)
+	}
 	removed, err := s.Blobs.Remove(ctx, how, list...)
-	gone := map[modproxy.Digest]bool{}
+	sizes := map[modproxy.Digest]int64{}
 	for _, b := range removed {
-		gone[b.Digest] = true
+		sizes[b.Digest] = b.Size
 	}
 	for _, d := range list {
-		if gone[d] = gone[d] || err == nil && how != Collect; gone[d] {
+		size, gone := sizes[d]
+		if gone = gone || err == nil && how != Collect; gone {
 			s.memory.Drop(d)
 		}
-		s.room.endRemoval(d, gone[d], how == ToQuarantine)
+		for n := stores[d]; gone && !s.room.isGone(d, n); { // it was stored meanwhile: before it was removed, or afterwards
+			n = s.room.stores(d)
+			_, err := s.Blobs.Stat(ctx, d)
+			gone = errors.Is(err, fs.ErrNotExist)
+		}
+		if how != ToQuarantine {
+			size = 0
+		}
+		s.room.endRemoval(d, size)
 	}
 	return removed, failure(ctx, err)
 }

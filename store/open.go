@@ -180,7 +180,10 @@ func (s *Store) lost(ctx context.Context, d modproxy.Digest, err error) error {
 	records, _ := s.Records.Needing(ctx, d)
 	_, stat := s.Blobs.Stat(ctx, d)
 	gone := errors.Is(stat, fs.ErrNotExist)
-	s.room.endRemoval(d, gone, false)
+	if gone {
+		s.room.isGone(d, s.room.stores(d)) // no call stores it during the removal
+	}
+	s.room.endRemoval(d, 0)
 	var refs []Ref
 	for _, r := range records {
 		// A record that has changed was evicted with the blob. On a full disk such a record may stay.

@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -117,5 +118,47 @@ func TestKindsWithoutKeeper(t *testing.T) {
 	out, err = s.Verify(t.Context(), store.Check{Data: true, Repair: true})
 	if err != nil || out.Damage != 1 || out.Repaired != 1 || len(w.Evidence()) != 1 {
 		t.Errorf("damaged: %+v, %v", out, err)
+	}
+}
+
+// afterRemoval calls a function after each removal.
+type afterRemoval struct {
+	blobs
+	call func()
+}
+
+func (r afterRemoval) Remove(ctx context.Context, how store.Removal, list ...modproxy.Digest) ([]store.BlobInfo, error) {
+	removed, err := r.blobs.Remove(ctx, how, list...)
+	r.call()
+	return removed, err
+}
+
+// A blob that is stored while a call quarantines its damaged content, or finds none, counts afterwards.
+func TestStoredDuringRemoval(t *testing.T) {
+	for _, damaged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("damaged=%v", damaged), func(t *testing.T) {
+			f := newBounded(t, 10_000)
+			f.mustGet(t, "50.2")
+			_, d := dataOf("100.1")
+			removed, stored, ended := make(chan bool), make(chan bool), make(chan error)
+			f.change(t, func(c *store.Config) {
+				c.Blobs = afterRemoval{c.Blobs, func() { close(removed); <-stored }}
+			})
+			f.during = func(string) {
+				if damaged {
+					f.storage.Replace(d, []byte("damaged"))
+				}
+				go func() { ended <- f.SetAside(context.Background(), d) }()
+				<-removed
+			}
+			f.mustGet(t, "100.1")
+			close(stored)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if kept, reserved := f.Usage(); kept != 150 || reserved != 0 {
+				t.Errorf("kept %d, reserved %d", kept, reserved)
+			}
+		})
 	}
 }

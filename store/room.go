@@ -44,6 +44,7 @@ type entry struct {
 	readers    int
 	keeps      int           // calls of Keep and Hold that protect it
 	removals   int           // in progress
+	stores     int           // how often it was stored since the entry exists
 	place      *list.Element // in room.order
 }
 
@@ -216,16 +217,28 @@ func (m *room) beginRemoval(list ...modproxy.Digest) bool {
 	return true
 }
 
-// endRemoval ends a removal. removed reports whether the blob was removed. A quarantined blob still counts.
-func (m *room) endRemoval(d modproxy.Digest, removed, aside bool) {
+// stores returns how often a blob that is being removed was stored.
+func (m *room) stores(d modproxy.Digest) (n int) {
+	m.edit(d, func(e *entry) { n = e.stores })
+	return n
+}
+
+// isGone records that a blob that is being removed does not exist. If the blob was stored more often than stores, isGone changes nothing
+// and returns false, because the blob may exist again.
+func (m *room) isGone(d modproxy.Digest, stores int) (ok bool) {
 	m.edit(d, func(e *entry) {
-		e.removals--
-		if removed {
-			if aside {
-				m.aside += e.size
-			}
+		if ok = e.stores == stores; ok {
 			e.kept, e.removed, e.size, e.pinned, e.unreadable = false, !m.loaded, 0, false, false
 		}
+	})
+	return ok
+}
+
+// endRemoval ends a removal. aside is the number of bytes that it has moved to the quarantine, where they still count.
+func (m *room) endRemoval(d modproxy.Digest, aside int64) {
+	m.edit(d, func(e *entry) {
+		e.removals--
+		m.aside += aside
 		m.wake()
 	})
 }
@@ -286,6 +299,7 @@ func (m *room) keep(d modproxy.Digest, size int64, reserved *int64) {
 		m.reserved -= part
 		*reserved -= part
 		e.kept, e.size = true, size
+		e.stores++
 	})
 }
 

@@ -70,7 +70,7 @@ func TestVictimInUse(t *testing.T) {
 			t.Errorf("round %d: %d victims", i, len(victims))
 			break
 		}
-		m.endRemoval(d, false, false)
+		m.endRemoval(d, 0)
 	}
 	end.Store(true)
 	<-ended
@@ -82,7 +82,8 @@ func TestRemovedWhileCounting(t *testing.T) {
 	a, b, c := modproxy.Digest{1}, modproxy.Digest{2}, modproxy.Digest{3}
 	found := []counted{{digest: a, size: 100}, {digest: b, size: 100}, {digest: c, size: 100}}
 	m.beginRemoval(a)
-	m.endRemoval(a, true, false)
+	m.isGone(a, m.stores(a))
+	m.endRemoval(a, 0)
 	m.keep(b, 100, new(int64))
 	m.load(found)
 	if m.kept != 200 || m.idle != 200 || len(m.entries) != 2 {
