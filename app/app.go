@@ -165,6 +165,7 @@ func (a *App) listen() error {
 	if most < c.Limits.Connections {
 		logEvent(a.log, "connections_lowered", nil, zap.Int("connections", most), zap.Uint64("open_files", openFiles()))
 	}
+	a.metrics.MeasureRequests(a.requests.Running)
 	var err error
 	if a.tls, err = newCertificate(c.TLS, a.log); err != nil {
 		return err

@@ -126,6 +126,13 @@ func (m *Metrics) MeasurePolicy(current func() bool) {
 	})
 }
 
+// MeasureRequests adds a gauge of the running requests. It is called once.
+func (m *Metrics) MeasureRequests(running func() int) {
+	m.add.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "modproxy_requests_in_flight", Help: "Requests that are being answered, with the request for the metrics.",
+	}, func() float64 { return float64(running()) })
+}
+
 // MeasureCertificate adds a gauge for when the TLS certificate in force expires. It is called once.
 func (m *Metrics) MeasureCertificate(notAfter func() time.Time) {
 	m.add.NewGaugeFunc(prometheus.GaugeOpts{

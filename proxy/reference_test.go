@@ -83,6 +83,7 @@ func TestReference(t *testing.T) {
 	m.Mirrored("dir", 0)
 	m.MeasurePolicy(func() bool { return true })
 	m.MeasureCertificate(time.Now)
+	m.MeasureRequests(func() int { return 1 })
 	m.MeasureStorage(storage{}, 0)
 	w := httptest.NewRecorder()
 	m.ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
