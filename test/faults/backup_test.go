@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -44,36 +45,58 @@ func (r *proxy) restored(what string) (rebuilt bool) {
 	return true
 }
 
-// A copy of the directory under load, at any moment, has everything that was acknowledged before, with its record in the ledger.
-func TestBackupUnderLoad(t *testing.T) {
-	r := newProxy(t, with{})
+// duringLoad calls do several times while clients install, each time after new packages were acknowledged. It stops modproxy, and returns
+// what was acknowledged before each call.
+func (r *proxy) duringLoad(times int, do func(i int)) (acks []map[string]string) {
+	r.t.Helper()
 	r.start()
 	r.ready()
 	end := r.load(4)
-	type copied struct {
-		dir  string
-		acks map[string]string
-	}
-	var backups []copied
-	for range rounds(2, 30) {
-		before := r.acked()
-		for started := time.Now(); r.acked() < before+5 && time.Since(started) < 2*time.Minute; {
-			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+	for i := range times {
+		for before := r.acked(); r.acked() < before+5; time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) {
+			if err := r.t.Context().Err(); err != nil {
+				r.t.Fatal(err)
+			}
 		}
 		r.mu.Lock()
-		b := copied{filepath.Join(t.TempDir(), "copy"), maps.Clone(r.acks)}
+		acks = append(acks, maps.Clone(r.acks))
 		r.mu.Unlock()
-		r.backUp(b.dir)
-		backups = append(backups, b)
+		do(i)
 	}
 	end()
 	r.stop()
+	return acks
+}
+
+// hasAcknowledged checks that acknowledged packages are served as they were, and are in the ledger.
+func (r *proxy) hasAcknowledged(what string, acks map[string]string, recorded map[string]bool) {
+	r.t.Helper()
+	for path, digest := range acks {
+		a := r.ask("GET", path)
+		if sum := sha256.Sum256(a.Body); a.Status != http.StatusOK || hex.EncodeToString(sum[:]) != digest {
+			r.t.Errorf("%s: %s: %v", what, path, a)
+		}
+		if !recorded[path] {
+			r.t.Errorf("%s: the ledger has no record of %s", what, path)
+		}
+	}
+}
+
+// A copy of the directory under load, at any moment, has everything that was acknowledged before, with its record in the ledger.
+func TestBackupUnderLoad(t *testing.T) {
+	r := newProxy(t, with{})
+	var copies []string
+	acks := r.duringLoad(rounds(2, 30), func(int) {
+		dir := filepath.Join(t.TempDir(), "copy")
+		r.backUp(dir)
+		copies = append(copies, dir)
+	})
 	rebuilt, unrecorded, missing := 0, 0, 0
-	for i, b := range backups {
+	for i, dir := range copies {
 		if err := os.RemoveAll(r.data); err != nil {
 			t.Fatal(err)
 		}
-		copyAll(t, b.dir, r.data)
+		copyAll(t, dir, r.data)
 		if r.restored("a copy") {
 			rebuilt++
 		}
@@ -81,15 +104,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		if err := r.printed(func(n named, _ string) { recorded[n.path()] = true }, "ledger", "show"); err != nil {
 			t.Error(err)
 		}
-		for path, digest := range b.acks {
-			a := r.ask("GET", path)
-			if sum := sha256.Sum256(a.Body); a.Status != http.StatusOK || hex.EncodeToString(sum[:]) != digest {
-				t.Errorf("copy %d: %s: %v", i, path, a)
-			}
-			if !recorded[path] {
-				t.Errorf("copy %d: the ledger has no record of %s", i, path)
-			}
-		}
+		r.hasAcknowledged(fmt.Sprintf("copy %d", i), acks[i], recorded)
 		r.stop()
 		found := r.verify() // of packages that arrived during the copy
 		if found["record_damaged"] > 0 {
@@ -109,7 +124,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		}
 	}
 	t.Logf("%d copies, the last with %d packages acknowledged before: %d were rebuilt; of what came meanwhile verify named %d packages that are missing and %d records",
-		len(backups), len(backups[len(backups)-1].acks), rebuilt, missing, unrecorded)
+		len(copies), len(acks[len(acks)-1]), rebuilt, missing, unrecorded)
 }
 
 // mixes are directories with parts of different ages, by the older part.

@@ -4,17 +4,12 @@ package faults_test
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // restore replaces the directory with a backup.
@@ -30,30 +25,14 @@ func (r *proxy) restore(file string) {
 // was begun, with its record in the ledger.
 func TestBackup(t *testing.T) {
 	r := newProxy(t, with{})
-	r.start()
-	r.ready()
-	end := r.load(4)
-	type made struct {
-		file string
-		acks map[string]string
-	}
-	var backups []made
-	for i := range rounds(2, 30) {
-		for before := r.acked(); r.acked() < before+5; time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) {
-			if err := t.Context().Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.mu.Lock()
-		b := made{r.path(fmt.Sprintf("backup%d", i)), maps.Clone(r.acks)}
-		r.mu.Unlock()
-		r.output("backup", "--packages", b.file)
-		backups = append(backups, b)
-	}
-	end()
-	r.stop()
-	for i, b := range backups {
-		r.restore(b.file)
+	var backups []string
+	acks := r.duringLoad(rounds(2, 30), func(i int) {
+		file := r.path(fmt.Sprintf("backup%d", i))
+		r.output("backup", "--packages", file)
+		backups = append(backups, file)
+	})
+	for i, file := range backups {
+		r.restore(file)
 		if kinds := r.verify(); len(kinds) > 0 {
 			t.Errorf("backup %d: verify finds %v", i, kinds)
 		}
@@ -63,18 +42,10 @@ func TestBackup(t *testing.T) {
 		}
 		r.start("--offline")
 		r.ready()
-		for path, digest := range b.acks {
-			a := r.ask("GET", path)
-			if sum := sha256.Sum256(a.Body); a.Status != http.StatusOK || hex.EncodeToString(sum[:]) != digest {
-				t.Errorf("backup %d: %s: %v", i, path, a)
-			}
-			if !recorded[path] {
-				t.Errorf("backup %d: the ledger has no record of %s", i, path)
-			}
-		}
+		r.hasAcknowledged(fmt.Sprintf("backup %d", i), acks[i], recorded)
 		r.stop()
 	}
-	t.Logf("%d backups, the last with %d packages acknowledged before", len(backups), len(backups[len(backups)-1].acks))
+	t.Logf("%d backups, the last with %d packages acknowledged before", len(backups), len(acks[len(acks)-1]))
 }
 
 // sweptVerbs are the system calls at which verbs that write files are killed.
