@@ -208,8 +208,8 @@ func (b opened) Open(ctx context.Context, d modproxy.Digest) (store.Blob, error)
 	return b.blobs.Open(ctx, d)
 }
 
-// What changes while a backup is written does not make it contradict itself: a package that is removed is not in it, nor its record; the
-// ledger has what was recorded meanwhile.
+// A backup agrees with itself although the directory changes while it is written. It lacks a package that was removed, and the record of
+// that package. It has what the ledger recorded meanwhile.
 func TestChangedMeanwhile(t *testing.T) {
 	d := newDirectory(t)
 	calls := 0

@@ -4,7 +4,7 @@
 //	for _, f := range report.Findings { … }
 //
 // Invariants: a sound set-up has no finding, whether or not the proxy runs. A finding names its cause and a remedy, and no secret.
-// Run changes nothing and does not claim the data directory. It ends within [Limit], even if a disk or a server does not answer.
+// Run does not claim the data directory, and leaves nothing in it: it writes a small file there to see whether it can, and removes it. It ends within [Limit], even if a disk or a server does not answer.
 // docs/reference/doctor.md lists the kinds of findings.
 package doctor
 

@@ -75,8 +75,8 @@ func (l *Log) PrivateKey() ([]byte, error) {
 	return text, nil
 }
 
-// Restore creates a log in a directory that has none, from the key and an export of another log, and opens it. The two logs are then the
-// same: they have the same tree and the same head. Errors are those of [Log.Import]; the directory is then useless.
+// Restore creates a log in dir from the key and an export of another log, and opens it. The two logs then have the same tree and the same
+// head. Errors are those of [Log.Import], and [modproxy.ErrInvalid] if dir has a log. After another error dir cannot be used.
 func Restore(ctx context.Context, dir string, key []byte, export io.Reader) (*Log, error) {
 	l := &Log{dir: dir}
 	isNew, err := l.isNew()

@@ -49,7 +49,7 @@ type Reader struct {
 	R      io.Reader
 	At     int64  // offset of the next byte
 	What   string // names the archive in errors, such as "bundle"
-	Remedy string // what to do about an archive that is cut off
+	Remedy string // advice for the error about an archive that was cut off, such as "copy it again"
 }
 
 func wrong(format string, args ...any) error {

@@ -6,6 +6,6 @@
 // archive of that commit. If HEAD is the first commit, today's version is also the previous one.
 //
 // The scripts in testdata/script run twice: "first" is the previous version and "second" is today's, and the other way round. They check
-// what docs/reference/compatibility.md promises about data, bundles, URLs and the operator's API. TestConfiguration checks the
+// the rules of docs/reference/compatibility.md for data, bundles, URLs and the operator's API. TestConfiguration checks the
 // configuration, and TestNames that no verb, flag, key, path, metric or event is missing without a line in CHANGELOG.md.
 package previous
