@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +25,9 @@ var withoutJSON = map[string]string{
 	"completion bash": "a script", "completion fish": "a script", "completion powershell": "a script", "completion zsh": "a script",
 }
 
+// withoutJSONFlags are flags that change what a verb prints, and cannot be used with --json.
+var withoutJSONFlags = []string{"--list", "--clear", "--suggest"}
+
 // localJSON are the verbs that do not use the API of a proxy, with their arguments, in an order in which each one works. DATA is a data
 // directory, DIR has a configuration, URL is a registry.
 var localJSON = []struct{ verb, args string }{
@@ -39,7 +44,7 @@ var localJSON = []struct{ verb, args string }{
 	{"config init", ""},
 	{"client-config", ""},
 	{"health", "--url URL"},
-	{"doctor", "--offline --data DATA"},
+	{"doctor", "--offline --data DATA --listen 8080"},
 	{"conformance", "--url URL --module acme/x/aws"},
 	{"lock", "DIR --data DATA"},
 	{"lock providers", "DIR --platform linux_amd64 --data DATA"},
@@ -47,16 +52,23 @@ var localJSON = []struct{ verb, args string }{
 	{"version", ""},
 }
 
-// TestJSON checks that every verb that prints data prints one JSON object of one shape, for any data.
+// TestJSON checks that every verb that prints data prints one JSON object of one shape, for any data. It compares the fields with
+// docs/reference/json.md; with -update it writes that page.
 func TestJSON(t *testing.T) {
+	fields := map[string]map[string]bool{}      // by verb
 	tried := map[string]bool{"log-level": true} // by its script, because it needs a running modproxy
 	for verb, all := range askVerbs {
 		tried[verb] = true
 		t.Run(verb, func(t *testing.T) {
-			api := hostileAPI(t, 1, false)
-			got := runJSON(t, verb, append(slices.Clone(all[0]), "--server", api)...)
-			if withItems[verb] && len(got) == 0 {
-				t.Error("no items")
+			fields[verb] = map[string]bool{}
+			for i, args := range all {
+				if slices.ContainsFunc(args, func(arg string) bool { return slices.Contains(withoutJSONFlags, arg) }) {
+					continue
+				}
+				got := runJSON(t, fields[verb], verb, append(slices.Clone(args), "--server", hostileAPI(t, 1, false))...)
+				if i == 0 && withItems[verb] && len(got) == 0 {
+					t.Error("no items")
+				}
 			}
 		})
 	}
@@ -70,7 +82,10 @@ func TestJSON(t *testing.T) {
 			if local.verb == "key rotate" {
 				firstKey(t, data)
 			}
-			got := runJSON(t, local.verb, strings.Fields(args)...)
+			if fields[local.verb] == nil {
+				fields[local.verb] = map[string]bool{}
+			}
+			got := runJSON(t, fields[local.verb], local.verb, strings.Fields(args)...)
 			if withItems[local.verb] && len(got) == 0 {
 				t.Error("no items")
 			}
@@ -87,6 +102,49 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s is not tried", verb)
 		}
 	}
+	if !t.Failed() {
+		for verb, names := range fields {
+			addDeclared(t, names, verb)
+		}
+		golden(t, "../../../../docs/reference/json.md", jsonReference(fields))
+	}
+}
+
+// addDeclared adds the fields of items that the help of a verb names, if the verb printed no items.
+func addDeclared(t *testing.T, names map[string]bool, verb string) {
+	t.Helper()
+	for name := range names {
+		if strings.HasPrefix(name, "items.") {
+			return
+		}
+	}
+	cmd, _, err := newRootCommand(&environment{}).Find(strings.Fields(verb))
+	must(t, err)
+	_, usage, _ := strings.Cut(cmd.Flags().Lookup("json").Usage, `"items":`)
+	usage, _, _ = strings.Cut(usage, `"summary"`)
+	for _, name := range regexp.MustCompile(`"([a-z_]+)"`).FindAllStringSubmatch(usage, -1) {
+		names["items."+name[1]] = true
+	}
+}
+
+// jsonReference returns docs/reference/json.md.
+func jsonReference(fields map[string]map[string]bool) string {
+	var b strings.Builder
+	b.WriteString(`<!-- go test ./cmd/modproxy -run TestJSON -update writes this page. -->
+
+# JSON of the verbs
+
+With ` + "`--json`, a verb prints one object: `items`, one a line, and with some verbs a `summary`" + `. These are the fields. A field
+without a value may be missing. [Compatibility](compatibility.md) says what a new version may change.
+`)
+	for _, verb := range slices.Sorted(maps.Keys(fields)) {
+		fmt.Fprintf(&b, "\n## modproxy %s\n", verb)
+		for _, field := range slices.Sorted(maps.Keys(fields[verb])) {
+			fmt.Fprintf(&b, "\n- `%s`", field)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
 
 // withItems are the verbs that list items in TestJSON.
@@ -100,8 +158,8 @@ var withItems = map[string]bool{
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }
 
-// runJSON runs a verb with --json, checks the shape of the output, and returns the items.
-func runJSON(t *testing.T, verb string, args ...string) (items []map[string]any) {
+// runJSON runs a verb with --json, checks the shape of the output, adds its fields to fields, and returns the items.
+func runJSON(t *testing.T, fields map[string]bool, verb string, args ...string) (items []map[string]any) {
 	t.Helper()
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "main.tf"), nil, 0o600))
@@ -133,14 +191,14 @@ func runJSON(t *testing.T, verb string, args ...string) (items []map[string]any)
 		t.Errorf("%d items in %d lines:\n%s", len(items), lines, got.stdout)
 	}
 	for _, item := range items {
-		checkNames(t, "items", item)
+		checkNames(t, fields, "items", item)
 	}
 	if doc["summary"] != nil {
 		var summary map[string]any
 		if err := json.Unmarshal(doc["summary"], &summary); err != nil || summary == nil {
 			t.Fatalf("summary: %v in %s", err, got.stdout)
 		}
-		checkNames(t, "summary", summary)
+		checkNames(t, fields, "summary", summary)
 	}
 	return items
 }
@@ -150,21 +208,29 @@ var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 // byData are the names of objects whose names come from data.
 var byData = []string{"by_outcome", "value"}
 
-// checkNames checks that all names in v are in snake_case, except those that come from data.
-func checkNames(t *testing.T, at string, v any) {
+// checkNames checks that all names in v are in snake_case, except those that come from data, and adds the paths of its fields to fields.
+// at is the path of v.
+func checkNames(t *testing.T, fields map[string]bool, at string, v any) {
 	t.Helper()
 	switch v := v.(type) {
 	case map[string]any:
+		if slices.Contains(byData, at[strings.LastIndex(at, ".")+1:]) {
+			fields[at] = true
+			return
+		}
 		for name, value := range v {
-			if !slices.Contains(byData, at) && !snakeCase.MatchString(name) {
+			if !snakeCase.MatchString(name) {
 				t.Errorf("%s: the name %q", at, name)
 			}
-			checkNames(t, name, value)
+			checkNames(t, fields, at+"."+name, value)
 		}
 	case []any:
+		fields[at] = true
 		for _, value := range v {
-			checkNames(t, at, value)
+			checkNames(t, fields, at, value)
 		}
+	default:
+		fields[at] = true
 	}
 }
 
