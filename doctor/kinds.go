@@ -21,10 +21,10 @@ type Kind struct {
 // Kinds returns all kinds, in the order of the report.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// kindOf returns the kind with a name. It panics if there is no such kind.
+// kindOf returns the kind with a name. It panics for an unknown name.
 func kindOf(name string) Kind {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
-	return kinds[i] // a test covers every name in this package
+	return kinds[i]
 }
 
 var kinds = []Kind{
@@ -41,12 +41,12 @@ var kinds = []Kind{
 	{"cache_too_large", Warning, "cache.max_size is larger than the file system", "set cache.max_size to a size below that of the file system"},
 	{"cache_unbounded", Warning, "packages can fill the disk of a proxy for other machines", "set cache.max_size, for example to 50GiB"},
 	{"index_damaged", Error, "the index is missing or damaged", `stop modproxy; then: modproxy rebuild`},
-	{"ledger_damaged", Error, "the ledger is damaged", `restore a backup of the data directory: "modproxy restore"`},
-	{"ledger_missing", Error, "packages are stored, and the ledger has no record", `restore a backup of the data directory: "modproxy restore"; a new ledger would accept changed content`},
+	{"ledger_damaged", Error, "the ledger is damaged", `restore the backup of the data directory with "modproxy restore"`},
+	{"ledger_missing", Error, "packages are stored, and the ledger has no record", `restore the backup of the data directory with "modproxy restore"; a new ledger would accept changed content`},
 	{"offline_empty", Error, "modproxy is offline, and nothing is stored", `import a bundle with "modproxy import", or set offline: false`},
 	{"not_ready", Error, "the running proxy reports that it cannot do its work", "read the log of the proxy, remove the cause, and restart the proxy"},
 
-	{"tokens_damaged", Error, "the file of tokens cannot be read, and no token is valid", "restore the backup of SUBJECT, or remove it and create new tokens"},
+	{"tokens_damaged", Error, "the file of tokens cannot be read, and no token is valid", "restore the backup of the data directory, or remove SUBJECT and create new tokens"},
 	{"no_token", Warning, "clients need a token, and none is valid", `create a token: modproxy token create NAME --scope '*'`},
 
 	{"git_missing", Error, "git is not in PATH, or cannot be executed", "install git 2.31 or newer, or put it in PATH of modproxy"},
