@@ -9,7 +9,7 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// Status is the status of a serving proxy. A client ignores fields of a newer proxy, and may miss those of an older one.
+// Status is the status of a serving proxy. Clients ignore unknown fields, which a newer proxy may send. An older proxy may not send all fields.
 type Status struct {
 	Version   string           `json:"version"`
 	Time      time.Time        `json:"time"` // of this answer
@@ -18,23 +18,23 @@ type Status struct {
 	Data      string           `json:"data"`
 	Config    string           `json:"config,omitempty"` // the configuration file
 	Offline   bool             `json:"offline,omitempty"`
-	Ready     bool             `json:"ready"` // as /-/readyz answers
+	Ready     bool             `json:"ready"` // /-/readyz answers 200
 	Problems  []StatusProblem  `json:"problems,omitempty"`
 	Upstreams []UpstreamStatus `json:"upstreams"`
 	Room      Room             `json:"room"`
 	Downloads []Download       `json:"downloads"` // the oldest first
-	Drift     int              `json:"drift"`     // versions that were offered with other content, and not accepted
-	Pending   int              `json:"pending"`   // versions that wait for approval
+	Drift     int              `json:"drift"`     // number of versions whose source offered other content, which no operator has accepted
+	Pending   int              `json:"pending"`   // number of versions that wait for approval
 	Rules     RulesInForce     `json:"rules"`
 }
 
-// A StatusProblem keeps the proxy from some or all of its work.
+// A StatusProblem is the reason why the proxy cannot do some or all of its work.
 type StatusProblem struct {
 	Problem string `json:"problem"`
 	Error   string `json:"error,omitempty"`
 }
 
-// UpstreamState says what a proxy knows about a registry from the last requests to it.
+// UpstreamState is the health of a registry, as the last requests to it show it.
 type UpstreamState string
 
 const (
@@ -49,25 +49,25 @@ const (
 type UpstreamStatus struct {
 	Host      string        `json:"host"`
 	State     UpstreamState `json:"state"`
-	Answered  time.Time     `json:"answered,omitzero"`   // of the last answer
-	Failed    time.Time     `json:"failed,omitzero"`     // of the last failure
-	Down      time.Time     `json:"down_since,omitzero"` // since when it is unavailable
+	Answered  time.Time     `json:"answered,omitzero"`   // time of the last answer
+	Failed    time.Time     `json:"failed,omitzero"`     // time of the last failure
+	Down      time.Time     `json:"down_since,omitzero"` // time since which the registry is unavailable; zero otherwise
 	Service   string        `json:"service,omitempty"`   // the failing service, such as modules.v1
 	Namespace string        `json:"namespace,omitempty"` // the failing namespace, if others do not fail
-	Error     string        `json:"error,omitempty"`     // why the last request failed
+	Error     string        `json:"error,omitempty"`     // the error of the last request
 }
 
 // Room is the use of the store and its file system, in bytes.
 type Room struct {
 	Stored      int64 `json:"stored_bytes"`
 	Reserved    int64 `json:"reserved_bytes,omitempty"` // for packages that are being written
-	Max         int64 `json:"max_bytes"`                // cache.max_size; zero: unlimited
+	Max         int64 `json:"max_bytes"`                // cache.max_size; zero if packages have no bound
 	Quarantined int64 `json:"quarantined_bytes,omitempty"`
 	DiskFree    int64 `json:"disk_free_bytes,omitempty"`
-	DiskFull    int   `json:"disk_full_percent,omitempty"` // zero, too, if the system does not know
+	DiskFull    int   `json:"disk_full_percent,omitempty"` // zero also if the use of the file system is unknown
 }
 
-// A Download is a package that is being downloaded, or waits for its turn.
+// A Download is a download that runs or waits for a slot.
 type Download struct {
 	versionname.Name
 	Began time.Time `json:"began"`
@@ -82,7 +82,7 @@ type RulesInForce struct {
 	Decisions int    `json:"decisions"` // of operators, in force
 }
 
-// status answers even if the ledger or the store cannot be read: that is then a problem in the answer.
+// status returns the status even if the ledger or the store cannot be read. The errors are then problems in the status.
 func (s *Server) status(ctx context.Context, _ none, _ func(none)) (Status, error) {
 	out := s.Process.Status(ctx)
 	failed := func(what string, err error) {

@@ -10,18 +10,18 @@ import (
 	"github.com/modproxy/modproxy/auth"
 )
 
-// Tokens are the tokens of clients.
+// Tokens stores the tokens of clients.
 type Tokens interface {
 	List() ([]auth.Token, error)
-	// Create adds a token with the name, expiry and rights of spec. The text is returned only here.
+	// Create adds a token with the name, expiry and rights of spec, and returns its text, which is not stored.
 	Create(ctx context.Context, spec auth.Token) (text string, made auth.Token, err error)
 	Revoke(ctx context.Context, idOrName string) (auth.Token, error)
 }
 
-// A TokenRequest has the fields of a token that its creator chooses.
+// A TokenRequest has the fields of a new token.
 type TokenRequest struct {
 	Name    string       `json:"name"`
-	Expires time.Time    `json:"expires,omitzero"` // zero: never
+	Expires time.Time    `json:"expires,omitzero"` // zero if it never expires
 	Scopes  []auth.Scope `json:"scopes,omitempty"`
 	Admin   bool         `json:"admin,omitempty"`
 	Refresh bool         `json:"refresh,omitempty"`
@@ -35,7 +35,7 @@ type CreatedToken struct {
 
 // A RevokeRequest names a token.
 type RevokeRequest struct {
-	Token string `json:"token"` // its id, or the name of a live one; not its text
+	Token string `json:"token"` // the id of the token, or the name of a valid token; not its text
 }
 
 func (s *Server) listTokens(_ context.Context, _ none, each func(auth.Token)) (done none, err error) {
@@ -66,7 +66,7 @@ func (s *Server) revokeToken(ctx context.Context, in RevokeRequest, _ func(none)
 		return auth.Token{}, errNoTokens
 	}
 	revoked, err := s.Tokens.Revoke(ctx, in.Token)
-	if errors.Is(err, modproxy.ErrNotFound) { // its text would be that of a missing module
+	if errors.Is(err, modproxy.ErrNotFound) { // the text of ErrNotFound is about a missing module
 		err = absent(err.Error())
 	}
 	return revoked, err

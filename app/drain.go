@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	lingerTime   = 2 * time.Second        // for clients that waited for a download to request its package
-	lastWords    = 500 * time.Millisecond // to send clients the answer that the proxy is shutting down
-	handOverTime = time.Second            // for requests to end before they are redirected, while no process accepts connections
-	redirectTime = 3 * time.Second        // to redirect them
+	lingerTime   = 2 * time.Second        // after downloads have ended: their clients request the packages
+	lastWords    = 500 * time.Millisecond // for clients to receive the answer that the proxy is shutting down
+	handOverTime = time.Second            // for requests to end before they are redirected; no process accepts connections meanwhile
+	redirectTime = 3 * time.Second        // for the redirects of these requests
 )
 
-// serveUntil serves until ctx ends. Then it waits for requests and downloads, at most for the time of the key shutdown. endIdle ends the
-// work that no client waits for, before the data directory is handed over.
+// serveUntil serves until ctx ends. Then it waits for requests and downloads, at most for the time of the key shutdown. Before it hands over the
+// data directory, it calls endIdle, which ends work without a waiting client. The error is that of the server, or of closing the data
+// directory.
 func (a *App) serveUntil(ctx context.Context, server *http.Server, endIdle func()) error {
 	requests, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -33,7 +34,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server, endIdle func(
 	served := make(chan error, 1)
 	go func() { served <- a.accept(server) }()
 	if a.socket != nil {
-		go server.Serve(a.socket) // ends with the server
+		go server.Serve(a.socket) // returns when the server is closed
 	}
 	select {
 	case err := <-served:
@@ -58,7 +59,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server, endIdle func(
 	} else {
 		a.linger(deadline)
 	}
-	left := 0 // requests whose answers are cut, which their clients notice
+	left := 0 // number of requests whose answers are cut; their clients notice the missing bytes
 	if err := server.Shutdown(deadline); err != nil {
 		cut(httpx.ErrShuttingDown)
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
@@ -78,7 +79,7 @@ func (a *App) serveUntil(ctx context.Context, server *http.Server, endIdle func(
 	return failed
 }
 
-// accept serves connections with server until it is closed.
+// accept serves connections of clients until the server is closed.
 func (a *App) accept(server *http.Server) error {
 	if server.TLSConfig != nil {
 		return server.ServeTLS(a.listener, "", "")
@@ -86,11 +87,11 @@ func (a *App) accept(server *http.Server) error {
 	return server.Serve(a.listener)
 }
 
-// handOver closes the data directory while packages are still being sent, so that the next process can open it. Until the downloads in
-// progress and the verbs of operators have ended, it answers new connections. Other requests that are not answered soon are redirected to
-// the next process.
+// handOver closes the data directory while modproxy still sends packages, so that the next process can open it. It accepts connections until
+// the downloads in progress and the verbs of operators have ended. Then it cancels requests that are not answered within handOverTime with
+// redirect; their clients are redirected to the next process.
 //
-// It does not call [http.Server.Shutdown], which closes connections whose first request has not been read yet.
+// handOver does not call [http.Server.Shutdown], which would close connections whose first request was not read yet.
 func (a *App) handOver(deadline context.Context, redirect context.CancelCauseFunc, endIdle func()) error {
 	a.Cache.EndPartial()
 	a.awaitDownloads(deadline)
@@ -136,7 +137,7 @@ func waitWhile(ctx context.Context, busy func() bool) {
 	}
 }
 
-// countVerb returns a handler of the operator's API that counts its running requests.
+// countVerb returns handle as a handler that counts its running requests in a.verbs.
 func (a *App) countVerb(handle func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a.verbs.Add(1)
@@ -145,10 +146,10 @@ func (a *App) countVerb(handle func(http.ResponseWriter, *http.Request) error) f
 	}
 }
 
-// endDownloads waits for the downloads in progress until ctx ends. Then it cuts and logs them. It cuts preparations of nested sources
-// first, and waits for their end until last ends.
+// endDownloads ends preparations of nested sources, and waits for them until last ends. Then it waits for the downloads in progress until ctx
+// ends, and cuts and logs the remaining ones.
 func (a *App) endDownloads(ctx, last context.Context) {
-	if err := a.nested.Close(last); err != nil { // Close has ended the preparations, but some still run
+	if err := a.nested.Close(last); err != nil { // some preparations still run
 		logEvent(a.log, "preparations_left", err)
 	}
 	var left []string
@@ -161,7 +162,7 @@ func (a *App) endDownloads(ctx, last context.Context) {
 	}
 }
 
-// linger waits for the downloads in progress. If there are any, it waits for lingerTime afterwards. It returns when ctx ends.
+// linger waits for the downloads in progress. If there were any, it then waits for lingerTime. It returns early if ctx ends.
 func (a *App) linger(ctx context.Context) {
 	if a.awaitDownloads(ctx) {
 		moment, cancel := context.WithTimeout(ctx, lingerTime)
@@ -170,7 +171,7 @@ func (a *App) linger(ctx context.Context) {
 	}
 }
 
-// awaitDownloads waits for the downloads in progress, or until ctx ends. It reports whether there are any.
+// awaitDownloads waits for the downloads in progress, or until ctx ends. It reports whether there were any.
 func (a *App) awaitDownloads(ctx context.Context) bool {
 	running := a.Cache.Fetching()
 	for _, done := range running {

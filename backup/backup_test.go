@@ -357,7 +357,7 @@ func TestForeign(t *testing.T) {
 		files []file
 		want  string
 	}{
-		"a later format":                {replaced("manifest", "backup 1\n", "backup 2\n"), "has format 2, and this modproxy reads formats up to 1: restore it with modproxy v1.2.3, which wrote it, or a newer one"},
+		"a later format":                {replaced("manifest", "backup 1\n", "backup 2\n"), "has format 2, and this modproxy reads formats up to 1: restore it with modproxy v1.2.3, which wrote it, or with a newer version"},
 		"a later format, by hand":       {[]file{{"manifest", "modproxy backup 77\n"}}, "with a newer modproxy, which wrote it"},
 		"another manifest":              {[]file{{"manifest", "modproxy bundle 1\n{}\n"}}, "this is not a backup"},
 		"a manifest with more":          {replaced("manifest", `{"program"`, `{"more":1,"program"`), "manifest of the backup was changed"},
@@ -365,8 +365,8 @@ func TestForeign(t *testing.T) {
 		"no ledger":                     {without("ledger/export"), "has no ledger"},
 		"no key":                        {without("ledger/key"), `has no file "ledger/export"`},
 		"the key of another ledger":     {change("ledger/key", func(file) []file { return []file{{"ledger/key", string(other)}} }), "not signed by a trusted key"},
-		"an older ledger than promised": {replaced("manifest", `"least":2`, `"least":3`), "has 2 entries, and the manifest names 3"},
-		"no sums":                       {without("SHA256SUMS"), "ends without its sums"},
+		"an older ledger than promised": {replaced("manifest", `"least":2`, `"least":3`), "has 2 entries, but the manifest has 3"},
+		"no sums":                       {without("SHA256SUMS"), "ends without its file SHA256SUMS"},
 		"a path":                        {change("auth/key", func(f file) []file { return []file{{"auth/../../key", f.text}} }), `has no file "auth/../../key"`},
 		"an absolute path":              {change("auth/key", func(f file) []file { return []file{{"/etc/passwd", f.text}} }), `has no file "/etc/passwd"`},
 		"a package of another name":     {change("auth/key", func(f file) []file { return []file{{"packages/" + strings.Repeat("0", 64), f.text}} }), "was changed"},

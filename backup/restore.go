@@ -21,8 +21,8 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// Restore reads the whole backup into an empty directory, durably. If it returns nil, everything is verified, except that records of
-// packages are not compared with the ledger. After an error the directory must not be used.
+// Restore writes the content of the backup into an empty directory, durably, and verifies the backup. It does not compare the records of
+// packages with the ledger. After an error, the directory is not usable.
 func (b *Reader) Restore(ctx context.Context, dir string) (out Summary, err error) {
 	d, err := disk.Open(ctx, dir)
 	if err != nil {
@@ -55,8 +55,8 @@ type restore struct {
 	ctx    context.Context
 	dir    string
 	disk   *disk.Directory
-	files  int    // of records
-	key    []byte // of the ledger
+	files  int    // number of files of records that were read
+	key    []byte // private key of the ledger; nil before its file was read
 	ledger *ledger.Log
 	out    Summary
 }
@@ -97,7 +97,7 @@ func (r *restore) blob(f *File, name string) error {
 	return err
 }
 
-// maxPuts is the number of records that are put at once. The storage commits them together.
+// maxPuts is the maximum number of records that are written at the same time. The storage commits them together.
 const maxPuts = 64
 
 func (r *restore) records(f *File) error {
@@ -141,16 +141,16 @@ func (r *restore) secret(f *File) error {
 	})
 }
 
-// end checks that the backup was whole.
+// end checks that the backup had a ledger, and that it is the one in the manifest.
 func (r *restore) end() error {
 	if r.ledger == nil {
-		return wrong("the backup has no ledger")
+		return wrong("the backup has no ledger: use another backup")
 	}
 	if key := r.ledger.VerifierKey(); key != r.Key {
-		return wrong("the ledger in the backup has the key %s, and the manifest names %s", key, r.Key)
+		return wrong("the ledger in the backup has the key %s, but the manifest has %s: use another backup", key, r.Key)
 	}
 	if r.out.Entries = r.ledger.Tree().N; r.out.Entries < r.Least {
-		return wrong("the ledger in the backup has %d entries, and the manifest names %d", r.out.Entries, r.Least)
+		return wrong("the ledger in the backup has %d entries, but the manifest has %d: use another backup", r.out.Entries, r.Least)
 	}
 	return nil
 }

@@ -18,24 +18,24 @@ import (
 	"github.com/modproxy/modproxy/store"
 )
 
-// A Source is an open data directory. Its ledger and store may change while it is written.
+// A Source is an open data directory. Its ledger and store may change during [Source.Write].
 type Source struct {
 	Ledger  *ledger.Log
 	Store   *store.Store
-	Tables  []store.Kind // tables whose records exist nowhere else
+	Tables  []store.Kind // tables of the store whose content cannot be downloaded again
 	Program string       // the version of modproxy
-	// Secret returns the content of one of Secrets. Errors: [fs.ErrNotExist].
+	// Secret returns the content of a file in [Secrets]. The error is [fs.ErrNotExist] if the file does not exist.
 	Secret func(name string) ([]byte, error)
 }
 
 // Options are the options of [Source.Write].
 type Options struct {
 	Packages bool // include all records of the store and the packages that they need
-	// Found is called for damage. What is damaged is not in the backup.
+	// Found, unless nil, is called for each damaged package and record. They are not in the backup.
 	Found func(store.Damage)
 }
 
-// Write writes a backup.
+// Write writes a backup to to. Damage is not an error: see [Options.Found]. After an error, the written bytes are not a backup.
 func (s *Source) Write(ctx context.Context, to io.Writer, o Options) (Summary, error) {
 	w := &writer{
 		Source: s, Options: o, ctx: ctx, tar: tar.NewWriter(to), written: map[modproxy.Digest]bool{},
@@ -57,12 +57,12 @@ type writer struct {
 	tar     *tar.Writer
 	sums    sums
 	written map[modproxy.Digest]bool // packages in the backup
-	list    bytes.Buffer             // the next file of records
-	files   int                      // of records
+	list    bytes.Buffer             // content of the next file of records
+	files   int                      // number of files of records that were written
 	out     Summary
 }
 
-// file writes a file. content writes size bytes.
+// file writes a file to the archive. content must write size bytes.
 func (w *writer) file(name string, size int64, content func(io.Writer) error) error {
 	if err := w.tar.WriteHeader(exacttar.Header(name, size)); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (w *writer) text(name string, text []byte) error {
 	})
 }
 
-// until is a writer that ends with its context.
+// until is a writer that fails when its context has ended.
 type until struct {
 	ctx context.Context
 	io.Writer
@@ -103,11 +103,11 @@ func (w *writer) manifest() error {
 	return w.text(manifestName, text)
 }
 
-// tables writes the records of the store, and packages before the records that need them.
+// tables writes the selected records of the store, and the packages that they need.
 func (w *writer) tables() error {
 	kinds := w.Tables
 	if w.Options.Packages {
-		kinds = []store.Kind{""} // all
+		kinds = []store.Kind{""} // all kinds
 	}
 	for _, kind := range kinds {
 		for r, err := range w.Store.Records.List(w.ctx, kind, "") {
@@ -132,11 +132,11 @@ func (w *writer) found(d store.Damage) {
 	}
 }
 
-// record writes a record with the packages that it needs. It leaves out a record that the ledger contradicts, and one whose package is
-// missing or damaged.
+// record writes the packages that a record needs, and the record. It omits the record if the ledger never had its content, or if one of its
+// packages is missing or damaged.
 func (w *writer) record(r store.Record) error {
 	if codec := w.Store.Kinds[r.Kind]; codec != nil {
-		if _, err := codec.Verify(w.ctx, r); err != nil && !errors.Is(err, modproxy.ErrChanged) { // another record may count by now
+		if _, err := codec.Verify(w.ctx, r); err != nil && !errors.Is(err, modproxy.ErrChanged) { // superseded records are written
 			return w.leaveOut(r, modproxy.Digest{}, store.WrongRecord, err)
 		}
 	}
@@ -157,7 +157,7 @@ func (w *writer) record(r store.Record) error {
 	return nil
 }
 
-// flush writes the records of the list.
+// flush writes list as a file of records.
 func (w *writer) flush() error {
 	if w.list.Len() == 0 {
 		return nil
@@ -167,8 +167,8 @@ func (w *writer) flush() error {
 	return w.text(recordsName(w.files), w.list.Bytes())
 }
 
-// blob writes a package that r needs, unless it is written already. ok is false if the package is missing or damaged. The blob is opened
-// first: afterwards its removal does not matter.
+// blob writes a package that r needs, unless it was written before. ok is false if the package is missing or damaged. If the package is removed
+// after it was opened, it can still be read.
 func (w *writer) blob(r store.Record, d modproxy.Digest) (ok bool, err error) {
 	if w.written[d] {
 		return true, nil
@@ -179,7 +179,7 @@ func (w *writer) blob(r store.Record, d modproxy.Digest) (ok bool, err error) {
 		err = w.Store.Check(w.ctx, d)
 	}
 	if err == nil && body.Size() > exacttar.MaxFile {
-		err = fmt.Errorf("the package has %s; a file of a backup has at most %s", modproxy.SizeText(body.Size()), modproxy.SizeText(exacttar.MaxFile))
+		err = fmt.Errorf("the package has %s; the maximum in a backup is %s", modproxy.SizeText(body.Size()), modproxy.SizeText(exacttar.MaxFile))
 	}
 	if err != nil {
 		return false, w.leaveOut(r, d, store.DamagedBlob, err)
@@ -190,7 +190,7 @@ func (w *writer) blob(r store.Record, d modproxy.Digest) (ok bool, err error) {
 		return err
 	})
 	if err == nil && modproxy.Digest(h.Sum(nil)) != d {
-		err = fmt.Errorf("package %s was damaged while it was read: make another backup", d)
+		err = fmt.Errorf("package %s: its content changed during the backup: make another backup", d)
 	}
 	if err != nil {
 		return false, err
@@ -201,8 +201,8 @@ func (w *writer) blob(r store.Record, d modproxy.Digest) (ok bool, err error) {
 	return true, nil
 }
 
-// leaveOut reports why a record is not in the backup: kind if the reason is [store.ErrDamaged]. It reports nothing if the record was removed
-// or replaced meanwhile, unless a check of its package has removed it.
+// leaveOut reports to Found why a record is not in the backup. If why is [store.ErrDamaged], kind is the kind of the damage. leaveOut reports
+// nothing if the record was removed or replaced meanwhile, unless its package is damaged: then the check of the package has removed it.
 func (w *writer) leaveOut(r store.Record, d modproxy.Digest, kind store.DamageKind, why error) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (w *writer) secrets() error {
 	return nil
 }
 
-// ledger writes the ledger in its present state, and its key.
+// ledger writes the private key of the ledger, and an export of its current state.
 func (w *writer) ledger() error {
 	key, err := w.Ledger.PrivateKey()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// chainProblem returns what clients find wrong with the certificates of a server, as a finding about subject, or nil. The first
-// certificate is that of the server. An empty name is not compared. Clients trust the system's authorities, and those in SSL_CERT_FILE.
+// chainProblem verifies the certificates of a server as clients do, and returns a finding about subject, or nil. The first certificate is
+// that of the server. If name is empty, it is not compared. Clients trust the system's authorities, or those in SSL_CERT_FILE.
 func chainProblem(certs []*x509.Certificate, name, subject string, now time.Time) *Finding {
 	problem := func(kind, format string, args ...any) *Finding {
 		f := finding(kind, subject, format, args...)
@@ -50,10 +50,10 @@ func chainProblem(certs []*x509.Certificate, name, subject string, now time.Time
 	}
 }
 
-// topOf follows the issuers of the first certificate, and returns the last one that the list has.
+// topOf returns the end of the chain of issuers that begins at the first certificate of a list.
 func topOf(certs []*x509.Certificate) *x509.Certificate {
 	top := certs[0]
-	for range certs { // there may be a circle
+	for range certs { // bounds the loop if certificates have signed each other
 		i := slices.IndexFunc(certs, func(c *x509.Certificate) bool { return c != top && top.CheckSignatureFrom(c) == nil })
 		if isSelfIssued(top) || i < 0 {
 			break
@@ -65,7 +65,7 @@ func topOf(certs []*x509.Certificate) *x509.Certificate {
 
 func isSelfIssued(c *x509.Certificate) bool { return string(c.RawIssuer) == string(c.RawSubject) }
 
-// called names a certificate of a list.
+// called returns the words for a certificate of a list in a message.
 func called(c *x509.Certificate, certs []*x509.Certificate) string {
 	if c == certs[0] {
 		return "the certificate"
@@ -73,7 +73,7 @@ func called(c *x509.Certificate, certs []*x509.Certificate) string {
 	return "the intermediate certificate " + c.Subject.String()
 }
 
-// namesIn returns the names that a certificate is for.
+// namesIn returns the names in a certificate, at most five, for a message.
 func namesIn(c *x509.Certificate) string {
 	names := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {

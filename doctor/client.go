@@ -28,7 +28,7 @@ const (
 	loginV1     = "login.v1"
 )
 
-// client examines the CLI configuration of a developer, and asks the proxies that it names.
+// client examines the CLI configuration of a developer, and sends requests to the proxies that it names.
 func (e *examination) client(ctx context.Context) (found []Finding) {
 	cli, err := e.cli()
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *examination) client(ctx context.Context) (found []Finding) {
 	return found
 }
 
-// isSame reports whether two names are those of one file.
+// isSame reports whether two names refer to the same file.
 func isSame(a, b string) bool {
 	one, errOne := os.Stat(a)
 	other, errOther := os.Stat(b)
@@ -63,9 +63,9 @@ func isSame(a, b string) bool {
 
 // hostBlock is a host block of a CLI configuration.
 type hostBlock struct {
-	host, name string // the host is normalised, the name as written
-	services   map[string]string
-	base       string // the URL of the proxy to which the block leads; empty if its URLs are not those of a modproxy
+	host, name string            // the hostname, normalised and as written
+	services   map[string]string // URLs by service
+	base       string            // the URL of the proxy in the URLs of the services; empty if they are not URLs of a modproxy
 }
 
 func blocksOf(cli *tfconfig.CLI) (blocks []hostBlock) {
@@ -82,8 +82,8 @@ func blocksOf(cli *tfconfig.CLI) (blocks []hostBlock) {
 	return blocks
 }
 
-// bases returns the URLs of the proxies that are examined as clients see them: that of the configured proxy, or if it is not known, those in
-// the CLI configuration.
+// bases returns the URLs that clients use for the examined proxies: the URL of the configured proxy, or, if it is unknown, the URLs in the CLI
+// configuration.
 func (e *examination) bases() (all []string) {
 	if own := e.ownBase(); own != "" {
 		return []string{own}
@@ -103,7 +103,7 @@ func (e *examination) bases() (all []string) {
 	return all
 }
 
-// checkBlocks examines host blocks without asking a proxy.
+// checkBlocks examines host blocks without sending requests.
 func (e *examination) checkBlocks(blocks []hostBlock) (found []Finding) {
 	own, leads := e.ownBase(), false
 	missing := map[string]bool{}
@@ -177,11 +177,11 @@ func (e *examination) checkToken(ctx context.Context, cli *tfconfig.CLI, b hostB
 	case status == http.StatusMisdirectedRequest:
 		return []Finding{finding("client_url", b.name, "%s", said)}
 	case status != http.StatusUnauthorized:
-		return nil // a registry or a scope may deny this module, and not others
+		return nil // the status may be about this module only
 	case token != "":
 		return []Finding{finding("client_token", b.name, "%s", said)}
 	}
-	u, _ := url.Parse(b.base) // it has been requested
+	u, _ := url.Parse(b.base) // the URL has been requested, so it is valid
 	if cli.Tokens[u.Host] != "" {
 		said += fmt.Sprintf("; clients do not use the token for %s here", u.Host)
 	}
@@ -201,8 +201,8 @@ func tokenFor(cli *tfconfig.CLI, b hostBlock) string {
 	return ""
 }
 
-// checkScopes looks a token up in the file of tokens. The result is nil if the token may read something of the host, and if it is not a
-// token of that file.
+// checkScopes finds a token in the file of tokens. It returns a finding if the token is not valid, or if its scopes do not cover the host. It
+// returns nil for a token of another issuer.
 func (e *examination) checkScopes(token string, b hostBlock) *Finding {
 	c := e.Config
 	if !c.RequiresToken() || !c.IsSound("data", "auth", "anonymous", "trusted_proxies") || !strings.HasPrefix(token, "mp_") {
@@ -226,8 +226,8 @@ func (e *examination) checkScopes(token string, b hostBlock) *Finding {
 	return nil
 }
 
-// askAsClient requests the versions of a module that does not exist, as clients request those of others. said is the error in
-// the answer.
+// askAsClient requests the versions of a module that does not exist, in the same way as a client. said is the text of the errors in the
+// answer.
 func askAsClient(ctx context.Context, modules, token string) (status int, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

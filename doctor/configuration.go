@@ -11,7 +11,7 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// configuration reports the mistakes in the configuration. The certificate has a check of its own.
+// configuration reports the mistakes in the configuration, except those of the certificate, which has its own check.
 func (e *examination) configuration(context.Context) (found []Finding) {
 	plain := *e.Config
 	plain.TLS = config.TLS{}

@@ -22,16 +22,16 @@ import (
 	"github.com/modproxy/modproxy/store/disk"
 )
 
-// fewBytes is the free space below which a disk counts as full: a package may need as much.
+// fewBytes is the number of free bytes below which a disk counts as full. A package can need this much.
 const fewBytes = 64 << 20
 
-// dataDirectory examines the data directory, its file system, and the data in it.
+// dataDirectory examines the data directory, its file system and its content.
 func (e *examination) dataDirectory(ctx context.Context) []Finding {
 	c := e.Config
 	at := c.Data
 	_, err := os.Stat(at)
 	isNew := errors.Is(err, fs.ErrNotExist)
-	if isNew { // modproxy creates it
+	if isNew { // modproxy would create it below the nearest existing directory
 		if c.Offline {
 			return []Finding{finding("offline_empty", at, "the directory does not exist")}
 		}
@@ -52,7 +52,7 @@ func (e *examination) dataDirectory(ctx context.Context) []Finding {
 	return append(found, e.storedData(ctx)...)
 }
 
-// parentOf returns the nearest directory above a path that exists.
+// parentOf returns the nearest existing directory above a path.
 func parentOf(path string) string {
 	path, err := filepath.Abs(path)
 	for err == nil && path != filepath.Dir(path) {
@@ -64,7 +64,8 @@ func parentOf(path string) string {
 	return path
 }
 
-// fileSystem examines a directory and its file system. It reports whether the data in the directory can be read and examined further.
+// fileSystem examines a directory and its file system. usable is false if writing fails for another reason than a
+// full or read-only file system; the content of the directory is then not examined.
 func (e *examination) fileSystem(dir string) (found []Finding, usable bool) {
 	c := e.Config
 	add := func(kind, format string, args ...any) {
@@ -112,15 +113,15 @@ func tryToWrite(dir string) (err error) {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// fileSystem is what is known of a file system.
+// fileSystem describes a file system.
 type fileSystem struct {
-	free, total int64 // bytes for this user, and of all
-	known       bool
-	network     string // the kind of a network file system, or empty
+	free, total int64  // in bytes; free are those that this user can use
+	known       bool   // free and total are known
+	network     string // the name of a network file system, such as NFS; empty for others
 }
 
-// readiness asks the process that serves from the data directory whether it can do its work. It reads no data itself, because that
-// process may be writing.
+// readiness requests /-/readyz from the process that serves from the data directory. It does not read the data, because that process may be
+// writing them.
 func (e *examination) readiness(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -141,7 +142,7 @@ func (e *examination) readiness(ctx context.Context) []Finding {
 	return []Finding{finding("not_ready", e.Config.Data, "%s: %s", answer.Status, strings.TrimSpace(string(text)))}
 }
 
-// storedData examines index and ledger while no process serves from the directory.
+// storedData examines the index and the ledger. No process serves from the directory.
 func (e *examination) storedData(ctx context.Context) (found []Finding) {
 	c := e.Config
 	remedy, problem := disk.Check(ctx, c.Data)

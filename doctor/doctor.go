@@ -1,10 +1,12 @@
-// Package doctor finds what is wrong with a set-up: of a proxy, of its machine, of its registries, and of a client.
+// Package doctor finds the problems of a proxy, its machine, its registries and a client.
 //
 //	report := doctor.Run(ctx, doctor.Options{Config: c, Wrong: wrong})
 //	for _, f := range report.Findings { … }
 //
-// Invariants: a sound set-up has no finding, whether or not the proxy runs. A finding names its cause and a remedy, and no secret.
-// Run does not claim the data directory, and leaves nothing in it: it writes a small file there to see whether it can, and removes it. It ends within [Limit], even if a disk or a server does not answer.
+// Invariants: a set-up without problems has no finding, whether or not the proxy runs. A finding has a cause and a remedy, and no secret. [Run]
+// does not claim the data directory. To find out whether it is writable, Run creates a small file in it and removes the file. Run returns
+// within [Limit], even if a disk or a server does not answer.
+//
 // docs/reference/doctor.md lists the kinds of findings.
 package doctor
 
@@ -24,15 +26,14 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// Options select what is examined.
+// Options select the parts that Run examines.
 type Options struct {
-	// Config is the configuration of the proxy, with the mistakes Wrong: see [config.Check]. Nil: no proxy is examined, only the
-	// client.
+	// Config is the configuration of the proxy, and Wrong its mistakes: see [config.Check]. If Config is nil, Run examines only the client.
 	Config *config.Config
 	Wrong  config.Error
-	// Client is the CLI configuration of a developer. Empty: no client is examined.
+	// Client is the path of the CLI configuration of a developer. If it is empty, Run examines no client.
 	Client  string
-	Version string // of the program, for requests
+	Version string // version of the program, for the header User-Agent
 }
 
 // Report is the result of [Run].
@@ -46,17 +47,17 @@ type Report struct {
 type Finding struct {
 	Kind     string   `json:"kind"`
 	Severity Severity `json:"severity"`
-	Subject  string   `json:"subject"` // the file, URL, host, key or variable
+	Subject  string   `json:"subject"` // a file, URL, host, key or variable
 	Cause    string   `json:"cause"`
 	Remedy   string   `json:"remedy"`
 }
 
 // Time limits.
 const (
-	Limit = 14 * time.Second // of Run
+	Limit = 14 * time.Second // for Run
 
-	checkTime = 12 * time.Second // of a check
-	askTime   = 6 * time.Second  // of one question to a server
+	checkTime = 12 * time.Second // for each check
+	askTime   = 6 * time.Second  // for each request to a server
 )
 
 // check examines one part of a set-up.
@@ -64,8 +65,8 @@ type check struct {
 	part string
 	// keys are the top-level keys on which the check depends. If one has a mistake, the check is skipped.
 	keys     []string
-	isOnline bool // sends requests to registries; skipped for a proxy that is offline
-	isClient bool // for a client, also without a proxy
+	isOnline bool // sends requests to registries: does not run for a proxy that is offline
+	isClient bool // examines the client: also runs if Options.Config is nil
 	run      func(*examination, context.Context) []Finding
 }
 
@@ -85,20 +86,20 @@ var checks = []check{
 	{part: "client", isClient: true, run: (*examination).client},
 }
 
-// examination is the state of one Run. Values that several checks need are made once.
+// examination is the state of one Run. The checks run at the same time. The functions in it compute values that several checks need, once.
 type examination struct {
 	Options
 	serving datadir.Dialer // nil if no process serves from the data directory
 	network func() (*egress.Client, *upstream.Client)
 	answers func() []answer
 	reaches sync.Map // by URL: func() reached
-	proxyAt sync.Map // by URL of a proxy: func() error
+	proxyAt sync.Map // by host and port of a proxy: func() error
 	mu      sync.Mutex
-	skipped []string
+	skipped []string // guarded by mu
 	cli     func() (*tfconfig.CLI, error)
 }
 
-// Run examines a set-up.
+// Run examines a set-up. It runs all checks at the same time.
 func Run(ctx context.Context, o Options) Report {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -135,7 +136,7 @@ func Run(ctx context.Context, o Options) Report {
 			out.Findings = append(out.Findings, all...)
 		case <-last:
 			out.Findings = append(out.Findings, finding("unfinished", c.part, "no result within %v", Limit-time.Second))
-			last = time.After(0) // for the next ones
+			last = time.After(0) // for the other checks
 		}
 	}
 	e.mu.Lock()
@@ -144,7 +145,7 @@ func Run(ctx context.Context, o Options) Report {
 	return out
 }
 
-// within returns the result of f, or the zero value if ctx ends before.
+// within returns the result of f, or the zero value if ctx ends first. f may then still run.
 func within[T any](ctx context.Context, f func() T) (result T) {
 	done := make(chan T, 1)
 	go func() { done <- f() }()
@@ -155,7 +156,7 @@ func within[T any](ctx context.Context, f func() T) (result T) {
 	return result
 }
 
-// skips reports whether a check belongs to the examination, and why it is skipped.
+// skips reports whether a check belongs to the examination. If it does and cannot run, why is the reason.
 func (e *examination) skips(c check) (why string, isIn bool) {
 	switch {
 	case c.part == "client" && e.Client == "", e.Config == nil && !c.isClient:
@@ -170,27 +171,27 @@ func (e *examination) skips(c check) (why string, isIn bool) {
 	return "", true
 }
 
-// skip records that a part is not examined.
+// skip records that a part was not examined.
 func (e *examination) skip(part, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.skipped = append(e.skipped, part+" ("+why+")")
 }
 
-// once returns the result of f for a key. It calls f once for a key, and other callers wait for it.
+// once returns the result of f for a key. It calls f once for each key; concurrent callers wait for the result.
 func once[T any](all *sync.Map, key string, f func() T) T {
 	do, _ := all.LoadOrStore(key, sync.OnceValue(f))
 	return do.(func() T)()
 }
 
-// finding returns a finding of a kind, with the remedy of the kind.
+// finding returns a finding with the severity and the remedy of its kind. format and args are the cause.
 func finding(kind, subject, format string, args ...any) Finding {
 	k := kindOf(kind)
 	f := Finding{Kind: kind, Severity: k.Severity, Subject: subject, Cause: oneLine(fmt.Sprintf(format, args...))}
 	return f.with(k.Remedy)
 }
 
-// with returns f with another remedy. SUBJECT in it means the subject of f.
+// with returns f with another remedy, in which it replaces SUBJECT by the subject of f.
 func (f Finding) with(remedy string) Finding {
 	f.Remedy = strings.ReplaceAll(oneLine(remedy), "SUBJECT", f.Subject)
 	return f
@@ -198,7 +199,7 @@ func (f Finding) with(remedy string) Finding {
 
 func oneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
-// hostOf returns the host of a URL that was checked, without its port.
+// hostOf returns the hostname of a URL, or an empty string if the URL is invalid.
 func hostOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -27,7 +27,7 @@ func fileSystemOf(dir string) fileSystem {
 	}
 }
 
-// ownerText returns the owner of a directory for a message, if this process runs as another user.
+// ownerText returns the end of a message with the owner of a directory and the user of this process. It is empty if they are the same.
 func ownerText(dir string) string {
 	owner, ok := ownerOf(dir)
 	if !ok || owner == uint32(os.Geteuid()) {
@@ -36,8 +36,8 @@ func ownerText(dir string) string {
 	return fmt.Sprintf("; it belongs to %s, and this is %s", userName(owner), userName(uint32(os.Geteuid())))
 }
 
-// otherOwner names a file in the data directory that belongs to another user than the directory, or returns an empty string. A verb
-// that ran as root may have left it.
+// otherOwner returns a message about a file in the data directory that belongs to another user than the directory, for example because a
+// program that ran as root has written it. It returns an empty string if no such file exists.
 func otherOwner(dir string) string {
 	owner, ok := ownerOf(dir)
 	if !ok {
@@ -66,7 +66,7 @@ func ownerOf(name string) (uid uint32, ok bool) {
 	return stat.Uid, true
 }
 
-// userName returns the name of a user, or its number.
+// userName returns the name of a user. If it is unknown, userName returns "user" and the id.
 func userName(uid uint32) string {
 	id := strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(id); err == nil {

@@ -31,7 +31,7 @@ func (e *examination) git(ctx context.Context) []Finding {
 	return []Finding{finding("git_unusable", "git", "%v", err)}
 }
 
-// limits examines the limits of this process, which modproxy inherits if it is started in the same way.
+// limits examines the limit of open files of this process. modproxy has the same limit if it is started in the same way.
 func (e *examination) limits(context.Context) []Finding {
 	if err := app.CheckOpenFiles(e.Config); err != nil {
 		return []Finding{finding("open_files", "limits.connections", "%v", err)}
@@ -39,11 +39,12 @@ func (e *examination) limits(context.Context) []Finding {
 	return nil
 }
 
-// maxSkew is the difference between two clocks below which both count as right. A time in a header has whole seconds, and its answer
-// takes a while.
+// maxSkew is the largest difference between two clocks that is not a finding. The header Date has whole seconds, and the answer arrives some
+// time after it was written.
 const maxSkew = time.Minute
 
-// clock compares the clock of this machine with those of the registries. If they do not agree, the registries' clocks may be wrong.
+// clock compares the clock of this machine with the clocks of the registries. It has a finding only if all of them differ in the same direction:
+// otherwise a registry's clock may be wrong.
 func (e *examination) clock(context.Context) []Finding {
 	var least time.Duration
 	host := ""

@@ -21,7 +21,8 @@ import (
 // listenPause is the time between two attempts to listen.
 const listenPause = 200 * time.Millisecond
 
-// listenAddress examines whether modproxy can listen, and whether clients can know its URL. While it serves, it holds the address.
+// listenAddress examines whether modproxy can listen, whether its URL for clients is known, and whether connections are encrypted. It does not
+// listen itself if modproxy serves.
 func (e *examination) listenAddress(ctx context.Context) (found []Finding) {
 	c := e.Config
 	_, port, _ := net.SplitHostPort(c.Listen)
@@ -35,7 +36,7 @@ func (e *examination) listenAddress(ctx context.Context) (found []Finding) {
 		return found
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
-	if errors.Is(err, syscall.EADDRINUSE) { // perhaps by another doctor, for a moment
+	if errors.Is(err, syscall.EADDRINUSE) { // another doctor may use the address for a moment
 		time.Sleep(listenPause)
 		l, err = new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	}
@@ -52,7 +53,7 @@ func (e *examination) listenAddress(ctx context.Context) (found []Finding) {
 	return found
 }
 
-// isEncrypted reports whether the network carries the tokens of clients encrypted, or does not carry them.
+// isEncrypted reports whether clients send tokens encrypted, or only on a loopback address.
 func (e *examination) isEncrypted() bool {
 	c := e.Config
 	if c.PublicURL != "" {
@@ -62,7 +63,7 @@ func (e *examination) isEncrypted() bool {
 	return c.TLS.CertFile != "" || err == nil && config.IsLocalURL(local) && !listensEverywhere(c.Listen)
 }
 
-// listensEverywhere reports whether a listen address means every interface.
+// listensEverywhere reports whether a listen address has no address or an unspecified one: modproxy then listens on all interfaces.
 func listensEverywhere(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
 	ip, errIP := netip.ParseAddr(host)
@@ -103,7 +104,7 @@ func parseAll(raw [][]byte) (certs []*x509.Certificate, err error) {
 	return certs, nil
 }
 
-// publicURL examines the URL of the proxy as clients see it. If modproxy does not run, nothing need answer there.
+// publicURL requests the URL of the proxy as clients do. While modproxy does not run, a missing answer is not a finding.
 func (e *examination) publicURL(ctx context.Context) (found []Finding) {
 	if e.Config.PublicURL == "" {
 		return nil
@@ -115,24 +116,24 @@ func (e *examination) publicURL(ctx context.Context) (found []Finding) {
 	return found
 }
 
-// ownBase returns the URL of the proxy for clients, or an empty string if it is not known.
+// ownBase returns the URL of the proxy for clients, or an empty string if it is unknown.
 func (e *examination) ownBase() string {
 	if e.Config == nil || !e.Config.IsSound("public_url", "listen", "tls") {
 		return ""
 	}
-	base, _ := e.Config.BaseURL() // an error means that any free port is chosen
+	base, _ := e.Config.BaseURL() // an error means that the system will choose the port
 	return base
 }
 
 // reached is the result of a request to a proxy.
 type reached struct {
 	problem    *Finding // nil if modproxy answers
-	isFinal    bool     // the problem does not depend on whether modproxy runs
+	isFinal    bool     // the problem exists whether or not modproxy runs
 	isReported bool     // another check reports the problem
 }
 
-// reach requests a path of modproxy as clients do: with the proxies of the environment, and the authorities that clients trust. It sends
-// no token.
+// reach requests /-/healthz of the modproxy at base as clients do: through the proxies in the environment, and with the authorities that clients
+// trust. It sends no token.
 func (e *examination) reach(ctx context.Context, base string) reached {
 	return once(&e.reaches, base, func() reached { return e.reachNow(ctx, base) })
 }
@@ -186,7 +187,7 @@ func (e *examination) reachNow(ctx context.Context, base string) reached {
 	return reached{}
 }
 
-// isFromFile reports whether certificates are those of the configured file, which has a check of its own.
+// isFromFile reports whether certificates are those of the configured file, which has its own check.
 func (e *examination) isFromFile(shown []*x509.Certificate) bool {
 	c := e.Config
 	if c == nil || !c.IsSound("tls", "public_url") || c.TLS.CertFile == "" {

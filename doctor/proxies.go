@@ -13,7 +13,7 @@ import (
 	"github.com/modproxy/modproxy/hostname"
 )
 
-// proxyVariables examines the proxy variables of the environment, as modproxy and clients in the same environment use them.
+// proxyVariables examines the proxy variables of this process. modproxy and clients have the same ones if they have the same environment.
 func (e *examination) proxyVariables(ctx context.Context) (found []Finding) {
 	for _, name := range []string{"HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"} {
 		lower := strings.ToLower(name)
@@ -36,13 +36,13 @@ func (e *examination) proxyVariables(ctx context.Context) (found []Finding) {
 	return found
 }
 
-// proxyUse is a host that is reached through a proxy.
+// proxyUse is a host to which requests go through a proxy.
 type proxyUse struct {
 	host  string
 	proxy *url.URL
 }
 
-// proxyUses returns the hosts that are reached through proxies: upstreams by modproxy, and modproxy by its clients.
+// proxyUses returns the hosts to which requests go through a proxy: upstreams, for modproxy, and modproxy, for its clients.
 func (e *examination) proxyUses() (all []proxyUse) {
 	add := func(u, proxy *url.URL) {
 		if proxy != nil {
@@ -71,7 +71,7 @@ func (e *examination) proxyUses() (all []proxyUse) {
 	return all
 }
 
-// proxyFailed returns the reason why no connection to a proxy is possible, or nil.
+// proxyFailed connects to a proxy and returns the error of the connection, or nil.
 func (e *examination) proxyFailed(ctx context.Context, p *url.URL) error {
 	return once(&e.proxyAt, p.Host, func() error {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -84,8 +84,8 @@ func (e *examination) proxyFailed(ctx context.Context, p *url.URL) error {
 	})
 }
 
-// inward returns the internal address of a host, or the zero Addr: for a host with a public address, a host of this machine, and a
-// host that cannot be looked up.
+// inward returns the private address of a host. It returns the zero Addr for a host with a public address, for this machine, and for a host
+// whose name has no address.
 func inward(ctx context.Context, host string) netip.Addr {
 	if hostname.IsLocal(host) {
 		return netip.Addr{}

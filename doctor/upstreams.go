@@ -19,15 +19,15 @@ import (
 	"github.com/modproxy/modproxy/upstream"
 )
 
-// answer is the answer of an upstream.
+// answer is the result of a request to an upstream.
 type answer struct {
 	host     string
-	date, at time.Time // the registry's clock, zero if unknown, and this clock at the same moment
+	date, at time.Time // the times of the registry (zero if unknown) and of this machine at the answer
 	err      error
-	skipped  bool // the proxy in front of it has a finding
+	skipped  bool // not requested: its proxy does not answer, and has a finding
 }
 
-// askUpstreams asks all upstreams at the same time.
+// askUpstreams sends a request to each upstream, all at the same time.
 func (e *examination) askUpstreams(ctx context.Context) []answer {
 	network, registries := e.network()
 	var hosts []config.Upstream
@@ -59,7 +59,7 @@ func (e *examination) askUpstreams(ctx context.Context) []answer {
 	return answers
 }
 
-// urlOf returns the first URL that is requested from an upstream.
+// urlOf returns the URL of the first request to an upstream.
 func urlOf(u config.Upstream) *url.URL {
 	if set, err := url.Parse(u.Modules); err == nil && set.Host != "" {
 		return set
@@ -67,7 +67,7 @@ func urlOf(u config.Upstream) *url.URL {
 	return &url.URL{Scheme: "https", Host: u.Host}
 }
 
-// upstreams reports upstreams that cannot be used.
+// upstreams reports upstreams that do not answer as registries.
 func (e *examination) upstreams(context.Context) (found []Finding) {
 	for _, a := range e.answers() {
 		if a.err == nil || a.skipped {
@@ -98,7 +98,7 @@ func kindOfUpstream(err error) string {
 	return "upstream_unavailable"
 }
 
-// clockText returns the time of this machine, if a certificate is not valid at this time.
+// clockText returns the time of this machine for a message about a certificate that is not valid at this time, or an empty string.
 func clockText(err error) string {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		return fmt.Sprintf(" (the clock of this machine says %s)", time.Now().UTC().Format(time.RFC3339))

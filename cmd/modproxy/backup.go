@@ -25,15 +25,15 @@ func newBackupCommand(env *environment) *cobra.Command {
 		Short: "Write all that cannot be downloaded again to a file",
 		Long: `Write a backup of the data directory: the ledger with its private key, tokens,
 the key of signed paths, decisions, first-seen times and counts. --packages adds
-the packages and the cached answers of registries. "-" is standard output. It
-works while modproxy serves.
+the packages and the cached answers of registries. "-" is standard output.
+modproxy can serve meanwhile. "modproxy restore" restores the file.
 
 The file has secrets: a person who can read it can sign for the ledger. Only its
 owner may read it. It is not encrypted, and not compressed.
 
-What is damaged is named and left out; the exit code is then 1. "modproxy
-restore" restores the file. It has to be made on the proxy's machine, by the
-owner of the data directory or root: a backup is not sent over a network.`,
+Damaged packages and records are printed and left out; the exit code is then 1.
+Run the verb on the proxy's machine, as the owner of the data directory or root:
+modproxy does not send a backup over a network.`,
 		Example: `  modproxy backup /backup/modproxy.backup --yes
   modproxy backup --packages all.backup
   modproxy backup - | age -r KEY > modproxy.backup.age`,
@@ -50,15 +50,15 @@ owner of the data directory or root: a backup is not sent over a network.`,
 	return withJSON(cmd, `"kind", "module", "version", "text", …`, `"file", "created", "key", "entries", "records", "packages", …`)
 }
 
-// fitsBackup returns the reason why a backup is not written to a file, or nil.
+// fitsBackup returns nil if a backup can be written to file, and otherwise the reason why not.
 func (env *environment) fitsBackup(file string, replace bool) error {
-	terminal := misuse{errors.New("a backup has secrets and is not printed on a terminal: name a FILE, or a pipe after -")}
+	terminal := misuse{errors.New("a backup has secrets, so it is not printed on a terminal: name a FILE, or write - to a pipe")}
 	if file == "-" {
 		switch {
 		case isTerminal(env.rawOut):
 			return terminal
 		case env.json():
-			return misuse{errors.New("standard output gets the backup: --json needs a FILE")}
+			return misuse{errors.New("with -, standard output has the backup: --json needs a FILE")}
 		}
 		return nil
 	}
@@ -69,12 +69,12 @@ func (env *environment) fitsBackup(file string, replace bool) error {
 	case info.Mode()&os.ModeCharDevice != 0 && (errNull != nil || !os.SameFile(info, null)):
 		return terminal
 	case info.Mode().IsRegular() && !replace:
-		return hint.With(fmt.Errorf("%s exists", file), "name another file, or --yes to replace it")
+		return hint.With(fmt.Errorf("%s exists", file), "name another file, or replace this one with --yes")
 	}
 	return nil
 }
 
-// backup writes a backup to a file, or to standard output for "-".
+// backup writes a backup to a file, or to standard output if file is "-".
 func (env *environment) backup(ctx context.Context, file string, in admin.BackupRequest) error {
 	var out backup.Summary
 	damaged := 0
@@ -110,12 +110,12 @@ func (env *environment) backup(ctx context.Context, file string, in admin.Backup
 		}
 	}
 	if damaged > 0 {
-		return hint.With(fmt.Errorf("damaged, and not in the backup: %d", damaged), `"modproxy verify --read-data --repair" repairs what it can`)
+		return hint.With(fmt.Errorf("damaged packages and records that are not in the backup: %d", damaged), `"modproxy verify --read-data --repair" repairs what it can`)
 	}
 	return nil
 }
 
-// backupItem prints what a backup does not have. Standard output may have the backup.
+// backupItem prints a damaged package or record with --json, unless standard output has the backup.
 func (env *environment) backupItem(file string, d *admin.Damage) error {
 	if file == "-" || !env.json() {
 		return nil
@@ -135,12 +135,12 @@ func newRestoreCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a backup into an empty data directory",
-		Long: `Restore what "modproxy backup" has written into the data directory, which must
-be missing or empty: a restore never replaces a ledger. "-" is standard input.
-Everything is verified before the directory can be used. If a restore is killed,
-modproxy refuses the directory until the restore is repeated.
+		Long: `Restore a file of "modproxy backup" into the data directory, which must be
+missing or empty: a restore never replaces a ledger. "-" is standard input.
+modproxy verifies everything before the directory can be used. If a restore is
+killed, modproxy refuses the directory until the restore is repeated.
 
-What was recorded, decided and revoked after the backup is missing then.`,
+Records, decisions and revocations after the backup are lost.`,
 		Example: `  modproxy restore /backup/modproxy.backup --data /var/lib/modproxy
   age -d -i key.txt modproxy.backup.age | modproxy restore - --data restored`,
 		Args: arguments(1, 1),
@@ -170,7 +170,7 @@ func (env *environment) restore(ctx context.Context, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	made := out.Created.Format(time.RFC3339)
-	env.remark(fmt.Errorf("what was recorded, decided and revoked after %s is missing: revoke tokens and block versions again", made))
+	env.remark(fmt.Errorf("records, decisions and revocations after %s are lost: revoke tokens and block versions again", made))
 	restored := struct {
 		Directory string `json:"directory"`
 		backup.Summary

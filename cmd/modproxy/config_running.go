@@ -15,10 +15,10 @@ func newConfigShowCommand(env *environment) *cobra.Command {
 	return withJSON(env.withServer(&cobra.Command{
 		Use:   "show",
 		Short: "Print the configuration of a running modproxy",
-		Long: `Print every key with the value in force in the process that serves from the data
-directory, or at --server, and where that process has it from. Keys that were
-changed since its start, and need a restart, have their old values. Secrets are
-never printed.`,
+		Long: `Print every key with its value in the process that serves from the data
+directory, or at --server, and the source of the value. Keys that were changed
+since the start, and need a restart, have their old values. Secrets are not
+printed.`,
 		Example: `  modproxy config show
   modproxy config show --server https://modules.example.com --json`,
 		Args: arguments(0, 0),
@@ -44,8 +44,8 @@ func newConfigReloadCommand(env *environment) *cobra.Command {
 		Short: "Make a running modproxy read its certificate and rules again",
 		Long: `Make the process that serves from the data directory, or at --server, read the
 TLS certificate and the rules of the policy again, as SIGHUP does. If they have
-mistakes, the old ones stay in force, and the verb fails with the mistakes. Keys
-that need a restart are named.`,
+mistakes, the old ones stay in force, and the verb prints the mistakes and
+fails. It also prints changed keys that need a restart.`,
 		Example: `  modproxy config reload
   modproxy config reload --server https://modules.example.com`,
 		Args: arguments(0, 0),

@@ -11,8 +11,8 @@ func newConfigSchemaCommand(env *environment) *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration, for editors",
 		Long: `Print the JSON Schema (draft 7) of a configuration file. Editors with a YAML
-language server then complete keys, show their descriptions and mark mistakes,
-if the first line of the configuration names the file with the schema:
+language server complete keys, show their descriptions and mark mistakes, if the
+first line of the configuration names the file with the schema:
 
   # yaml-language-server: $schema=modproxy.schema.json
 

@@ -18,15 +18,15 @@ func newDoctorCommand(env *environment) *cobra.Command {
 		Use:   "doctor",
 		Short: "Check a set-up, and name causes and remedies",
 		Long: `Examine the configuration, the data directory, git, limits and clock of this
-machine, names and TLS as clients see them, proxy variables, and each upstream,
-and print every problem with its cause and a remedy. modproxy may run meanwhile.
-Nothing is changed. It takes at most 15 seconds.
+machine, names and TLS as clients see them, proxy variables, and each upstream.
+Print every problem with its cause and a remedy. doctor changes nothing, and
+takes at most 15 seconds. modproxy can run meanwhile.
 
 --client also examines a CLI configuration of Terraform or OpenTofu: whether it
-leads to this proxy, and whether its tokens are valid. Without a configuration,
-only the client is examined, as on the machine of a developer.
+points at this proxy, and whether its tokens are valid. Without a
+configuration file or a flag for a key, doctor then examines only the client.
 
-Exit code 0 means that no problem was found, 1 that there is one.`,
+The exit code is 0 if doctor has found no problem, and 1 if it has found one.`,
 		Example: `  modproxy doctor --config /etc/modproxy/modproxy.yaml
   modproxy doctor --client ~/.terraformrc`,
 		Args:       arguments(0, 0),
@@ -37,7 +37,7 @@ Exit code 0 means that no problem was found, 1 that there is one.`,
 	return withJSON(cmd, `"kind", "severity", "subject", "cause", "remedy"`, `"errors", "warnings", "checked", "skipped"`)
 }
 
-// doctor prints the findings of an examination. Its error counts them.
+// doctor prints the findings of an examination. If there are any, the error has their number.
 func (env *environment) doctor(ctx context.Context, client string) error {
 	if _, err := os.Stat(client); client != "" && err != nil {
 		return misuse{fmt.Errorf("--client: %w", err)}

@@ -13,9 +13,9 @@ func newLogLevelCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "log-level [debug|info|warn|error]",
 		Short: "Print or set the log level of a running modproxy",
-		Long: `Print the lowest level that the process that serves from the data directory
-logs, or set it until the process ends. The key log.level sets it for good. Only
-the owner of the data directory can use this verb, and not from elsewhere.`,
+		Long: `Print the log level of the process that serves from the data directory, or set
+it until the process ends. The key log.level sets it permanently. Only the owner
+of the data directory can use this verb, and only on the proxy's machine.`,
 		Example: `  modproxy log-level
   modproxy log-level debug`,
 		Args: arguments(0, 1),

@@ -28,8 +28,8 @@ The health of an upstream comes from the last requests to it. status itself
 requests nothing from upstreams, so an upstream without a request since the
 start is unknown.
 
-The exit code is 0 if the process answers, also with problems: "modproxy
-health" and /-/readyz are for monitoring.`,
+The exit code is 0 if the process answers, even with problems. For monitoring,
+use "modproxy health" and /-/readyz.`,
 		Example: `  modproxy status
   modproxy status --json
   modproxy status --server https://modules.example.com`,
@@ -48,13 +48,13 @@ func (env *environment) printStatus(ctx context.Context) error {
 	return env.print(s, statusText(s))
 }
 
-// Lines of one screen: longer lists are cut there, and are complete in the JSON.
+// Maximum numbers of lines on the screen. The JSON has the complete lists.
 const (
 	maxStatusUpstreams = 6
 	maxStatusDownloads = 4
 )
 
-// statusText returns the screen of a status whose texts are printable.
+// statusText returns the screen for a status. The texts of the status must be printable.
 func statusText(s admin.Status) string {
 	var b screen
 	state := "ready"
@@ -105,7 +105,7 @@ func (b *screen) row(name, format string, args ...any) {
 	b.WriteString(line + "\n")
 }
 
-// upstreams adds the upstreams. If they are too many for the screen, it adds those with trouble first.
+// upstreams adds the upstreams. If there are too many for the screen, it begins with unavailable and failing ones.
 func (b *screen) upstreams(s admin.Status) {
 	list := slices.Clone(s.Upstreams)
 	if len(list) > maxStatusUpstreams {
@@ -127,7 +127,7 @@ func (b *screen) upstreams(s admin.Status) {
 	}
 }
 
-// urgency orders upstreams: those that are unavailable have the lowest number.
+// urgency returns the place of an upstream on the screen: unavailable ones have the lowest number.
 func urgency(u admin.UpstreamStatus) int {
 	switch u.State {
 	case admin.UpstreamUnavailable:

@@ -1,4 +1,4 @@
-// Package exacttar reads and writes tar archives whose bytes depend on the names, sizes and contents of their files only.
+// Package exacttar reads and writes tar archives that have only one form for the same files.
 //
 //	w := tar.NewWriter(out)
 //	err := w.WriteHeader(exacttar.Header("manifest", size))
@@ -7,8 +7,9 @@
 //	name, size, err := r.Next()
 //	_, err = io.Copy(to, r.Content(name, size))
 //
-// Invariants: an archive has regular files in USTAR headers with mode 0644, and zero or empty values otherwise; the padding of blocks is
-// zero; nothing follows the two zero blocks at the end. A [Reader] stops at the first other byte. It never reads ahead.
+// Invariants: the bytes of an archive depend only on the names, sizes and contents of its files, and on their order. All files are regular.
+// Headers are in USTAR format, with mode 0644; other fields are zero or empty. Padding is zero. Nothing follows the two zero blocks at the end.
+// A [Reader] returns an error at the first byte that breaks these rules. It does not read ahead.
 package exacttar
 
 import (
@@ -43,27 +44,28 @@ func Size(size int64) int64 { return block + size + padding(size) }
 // padding returns the number of bytes that fill the last block of a file.
 func padding(size int64) int64 { return -size & (block - 1) }
 
-// A Reader reads an archive from start to end. Its errors are [modproxy.ErrInvalid] for an archive that was changed or cut off, and those
-// of R.
+// A Reader reads an archive from start to end. If the archive was changed or cut off, its errors are [modproxy.ErrInvalid]. Other errors are
+// those of R. A Reader is not safe for concurrent use.
 type Reader struct {
 	R      io.Reader
-	At     int64  // offset of the next byte
-	What   string // names the archive in errors, such as "bundle"
-	Remedy string // advice for the error about an archive that was cut off, such as "copy it again"
+	At     int64  // offset of the next byte of R
+	What   string // name of the archive in errors, such as "bundle"
+	Remedy string // remedy in the error for an archive that was cut off, such as "copy it again"
 }
 
+// wrong returns an error that is [modproxy.ErrInvalid].
 func wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 }
 
-// read fills b. what names the content for messages.
+// read fills b. what is the name of the content in errors.
 func (r *Reader) read(b []byte, what string) error {
 	n, err := io.ReadFull(r.R, b)
 	r.At += int64(n)
 	return r.cut(err, what)
 }
 
-// cut returns err, or, at an unexpected end, an error that says so.
+// cut returns err. For an unexpected end, it returns an error with the position and the remedy.
 func (r *Reader) cut(err error, what string) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return wrong("the %s is cut off after %d bytes, in %s: %s", r.What, r.At, what, r.Remedy)
@@ -90,7 +92,8 @@ func (r *Reader) Header(name string, size int64) error {
 	return r.expect(want.Bytes(), "the header of "+name)
 }
 
-// Next reads the header of the next file. If the archive ends, Next reads the end, and the error is [io.EOF]. The name is not trusted.
+// Next reads the header of the next file. At the end of the archive, it verifies the end, and the error is [io.EOF]. The caller must check the
+// name.
 func (r *Reader) Next() (name string, size int64, err error) {
 	var is [block]byte
 	if err := r.read(is[:], "the header of a file"); err != nil {
@@ -111,8 +114,8 @@ func (r *Reader) Next() (name string, size int64, err error) {
 	return name, size, nil
 }
 
-// First reads the file at the beginning of an archive, whose name is known. If the archive begins with anything else, or if the file is
-// empty or larger than most bytes, the error says that this is not such an archive.
+// First reads the first file of an archive, whose name is known. If the archive begins with another name, or if the file is empty or larger than
+// most bytes, the error says that R is not such an archive.
 func (r *Reader) First(name string, most int64) ([]byte, error) {
 	var is [block]byte
 	err := r.read(is[:], "the header of "+name)
@@ -127,7 +130,7 @@ func (r *Reader) First(name string, most int64) ([]byte, error) {
 	return r.bytes(name, size)
 }
 
-// File reads a file whose name and size are known, and which has at most a few megabytes.
+// File reads the next file, whose name and size are known, into memory.
 func (r *Reader) File(name string, size int64) ([]byte, error) {
 	if err := r.Header(name, size); err != nil {
 		return nil, err
@@ -135,6 +138,7 @@ func (r *Reader) File(name string, size int64) ([]byte, error) {
 	return r.bytes(name, size)
 }
 
+// bytes reads the content of a file, and its padding.
 func (r *Reader) bytes(name string, size int64) ([]byte, error) {
 	text := make([]byte, size)
 	if err := r.read(text, name); err != nil {
@@ -151,7 +155,7 @@ func (r *Reader) fill(name string, size int64) error {
 // End reads the end of the archive.
 func (r *Reader) End() error { return r.end(End) }
 
-// end reads the last bytes of the archive, which are zero.
+// end reads the last bytes of the archive, which must be zero. left is their number.
 func (r *Reader) end(left int) error {
 	if err := r.expect(make([]byte, left), "the end of the "+r.What); err != nil {
 		return err
@@ -165,7 +169,7 @@ func (r *Reader) end(left int) error {
 	return nil
 }
 
-// Content returns a reader of the content of a file whose header was read. It reads the padding with the last bytes.
+// Content returns a reader of the content of a file whose header was read. With the last bytes, it also reads the padding.
 func (r *Reader) Content(name string, size int64) *Content { return &Content{r, name, size, size, nil} }
 
 // Content reads the content of a file.
@@ -173,8 +177,8 @@ type Content struct {
 	from *Reader
 	name string
 	size int64
-	left int64
-	err  error
+	left int64 // bytes that were not read yet
+	err  error // result of all further calls of Read
 }
 
 // Read implements [io.Reader].
@@ -194,7 +198,7 @@ func (c *Content) Read(b []byte) (n int, err error) {
 	return n, c.err
 }
 
-// Skip seeks past the content without reading it. s is the underlying reader.
+// Skip moves to the next file without reading the content. s must be the R of the Reader.
 func (c *Content) Skip(s io.Seeker) error {
 	c.from.At += c.left
 	c.left = 0

@@ -1,12 +1,12 @@
-// Package systemd takes the listening socket that a service manager has opened, and notifies the service manager.
+// Package systemd receives a listening socket from a service manager, and notifies it.
 //
-//	socket, err := systemd.Socket(os.Getenv)                    // nil if no socket was passed
-//	err = systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1") // nothing if the variable is empty
+//	socket, err := systemd.Socket(os.Getenv)                    // nil if the service manager passed no socket
+//	err = systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1") // does nothing if the variable is empty
 //
-// While the process is replaced by another one, the service manager keeps the socket open. Clients that connect meanwhile wait in
-// the queue of the kernel, and are not refused.
+// The service manager keeps the socket open while it replaces one process by another. Clients that connect meanwhile wait in the queue of the
+// kernel, and are not refused.
 //
-// Invariant: the variables of the protocol are removed from the environment, so that no child process reads them.
+// Invariant: [Socket] removes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES from the environment, so that no child process uses them.
 //
 // The manual pages sd_listen_fds(3) and sd_notify(3) specify the protocols.
 package systemd
@@ -21,18 +21,19 @@ import (
 	"github.com/modproxy/modproxy/internal/hint"
 )
 
-// firstDescriptor is the number of the first passed file.
+// firstDescriptor is the number of the file descriptor of the first passed socket.
 const firstDescriptor = 3
 
-// Socket returns the socket that was passed to this process, or nil if none was. variable returns an environment variable. A service
-// manager may pass one socket, which must be a listening TCP socket: requests on a Unix socket would count as those of the operator.
+// Socket returns the socket that the service manager passed to this process, or nil. variable returns an environment variable. The error says
+// so if several sockets were passed, or a socket that is not a listening TCP socket: requests on a Unix socket would count as those of the
+// operator.
 func Socket(variable func(string) string) (*net.TCPListener, error) {
 	pid, passed := variable("LISTEN_PID"), variable("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		_ = os.Unsetenv(name) // the name is valid
 	}
 	if pid != strconv.Itoa(os.Getpid()) || passed == "" {
-		return nil, nil // meant for another process
+		return nil, nil // no socket, or the variables are for another process
 	}
 	if n, err := strconv.Atoi(passed); err != nil || n != 1 {
 		return nil, hint.With(fmt.Errorf("LISTEN_FDS: the service manager passed %.20q sockets, and modproxy serves one", passed),

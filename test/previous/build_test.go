@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // programs are the paths of the two programs.
 type programs struct{ previous, today string }
 
-// built returns the programs. Without the history of the repository, it ends the test.
+// built returns the programs. Without the history of the repository, it skips the test, or fails it in CI.
 func built(t *testing.T) programs {
 	t.Helper()
 	if err := rig.DependOnSources(); err != nil {
@@ -85,7 +85,7 @@ func previousRevision(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: %w", errNoHistory, err)
 	}
 	if prefix != "" {
-		return "", fmt.Errorf("%w: the git repository around it is another one", errNoHistory)
+		return "", fmt.Errorf("%w: this directory is not the top of its git repository", errNoHistory)
 	}
 	parent, err := git(ctx, "rev-parse", "--verify", "--quiet", "HEAD^")
 	if err != nil {
@@ -100,7 +100,7 @@ func previousRevision(ctx context.Context) (string, error) {
 	return parent, nil
 }
 
-// git runs git in the module, also if another user owns its directory, and returns its output.
+// git runs git in the module and returns its output. The directory may belong to another user.
 func git(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
 	cmd.Dir = module

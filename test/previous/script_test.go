@@ -25,13 +25,13 @@ import (
 // TestScripts runs the scripts in testdata/script in both directions. They have these commands:
 //
 //	first ARGS…, second ARGS…     run a program; "serve … &" returns when it is ready, and sets $FIRST or $SECOND to its URL
-//	end first|second              end the serving program with SIGTERM, and want exit code 0
+//	end first|second              stop the serving program with SIGTERM; its exit code must be 0
 //	install FILE URL ADDRESS VERSION
 //	                              request a package from a proxy as clients do, with the token in the file "token";
 //	                              $PACKAGE is its path then, which may be signed
-//	key first|second              set $KEY to the key of its ledger
+//	key first|second              set $KEY to the verifier key of the program's ledger
 //	get FILE URL                  request a URL without a token
-//	extends FILE                  the JSON on standard output has every value of the JSON in FILE
+//	extends FILE                  check that the JSON on standard output has every value of the JSON in FILE
 //	registry down|up              refuse and accept connections to the registry
 //
 // The registry has the fixture testdata/registry.txtar, and the hostname registry.acme.example.
@@ -162,7 +162,7 @@ func registry(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// ask requests a URL, with a token unless it is empty, and repeats the request while the proxy wants that.
+// ask requests a URL, with a token unless it is empty. It repeats the request while the proxy answers that the request continues.
 func ask(from *url.URL, token string) (*http.Response, []byte, error) {
 	for {
 		r, err := http.NewRequest("GET", from.String(), nil)
@@ -211,7 +211,7 @@ func install(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// download requests a package in the steps of a client: discovery, the list of versions, the location, the package without the token.
+// download requests a package as clients do: service discovery, the list of versions, the location, and the package without the token.
 func download(proxy, address, version, token string) (body []byte, path string, err error) {
 	host, name, _ := strings.Cut(address, "/")
 	at, err := url.Parse(proxy + "/" + host + "/.well-known/terraform.json")
@@ -276,7 +276,7 @@ func extends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// missing returns the path of a value of before that now does not have, or "".
+// missing returns the path of a value of before that now does not have. It returns an empty string if now has all values.
 func missing(before, now any) string {
 	switch b := before.(type) {
 	case map[string]any:

@@ -96,7 +96,7 @@ func admit(document string) (runtime.Object, error) {
 	return object, nil
 }
 
-// release is the objects of one release.
+// release has the objects of one release of the chart.
 type release struct {
 	objects []runtime.Object
 	set     *apps.StatefulSet

@@ -1,11 +1,12 @@
-// Package chart tests the Helm chart of modproxy (chart), the manifest made from it (deploy/manifest.yaml), docker-compose.yml and the
-// Dockerfile, without a cluster and without programs of Helm or Docker. The libraries of Helm and Compose read the files, the code of the
-// Kubernetes API server admits the objects, and modproxy runs with the configuration of each.
+// Package chart tests chart, deploy/manifest.yaml, docker-compose.yml and the Dockerfile.
+//
+// The tests need no cluster, Helm or Docker. The libraries of Helm and Compose read the files, the code of the Kubernetes API server admits the
+// objects, and modproxy runs with the configuration of each.
 //
 //	go test -C tools/chart            checks everything
-//	go test -C tools/chart -update    writes deploy/manifest.yaml
+//	go test -C tools/chart -update    also writes deploy/manifest.yaml
 //
-// The module is separate because of its many dependencies.
+// The package is a module of its own because of its many dependencies.
 package chart_test
 
 import (
@@ -35,7 +36,7 @@ const (
 
 var update = flag.Bool("update", false, "write deploy/manifest.yaml")
 
-// cases returns the values of the files in chart/ci and of the pages, by name.
+// cases returns the values in chart/ci and in docs/how-to/kubernetes.md, by name.
 func cases(t *testing.T) map[string]chartutil.Values {
 	t.Helper()
 	files, err := filepath.Glob(chartDir + "/ci/*-values.yaml")
@@ -62,7 +63,7 @@ func cases(t *testing.T) map[string]chartutil.Values {
 
 var valuesBlock = regexp.MustCompile("(?ms)^ *<!-- file of: Helm -->\n *```yaml\n(.*?)^ *```\n")
 
-// valuesInPage returns the values that docs/how-to/kubernetes.md shows, by line.
+// valuesInPage returns the values in docs/how-to/kubernetes.md, by line.
 func valuesInPage(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(top + "/docs/how-to/kubernetes.md")
@@ -80,8 +81,8 @@ func valuesInPage(t *testing.T) map[string]string {
 	return found
 }
 
-// render returns the documents that "helm template modproxy chart" prints, in the order of their templates' names. A value that
-// does not exist is an error, which it is not for helm: a misspelt name would be empty.
+// render returns the documents that "helm template modproxy chart" prints, in the order of their templates' names. Unlike helm, it returns an
+// error if a template uses a value that does not exist, such as a misspelt name.
 func render(values chartutil.Values) (documents []string, err error) {
 	c, err := loader.Load(chartDir)
 	if err != nil {
@@ -112,7 +113,7 @@ func mustRender(t *testing.T, values chartutil.Values) []string {
 	return documents
 }
 
-// TestLint: "helm lint" has no remark about the chart with any values, but for the missing icon.
+// TestLint: "helm lint" has no warning or error about the chart, with any values.
 func TestLint(t *testing.T) {
 	for name, values := range cases(t) {
 		for _, m := range lint.All(chartDir, values, namespace, true).Messages {
@@ -123,7 +124,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestWrongValues: the chart refuses values with which modproxy would not start, not be ready or show a secret.
+// TestWrongValues: the chart refuses values with which modproxy would not start or not be ready, and values with secrets.
 func TestWrongValues(t *testing.T) {
 	for values, want := range map[string]string{
 		"replicaCount: 2":             "replicaCount",
@@ -154,9 +155,9 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestManifest: the manifest is what the chart renders with its default values.
+// TestManifest: deploy/manifest.yaml has the objects of the chart with the default values.
 func TestManifest(t *testing.T) {
-	const head = "# modproxy for Kubernetes, made from the chart with its default values by: go test -C tools/chart -update\n" +
+	const head = "# modproxy for Kubernetes, rendered from the chart with its default values by: go test -C tools/chart -update\n" +
 		"# docs/how-to/kubernetes.md shows how to use it.\n"
 	text := []byte(head + "---\n" + strings.Join(mustRender(t, nil), "---\n"))
 	if *update {

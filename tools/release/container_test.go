@@ -34,7 +34,7 @@ func imageConfig(t *testing.T) v1.Config {
 	return config
 }
 
-// The image that the Dockerfile builds is configured as the released image is.
+// The image of the Dockerfile has the same configuration as the released image.
 func TestDockerfile(t *testing.T) {
 	got, want := lastStage(t, readFile(t, "Dockerfile")), imageConfig(t)
 	slices.Sort(got.Env)
@@ -44,7 +44,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// lastStage returns the configuration that the last stage of a Dockerfile makes. It knows the instructions that ours has.
+// lastStage returns the configuration of the last stage of a Dockerfile. It reads only the instructions that our Dockerfile has.
 func lastStage(t *testing.T, text string) (config v1.Config) {
 	t.Helper()
 	text = regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, "")

@@ -16,15 +16,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imageSources are the Debian packages of the image. The newest ones are installed, so that the bytes of an image depend
-// on the day on which it is built.
+// imageSources are the sources of the Debian packages in the image. mmdebstrap installs the newest versions, so the bytes of an image depend on
+// the day of the build.
 var imageSources = []string{
 	"deb http://deb.debian.org/debian trixie main",
 	"deb http://deb.debian.org/debian-security trixie-security main",
 }
 
-// writeImage writes the container image for a platform, which must be that of this machine because Debian's packages run
-// programs when they are installed. It returns the file in which packaging/image-root.sh lists the Debian packages.
+// writeImage writes the container image for the platform of this machine: the installation of Debian packages runs programs. It returns the file
+// in which packaging/image-root.sh lists the Debian packages.
 func (r *release) writeImage(p platform) (list string, err error) {
 	root, list := filepath.Join(r.temp, "root.tar"), filepath.Join(r.temp, "debian-packages")
 	program, err := r.program(p)
@@ -49,7 +49,7 @@ func (r *release) writeImage(p platform) (list string, err error) {
 // epoch returns the time of the commit in seconds since 1970.
 func (r *release) epoch() string { return strconv.FormatInt(r.time.Unix(), 10) }
 
-// writeLayout writes an image with the root as a tar archive of an OCI layout.
+// writeLayout writes an image as a tar archive of an OCI layout. root is the tar archive of the image's root file system.
 func (r *release) writeLayout(p platform, root string) error {
 	image, err := r.image(p, root)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *release) writeLayout(p platform, root string) error {
 	return err
 }
 
-// image returns an image with one layer, configured as packaging/image.json says.
+// image returns an image with one layer, the tar archive root, and the configuration in packaging/image.json.
 func (r *release) image(p platform, root string) (v1.Image, error) {
 	layer, err := tarball.LayerFromFile(root, tarball.WithMediaType(types.OCILayer))
 	if err != nil {

@@ -1,10 +1,10 @@
-// Command release writes the files of a release into a directory, and publishes nothing:
+// Command release writes the files of a release into a directory. It publishes nothing.
 //
 //	go run -C tools/release . -version v0.1.0 -commit HEAD -out "$PWD/dist" -key ~/.ssh/release
-//	go run -C tools/release . -version v0.1.0 -packages -out DIR    only .deb and .rpm, for this machine
+//	go run -C tools/release . -version v0.1.0 -packages -out DIR    writes only the .deb and the .rpm for this machine
 //
-// Two runs for the same commit, with the same version of Go and the same Debian packages, write the same bytes: every
-// time in a file is that of the commit, and no path of this machine is in a file.
+// Invariants: two runs for the same commit, with the same version of Go and the same Debian packages, write the same bytes. Every time in a
+// file is that of the commit, and no file has a path of this machine.
 package main
 
 import (
@@ -26,9 +26,9 @@ func main() {
 	log.SetPrefix("release: ")
 	var r release
 	flag.StringVar(&r.version, "version", "", "the `version`, such as v0.1.0 or v0.1.0-rc.1")
-	flag.StringVar(&r.out, "out", "", "the `directory` that is written; it must be empty or missing")
-	key := flag.String("key", "", "the `file` of an SSH key that signs SHA256SUMS; without it nothing is signed")
-	commit := flag.String("commit", "", "the `commit` that is built; without it, the checkout with its changes")
+	flag.StringVar(&r.out, "out", "", "the `directory` to write; it must be empty or missing")
+	key := flag.String("key", "", "the `file` of an SSH key that signs SHA256SUMS; without it, the release is not signed")
+	commit := flag.String("commit", "", "the `commit` to build; without it, the checkout with its uncommitted changes")
 	packages := flag.Bool("packages", false, "write only the .deb and the .rpm for this machine")
 	flag.Parse()
 	if err := r.run(*commit, *key, *packages); err != nil {
@@ -38,13 +38,13 @@ func main() {
 
 // A release is one version of the program, built from one source.
 type release struct {
-	version string // v0.1.0
-	out     string // the directory that is written
-	temp    string // removed at the end
+	version string // such as v0.1.0
+	out     string // the directory of the files
+	temp    string // a directory that run removes at the end
 	source
 }
 
-// platforms are the platforms of the released programs. No test runs the programs for macOS, as their names say.
+// platforms are the platforms of the released programs. No test runs the programs for macOS; writeProgram says so in their names.
 var platforms = []platform{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
 
 func (r *release) run(commit, key string, onlyPackages bool) (err error) {
@@ -52,13 +52,13 @@ func (r *release) run(commit, key string, onlyPackages bool) (err error) {
 		return fmt.Errorf("-version %q is not a version such as v0.1.0", r.version)
 	}
 	if runtime.GOOS != "linux" {
-		return errors.New("releases are built on Linux: the packages and the image need programs of Linux")
+		return errors.New("a release can be built on Linux only: the packages and the image need programs for Linux")
 	}
 	if r.out, err = filepath.Abs(r.out); err != nil {
 		return err
 	}
 	if entries, err := os.ReadDir(r.out); len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(fmt.Errorf("-out %s is not an empty directory: remove it, or name another", r.out), err)
+		return errors.Join(fmt.Errorf("-out %s is not an empty directory: remove it, or name another directory", r.out), err)
 	}
 	if r.temp, err = os.MkdirTemp("", "release-"); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (r *release) writeAll(key string) error {
 	return r.sign(key)
 }
 
-// shortName returns the beginning of the names of files: modproxy_0.1.0.
+// shortName returns the beginning of the names of files, such as modproxy_0.1.0.
 func (r *release) shortName() string { return "modproxy_" + strings.TrimPrefix(r.version, "v") }
 
 // name returns the beginning of the names of files for a platform.

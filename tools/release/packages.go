@@ -20,7 +20,7 @@ func (r *release) writePackages(p platform) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Chdir(r.dir); err != nil { // nfpm.yaml has paths relative to the source
+	if err := os.Chdir(r.dir); err != nil { // paths in nfpm.yaml are relative to the source
 		return err
 	}
 	for _, format := range []string{"deb", "rpm"} {
@@ -57,8 +57,8 @@ func (r *release) writePackage(format string, info *nfpm.Info) error {
 	return os.WriteFile(filepath.Join(r.out, packager.ConventionalFileName(info)), content.Bytes(), 0o644)
 }
 
-// stage returns a directory with the files of a package that are not in the source: the program, the compressed man pages
-// and the completions, which the program for this machine prints.
+// stage returns a directory with the files of a package that are not in the source: the program, the compressed man pages and the completions.
+// The program for this machine prints the completions.
 func (r *release) stage(p platform) (string, error) {
 	stage := filepath.Join(r.temp, "stage_"+p.arch)
 	for _, dir := range []string{"man", "completion"} {
@@ -98,7 +98,7 @@ func (r *release) stage(p platform) (string, error) {
 	return stage, nil
 }
 
-// compress writes a file in gzip's format, without a time.
+// compress writes a file in gzip format, without a time.
 func compress(from, to string) error {
 	text, err := os.ReadFile(from)
 	if err != nil {

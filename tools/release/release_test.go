@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A wrong version and a directory that has files are refused before anything is built.
+// An invalid version and a directory with files are refused before the build.
 func TestRefused(t *testing.T) {
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "file"), nil, 0o644); err != nil {
@@ -29,7 +29,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The commands of docs/how-to/install.md verify a signed release, and notice a changed file and changed checksums.
+// The commands in docs/how-to/install.md verify a signed release. They fail for a changed file and for changed checksums.
 func TestVerify(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Fatalf("OpenSSH is needed: %v", err)

@@ -39,8 +39,8 @@ func (r *release) writeBOM() error {
 	return r.writeComponents(r.shortName()+".cdx.json", cdx.ComponentTypeApplication, sorted(modules))
 }
 
-// writeImageBOM writes the bill of materials of the image: the Debian packages in list. That of the programs has the
-// modules.
+// writeImageBOM writes the bill of materials of the image: modproxy, and the Debian packages in the file list. It does not repeat the modules,
+// which are in the bill of materials of the programs.
 func (r *release) writeImageBOM(p platform, list string) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *release) writeImageBOM(p platform, list string) error {
 	for line := range strings.Lines(string(text)) {
 		var name, version, arch string
 		if _, err := fmt.Sscan(line, &name, &version, &arch); err != nil {
-			return fmt.Errorf("the list of Debian packages: %q: %w", line, err)
+			return fmt.Errorf("the list of Debian packages has the line %q: %w", line, err)
 		}
 		escaped := strings.NewReplacer("+", "%2B", ":", "%3A", "~", "~").Replace(version)
 		packages[name] = library(fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=trixie", name, escaped, arch), name, version)
@@ -65,15 +65,14 @@ func library(purl, name, version string) cdx.Component {
 	return cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: purl}
 }
 
-// moduleComponent returns the component for a linked module. Its hash is the one in go.sum: SHA-256 over the hashes of
-// the module's files.
+// moduleComponent returns the component for a linked module. Its hash is the one in go.sum: a SHA-256 of the hashes of the module's files.
 func moduleComponent(m *debug.Module) (cdx.Component, error) {
 	if m.Replace != nil {
 		m = m.Replace
 	}
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
 	if err != nil || len(sum) == 0 {
-		return cdx.Component{}, fmt.Errorf("module %s %s has the sum %q: %w", m.Path, m.Version, m.Sum, err)
+		return cdx.Component{}, fmt.Errorf("module %s %s: sum %q: %w", m.Path, m.Version, m.Sum, err)
 	}
 	c := library("pkg:golang/"+m.Path+"@"+m.Version, m.Path, m.Version)
 	c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
@@ -88,7 +87,7 @@ func sorted(components map[string]cdx.Component) []cdx.Component {
 	return all
 }
 
-// writeComponents writes a bill of materials in the JSON of CycloneDX.
+// writeComponents writes a bill of materials as CycloneDX JSON.
 func (r *release) writeComponents(name string, kind cdx.ComponentType, components []cdx.Component) error {
 	bom := cdx.NewBOM()
 	subject := library("pkg:golang/"+modulePath+"@"+r.version, "modproxy", r.version)

@@ -14,12 +14,11 @@ import (
 // A source is a directory with the files of one commit.
 type source struct {
 	dir    string
-	commit string    // with "+dirty" if the directory has changes that were not committed
-	time   time.Time // of the commit; every time in a release
+	commit string    // hash of the commit, with "+dirty" if the directory has uncommitted changes
+	time   time.Time // time of the commit, in UTC; every time in a release is this one
 }
 
-// openSource returns the source of a commit, which it writes to the directory temp. For the commit "", it returns the
-// checkout itself.
+// openSource writes the source of a commit to the directory temp, and returns it. If commit is empty, it returns the checkout itself.
 func openSource(commit, temp string) (s source, err error) {
 	if s.dir, err = git(".", "rev-parse", "--show-toplevel"); err != nil {
 		return source{}, err
@@ -53,7 +52,7 @@ func openSource(commit, temp string) (s source, err error) {
 	if _, err := os.Stat(filepath.Join(temp, "packaging")); err == nil {
 		return s, nil
 	}
-	// Commits before the first package are packaged with the files of the checkout.
+	// Commits before the first package have no directory packaging: their packages get the files of the checkout.
 	return s, os.CopyFS(filepath.Join(temp, "packaging"), os.DirFS(filepath.Join(checkout, "packaging")))
 }
 
@@ -74,8 +73,7 @@ func git(dir string, args ...string) (string, error) {
 	return output(exec.Command("git", append([]string{"-C", dir}, args...)...))
 }
 
-// output returns the standard output of a command without the newline at its end. Its error has the command and its
-// standard error.
+// output runs a command and returns its standard output without the last newline. The error has the command and its standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

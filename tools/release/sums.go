@@ -12,7 +12,7 @@ import (
 
 const sumsName = "SHA256SUMS"
 
-// writeSums writes the checksums of all files, as "sha256sum --check" reads them.
+// writeSums writes SHA256SUMS: the checksums of all files, in the format of sha256sum.
 func (r *release) writeSums() error {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -29,8 +29,8 @@ func (r *release) writeSums() error {
 	return os.WriteFile(filepath.Join(r.out, sumsName), []byte(sums.String()), 0o644)
 }
 
-// sign signs the checksums with an SSH key, which may be a public key whose private key an agent has. The signature is in
-// SHA256SUMS.sig, and is about a file: namespace "file" of ssh-keygen.
+// sign writes SHA256SUMS.sig, the signature of SHA256SUMS by an SSH key, in the namespace "file" of ssh-keygen. key is the file of a private
+// key, or of a public key whose private key an agent has. If key is empty, sign logs that the release is not signed.
 func (r *release) sign(key string) error {
 	if key == "" {
 		log.Printf("NOT SIGNED: no key was given; \"make release KEY=FILE\" signs %s with an SSH key", sumsName)
