@@ -116,7 +116,7 @@ func TestRestartWrongConfiguration(t *testing.T) {
 	if line := m.line(); line != "exit 2" {
 		t.Errorf("with a wrong configuration: %s", line)
 	}
-	m.contains("nonsense")
+	m.contains(`unknown key "nonsense"`)
 
 	if err := os.WriteFile(file, right, 0o600); err != nil {
 		t.Fatal(err)

@@ -101,7 +101,8 @@ func (m *machine) logged(text string) int {
 }
 
 // The installed service starts with the system. Within its restrictions it runs git and the child process that reads
-// configurations, listens on a port below 1024, and writes a log file. With a socket, neither a restart nor an upgrade refuses a client.
+// configurations, listens on a port below 1024, and writes a log file. With a socket, neither a restart nor an upgrade refuses a
+// client.
 func TestBoot(t *testing.T) {
 	r, u := newRoot(t), newRegistry(t)
 	deb := r.copyIn(find(t, builtVariable, "*.deb"))[0]
@@ -130,6 +131,8 @@ func TestBoot(t *testing.T) {
 	const address = "127.0.0.1:444" // neither that of the configuration nor the one before
 	m.openSocket(address)
 	m.replace(address, deb)
+	m.useTwoServices(address)
+	m.openSocket(address)
 	m.failToStart(address)
 	m.run("dpkg", "--remove", "modproxy")
 	for _, unit := range []string{"modproxy.socket", "modproxy.service"} {

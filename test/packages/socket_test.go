@@ -35,7 +35,6 @@ func (m *machine) replace(address, deb string) {
 	m.t.Helper()
 	m.dropIn("modproxy.service", "[Service]\nEnvironment=MODPROXY_LOG_LEVEL=error\n") // not a line for each request
 	clients := m.request("http://" + address)
-	defer clients.end()
 	for _, command := range [][]string{{"systemctl", "restart", "modproxy"}, {"dpkg", "--install", deb}} {
 		clients.untilServed()
 		before := m.property("modproxy.service", "MainPID")
@@ -44,6 +43,34 @@ func (m *machine) replace(address, deb string) {
 		if m.property("modproxy.service", "MainPID") == before {
 			m.t.Errorf("the old process still runs after %v", command)
 		}
+	}
+	clients.end()
+}
+
+// useTwoServices replaces one instance of a service by another, as docs/how-to/restart.md says. No client notices.
+func (m *machine) useTwoServices(address string) {
+	m.t.Helper()
+	const file = "etc/systemd/system/modproxy@.service"
+	unit := strings.Replace(m.read("usr/lib/systemd/system/modproxy.service"), "[Service]\n", "[Service]\nSockets=modproxy.socket\n", 1)
+	if err := os.WriteFile(m.path(file), []byte(unit), 0o644); err != nil {
+		m.t.Fatal(err)
+	}
+	m.dropIn("modproxy.socket", listenAt(address)+"Service=modproxy@blue.service\n")
+	m.run("systemctl", "disable", "--now", "modproxy")
+	m.run("systemctl", "restart", "modproxy.socket")
+	m.run("systemctl", "enable", "--now", "modproxy@blue")
+	clients := m.request("http://" + address)
+	clients.untilServed()
+	m.run("systemctl", "stop", "--no-block", "modproxy@blue")
+	m.run("systemctl", "start", "modproxy@green")
+	clients.untilServed()
+	m.until("the old instance has ended", func() bool { return m.property("modproxy@blue.service", "ActiveState") == "inactive" })
+	clients.untilServed()
+	clients.end()
+	m.run("systemctl", "disable", "modproxy@blue")
+	m.run("systemctl", "stop", "modproxy.socket", "modproxy@green")
+	if err := os.Remove(m.path(file)); err != nil {
+		m.t.Fatal(err)
 	}
 }
 
@@ -59,6 +86,7 @@ type clients struct {
 func (m *machine) request(url string) *clients {
 	ctx, stop := context.WithCancel(m.t.Context())
 	c := &clients{m: m, served: make([]atomic.Int64, 4), stop: stop}
+	m.t.Cleanup(c.end) // of a test that fails
 	for i := range c.served {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 0}}
 		c.group.Go(func() {
