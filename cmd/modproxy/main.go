@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -22,9 +23,20 @@ import (
 
 func main() {
 	tfconfig.Child()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go endAtSecond(signals)
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
+}
+
+// endAtSecond ends the process at the second signal, as if it did not handle signals. Acknowledged data is on the disk.
+func endAtSecond(signals <-chan os.Signal) {
+	<-signals
+	second := <-signals
+	signal.Reset() // a third signal ends the process even if standard error is blocked
+	fmt.Fprintf(os.Stderr, "modproxy: a second signal ends it at once: %v\n", second)
+	_ = syscall.Kill(os.Getpid(), second.(syscall.Signal)) // this process may signal itself
 }
 
 // environment is the environment of a verb: streams, variables, flags.

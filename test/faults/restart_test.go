@@ -251,12 +251,7 @@ func testRestart(t *testing.T, encrypted bool, restarts, clients int) {
 		m.restart(i, p, g)
 	}
 	installed := end()
-	if err := syscall.Kill(m.id, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if line := m.line(); line != "exit 0" {
-		t.Errorf("the last process: %s", line)
-	}
+	m.end()
 	r.kill()
 	if err := r.check(); err != nil {
 		t.Error(err)

@@ -88,14 +88,21 @@ func (m *machine) untilServed(url string) {
 	m.until(url, func() bool { return rig.Get(m.t.Context(), url+"/-/healthz").Status == 200 })
 }
 
-// property returns a property of the service.
-func (m *machine) property(name string) string {
+// property returns a property of a unit.
+func (m *machine) property(unit, name string) string {
 	m.t.Helper()
-	return strings.TrimSpace(m.run("systemctl", "show", "--property="+name, "--value", "modproxy.service"))
+	return strings.TrimSpace(m.run("systemctl", "show", "--property="+name, "--value", unit))
+}
+
+// logged returns how often a text is in the journal of the service.
+func (m *machine) logged(text string) int {
+	m.t.Helper()
+	return strings.Count(m.run("journalctl", "--no-pager", "--unit=modproxy"), text)
 }
 
 // The installed service starts with the system. Within its restrictions it runs git and the child process that reads
-// configurations, listens on a port below 1024, and writes a log file. An upgrade restarts it.
+// configurations, listens on a port below 1024, and writes a log file. With a socket, neither a restart nor an upgrade refuses a
+// client.
 func TestBoot(t *testing.T) {
 	r, u := newRoot(t), newRegistry(t)
 	deb := r.copyIn(find(t, builtVariable, "*.deb"))[0]
@@ -103,7 +110,10 @@ func TestBoot(t *testing.T) {
 	r.configure(u)
 	m := r.boot()
 	m.untilServed("http://127.0.0.1:8080")
-	if user := strings.TrimSpace(m.run("stat", "--format=%U", "/proc/"+m.property("MainPID"))); user != "modproxy" {
+	if state := m.property("modproxy.socket", "UnitFileState"); state != "disabled" {
+		t.Errorf("after the installation, the socket is %s", state)
+	}
+	if user := strings.TrimSpace(m.run("stat", "--format=%U", "/proc/"+m.property("modproxy.service", "MainPID"))); user != "modproxy" {
 		t.Errorf("the service runs as %s", user)
 	}
 	install(t, "http://127.0.0.1:8080")
@@ -111,42 +121,45 @@ func TestBoot(t *testing.T) {
 		return bytes.Contains(rig.Get(t.Context(), "http://127.0.0.1:8080/-/metrics").Body, []byte("\nmodproxy_packages_read_ahead_total 1\n"))
 	})
 	m.run("systemctl", "reload", "modproxy")
-	m.until("the reload is logged", func() bool {
-		return strings.Contains(m.run("journalctl", "--no-pager", "--unit=modproxy"), "reloaded")
-	})
+	m.until("the reload is logged", func() bool { return m.logged("reloaded") > 0 })
 
-	m.restartWith("[Service]\nEnvironment=MODPROXY_LISTEN=127.0.0.1:443\nStandardError=append:/var/log/modproxy/modproxy.log\n")
+	m.dropIn("modproxy.service", "[Service]\nEnvironment=MODPROXY_LISTEN=127.0.0.1:443\nStandardError=append:/var/log/modproxy/modproxy.log\n")
+	m.run("systemctl", "restart", "modproxy")
 	m.untilServed("http://127.0.0.1:443")
 	m.rotate()
 
-	before := m.property("MainPID")
-	m.run("dpkg", "--install", deb)
-	m.untilServed("http://127.0.0.1:443")
-	if m.property("MainPID") == before {
-		t.Error("the old process still runs after the installation of another package")
-	}
+	const address = "127.0.0.1:444" // neither that of the configuration nor the one before
+	m.openSocket(address)
+	m.replace(address, deb)
+	m.useTwoServices(address)
+	m.openSocket(address)
+	m.failToStart(address)
 	m.run("dpkg", "--remove", "modproxy")
-	if state := m.property("ActiveState"); state != "inactive" {
-		t.Errorf("after dpkg --remove, the service is %s", state)
+	for _, unit := range []string{"modproxy.socket", "modproxy.service"} {
+		if state := m.property(unit, "ActiveState"); state != "inactive" {
+			t.Errorf("after dpkg --remove, %s is %s", unit, state)
+		}
 	}
 	m.run("dpkg", "--purge", "modproxy")
+	if left := m.run("find", "/etc/systemd/system", "-name", "modproxy*", "-type", "l"); left != "" {
+		t.Errorf("dpkg --purge leaves links:\n%s", left)
+	}
 	if !r.has("var/lib/modproxy/ledger") {
 		t.Error("dpkg --purge removes the ledger")
 	}
 }
 
-// restartWith restarts the service with a drop-in of its unit.
-func (m *machine) restartWith(dropIn string) {
+// dropIn writes the drop-in of a unit.
+func (m *machine) dropIn(unit, text string) {
 	m.t.Helper()
-	dir := m.path("etc/systemd/system/modproxy.service.d")
+	dir := m.path("etc/systemd/system", unit+".d")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		m.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "test.conf"), []byte(dropIn), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "test.conf"), []byte(text), 0o644); err != nil {
 		m.t.Fatal(err)
 	}
 	m.run("systemctl", "daemon-reload")
-	m.run("systemctl", "restart", "modproxy")
 }
 
 // rotate rotates the log file, after which the service still writes to it.

@@ -34,7 +34,8 @@ func checkFiles(r *root) {
 		"/usr/bin/modproxy": "root:root 755", "/etc/modproxy": "root:modproxy 750", "/" + configFile: "root:root 644",
 		"/var/lib/modproxy": "modproxy:modproxy 700", "/var/log/modproxy": "root:modproxy 750",
 		"/etc/logrotate.d/modproxy": "root:root 644", "/usr/lib/systemd/system/modproxy.service": "root:root 644",
-		"/usr/share/man/man1/modproxy.1.gz": "root:root 644", "/usr/share/man/man1/modproxy-serve.1.gz": "root:root 644",
+		"/usr/lib/systemd/system/modproxy.socket": "root:root 644",
+		"/usr/share/man/man1/modproxy.1.gz":       "root:root 644", "/usr/share/man/man1/modproxy-serve.1.gz": "root:root 644",
 		"/usr/share/doc/modproxy/config.example.yaml": "root:root 644",
 	} {
 		if got := strings.TrimSpace(r.run("stat", "--format=%U:%G %a", name)); got != want {
