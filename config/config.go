@@ -43,7 +43,7 @@ type Config struct {
 	// PublicURL is the http or https URL of this proxy for clients, if it differs from the one on which it listens:
 	// https://modules.example.com. It may have a path. Unless its host is a loopback address or localhost, clients need a
 	// credential.
-	PublicURL string `yaml:"public_url" check:"url" flag:"public-url" usage:"{URL} under which clients see this proxy"`
+	PublicURL string `yaml:"public_url" check:"url" flag:"public-url" usage:"{URL} that clients use for this proxy"`
 	// Contact is where people get help after a denial or an error: "platform team, #modules". Every error that clients print
 	// names it.
 	Contact string `yaml:"contact" check:"line"`
@@ -81,7 +81,7 @@ type Config struct {
 	Mirror []Mirror `yaml:"mirror"`
 	// Offline makes this proxy answer from its stored data and contact no other server: no registry, no forge, no issuer, no
 	// name server. Nothing is evicted, because it could not be downloaded again.
-	Offline bool `yaml:"offline" flag:"offline" usage:"serve only cached data, and request nothing"`
+	Offline bool `yaml:"offline" flag:"offline" usage:"serve only cached data, and send no requests to other servers"`
 	Log     Log  `yaml:"log"`
 	// Shutdown is the time limit for running requests and downloads after SIGTERM or SIGINT.
 	Shutdown time.Duration `yaml:"shutdown" default:"30s" check:"positive"`
@@ -421,5 +421,5 @@ type Limits struct {
 // Log is the log on standard error.
 type Log struct {
 	// Level is the lowest level that is logged: debug, info, warn or error.
-	Level string `yaml:"level" words:"debug,info,warn,error" default:"info" flag:"log-level" usage:"lowest {level} to write: debug, info, warn, error"`
+	Level string `yaml:"level" words:"debug,info,warn,error" default:"info" flag:"log-level" usage:"lowest {level} to log: debug, info, warn, error"`
 }

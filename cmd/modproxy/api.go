@@ -173,8 +173,8 @@ func (env *environment) host() (string, error) {
 }
 
 // moduleUsage is the part of a help that describes MODULE, as chosen reads it.
-const moduleUsage = `MODULE is the address of a module, or of a provider; without its hostname, one
-of the first upstream.`
+const moduleUsage = `MODULE is the address of a module or provider. An address without a hostname is
+in the first upstream.`
 
 // chosen reads MODULE and VERSION, if given. A module without a hostname belongs to the first upstream.
 func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
@@ -197,7 +197,7 @@ func (env *environment) chosen(args ...string) (v modproxy.Ref, err error) {
 // addressUsage is the part of a help that describes MODULE, as address reads it.
 const addressUsage = moduleUsage + `
 
-It can be a glob, as in the rules of the policy: '*/acme/vpc/aws' covers a
+MODULE can be a glob, as in rules of the policy: '*/acme/vpc/aws' matches a
 module in all registries, '*/acme/*' all providers of a namespace.`
 
 // address reads MODULE, which may be a glob.

@@ -48,12 +48,12 @@ func newExportCommand(env *environment) *cobra.Command {
 			return env.exportBundle(cmd.Context(), args[:len(args)-1], args[len(args)-1], f)
 		},
 	})
-	addFlag(cmd, &f.since, "since", "leave out what this `bundle` has, and those before it", parseFile)
-	cmd.Flags().BoolVar(&f.closure, "closure", false, "select what the configuration in DIR installs, or ADDRESS")
+	addFlag(cmd, &f.since, "since", "leave out the content of this `bundle` and of the bundles before it", parseFile)
+	cmd.Flags().BoolVar(&f.closure, "closure", false, "select everything that the configuration in DIR, or ADDRESS, installs")
 	f.add(cmd)
-	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote: select what it lists")
+	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "select the versions in this `file` of \"modproxy lock\"")
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
-	cmd.Flags().BoolVar(&f.list, "list", false, "print what is in a bundle")
+	cmd.Flags().BoolVar(&f.list, "list", false, "print the content of a bundle")
 	addKeys(cmd, &f.keys)
 	return withJSON(cmd, `"module", "version", "platform", "state", "reason"`, `"id", "sequence", "versions", "packages", …`)
 }
@@ -63,28 +63,28 @@ everything needed to serve them, signed with the key of the ledger. "modproxy
 import" imports it on a network without access to the registries, and "modproxy
 serve --bundle" serves it. "-" means standard output. Versions that the policy
 denies to a client without groups, or in the groups of --as, are named and not
-exported. No registry is requested.
+exported. No request is sent to a registry.
 
 Without ADDRESS, --closure and --lock, all cached packages are exported.
-ADDRESS is a module address; without its hostname, one of the first upstream.
-CONSTRAINT selects versions as in a module call. --lock selects what a
-modproxy.lock lists. --closure selects what the configuration in DIR installs,
-and what ADDRESS does, as "modproxy mirror --check" finds it. Missing packages
-are named.
+ADDRESS is the address of a module or provider. An address without a hostname
+is in the first upstream. CONSTRAINT selects versions as in a module call.
+--lock selects the versions in a modproxy.lock. --closure selects everything
+that the configuration in DIR, or ADDRESS, installs, as "modproxy mirror
+--check" finds it. Missing packages are named.
 
 With --since, only content that BUNDLE and the bundles before it do not have is
 exported. They must be imported before the new one. Only the beginning of
 BUNDLE is read, the manifest and the index.
 
---list prints what is in a bundle. It checks all of it, by bundle.keys, --key
-or the key of the ledger here, and changes nothing.
+--list prints the content of a bundle. It verifies the whole bundle by
+bundle.keys, --key or the key of the ledger here, and changes nothing.
 
-A FILE that is there is not replaced: it may be the BUNDLE of the next. Only
-its owner may read it, and a symbolic link is refused. Without --since a bundle
+An existing FILE is not replaced: it may be the BUNDLE of the next export. Only
+its owner can read FILE. A symbolic link is refused. Without --since, a bundle
 begins a chain.
 
-Exit code 1 means that something that ADDRESS, --closure or --lock names is not
-in the bundle.`
+Exit code 1 means that a version that ADDRESS, --closure or --lock selects is
+not in the bundle.`
 
 // exportBundle writes the selection to a file, or prints the content of a bundle.
 func (env *environment) exportBundle(ctx context.Context, selection []string, file string, f exportFlags) error {
@@ -156,7 +156,7 @@ func (env *environment) toExport(ctx context.Context, args []string, closure boo
 
 // addKeys adds the flag --key, which may be repeated.
 func addKeys(cmd *cobra.Command, keys *[]string) {
-	addFlag(cmd, keys, "key", "another verifier `key` to take bundles of, besides bundle.keys", func(s string) ([]string, error) {
+	addFlag(cmd, keys, "key", "another verifier `key` for bundles, besides bundle.keys", func(s string) ([]string, error) {
 		_, err := ledger.Verifiers(s)
 		return append(*keys, s), err
 	})

@@ -62,9 +62,9 @@ func newConfigCheckCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration",
-		Long: `Read the configuration as "modproxy serve" would, including the files with
-secrets, with rules of the policy and with locks, and what is to be mirrored,
-and print everything that is wrong with it. Nothing is connected to.`,
+		Long: `Read the configuration as "modproxy serve" would, and print every mistake in it.
+This includes the files with secrets, rules of the policy and locks, and the
+files and directories to mirror. No connection is opened.`,
 		Example: `  modproxy config check
   modproxy config check --config modproxy.yaml`,
 		Args: arguments(0, 0),
@@ -123,11 +123,11 @@ func newClientConfigCommand(env *environment) *cobra.Command {
 	cmd := withKeys(&cobra.Command{
 		Use:   "client-config",
 		Short: "Print the CLI configuration for Terraform and OpenTofu",
-		Long: `Print the host blocks that make Terraform and OpenTofu ask this proxy for the
-modules and providers of every upstream. Source addresses stay unchanged. With
---providers mirror, providers are installed from a network mirror instead of
-the upstreams; it must use https. If users log in at an issuer, the issuer is
-asked for its addresses.`,
+		Long: `Print the host blocks with which Terraform and OpenTofu request the modules and
+providers of every upstream from this proxy. Source addresses stay unchanged.
+With --providers mirror, clients install providers from a network mirror instead
+of the upstreams; it must use https. If users log in at an issuer, modproxy
+requests the issuer's addresses from it.`,
 		Example: `  modproxy client-config > ~/.terraformrc
   modproxy client-config --tool tofu --url https://modules.example.com`,
 		Args: arguments(0, 0),
@@ -142,9 +142,9 @@ asked for its addresses.`,
 			return env.printClientConfig(base, tool, providers == "mirror")
 		},
 	}, "listen", "public-url", "anonymous", "tls-cert", "tls-key")
-	addFlag(cmd, &base, "url", "`URL` under which clients see this proxy (public_url, else listen)", parseURL)
-	cmd.Flags().StringVar(&providers, "providers", "registry", "how clients get providers: by the `protocol` registry or mirror")
-	cmd.Flags().StringVar(&tool, "tool", "", "the `client`: terraform or tofu (default both)")
+	addFlag(cmd, &base, "url", "`URL` that clients use for this proxy (public_url, else listen)", parseURL)
+	cmd.Flags().StringVar(&providers, "providers", "registry", "`protocol` by which clients install providers: registry or mirror")
+	cmd.Flags().StringVar(&tool, "tool", "", "print the blocks for this `client`: terraform or tofu (default both)")
 	return withJSON(cmd, `"tool", "text"`, "")
 }
 

@@ -15,8 +15,8 @@ import (
 type removal struct{ dryRun, yes bool }
 
 func (r *removal) addTo(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "remove nothing, and print what would be removed")
-	cmd.Flags().BoolVar(&r.yes, "yes", false, "remove without a question")
+	cmd.Flags().BoolVar(&r.dryRun, "dry-run", false, "remove nothing, and print the data that would be removed")
+	cmd.Flags().BoolVar(&r.yes, "yes", false, "remove without confirmation")
 }
 
 // asks reports whether an operator at a terminal must confirm a removal.

@@ -19,7 +19,7 @@ func newConformanceCommand(env *environment) *cobra.Command {
 	var markdown bool
 	cmd := &cobra.Command{
 		Use:   "conformance --url URL --module ADDRESS…",
-		Short: "Try a module registry with what its clients ask",
+		Short: "Check a module registry with the requests of its clients",
 		Long:  conformanceHelp,
 		Example: `  modproxy conformance --url https://registry.example.com \
     --module acme/network/aws --token-file ci.token`,
@@ -38,33 +38,33 @@ func newConformanceCommand(env *environment) *cobra.Command {
 	}
 	addFlag(cmd, &base, "url", "`URL` of the registry", parseURL)
 	cmd.Flags().StringArrayVar(&modules, "module", nil, "`ADDRESS` of a module that the registry has; may be repeated")
-	cmd.Flags().BoolVar(&markdown, "markdown", false, "print a page in Markdown: a line for each client, and what does not pass")
-	addFlag(cmd, &tokenFile, "token-file", "`file` with a token, which is shown as each client shows one", parseFile)
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "print a page in Markdown: a line for each client, and the rules that do not pass")
+	addFlag(cmd, &tokenFile, "token-file", "`file` with a token, which is sent as each client sends one", parseFile)
 	return withJSON(cmd, `"client", "version", "module", "rule", "verdict", "seen", "wants", "file"`, `"pass", "fail", "warn", "not_applicable"`)
 }
 
-const conformanceHelp = `Ask any module registry, or a proxy of one, what Terraform, OpenTofu,
+const conformanceHelp = `Send a module registry, or a proxy of one, the requests of Terraform, OpenTofu,
 Terragrunt, Renovate, Dependabot, terraform-ls, terraform-mcp-server,
-Updatecli, Trivy, Checkov, tfupdate and Infracost ask: with their headers,
-paths and patience. Read the answers as each of them does, and tell which one
-could not work with the registry.
+Updatecli, Trivy, Checkov, tfupdate and Infracost, with their headers, paths
+and timeouts. Read the answers as each client does, and name the clients that
+cannot work with the registry.
 
-URL is where the registry is. ADDRESS is a module that it has: the newest
-version is looked at. The hostname of an address is the name by which clients
-know the registry, which is asked by that name at URL, as if the name led
-there; without a hostname it is that of URL. With a path in URL, only clients
-are tried that can be told one.
+URL is the URL of the registry. ADDRESS is a module in the registry; its newest
+version is checked. The hostname in ADDRESS is the name by which clients know
+the registry: requests for that name are sent to URL. Without a hostname, it is
+the host of URL. If URL has a path, only clients that can be configured with a
+path are checked.
 
-Plain HTTP is treated as https: clients that need https are tried, too.
+Plain HTTP is treated as https: clients that need https are checked, too.
 
-A verdict is "pass", "fail", "warn" for what works less well than it could, or
-"n/a": the registry does not have what the rule is about and need not have it,
-which may be what a tool does not work without.
+The verdict "pass" means that the client works with the answer, "fail" that it
+does not, and "warn" that it works with restrictions. "n/a" means that the
+registry does not have an optional part; a tool may not work without it.
 
-Verdicts are printed as they come, and at the end a line for each client.
+Verdicts are printed as they arrive, and at the end a line for each client.
 
-Exit code 0 means that no rule fails, 1 that one does, or that the registry
-cannot be reached.`
+Exit code 0 means that no rule fails; 1 means that a rule fails, or that the
+registry cannot be reached.`
 
 func conformanceOptions(base string, modules []string, tokenFile string) (o conformance.Options, err error) {
 	if base == "" || len(modules) == 0 {

@@ -20,11 +20,12 @@ func newApproveCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "approve MODULE VERSION|CONSTRAINT",
 		Short: "Allow versions that wait for approval",
-		Long: `Let a version be used, or all that a constraint such as '~> 5.1' selects, where
-a rule of the policy says "approval: required", and before they have its
-"min_age". What no rule allows stays refused, and so does what one denies.
+		Long: `Approve a version, or all versions that a constraint such as '~> 5.1' selects.
+The approval is in force where a rule of the policy has "approval: required",
+even before the versions reach its "min_age". Versions that no rule allows, or
+that a rule denies, stay denied.
 
-The last decision counts: "modproxy reject" ends an approval.
+The last decision is in force: "modproxy reject" ends an approval.
 
 ` + addressUsage,
 		Example: `  modproxy approve acme/vpc/aws 1.2.0 --reason 'reviewed'
@@ -32,9 +33,9 @@ The last decision counts: "modproxy reject" ends an approval.
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	})
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: the reason")
 	addForce(cmd, &in)
-	addFlag(cmd, &in.Until, "until", "`date` on which it ends, such as 2030-01-31, or time, as in 2030-01-31T12:00:00Z", parseDate)
+	addFlag(cmd, &in.Until, "until", "`date` or time at which the approval ends, such as 2030-01-31 or 2030-01-31T12:00:00Z", parseDate)
 	return withDecisionJSON(cmd)
 }
 
@@ -45,7 +46,7 @@ func withDecisionJSON(cmd *cobra.Command) *cobra.Command {
 
 // addForce adds the flag for decisions about modules that are not known to exist.
 func addForce(cmd *cobra.Command, in *admin.DecisionRequest) {
-	cmd.Flags().BoolVar(&in.Force, "force", false, "decide also about what neither the ledger, the store nor a registry has")
+	cmd.Flags().BoolVar(&in.Force, "force", false, "decide even if neither the ledger, the store nor a registry has the version")
 }
 
 // parseDate reads a time, or a day, which means its beginning in UTC.
@@ -62,19 +63,19 @@ func newRejectCommand(env *environment) *cobra.Command {
 	in := admin.DecisionRequest{Action: modproxy.Reject}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "reject MODULE VERSION|CONSTRAINT",
-		Short: "Refuse versions for good, or until they are approved",
-		Long: `Refuse a version that waits for approval, or was approved, or all that a
-constraint covers. TEXT is what users are told.
+		Short: "Reject versions until they are approved",
+		Long: `Reject a version that waits for approval or was approved, or all versions that a
+constraint selects. Users see the text of --reason.
 
-The last decision counts: "modproxy approve" ends a rejection. To deny versions
-even if they are approved, use "modproxy block".
+The last decision is in force: "modproxy approve" ends a rejection. To deny
+versions even if they are approved, use "modproxy block".
 
 ` + addressUsage,
 		Example: `  modproxy reject acme/vpc/aws 1.2.0 --reason 'opens port 22: use 1.3.0'`,
 		Args:    arguments(2, 2),
 		RunE:    func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	})
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text` for users: the reason, and what to use instead")
 	addForce(cmd, &in)
 	return withDecisionJSON(cmd)
 }
@@ -83,13 +84,13 @@ func newBlockCommand(env *environment) *cobra.Command {
 	in := admin.DecisionRequest{Action: modproxy.Block}
 	cmd := env.withServer(&cobra.Command{
 		Use:   "block MODULE [VERSION|CONSTRAINT] --reason TEXT",
-		Short: "Refuse versions of a module, even if other rules allow them",
-		Long: `Refuse a version of a module, all that a constraint such as '< 1.4.0' covers,
-or all versions. It counts at once: packages that are being sent are cut off,
-and package paths that were signed before are invalid. Cached packages stay,
-as evidence.
+		Short: "Block versions of a module, even if rules allow them",
+		Long: `Block a version of a module, all versions that a constraint such as '< 1.4.0'
+selects, or all versions. The block is in force at once: modproxy cuts off
+packages that it is sending, and package paths that were signed before are
+invalid. Cached packages stay, as evidence.
 
-TEXT is what users are told. "modproxy unblock" ends a block.
+Users see TEXT. "modproxy unblock" ends a block.
 
 ` + addressUsage,
 		Example: `  modproxy block acme/vpc/aws '< 1.4.0' --reason 'CVE: use 1.4.0'
@@ -102,7 +103,7 @@ TEXT is what users are told. "modproxy unblock" ends a block.
 			return env.decide(cmd, in, args)
 		},
 	})
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why, and what to use instead")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text` for users: the reason, and what to use instead")
 	addForce(cmd, &in)
 	return withDecisionJSON(cmd)
 }
@@ -112,8 +113,8 @@ func newUnblockCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "unblock MODULE [VERSION|CONSTRAINT]",
 		Short: "End a block",
-		Long: `End the block of a version, of a constraint, or of all versions of a module: of
-what "modproxy block" was given. "modproxy decisions" lists the blocks that are
+		Long: `End the block of a version, of a constraint, or of all versions of a module. The
+arguments are those of "modproxy block". "modproxy decisions" lists the blocks
 in force.
 
 ` + addressUsage,
@@ -121,7 +122,7 @@ in force.
 		Args:    arguments(1, 2),
 		RunE:    func(cmd *cobra.Command, args []string) error { return env.decide(cmd, in, args) },
 	})
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: the reason")
 	return withDecisionJSON(cmd)
 }
 
@@ -130,10 +131,9 @@ func newDeprecateCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "deprecate MODULE [VERSION|CONSTRAINT] --message TEXT | --lift",
 		Short: "Mark versions that should no longer be used",
-		Long: `Say that a version, all that a constraint covers, or all versions of a module
-should no longer be used. They are still listed and served: "modproxy lock
---check" and "modproxy ls" print TEXT. --lift ends that for what it was said
-of.
+		Long: `Mark a version, all versions that a constraint selects, or all versions of a
+module as deprecated. They are still listed and served: "modproxy lock --check"
+and "modproxy ls" print TEXT. --lift ends the deprecation of the same versions.
 
 ` + addressUsage,
 		Example: `  modproxy deprecate acme/vpc/aws '< 2.0.0' --message 'use 2.x'
@@ -146,10 +146,10 @@ of.
 			return env.decide(cmd, in, args)
 		},
 	})
-	cmd.Flags().StringVar(&in.Reason, "message", "", "one line of `text`: why, and what to use instead")
-	cmd.Flags().StringVar(&in.Link, "link", "", "https `URL` where users read more")
+	cmd.Flags().StringVar(&in.Reason, "message", "", "one line of `text` for users: the reason, and what to use instead")
+	cmd.Flags().StringVar(&in.Link, "link", "", "https `URL` with more information")
 	addForce(cmd, &in)
-	cmd.Flags().BoolVar(&lift, "lift", false, "end what was said of the same versions")
+	cmd.Flags().BoolVar(&lift, "lift", false, "end the deprecation of the same versions")
 	return withDecisionJSON(cmd)
 }
 
@@ -202,12 +202,12 @@ func newDecisionsCommand(env *environment) *cobra.Command {
 	var all bool
 	cmd := env.withServer(&cobra.Command{
 		Use:   "decisions [MODULE]",
-		Short: "List what operators have decided about versions",
+		Short: "List the decisions of operators about versions",
 		Long: `List the decisions that are in force, in the order in which they were made.
---all also lists those that have ended or were replaced, and those that ended
-others. Decisions are in the ledger: they are signed, and stay for good.
+--all also lists decisions that ended or were replaced, and decisions that ended
+others. Decisions are in the ledger: they are signed and permanent.
 
-An approval that ends within 14 days says so.
+The list marks approvals that end within 14 days.
 
 ` + addressUsage,
 		Example: `  modproxy decisions

@@ -19,7 +19,7 @@ import (
 type directoryFlags struct{ closure.Roots }
 
 func (d *directoryFlags) add(cmd *cobra.Command) {
-	addFlag(cmd, &d.Clients, "client", "read DIR as this `client` does: terraform, tofu or both (as its files show, or the client that installs most)",
+	addFlag(cmd, &d.Clients, "client", "read DIR as this `client` does: terraform, tofu or both (from the files in DIR, else the client that installs most)",
 		func(s string) ([]tfconfig.Client, error) {
 			clients := app.ParseClient(s)
 			if clients == nil {
@@ -27,7 +27,7 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 			}
 			return clients, nil
 		})
-	addFlag(cmd, &d.Given, "var", "`NAME=VALUE` of a variable of DIR, on which sources and versions depend", func(s string) (map[string]string, error) {
+	addFlag(cmd, &d.Given, "var", "`NAME=VALUE` of a variable of DIR that sources and versions depend on", func(s string) (map[string]string, error) {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" {
 			return nil, fmt.Errorf("want NAME=VALUE, not %.80q", s)
@@ -38,7 +38,7 @@ func (d *directoryFlags) add(cmd *cobra.Command) {
 		d.Given[name] = value
 		return d.Given, nil
 	})
-	cmd.Flags().StringArrayVar(&d.VarFiles, "var-file", nil, "`file` with values of variables of DIR; --var counts more")
+	cmd.Flags().StringArrayVar(&d.VarFiles, "var-file", nil, "`file` with values of variables of DIR; --var takes precedence")
 }
 
 // given reports whether a flag about directories is given.

@@ -21,17 +21,17 @@ func newGCCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "gc",
 		Short: "Remove unneeded data, and packages over the size limit",
-		Long: `Collect garbage. First, gc removes results of reading configurations: those of
-packages that are not stored any more, and the oldest beyond their limit. Then
-it removes packages without a record in the index, which a crash can leave, once
-they are an hour old. At last it removes the least recently used packages, until
-no more than --max-size is stored.
+		Long: `Remove garbage. First, gc removes cached results of reading configurations:
+those of packages that are not stored any more, and the oldest beyond their
+limit. Then it removes packages that have no record in the index and are older
+than an hour; a crash can leave such packages. Last, it removes the least
+recently used packages until at most --max-size is stored.
 
-The ledger stays unchanged. On a terminal, gc prints which packages it would
-remove, and asks. Elsewhere it does not ask.
+The ledger stays unchanged. On a terminal, gc prints the packages that it would
+remove, and asks for confirmation. Without a terminal, it does not ask.
 
 The directory quarantine holds damaged packages and replaced indexes as
-evidence. --quarantine removes those that have been there for the given time.`,
+evidence. --quarantine removes files that have been there for the given time.`,
 		Example: `  modproxy gc --dry-run
   modproxy gc --max-size 50GiB --quarantine 30d --yes`,
 		Args: arguments(0, 0),
@@ -52,8 +52,8 @@ evidence. --quarantine removes those that have been there for the given time.`,
 			return env.collect(cmd.Context(), in)
 		},
 	})
-	addFlag(cmd, &size, "max-size", "total `size` of the packages to keep, such as 50GiB (cache.max_size)", parseSize)
-	addFlag(cmd, &in.QuarantineAge, "quarantine", "also remove packages quarantined this `long` ago, such as 30d", parseDuration)
+	addFlag(cmd, &size, "max-size", "maximum total `size` of the stored packages, such as 50GiB (cache.max_size)", parseSize)
+	addFlag(cmd, &in.QuarantineAge, "quarantine", "also remove files that have been quarantined for this `duration`, such as 30d", parseDuration)
 	r.addTo(cmd)
 	return withJSON(cmd, `"module", "version", "digest", "size_bytes"`, `"orphans", "evicted", "quarantine", "kept_bytes", …`)
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // firstWords are the words that the first line of a help may begin with.
-var firstWords = strings.Fields(`Accept Add Allow Ask Begin Block Cache Check Complete End Explain Fetch List Look Make Mark Print Record Refuse
-	Remove Replace Restore Revoke Run Show Sign Take Try Write`)
+var firstWords = strings.Fields(`Accept Add Allow Block Cache Check Complete Create Download End Explain Import List Make Mark Print Record Reject
+	Remove Replace Request Restore Revoke Run Show Sign Write`)
 
 // TestHelp checks the help of every verb and group: what it does in the first line, examples of itself, and at most 80 columns.
 func TestHelp(t *testing.T) {

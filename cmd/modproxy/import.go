@@ -22,7 +22,7 @@ func newImportCommand(env *environment) *cobra.Command {
 	var in admin.BundleImportRequest
 	cmd := env.withServer(&cobra.Command{
 		Use:   "import FILE",
-		Short: "Take the packages and records of a bundle",
+		Short: "Import the packages and records of a bundle",
 		Long:  importHelp,
 		Example: `  modproxy import all.bundle --key "$(cat ledger.key)"
   ssh other modproxy export - | modproxy import -`,
@@ -30,25 +30,26 @@ func newImportCommand(env *environment) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return env.importBundle(cmd.Context(), in, args[0]) },
 	})
 	addKeys(cmd, &in.Keys)
-	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "take a bundle that begins a chain also if it is older than what was imported")
-	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "take over approvals, and what ends a block or a deprecation, too")
+	cmd.Flags().BoolVar(&in.NewChain, "new-chain", false, "import a bundle that begins a chain even if it is older than an imported bundle")
+	cmd.Flags().BoolVar(&in.AllDecisions, "all-decisions", false, "also import approvals, and decisions that end a block or a deprecation")
 	return withJSON(cmd, `"module", "version", "state", "reason"`, `"id", "sequence", "added", "kept", "refused", …`)
 }
 
-const importHelp = `Take what "modproxy export" has written: packages, their records in the
-ledger, when they were first listed, and decisions. "-" is standard input. It
-works while modproxy serves from the data directory. What was taken when an
-import is interrupted stays; importing again goes on with the rest.
+const importHelp = `Import a bundle of "modproxy export": packages, their records in the ledger,
+their first-seen times, and decisions. "-" is standard input. modproxy can serve
+from the data directory meanwhile. If an import is interrupted, the imported
+content stays, and the same command continues with the rest.
 
-The bundle is signed with the key of the ledger where it was made. The key
-bundle.keys, or --key, has to name it.
+The bundle is signed with the key of the exporting ledger. bundle.keys or --key
+must have the verifier key of that ledger.
 
-What is recorded here stays. A version with another content is refused, and
-"modproxy ledger drift" shows it. Of the decisions, those that block, reject or
-deprecate are taken over; --all-decisions takes over the others, too, but none
-that would end what was blocked or rejected here.
+Records here stay. A version with other content is refused, and "modproxy ledger
+drift" prints it. Blocks, rejections and deprecations are imported, with
+--all-decisions also the other decisions. An imported decision never ends a
+block or rejection that was made here.
 
-Exit code 1 means that something was refused, or is not here any more.`
+Exit code 1 means that a version was refused, or that the package of an earlier
+bundle is not stored any more.`
 
 // importBundle imports the bundle in a file.
 func (env *environment) importBundle(ctx context.Context, in admin.BundleImportRequest, name string) error {

@@ -18,10 +18,10 @@ import (
 )
 
 func newLedgerCommand(env *environment) *cobra.Command {
-	return newGroup("ledger", "Show and manage the record of what each version contained",
-		`The ledger records what every version contained when it was first fetched.
-Other content is refused, and recorded as an observation ("drift"). The ledger
-is append-only: "accept" adds a record, which then counts.
+	return newGroup("ledger", "Show and manage the recorded content of versions",
+		`The ledger records the content of every version at the first download. Other
+content is refused, and recorded as an observation ("drift"). The ledger is
+append-only: "accept" adds a record, which is then in force.
 
 All verbs but "init" work whether or not modproxy serves from the same data
 directory, and with --server on a proxy elsewhere.`,
@@ -32,10 +32,10 @@ directory, and with --server on a proxy elsewhere.`,
 func newLedgerShowCommand(env *environment) *cobra.Command {
 	return withJSON(env.withServer(&cobra.Command{
 		Use:   "show [MODULE [VERSION]]",
-		Short: "Print the records",
-		Long: `Print the records in the order in which they were made, one in a line: module,
-version, sum, time, source, commit. A record that was replaced by an accepted
-one is marked as superseded, and an accepted one has its reason.
+		Short: "Print the records of the ledger",
+		Long: `Print the records in the order in which they were made, one a line: module,
+version, sum, time, source, commit. A record that an accepted record replaced is
+marked as superseded. An accepted record has its reason.
 
 ` + moduleUsage,
 		Example: `  modproxy ledger show
@@ -104,13 +104,13 @@ func newLedgerDriftCommand(env *environment) *cobra.Command {
 	var since time.Duration
 	cmd := env.withServer(&cobra.Command{
 		Use:   "drift [MODULE [VERSION]]",
-		Short: "Print content that was offered but differs from the record",
-		Long: `Print the content that upstreams offered for versions and that was refused
-because it differs from the record. The record counts until other content is
-accepted. An observation stays open until then, even if upstream reverts the
+		Short: "Print offered content that differs from the record",
+		Long: `Print the content of versions that upstreams offered and modproxy refused,
+because it differs from the record. The record is in force until other content
+is accepted. An observation stays open until then, even if upstream reverts the
 change. --since leaves out old observations.
 
-Exit code 1 means that an observation is open, so that a job can watch it.`,
+Exit code 1 means that an observation is open, so that a job can monitor drift.`,
 		Example: `  modproxy ledger drift
   modproxy ledger drift --since 7d --json`,
 		Args: arguments(0, 2),
@@ -127,7 +127,7 @@ Exit code 1 means that an observation is open, so that a job can watch it.`,
 		},
 	})
 	cmd.Flags().BoolVar(&all, "all", false, "also print observations that are closed")
-	addFlag(cmd, &since, "since", "only what was offered within this `long`, such as 24h or 7d", parseDuration)
+	addFlag(cmd, &since, "since", "print only content that was offered within this `duration`, such as 24h or 7d", parseDuration)
 	return withJSON(cmd, `"module", "version", "recorded", "offered", "open", …`, "")
 }
 
@@ -213,8 +213,8 @@ func newLedgerKeyCommand(env *environment) *cobra.Command {
 		Short: "Print the key that verifies the ledger",
 		Long: `Print the verifier key: the ledger's name, a number and a public key. It is for
 "modproxy lock --check --key", for "modproxy ledger import --key", and for
-every other client of Go checksum databases. It is not secret, and stays the
-same as long as the ledger does.`,
+every other client of Go checksum databases. It is not secret, and never changes
+for the same ledger.`,
 		Example: `  modproxy ledger key
   modproxy ledger key --server https://modules.example.com`,
 		Args: arguments(0, 0),

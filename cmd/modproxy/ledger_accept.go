@@ -46,23 +46,23 @@ func newLedgerAcceptCommand(env *environment) *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&sum, "sum", "", "the `sum` of the content: h1: and base64")
-	cmd.Flags().StringVar(&in.Subdir, "subdir", "", "the module's `directory` in the package, \".\" for all of it (the one that was offered)")
-	cmd.Flags().StringVar(&in.Key, "key", "", "the `fingerprint` of a key that may sign releases of the provider, too")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: why the change is accepted, and by whom")
+	cmd.Flags().StringVar(&in.Subdir, "subdir", "", "the module's `directory` in the package, \".\" for the whole package (the offered one)")
+	cmd.Flags().StringVar(&in.Key, "key", "", "the `fingerprint` of a key that can also sign releases of the provider")
+	cmd.Flags().StringVar(&in.Reason, "reason", "", "one line of `text`: the reason, and the person who accepts the change")
 	return withJSON(cmd, `"module", "version", "sum", "key", "reason", "result": {"before", "offered", …}`, "")
 }
 
-const ledgerAcceptHelp = `Add a record: the version then has the content of --sum. The reason stays in
-the record. A cached package with other content is not served any more;
-modproxy fetches the version again, and it must match. "modproxy ledger drift"
-prints the offered content.
+const ledgerAcceptHelp = `Add a record to the ledger: the version then has the content of --sum. The
+record has the reason. modproxy no longer serves a cached package with other
+content; it downloads the version again, and its content must match. "modproxy
+ledger drift" prints the offered content.
 
---key says that releases of a provider may also be signed by the key with this
-fingerprint. It is the one of the primary key, as the publisher should announce
-it elsewhere than in the registry. 'registry.terraform.io/hashicorp/*' accepts
-the key for every provider of the namespace whose keys are recorded.
+With --key, the key with this fingerprint can also sign releases of a provider.
+It is the fingerprint of the primary key. The publisher should announce it
+outside of the registry. 'registry.terraform.io/hashicorp/*' accepts the key for
+every provider of the namespace whose keys are recorded.
 
-The first record stays in the ledger, and so does this one.`
+Both the earlier and the new record stay in the ledger.`
 
 // acceptable returns the subject of args: a version, a provider, or, with a key, also the providers of a namespace.
 func (env *environment) acceptable(key string, args []string) (versionname.Name, error) {

@@ -19,7 +19,7 @@ func newLedgerExportCommand(env *environment) *cobra.Command {
 		Use:   "export FILE",
 		Short: "Write the whole ledger to a file",
 		Long: `Write all records, and the signed head that proves them and their order. "-" is
-standard output. The file does not contain the private key: to keep the
+standard output. The file does not contain the private key: to preserve the
 ledger's identity, back up its directory.`,
 		Example: `  modproxy ledger export ledger.export
   modproxy ledger export - | ssh other modproxy ledger import -`,
@@ -55,12 +55,13 @@ func newLedgerImportCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Add the records of an export",
-		Long: `Add the records of an export that the ledger lacks; "-" is standard input. One
-of the two must be the beginning of the other: an export with another record in
-the same place is refused, and nothing is added.
+		Long: `Add the records of an export that are missing in the ledger. "-" is standard
+input. The export must begin with all records of the ledger, or the ledger with
+all records of the export. An export with another record in the same place is
+refused, and nothing is added.
 
 An export of another ledger is signed with that ledger's key, which --key must
-name. "modproxy ledger key" prints it where that ledger is.`,
+name. "modproxy ledger key" prints it on the machine of that ledger.`,
 		Example: `  modproxy ledger import ledger.export
   modproxy ledger import ledger.export --key "$(cat other.key)"`,
 		Args: arguments(1, 1),
@@ -87,10 +88,11 @@ name. "modproxy ledger key" prints it where that ledger is.`,
 func newLedgerInitCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "init",
-		Short: "Begin a new ledger if the old one was lost",
-		Long: `Begin a new ledger with the stored packages. All other records of the lost
-ledger are forgotten: such a version will be what it contains when it is next
-seen. If you have a backup or an export, restore or import that instead.
+		Short: "Create a new ledger if the old one is lost",
+		Long: `Create a new ledger from the stored packages. All other records of the lost
+ledger are gone: modproxy records the content of their versions again at the
+next download. If you have a backup or an export, restore or import that
+instead.
 
 modproxy must not be serving from the data directory.`,
 		Example: "  modproxy ledger init --data /var/lib/modproxy",

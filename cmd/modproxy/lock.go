@@ -35,8 +35,8 @@ type lockFlags struct {
 
 // addTo adds the flags that select a ledger.
 func (f *lockFlags) addTo(cmd *cobra.Command) {
-	addFlag(cmd, &f.url, "url", "`URL` of the proxy whose ledger to ask", parseURL)
-	addFlag(cmd, &f.key, "key", "the verifier `key` of that ledger (default: ask the proxy)", parseKey)
+	addFlag(cmd, &f.url, "url", "`URL` of the proxy whose ledger is used", parseURL)
+	addFlag(cmd, &f.key, "key", "the verifier `key` of that ledger (default: requested from the proxy)", parseKey)
 	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "`file` with the token for that proxy (default: TF_TOKEN_… of its host, by https)")
 }
 
@@ -71,7 +71,7 @@ func newLockCommand(env *environment) *cobra.Command {
 			return env.writeLock(cmd.Context(), dir, f)
 		},
 	}, "data")
-	cmd.Flags().BoolVar(&f.check, "check", false, "compare what is installed with modproxy.lock, and lock files with a ledger")
+	cmd.Flags().BoolVar(&f.check, "check", false, "compare installed modules with modproxy.lock, and lock files with a ledger")
 	f.addTo(cmd)
 	cmd.Flags().BoolVar(&f.noLedger, "no-ledger", false, "use no ledger")
 	cmd.Flags().BoolVar(&f.noProviders, "no-providers", false, "leave .terraform.lock.hcl out")
@@ -81,26 +81,27 @@ func newLockCommand(env *environment) *cobra.Command {
 
 const lockHelp = `Write modproxy.lock for the configuration in DIR (default: the working
 directory). It lists every registry module that "terraform init" or "tofu init"
-has installed, nested ones included, with its version and the hash of its
+has installed, including nested modules, with its version and the hash of its
 package. Put the file into version control.
 
-With --check, compare what is installed with modproxy.lock, and modproxy.lock
-and the clients' own .terraform.lock.hcl with a ledger, and write nothing. Exit
-codes: 0 all agree, 1 something differs or is missing, 2 the command line is
-wrong. A provider that clients install past modproxy is in no ledger:
---no-providers leaves the file out.
+With --check, compare the installed modules with modproxy.lock, and
+modproxy.lock and the clients' .terraform.lock.hcl with a ledger, and write
+nothing. Exit codes: 0 all agree, 1 something differs or is missing, 2 the
+command line is wrong. Providers that clients install without modproxy are in no
+ledger: --no-providers leaves .terraform.lock.hcl out.
 
 The ledger is that of the proxy at --url, proven by its signed tree, or the one
 in the data directory. --check requires a ledger, unless --no-ledger is given.
-Without --check the ledger is used if it exists, and what differs from it is
-not locked.
+Without --check, the ledger is used if it exists, and versions that differ from
+it are not locked.
 
-What operators of the ledger have blocked or rejected differs; with --url, what
-the policy of that proxy refuses does, too. What they have deprecated is named.
+Versions that operators of the ledger have blocked or rejected differ; with
+--url, versions that the policy of that proxy denies differ, too. Deprecated
+versions are named.
 
-Modules that do not come from a registry are named, but not locked. When
-clients copy a package for a second call, they leave out names that begin with
-a dot; such a copy is compared without them.`
+Modules that do not come from a registry are named, but not locked. If clients
+copy a package for a second call, they leave out names that begin with a dot;
+such a copy is compared without these names.`
 
 // lockedVersion is a module or provider in a lock file.
 type lockedVersion struct {

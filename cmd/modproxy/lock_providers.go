@@ -40,7 +40,7 @@ func newLockProvidersCommand(env *environment) *cobra.Command {
 			return env.lockProviders(cmd.Context(), cmp.Or(strings.Join(args, ""), "."), platforms, f)
 		},
 	}, "data")
-	addFlag(cmd, &platforms, "platform", "complete the hashes for this `platform`, such as linux_amd64; may be given again",
+	addFlag(cmd, &platforms, "platform", "complete the hashes for this `platform`, such as linux_amd64; may be repeated",
 		func(s string) ([]modproxy.Platform, error) {
 			p, err := modproxy.ParsePlatform(s)
 			if slices.Contains(platforms, p) {
@@ -53,20 +53,20 @@ func newLockProvidersCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"file", "module", "version", "hashes"`, `"ledger"`)
 }
 
-const lockProvidersHelp = `Add hashes to .terraform.lock.hcl, which "terraform init" or "tofu init" has
-written for the configuration in DIR (default: the working directory), so that
-the file is good for other platforms, too. Each provider gets the checksums
-(zh) of its packages for all platforms, and the hashes (h1) of those for each
---platform, as "terraform providers lock" would write them; but they come from
-the ledger, and nothing is downloaded. Nothing else in the file changes.
+const lockProvidersHelp = `Add hashes for other platforms to .terraform.lock.hcl, which "terraform init" or
+"tofu init" has written for the configuration in DIR (default: the working
+directory). Each provider gets the checksums (zh) of its packages for all
+platforms, and the hashes (h1) of its packages for each --platform, as
+"terraform providers lock" would write them. They come from the ledger, and
+nothing is downloaded. The rest of the file stays unchanged.
 
 The ledger is that of the proxy at --url, proven by its signed tree, or the one
-in the data directory. It has the h1 of what modproxy has fetched: "modproxy
-mirror --platform" fetches more. If a hash in the file contradicts the ledger,
-that is an error, and the file stays as it is.
+in the data directory. It has the h1 of packages that modproxy has downloaded:
+"modproxy mirror --platform" downloads more. If a hash in the file differs from
+the ledger, the command fails, and the file stays unchanged.
 
-With --check, write nothing. Exit codes: 0 no hash is missing, 1 some are, or
-there is an error, 2 the command line is wrong.`
+With --check, write nothing. Exit codes: 0 no hash is missing, 1 some are
+missing or an error occurred, 2 the command line is wrong.`
 
 // lockProviders adds the missing hashes of platforms to the .terraform.lock.hcl in dir. With f.check, a missing hash is an error.
 func (env *environment) lockProviders(ctx context.Context, dir string, platforms []modproxy.Platform, f lockFlags) error {

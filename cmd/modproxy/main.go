@@ -107,15 +107,15 @@ func newRootCommand(env *environment) *cobra.Command {
 	addVerbs(root, "run", "Run a proxy",
 		newServeCommand(env), newStatusCommand(env), newHealthCommand(env), newDoctorCommand(env), newConfigCommand(env),
 		newClientConfigCommand(env), newLogLevelCommand(env))
-	addVerbs(root, "fill", "Fetch packages, and carry them to another proxy",
+	addVerbs(root, "fill", "Download packages, and carry them to another proxy",
 		newMirrorCommand(env), newRefreshCommand(env), newMissingCommand(env), newExportCommand(env), newImportCommand(env))
-	addVerbs(root, "keep", "Look after the stored packages",
+	addVerbs(root, "keep", "Manage the stored packages",
 		newLsCommand(env), newRmCommand(env), newGCCommand(env), newVerifyCommand(env), newRebuildCommand(env),
 		newBackupCommand(env), newRestoreCommand(env))
-	addVerbs(root, "decide", "Decide which versions may be used",
+	addVerbs(root, "decide", "Decide which versions clients can use",
 		newPolicyCommand(env), newPendingCommand(env), newApproveCommand(env), newRejectCommand(env), newBlockCommand(env),
 		newUnblockCommand(env), newDeprecateCommand(env), newDecisionsCommand(env))
-	addVerbs(root, "prove", "Prove what versions contain", newLedgerCommand(env), newLockCommand(env))
+	addVerbs(root, "prove", "Verify the content of versions", newLedgerCommand(env), newLockCommand(env))
 	addVerbs(root, "access", "Give clients access", newTokenCommand(env), newKeyCommand(env))
 	help := newHelpCommand()
 	root.SetHelpCommand(help)
@@ -123,17 +123,18 @@ func newRootCommand(env *environment) *cobra.Command {
 	return root
 }
 
-const rootHelp = `modproxy keeps modules of Terraform and OpenTofu registries near their users. A
-version stays what it contained when modproxy first saw it.
+const rootHelp = `modproxy stores modules and providers of Terraform and OpenTofu registries near
+their users. It records the content of a version at the first download, and
+refuses other content afterwards.
 
-Every key of the configuration can be set in a file, in a variable (cache.fresh
-is MODPROXY_CACHE_FRESH), and the most important ones by a flag. Flags win over
-variables, and variables over the file. "modproxy config" prints the values in
-force and where they were set.
+Every key of the configuration can be set in a file or in a variable, and the
+most important keys also by a flag. MODPROXY_CACHE_FRESH is the variable of
+cache.fresh. Flags take precedence over variables, and variables over the file.
+"modproxy config" prints the values in force and their sources.
 
 Verbs with --json print one JSON object: "items" is the list of results, each
-an object, and "summary" is about all of them, where there is more to report.
-An object that is not closed was cut off by an error.
+an object, and "summary" is about all results, if the verb has more to report.
+If an error ends the output, the object is not closed.
 
 Exit codes: 0 done, 1 failed, 2 the command line or the configuration is wrong.`
 

@@ -34,7 +34,7 @@ func newMirrorCommand(env *environment) *cobra.Command {
 	var f mirrorFlags
 	cmd := env.withServer(&cobra.Command{
 		Use:   "mirror DIR… | ADDRESS[@CONSTRAINT]… | -f LIST | --lock FILE",
-		Short: "Fetch all that a configuration needs",
+		Short: "Download the packages that a configuration needs",
 		Long:  mirrorHelp,
 		Example: `  modproxy mirror live/prod
   modproxy mirror 'acme/vpc/aws@~> 5.0' hashicorp/aws --platform linux_amd64
@@ -56,18 +56,18 @@ func newMirrorCommand(env *environment) *cobra.Command {
 // addTo adds all flags of "modproxy mirror".
 func (f *mirrorFlags) addTo(cmd *cobra.Command) {
 	f.directoryFlags.add(cmd)
-	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - for the standard input")
-	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "`file` that \"modproxy lock\" wrote")
-	cmd.Flags().BoolVar(&f.check, "check", false, "fetch nothing, and print what is not cached")
-	cmd.Flags().BoolVar(&f.strict, "strict", false, "what is called past modproxy is an error")
-	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "every version that a constraint selects")
-	addFlag(cmd, &f.choice.Newest, "newest", "the newest `N` versions that a constraint selects", parsePositive)
-	addFlag(cmd, &f.choice.Since, "since", "only versions listed since this `date`, such as 2030-01-31", parseDate)
+	cmd.Flags().StringArrayVarP(&f.lists, "file", "f", nil, "`file` with an ADDRESS[@CONSTRAINT] in each line; - is standard input")
+	cmd.Flags().StringArrayVar(&f.locks, "lock", nil, "download the versions in this `file` of \"modproxy lock\"")
+	cmd.Flags().BoolVar(&f.check, "check", false, "download nothing, and print the versions that are not cached")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail if a call bypasses modproxy")
+	cmd.Flags().BoolVar(&f.choice.All, "all-versions", false, "download every version that a constraint selects")
+	addFlag(cmd, &f.choice.Newest, "newest", "download the newest `N` versions that a constraint selects", parsePositive)
+	addFlag(cmd, &f.choice.Since, "since", "download only versions listed since this `date`, such as 2030-01-31", parseDate)
 	addFlag(cmd, &f.toDir, "to-dir", "also write the packages into this `directory`, for a web server", parseFile)
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
-	cmd.Flags().BoolVar(&f.unpacked, "unpacked", false, "with --to-dir, unpack providers: for clients that have the directory only")
-	cmd.Flags().BoolVar(&f.providers, "providers", true, "fetch the providers that DIR and modules require, too")
-	addFlag(cmd, &f.platforms, "platform", "fetch packages of providers for this `platform`, such as linux_amd64 (providers.platforms, or that of the machine)",
+	cmd.Flags().BoolVar(&f.unpacked, "unpacked", false, "with --to-dir, unpack providers: only for clients with access to the directory")
+	cmd.Flags().BoolVar(&f.providers, "providers", true, "also download the providers that DIR and modules require")
+	addFlag(cmd, &f.platforms, "platform", "download packages of providers for this `platform`, such as linux_amd64 (providers.platforms, or that of the machine)",
 		func(s string) ([]config.Platform, error) {
 			var p config.Platform
 			err := p.UnmarshalText([]byte(s))
@@ -75,53 +75,59 @@ func (f *mirrorFlags) addTo(cmd *cobra.Command) {
 		})
 }
 
-const mirrorHelp = `Download and store packages: those that the configuration in DIR calls, those
+const mirrorHelp = `Download and store the modules that the configuration in DIR calls, the modules
 that these call, and so on, each in the version that a client chooses. Stored
-packages are not downloaded again. To continue a mirror that was interrupted,
-repeat the command.
+packages are not downloaded again. To continue an interrupted mirror, repeat
+the command.
 
-The providers that all of them require come, too, unless --providers=false: of
-each one version, which all constraints select, or the one in
-DIR/.terraform.lock.hcl; with its checksums and signature, and its packages for
-each --platform.
+Unless --providers=false is given, modproxy also downloads the required
+providers. It chooses one version of each provider that all constraints select,
+or the version in DIR/.terraform.lock.hcl. It downloads the checksums, the
+signature, and the package for each --platform.
 
-ADDRESS is that of a module, or of a provider
-(registry.example.com/namespace/type, or namespace/type); without its hostname,
-one of the first upstream. What submodules of a module call is fetched, too,
-unless ADDRESS//SUBDIR names one. CONSTRAINT is as in the argument "version" of
-a module call; a version is one, too. -f reads ADDRESS[@CONSTRAINT] from the
-lines of a file, or with "-" from the standard input: what "modproxy missing
---list" has printed on the other side. Behind a provider may be platforms.
-Lines that begin with # are remarks. --lock fetches what a file lists that
-"modproxy lock" wrote, and nothing else. It must be what the file says.
+ADDRESS is the address of a module, or of a provider
+(registry.example.com/namespace/type, or namespace/type). An address without a
+hostname is in the first upstream. For a module, modproxy also downloads the
+modules that its submodules call, unless ADDRESS//SUBDIR names one submodule.
+CONSTRAINT has the form of the argument "version" of a module call, and can be
+a version.
 
-DIR is read as Terraform or OpenTofu reads it: as the registries in its
-.terraform.lock.hcl show, a .terraform-version or .opentofu-version, or files
-that only OpenTofu reads; else as the client that installs most through this
-proxy, and if that is not known, as both. Modules and providers without a
-hostname then come twice, from the registry of each. --client chooses.
+-f reads ADDRESS[@CONSTRAINT] from the lines of a file, or with "-" from
+standard input, such as the output of "modproxy missing --list" on the other
+side. Platforms can follow the address of a provider. Lines that begin with #
+are comments. --lock downloads exactly the versions in a file of "modproxy
+lock". Their content must match the file.
 
---newest and --all-versions fetch more of the versions that a constraint in
-DIR, or CONSTRAINT, selects, and --since those that are listed since a date.
+modproxy reads DIR as Terraform or OpenTofu does. The client follows from the
+registries in .terraform.lock.hcl, from .terraform-version or
+.opentofu-version, or from files that only OpenTofu reads. Otherwise it is the
+client that installs most through this proxy. If that is unknown, modproxy
+reads DIR for both clients: it downloads modules and providers without a
+hostname twice, from the registry of each client. --client chooses the client.
 
-What a configuration calls past modproxy, such as git::https://…, is named with
-its file and line, and with --strict is an error. A call of a registry that is
-not among upstreams always is. --check fetches nothing. It prints what is not
-cached, as lines for -f.
+--newest and --all-versions download more of the versions that CONSTRAINT, or a
+constraint in DIR, selects. --since downloads the versions that are listed since
+a date.
 
---to-dir also writes the packages into a directory, as files that any web
-server can serve to OpenTofu, and one that adds a header to Terraform, too:
-DIR/nginx.conf says how, and has what clients need. DIR/providers is a mirror
-of the providers: of the file system, and for clients of a web server with
-https of the network. The provider_installation blocks for clients are printed.
-With --unpacked it has the files of providers, which clients then link to, for
-the file system only. What is in the directory stays there.
+modproxy prints calls that bypass it, such as git::https://…, with file and
+line. With --strict, they are errors. A call of a registry that is not in
+upstreams is always an error. --check downloads nothing. It prints the versions
+that are not cached, as lines for -f.
 
-What a client in no group gets is fetched. --as fetches what clients in groups
-get.
+--to-dir also writes the packages into a directory, as files for a web server.
+For OpenTofu, any web server can serve them; for Terraform, the web server must
+add a header. The file nginx.conf in the directory configures nginx, and has the
+host blocks for clients. The subdirectory providers is a file system mirror of
+the providers, and a network mirror if a web server serves it by https. With
+--unpacked, it is only a file system mirror: clients link to the unpacked files.
+modproxy prints the provider_installation blocks for clients. Existing content
+of the directory stays.
 
-Exit codes: 0 all is cached, 1 something is not, and why is printed, 2 the
-command line is wrong.`
+modproxy downloads the versions for a client without groups, or with --as the
+versions for clients in these groups.
+
+Exit codes: 0 all versions are cached, 1 some are not, and the reasons are
+printed, 2 the command line is wrong.`
 
 func parsePositive(s string) (int, error) {
 	n, err := strconv.Atoi(s)

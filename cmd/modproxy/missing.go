@@ -39,27 +39,28 @@ func newMissingCommand(env *environment) *cobra.Command {
 			return env.listMissing(cmd.Context(), versionname.Of(v), list)
 		},
 	}, "offline")
-	cmd.Flags().BoolVar(&list, "list", false, `print a line for each, for "modproxy mirror -f"`)
-	cmd.Flags().BoolVar(&clear, "clear", false, "forget what is listed")
+	cmd.Flags().BoolVar(&list, "list", false, `print one line for each request, for "modproxy mirror -f"`)
+	cmd.Flags().BoolVar(&clear, "clear", false, "remove the listed requests")
 	r.addTo(cmd)
 	return withJSON(cmd, `"module", "version", "platform", "count", "askers", …`, "")
 }
 
-const missingHelp = `List requests that could not be answered: the clients, the first time and the
-count. Packages that are cached by now are not listed. --list prints the list
-for the connected side:
+const missingHelp = `List requests that modproxy could not answer, with the clients, the first time
+and the count. Packages that are cached by now are not listed. --list prints the
+list for the connected side:
 
   modproxy missing --list > LIST        here
   modproxy mirror -f LIST               there
 
-Read the list before: every client that may ask for a module can put it there.
-On a terminal, --clear prints what it would forget, and asks.
+Read the list before you use it: every client with access to a module can add
+the module. On a terminal, --clear prints the requests that it would remove, and
+asks for confirmation.
 
 A client does not send its version constraint. If it got the list of cached
 versions and requested none of them within three seconds, the version that it
-needs is unknown: the list has the module alone, which means its newest
-version. Programs that only read lists of versions, such as Renovate, cause
-such entries, too.
+needs is unknown. The list then has the module without a version, which means
+its newest version. Programs that only read lists of versions, such as Renovate,
+cause such entries, too.
 
 ` + moduleUsage
 

@@ -28,20 +28,20 @@ func newLsCommand(env *environment) *cobra.Command {
 	}), `"module", "version", "platform", "state", "size_bytes", "sum", …`, `"versions", "bytes"`)
 }
 
-const lsHelp = `List every version whose package is or was cached, one in a line: module,
-version, state, size, and the day on which it was last used. --json prints
-more: when it was fetched, its sum, source and commit. Of a version of a
-provider there is a line for its release, which has the checksums and
-signature, and one for each platform.
+const lsHelp = `List every version whose package is or was cached, one a line: module, version,
+state, size, and the date of the last use. --json also prints the time of the
+download, the sum, the source and the commit. A version of a provider has one
+line for its release, with the checksums and the signature, and one line for
+each platform.
 
-The state is "kept"; "evicted", if the package was removed to make room or by
-"modproxy rm"; "superseded", if the ledger has other content for the version;
-or "damaged", if its record in the index is damaged. Other packages than those
-in the state "kept" are fetched again when a client requests them. A line that
-begins with "note:" says which parts of the source the package above leaves out,
-and which of its names are the same on some file systems. Lines that begin with
-"blocked:" and "deprecated:" say what operators have decided about the version
-above.
+The state is "kept" if the package is stored, "evicted" if it was removed to
+make room or by "modproxy rm", "superseded" if the ledger has other content for
+the version, and "damaged" if its record in the index is damaged. If a client
+requests a package in another state than "kept", modproxy downloads it again.
+
+Lines below a package are about the package. "note:" names the parts of the
+source that the package leaves out, and names in it that are the same on some
+file systems. "blocked:" and "deprecated:" print the decisions of operators.
 
 MODULE-PATTERN is the address of a module or provider in which * matches any
 part of a segment, such as 'acme/*/aws' or 'hashicorp/*'. Without a hostname it

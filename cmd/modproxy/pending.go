@@ -33,7 +33,7 @@ func newPendingCommand(env *environment) *cobra.Command {
 			return env.listPending(cmd.Context(), versionname.Of(v), fetch)
 		},
 	})
-	cmd.Flags().BoolVar(&fetch, "fetch", false, "fetch what waits, for review, without serving it")
+	cmd.Flags().BoolVar(&fetch, "fetch", false, "download the listed versions for review, without serving them")
 	return withJSON(cmd, `"module", "version", "count", "askers", "sum", "source", …`, "")
 }
 
@@ -44,10 +44,10 @@ their dependencies. Approved and rejected versions are not listed.
 A request for the list of versions of a module counts as a request for the
 newest version that waits.
 
-The dependencies of a version are known after it was fetched: the modules that
-it calls and the providers that it requires, with file and line. A source that
-is not a module of a registry bypasses modproxy: clients fetch it themselves,
-and the policy does not apply. --fetch fetches all listed versions for review:
+The dependencies of a version are known after its download: the modules that it
+calls and the providers that it requires, with file and line. A source that is
+not a module of a registry bypasses modproxy: clients download it themselves,
+and the policy does not apply. --fetch downloads all listed versions for review:
 they are cached and recorded in the ledger, but not served.
 
 ` + moduleUsage

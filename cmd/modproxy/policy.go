@@ -13,13 +13,13 @@ import (
 )
 
 func newPolicyCommand(env *environment) *cobra.Command {
-	return newGroup("policy", "Explain which versions of modules may be used",
-		`The policy says which versions of modules may be used: by the rules in the
-configuration and in the files that it names, by what operators decided, and by
-how long a version has been listed.
+	return newGroup("policy", "Explain which versions of modules clients can use",
+		`The policy determines which versions of modules clients can use. It depends on
+the rules in the configuration and in the files that it names, on the decisions
+of operators, and on the time since a version was first listed.
 
 "test" and "report" work whether or not modproxy serves from the same data
-directory, and with --server on a proxy elsewhere. Where none serves, the rules
+directory, and with --server on a proxy elsewhere. If no proxy serves, the rules
 are those of the configuration. "check" needs no data directory.`,
 		newPolicyReportCommand(env), newPolicyTestCommand(env), newPolicyCheckCommand(env))
 }
@@ -28,19 +28,19 @@ func newPolicyTestCommand(env *environment) *cobra.Command {
 	var groups []string
 	cmd := env.withServer(&cobra.Command{
 		Use:   "test MODULE [VERSION]",
-		Short: "Explain whether a version, or a module, may be used",
-		Long: `Print whether a version may be used, then what every rule and decision says
-that is about its module, in a line each: where it stands, what it is, what it
-says. A rule that refuses wins over all that allow.
+		Short: "Explain whether clients can use a version or a module",
+		Long: `Print whether the policy allows a version, then every rule and decision about
+its module, one a line: its place, its text and its result for the version. A
+rule that denies takes precedence over all rules that allow.
 
-Without VERSION, print whether the module may be used at all, and which of the
-versions that are listed or cached here are refused, and why. Nothing is
-requested from registries.
+Without VERSION, print whether the policy allows the module, and the denied
+versions among those that are listed or cached here, with the reasons. No
+request is sent to a registry.
 
 ` + moduleUsage + `
 
-Exit code 1 means that the version, or the module, is refused. The mode of the
-policy makes no difference: with "mode: audit" it is served all the same.`,
+Exit code 1 means that the version, or the module, is denied. The mode of the
+policy makes no difference: "mode: audit" serves denied versions.`,
 		Example: `  modproxy policy test acme/vpc/aws 1.0.0
   modproxy policy test acme/vpc/aws --as platform --json`,
 		Args: arguments(1, 2),
@@ -66,7 +66,7 @@ policy makes no difference: with "mode: audit" it is served all the same.`,
 	return withJSON(cmd, `"outcome", "refused", "why", "steps": [{"place", "rule", "says"}, …]`, "")
 }
 
-const groupsUsage = "for a client of the groups `names`, or with a token of that name; with commas between them (a client of no group)"
+const groupsUsage = "for a client in these groups, or with a token of this name: `names` with commas between them (default no groups)"
 
 // parseNames reads names separated by commas.
 func parseNames(s string) (names []string, err error) {

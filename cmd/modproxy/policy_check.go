@@ -15,14 +15,13 @@ func newPolicyCheckCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "check [FILE…]",
 		Short: "Check files with rules",
-		Long: `Read files that policy.files could name, and the lock files that they name, and
-print everything that is wrong with them, each with its file and line. Without
-FILE, check the configuration, and the rules in it and in its files.
+		Long: `Check files for the key policy.files, and the lock files that they name, and
+print every mistake with its file and line. Without FILE, check the
+configuration, and the rules in it and in its files.
 
-The files are checked by themselves: the configuration does not count, and
-neither does what modproxy keeps.
+Each FILE is checked without the configuration and without stored data.
 
-Exit codes: 0 all is in order, 2 something is wrong.`,
+Exit codes: 0 no mistake, 2 at least one mistake.`,
 		Example: `  modproxy policy check
   modproxy policy check rules/*.yaml`,
 		Args: cobra.ArbitraryArgs,

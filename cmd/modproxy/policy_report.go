@@ -27,7 +27,7 @@ func newPolicyReportCommand(env *environment) *cobra.Command {
 	var f reportFlags
 	cmd := env.withServer(&cobra.Command{
 		Use:   "report [DIR…] | --suggest",
-		Short: "Print what rules refuse of all that was ever served",
+		Short: "Print the cached and recorded versions that rules deny",
 		Long:  policyReportHelp,
 		Example: `  modproxy policy report
   modproxy policy report --rules candidate.yaml --default deny
@@ -45,32 +45,31 @@ func newPolicyReportCommand(env *environment) *cobra.Command {
 	return withJSON(cmd, `"module", "version", "outcome", "place", …`, `"versions", "refused", "by_outcome"`)
 }
 
-const policyReportHelp = `Print which of the versions that are cached or in the ledger are refused by the
-rules in force, one in a line: module, version, whether its package is cached,
-the outcome, and where the rule stands. The last line counts them.
+const policyReportHelp = `Print the versions that the rules in force deny, among all versions that are
+cached or in the ledger, one a line: module, version, whether its package is
+cached, the outcome, and the place of the rule. The last line counts them.
 
---rules prints it for the rules of a file that is not in force yet, instead of
-the rules of the configuration and its files. --default does so for another
-default.
+--rules reports on the rules in a file that is not in force yet, instead of the
+rules of the configuration and its files. --default reports on another default.
 
-With DIR it is about what a configuration there installs: the modules that it
-calls, and those that they call, each of the version that Terraform and
-OpenTofu would choose if the rules were in force. It tells which versions they
-would not get, what they would get instead, and which calls bypass modproxy.
-Missing packages are fetched for that. This command reads DIR, and the proxy
-reads its modules.
+With DIR, the report is about the modules that the configuration in DIR calls,
+and the modules that these call, each in the version that Terraform and OpenTofu
+would choose if the rules were in force. It prints the versions that clients
+would not get, the versions that they would get instead, and the calls that
+bypass modproxy. Missing packages are downloaded for the report. This command
+reads DIR, and the proxy reads the modules.
 
---suggest prints rules instead, as a file for policy.files: they allow the
-modules and providers that were served, each by its name, on the conditions of
-the rules in force: groups, min_age and approval. If the rules in force are
-about some versions of a module only, so are these, and what is allowed by lock
-files stays with allow_locked. What is denied, blocked or rejected, or waits
-for approval and was therefore not served, is left out.`
+--suggest prints rules instead, as a file for policy.files. They allow each
+served module and provider by its name, on the conditions of the rules in force:
+groups, min_age and approval. If the rules in force are about some versions of a
+module only, so are the printed rules. Versions that lock files allow stay
+allowed by allow_locked. Versions that are denied, blocked or rejected are left
+out, and so are versions that wait for approval and were therefore not served.`
 
 // addTo adds the flags of "modproxy policy report".
 func (f *reportFlags) addTo(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.files, "rules", nil, "a `file` with the rules to report on, which may be given again")
-	addFlag(cmd, &f.preset, "default", "`allow or deny` what no rule is about (policy.default)", func(s string) (string, error) {
+	cmd.Flags().StringArrayVar(&f.files, "rules", nil, "report on the rules in this `file`; may be repeated")
+	addFlag(cmd, &f.preset, "default", "`allow or deny` versions that no rule is about (policy.default)", func(s string) (string, error) {
 		if s != "allow" && s != "deny" {
 			return "", fmt.Errorf("want allow or deny, not %.80q", s)
 		}
@@ -78,8 +77,8 @@ func (f *reportFlags) addTo(cmd *cobra.Command) {
 	})
 	addFlag(cmd, &f.groups, "as", groupsUsage, parseNames)
 	f.directories.add(cmd)
-	cmd.Flags().BoolVar(&f.suggest, "suggest", false, "print rules that allow what was served")
-	cmd.Flags().BoolVar(&f.andBounds, "versions", false, "with --suggest, allow no versions below or above those that were served")
+	cmd.Flags().BoolVar(&f.suggest, "suggest", false, "print rules that allow the served modules and providers")
+	cmd.Flags().BoolVar(&f.andBounds, "versions", false, "with --suggest, allow only versions from the lowest to the highest served version")
 }
 
 // checkReport returns an error for flags and arguments that cannot be combined.

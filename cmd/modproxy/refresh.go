@@ -15,14 +15,14 @@ func newRefreshCommand(env *environment) *cobra.Command {
 	var all bool
 	cmd := env.withServer(&cobra.Command{
 		Use:   "refresh MODULE… | --all",
-		Short: "Ask registries now which versions modules have",
-		Long: `Ask upstream which versions a module has, even if the cached list is fresh, and
-print in one line what is new and what is gone. modproxy also forgets that a
-version was absent or could not be fetched, so that a version published a moment
-ago can be installed.
+		Short: "Request the current versions of modules from registries",
+		Long: `Request the versions of a module from its registry, even if the cached list is
+fresh, and print the new and the removed versions in one line. modproxy also
+forgets which versions did not exist or could not be downloaded. Clients can
+then install a version that was published a moment ago.
 
-A version that is gone upstream stays listed if its package is stored or can be
-fetched from its recorded source.
+A version that the registry removed stays listed if its package is stored or can
+be downloaded from its recorded source.
 
 ` + moduleUsage + `
 
@@ -37,7 +37,7 @@ fetched from its recorded source.
 			return env.refresh(cmd.Context(), all, args)
 		},
 	}, "offline")
-	cmd.Flags().BoolVar(&all, "all", false, "every module that has or had a cached package")
+	cmd.Flags().BoolVar(&all, "all", false, "select every module and provider that has or had a cached package")
 	return withJSON(cmd, `"module", "versions", "new", "gone", "kept", "error"`, "")
 }
 

@@ -19,15 +19,16 @@ func newRmCommand(env *environment) *cobra.Command {
 	cmd := env.withServer(&cobra.Command{
 		Use:   "rm MODULE VERSION | MODULE --all",
 		Short: "Remove the package of one version, or of all versions",
-		Long: `Remove the bytes of a package, unless another version has the same content. The
-ledger keeps its record: modproxy fetches the package again when a client asks
-for it, and refuses it if it differs ("modproxy ledger accept" accepts other
-content).
+		Long: `Remove a package. Its bytes stay if another version has the same content. Its
+record stays in the ledger: if a client requests the package, modproxy downloads
+it again, and refuses content that differs from the record ("modproxy ledger
+accept" accepts other content).
 
 ` + moduleUsage + `
 
---all removes the packages of all its versions. On a terminal, rm prints what
-it would remove, and asks. Elsewhere, --all needs --yes.`,
+--all removes the packages of all its versions. On a terminal, rm prints the
+packages that it would remove, and asks for confirmation. Without a terminal,
+--all needs --yes.`,
 		Example: `  modproxy rm acme/vpc/aws 1.0.0
   modproxy rm acme/vpc/aws --all --dry-run
   modproxy rm acme/vpc/aws --all --yes`,

@@ -31,22 +31,24 @@ func newServeCommand(env *environment) *cobra.Command {
 	cmd := withKeys(&cobra.Command{
 		Use:   "serve",
 		Short: "Run the proxy",
-		Long: `Run the proxy until SIGTERM or SIGINT. It then ends running fetches, stops
-listening two seconds after them, ends running requests, all within the time of
-the key shutdown, and exits with 0. A second signal ends it at once. SIGHUP
-reloads the TLS certificate and the rules of the policy, logs which other keys
-of the configuration have changed, and ends nothing.
+		Long: `Run the proxy until SIGTERM or SIGINT. It then waits for running downloads,
+stops listening two seconds after them, and waits for running requests, at most
+for the time of the key shutdown. Then it exits with 0. A second signal ends it
+at once.
+
+On SIGHUP, it reloads the TLS certificate and the rules of the policy, logs
+which other keys of the configuration have changed, and continues to serve.
 
 A service manager can pass one listening TCP socket (LISTEN_FDS, as systemd
 does). It is used in place of the key listen. On SIGTERM, modproxy then closes
 its data directory early, so that the next process can answer while this one
 still sends packages. NOTIFY_SOCKET is notified of READY and STOPPING.
 
-Without any configuration it listens on 127.0.0.1:8080, keeps its data in
+Without configuration, it listens on 127.0.0.1:8080, stores its data in
 modproxy-data, and proxies registry.terraform.io and registry.opentofu.org.
 
---bundle serves the content of a file that "modproxy export" has written, and
-nothing else. It needs no data directory, and requests no registry.`,
+--bundle serves the content of a file of "modproxy export", and nothing else. It
+needs no data directory, and sends no request to a registry.`,
 		Example: `  modproxy serve
   modproxy serve --config /etc/modproxy.yaml --data /var/lib/modproxy
   modproxy serve --bundle all.bundle --key "$(cat ledger.key)"`,
@@ -54,7 +56,7 @@ nothing else. It needs no data directory, and requests no registry.`,
 		SuggestFor: []string{"start", "run", "server"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return env.serve(cmd.Context(), file, keys) },
 	}, "*")
-	addFlag(cmd, &file, "bundle", "serve what is in this `file`, and nothing else", parseFile)
+	addFlag(cmd, &file, "bundle", "serve the content of this `file`, and nothing else", parseFile)
 	addKeys(cmd, &keys)
 	return cmd
 }
@@ -207,16 +209,16 @@ func newHealthCommand(env *environment) *cobra.Command {
 	var base string
 	cmd := withKeys(&cobra.Command{
 		Use:   "health",
-		Short: "Ask a running modproxy whether it is alive",
+		Short: "Check whether a running modproxy answers",
 		Long: `Request /-/healthz from the proxy that this configuration describes, or from the
-one at --url, and exit with 0 if it answers 200 within 5 seconds.`,
+one at --url, and exit with 0 if the proxy answers 200 within 5 seconds.`,
 		Example: `  modproxy health
   modproxy health --url https://modules.example.com`,
 		Args:       arguments(0, 0),
 		SuggestFor: []string{"ping"},
 		RunE:       func(cmd *cobra.Command, _ []string) error { return env.checkHealth(cmd.Context(), base) },
 	}, "listen", "tls-cert", "tls-key")
-	addFlag(cmd, &base, "url", "`URL` of the proxy to ask (listen)", parseURL)
+	addFlag(cmd, &base, "url", "`URL` of the proxy to check (listen)", parseURL)
 	return withJSON(cmd, `"url", "status"`, "")
 }
 

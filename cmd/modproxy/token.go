@@ -22,10 +22,9 @@ import (
 )
 
 func newTokenCommand(env *environment) *cobra.Command {
-	return newGroup("token", "Make, list and revoke tokens for clients",
-		`Make, list and revoke tokens for clients. They are in the data directory; a
-proxy that serves from it notices changes within five seconds. With --server,
-they are those of a proxy elsewhere.`,
+	return newGroup("token", "Create, list and revoke tokens for clients",
+		`Tokens are in the data directory. A proxy that serves from it applies changes
+within five seconds. With --server, the tokens are those of a proxy elsewhere.`,
 		newTokenCreateCommand(env), newTokenListCommand(env), newTokenRevokeCommand(env))
 }
 
@@ -75,7 +74,7 @@ func newTokenCreateCommand(env *environment) *cobra.Command {
 	var spec auth.Token
 	cmd := env.withServer(&cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a token",
+		Short: "Create a token",
 		Long:  tokenCreateHelp,
 		Example: `  modproxy token create ci --scope registry.terraform.io/acme
   modproxy token create ci --scope 'registry.opentofu.org/*' --expires 90d
@@ -98,28 +97,27 @@ func newTokenCreateCommand(env *environment) *cobra.Command {
 			return env.createToken(cmd.Context(), spec)
 		},
 	}, "listen", "public-url", "tls-cert", "tls-key")
-	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` of modules that it may read, or '*' for all; may be repeated")
+	cmd.Flags().StringArrayVar(&scopes, "scope", nil, "`HOST/NAMESPACE` that the token can read, or '*' for all; may be repeated")
 	spec.Expires, _ = parseExpiry("30d")
-	addFlag(cmd, &spec.Expires, "expires", "how `long` it is valid, such as 12h or 30d, or never (default \"30d\")", parseExpiry)
+	addFlag(cmd, &spec.Expires, "expires", "`duration` for which the token is valid, such as 12h or 30d, or never (default \"30d\")", parseExpiry)
 	cmd.Flags().BoolVar(&spec.Admin, "admin", false, "allow operating the proxy and reading its metrics, but no content without --scope")
 	cmd.Flags().BoolVar(&spec.Refresh, "refresh", false, "allow refreshing the modules of its scopes")
 	return withJSON(cmd, `"token", "id", "name", "created", "expires", "scopes", "admin", "refresh"`, "")
 }
 
-const tokenCreateHelp = `Make a token and print it on standard output. It is printed only this once.
-Other messages go to standard error.
+const tokenCreateHelp = `Create a token and print it on standard output. It is printed only once. Other
+messages go to standard error.
 
-The token can read the modules of its scopes. A scope is a registry and a
-namespace, such as registry.terraform.io/acme; either may be "*" as a whole,
-and "*" alone is every module.
+The token can read the modules and providers of its scopes. A scope is a
+registry and a namespace, such as registry.terraform.io/acme. Either part can be
+"*" as a whole, and "*" alone means all modules and providers.
 
 --refresh allows "modproxy refresh" for the modules of the scopes, for a job
 that publishes them. --admin allows all verbs that have --server, for every
-module; without a scope they see names, versions and sums, but no content:
-nothing is exported, no package is sent, and calls in packages are not
-followed.
+module. Without a scope, these verbs see names, versions and sums, but no
+content: they export and send no packages, and do not follow calls in packages.
 
-The data directory must exist: "modproxy serve" makes it. With --server, the
+The data directory must exist: "modproxy serve" creates it. With --server, the
 new token has at most the scopes of the token that creates it, and expires no
 later.`
 
@@ -186,10 +184,10 @@ func (env *environment) prepareTokens(c *config.Config) error {
 func newTokenRevokeCommand(env *environment) *cobra.Command {
 	return withJSON(env.withServer(&cobra.Command{
 		Use:   "revoke ID|NAME",
-		Short: "Revoke a token for good",
-		Long: `Revoke the token with the given id, or the live one with the given name, for
-good, with every package path that was signed for it. A serving proxy refuses
-it within five seconds.`,
+		Short: "Revoke a token permanently",
+		Long: `Permanently revoke the token with the given id, or the valid token with the
+given name, and every package path that was signed for it. A serving proxy
+rejects the token within five seconds.`,
 		Example: "  modproxy token revoke ci",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -215,14 +213,14 @@ it within five seconds.`,
 }
 
 func newKeyCommand(env *environment) *cobra.Command {
-	return newGroup("key", "Replace the key that package paths are signed with", "", newKeyRotateCommand(env))
+	return newGroup("key", "Replace the key that signs package paths", "", newKeyRotateCommand(env))
 }
 
 func newKeyRotateCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:     "rotate",
 		Short:   "Sign new package paths with a new key",
-		Long:    `Paths signed before stay valid until they expire, or until the second rotation.`,
+		Long:    `Earlier paths stay valid until they expire, or until the second rotation.`,
 		Example: "  modproxy key rotate --data /var/lib/modproxy",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

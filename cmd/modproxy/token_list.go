@@ -20,7 +20,7 @@ import (
 func newTokenListCommand(env *environment) *cobra.Command {
 	return withJSON(env.withServer(&cobra.Command{
 		Use:   "list",
-		Short: "List the tokens, including those that ended within 90 days",
+		Short: "List the valid tokens, and those that ended within 90 days",
 		Example: `  modproxy token list
   modproxy token list --json`,
 		Args: arguments(0, 0),

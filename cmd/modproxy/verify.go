@@ -19,20 +19,19 @@ func newVerifyCommand(env *environment) *cobra.Command {
 	var in admin.VerifyRequest
 	cmd := env.withServer(&cobra.Command{
 		Use:   "verify",
-		Short: "Check everything that is stored for damage",
-		Long: `Compare the index, the packages and the ledger, and print everything that is
-wrong. --read-data also reads every package: its bytes must match the digest in
-its record, and its content the sum. Nothing is changed without --repair.
+		Short: "Check the stored data for damage",
+		Long: `Compare the index, the packages and the ledger, and print every problem.
+--read-data also reads every package: its bytes must match the digest in its
+record, and its content the sum. Without --repair, nothing is changed.
 
-Exit code 0 means that nothing is wrong, or that everything was repaired; 1
-means that something is wrong.`,
+Exit codes: 0 no problem was found, or all were repaired, 1 a problem remains.`,
 		Example: `  modproxy verify
   modproxy verify --read-data --repair`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return env.verify(cmd.Context(), in) },
 	})
 	cmd.Flags().BoolVar(&in.ReadData, "read-data", false, "also read every package")
-	cmd.Flags().BoolVar(&in.Repair, "repair", false, "set damaged packages aside, to be fetched again; with --read-data, also make the records of packages without one")
+	cmd.Flags().BoolVar(&in.Repair, "repair", false, "quarantine damaged packages, to be downloaded again; with --read-data, also create the records of packages without one")
 	return withJSON(cmd, `"kind", "module", "version", "text", …`, `"records", "kept", "damage", "repaired", …`)
 }
 
@@ -124,11 +123,11 @@ func verifyText(v store.Verified) string {
 func newRebuildCommand(env *environment) *cobra.Command {
 	return withJSON(withKeys(&cobra.Command{
 		Use:   "rebuild",
-		Short: "Make a new index if the old one is lost or damaged",
-		Long: `Make a new index from the packages, which are read and checked, and from the
-ledger, which says what versions they are of. Lists of versions are taken over
-from the old index as far as it can be read. The old index stays in the
-directory quarantine, and so are damaged packages. The ledger stays unchanged.
+		Short: "Create a new index if the old one is lost or damaged",
+		Long: `Create a new index from the packages and the ledger. The packages are read and
+checked; the ledger names their versions. Lists of versions are copied from the
+old index as far as it can be read. The old index and damaged packages are moved
+to the directory quarantine. The ledger stays unchanged.
 
 modproxy must not be serving from the data directory.`,
 		Example: "  modproxy rebuild --data /var/lib/modproxy",
