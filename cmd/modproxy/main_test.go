@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 		stderr    string // the whole output
 	}{
 		"help":                {args: []string{"help"}, stdout: "client-config"},
-		"help of a verb":      {args: []string{"config", "check", "--help"}, stdout: "Nothing is connected to"},
+		"help of a verb":      {args: []string{"config", "check", "--help"}, stdout: "No connection is opened"},
 		"version":             {args: []string{"version"}, stdout: "modproxy " + buildVersion() + " ("},
 		"version by a flag":   {args: []string{"--version"}, stdout: "modproxy " + buildVersion() + " ("},
 		"flag of no concern":  {args: []string{"ls", "--anonymous"}, code: 2, stderr: "modproxy: modproxy ls has no flag --anonymous\nhint: \"modproxy ls --help\" lists the flags\n"},
