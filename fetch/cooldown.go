@@ -32,6 +32,21 @@ func (c *cooldowns) note(err error) {
 	c.byHost.Add(answered.Host, cooldown{now, now.Add(left)}, 2*left, int64(len(answered.Host)))
 }
 
+// check returns a [modproxy.RetryLater] if the host of s must not be asked yet.
+func (c *cooldowns) check(s Source) error {
+	host := hostOf(s)
+	if asked, held := c.byHost.Get(host); held && host != "" && time.Now().Before(asked.until) {
+		return later(host, asked.until)
+	}
+	return nil
+}
+
+// later returns the error for a host that asked for a pause.
+func later(host string, until time.Time) error {
+	why := fmt.Errorf("%w: %s wants to be left alone for now", modproxy.ErrUnavailable, host)
+	return &modproxy.RetryLater{After: until, Err: why}
+}
+
 // wait waits until the host of s may be asked. Background fetches wait twice as long. If the wait would be too long,
 // the error is a [modproxy.RetryLater].
 func (c *cooldowns) wait(ctx context.Context, s Source) error {
@@ -54,8 +69,7 @@ func (c *cooldowns) wait(ctx context.Context, s Source) error {
 			return nil
 		}
 		if deadline, ok := ctx.Deadline(); pause > maxPause || ok && time.Until(deadline) <= pause {
-			why := fmt.Errorf("%w: %s wants to be left alone for now", modproxy.ErrUnavailable, host)
-			return &modproxy.RetryLater{After: until, Err: why}
+			return later(host, until)
 		}
 		select {
 		case <-time.After(pause):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/pack"
 )
@@ -135,4 +136,48 @@ func TestPausesReportThatTheyWait(t *testing.T) {
 			<-ended
 		}
 	})
+}
+
+// Tags does not wait for the end of a pause, and a getter without tags is an error.
+func TestTagsDuringAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := tagged{busy{"main.tf", map[string]int{}}}
+		tb := table(t, map[string]fetch.Getter{"git": b, "https": has("main.tf")})
+		ask := func(what string) error {
+			_, err := tb.Tags(t.Context(), at("git", "https://"+what, ""), "v")
+			return err
+		}
+		began := time.Now()
+		for _, what := range []string{"forge.test/forge.test?wait=5", "forge.test/other"} {
+			err := ask(what)
+			var later *modproxy.RetryLater
+			if !errors.As(err, &later) || later.After.Sub(began) != 5*time.Second || time.Since(began) > 0 {
+				t.Errorf("%s: error %v after %v", what, err, time.Since(began))
+			}
+		}
+		if b.asked["forge.test"] != 1 {
+			t.Errorf("%d requests during the pause", b.asked["forge.test"]-1)
+		}
+		time.Sleep(5 * time.Second)
+		if err := ask("forge.test/other"); err != nil {
+			t.Errorf("after the pause: %v", err)
+		}
+		if _, err := tb.Tags(t.Context(), at("https", "https://forge.test/a.zip", "")); !errors.Is(err, modproxy.ErrDenied) {
+			t.Errorf("an archive: error %v", err)
+		}
+	})
+}
+
+// tagged is a busy getter of repositories.
+type tagged struct{ busy }
+
+func (b tagged) Tags(ctx context.Context, s fetch.Source, _ ...string) ([]fetch.Tag, error) {
+	tree, err := pack.New("", pack.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	s.Budget = egress.NewBudget(1)
+	_, err = b.Fetch(ctx, s, tree)
+	return nil, err
 }

@@ -40,6 +40,20 @@ type Getter interface {
 	Fetch(ctx context.Context, s Source, tree *pack.Builder) (Result, error)
 }
 
+// Tagger is an optional interface of a [Getter] whose locations are in repositories with tags.
+type Tagger interface {
+	// Tags lists the tags of the repository of s whose names begin with one of prefixes, in order of their names. It ignores the
+	// revision of s. Beyond its bounds it fails, and never truncates. Errors are those of a Getter; [modproxy.ErrNotFound] if the
+	// repository does not exist.
+	Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error)
+}
+
+// Tag is a tag of a repository. Its Name is untrusted text.
+type Tag struct {
+	Name   string // without refs/tags/
+	Commit string // of an annotated tag, the commit that it names, if the server gives it
+}
+
 // Source is a location to fetch from.
 type Source struct {
 	modproxy.Location

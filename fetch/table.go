@@ -66,6 +66,24 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 	return commit, err
 }
 
+// Tags lists tags; see [Tagger]. During the pause that a server asked for, it returns a [modproxy.RetryLater] without waiting.
+func (t *Table) Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error) {
+	g, err := t.getter(s)
+	if err != nil {
+		return nil, err
+	}
+	tagger, ok := g.(Tagger)
+	if !ok {
+		return nil, fmt.Errorf("%w: locations of the getter %.40q have no tags", modproxy.ErrDenied, s.Getter)
+	}
+	if err := t.cooldowns.check(s); err != nil {
+		return nil, err
+	}
+	tags, err := tagger.Tags(ctx, s, prefixes...)
+	t.cooldowns.note(err)
+	return tags, err
+}
+
 // Package downloads the files of s and packs them. The package is read from an unlinked file, which Close removes.
 //
 // Errors are those of a [Getter]; an error about content that cannot change is a [modproxy.PermanentContent].

@@ -28,15 +28,21 @@ func unexpected(format string, args ...any) error {
 	return &otherwise{says: fmt.Sprintf(format, args...)}
 }
 
-// listQuestion requests the refs that match the names of s (https://git-scm.com/docs/gitprotocol-v2).
-func listQuestion(s *sought, format string) []byte {
+// refReader receives a list of refs.
+type refReader interface {
+	// prefixes returns the beginnings of the names of wanted refs. The list may have other refs.
+	prefixes() []string
+	// see receives each ref. The name of a peeled tag ends in ^{}.
+	see(id, name string) error
+}
+
+// listQuestion requests the refs that l wants (https://git-scm.com/docs/gitprotocol-v2).
+func listQuestion(l refReader, format string) []byte {
 	b := begin("ls-refs", format)
 	b = appendPacket(b, "peel\n")
 	b = appendPacket(b, "symrefs\n")
-	for _, name := range s.names {
-		if !strings.HasSuffix(name, "^{}") {
-			b = appendPacket(b, "ref-prefix "+name+"\n")
-		}
+	for _, prefix := range l.prefixes() {
+		b = appendPacket(b, "ref-prefix "+prefix+"\n")
 	}
 	return append(b, "0000"...)
 }
@@ -67,34 +73,40 @@ func formatOf(id string) string {
 	return "sha1"
 }
 
-// readRefs reads the list of refs in p, and passes each one to s.
-func readRefs(p packets, s *sought) error {
+// readRefs reads the list of refs in p, and passes each one to l. format is that of their ids, or empty if the list has
+// no refs.
+func readRefs(p packets, l refReader) (format string, err error) {
 	for first := true; ; first = false {
 		kind, data, err := p.next()
 		switch {
 		case err != nil:
-			return notBegun(err, first)
+			return format, notBegun(err, first)
 		case kind == packetFlush:
-			return p.end()
+			return format, p.end()
 		case kind != packetData:
-			return unexpected("a list of refs in sections")
+			return format, unexpected("a list of refs in sections")
 		}
 		line, err := text(data)
 		if err != nil {
-			return err
+			return format, err
 		}
 		id, rest, ok := strings.Cut(line, " ")
 		name, attributes, _ := strings.Cut(rest, " ")
-		if !ok || !isObjectID(id) || s.format != "" && formatOf(id) != s.format {
-			return unexpected("a list of refs that cannot be read")
+		if !ok || !isObjectID(id) || format != "" && formatOf(id) != format {
+			return format, unexpected("a list of refs that cannot be read")
 		}
-		s.see(id, name)
+		format = formatOf(id)
+		if err := l.see(id, name); err != nil {
+			return format, err
+		}
 		for attribute := range strings.SplitSeq(attributes, " ") {
 			if peeled, ok := strings.CutPrefix(attribute, "peeled:"); ok {
-				if formatOf(peeled) != s.format || !isObjectID(peeled) {
-					return unexpected("a list of refs that cannot be read")
+				if formatOf(peeled) != format || !isObjectID(peeled) {
+					return format, unexpected("a list of refs that cannot be read")
 				}
-				s.see(peeled, name+"^{}")
+				if err := l.see(peeled, name+"^{}"); err != nil {
+					return format, err
+				}
 			}
 		}
 	}

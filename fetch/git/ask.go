@@ -44,7 +44,7 @@ func (r *repository) ask(ctx context.Context, question []byte, read func(answer 
 	}
 	left := r.limit - r.came.Load()
 	if left <= 0 {
-		return tooLarge(r.limit)
+		return r.tooLarge()
 	}
 	meter := modproxy.MeterOf(ctx)
 	defer meter.Begin()()
@@ -88,7 +88,7 @@ func (r *repository) outcome(err error) error {
 		errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound), err == nil:
 		return err
 	case errors.Is(err, egress.ErrTooLarge):
-		return tooLarge(r.limit)
+		return r.tooLarge()
 	case errors.Is(err, egress.ErrAnswer), errors.Is(err, egress.ErrTooSlow), ok && timeout.Timeout() && !connecting:
 		return &otherwise{says: err.Error(), passes: true} // git waits longer
 	}

@@ -19,7 +19,9 @@ import (
 func (r *repository) resolveDirect(ctx context.Context, ref string) (commit string, err error) {
 	id := strings.ToLower(ref)
 	if !isObjectID(ref) {
-		switch id, err = r.listDirect(ctx, ref); {
+		found := seek(ref)
+		err = r.listDirect(ctx, found)
+		switch id = found.commit; {
 		case err != nil:
 			return "", err
 		case id == "" && isAbbreviated(ref):
@@ -48,23 +50,23 @@ func (r *repository) resolveDirect(ctx context.Context, ref string) (commit stri
 // formats lists the formats of object ids. A server does not answer requests in a format other than the repository's.
 var formats = []string{"sha1", "sha256"}
 
-// listDirect looks for ref in the remote's list of refs.
-func (r *repository) listDirect(ctx context.Context, ref string) (commit string, err error) {
+// listDirect passes the remote's list of refs to l.
+func (r *repository) listDirect(ctx context.Context, l refReader) (err error) {
 	for _, format := range formats {
-		var found *sought
-		if found, err = r.listIn(ctx, ref, format); !isSilent(err) {
-			return found.commit, err
+		if _, err = r.listIn(ctx, l, format); !isSilent(err) {
+			return err
 		}
 	}
-	return "", err
+	return err
 }
 
-// listIn looks for ref in the remote's list of refs, requested in the given format.
-func (r *repository) listIn(ctx context.Context, ref, format string) (*sought, error) {
-	found := seek(ref)
-	return found, r.ask(ctx, listQuestion(found, format), func(answer io.ReadCloser) error {
-		return readRefs(newPackets(answer), found)
+// listIn passes the remote's list of refs, requested in the given format, to l. its is the format of the listed ids.
+func (r *repository) listIn(ctx context.Context, l refReader, format string) (its string, err error) {
+	err = r.ask(ctx, listQuestion(l, format), func(answer io.ReadCloser) (err error) {
+		its, err = readRefs(newPackets(answer), l)
+		return err
 	})
+	return its, err
 }
 
 // otherFormat returns the reason why a server did not answer about an id of the given format: the repository has
@@ -74,11 +76,11 @@ func (r *repository) otherFormat(ctx context.Context, format string) error {
 	if format == other {
 		other = formats[1]
 	}
-	found, err := r.listIn(ctx, "", other)
+	its, err := r.listIn(ctx, seek(""), other)
 	switch {
 	case err != nil:
 		return err
-	case found.format == format:
+	case its == format:
 		return unexpected("a list of refs in a format that was not asked for")
 	}
 	return errFormat(other)
@@ -111,7 +113,7 @@ func (r *repository) fetchDirect(ctx context.Context, id string) error {
 			return &otherwise{says: "a pack that git refuses" + why, passes: true, refused: true} // packs of other commits may be accepted
 		}
 		if err = broken(err); err == nil && diskUse(r.dir) > r.limit {
-			err = tooLarge(r.limit)
+			err = r.tooLarge()
 		}
 		return err
 	})

@@ -183,6 +183,14 @@ func bareURL(s string) string {
 	return scheme + "://" + rest
 }
 
+// tooLarge returns the error for a repository, or a list of refs, that exceeds the limit of r.
+func (r *repository) tooLarge() error {
+	if r.refs {
+		return invalid("the list of refs is larger than the %d bytes that are allowed", r.limit)
+	}
+	return tooLarge(r.limit)
+}
+
 // tooLarge returns the error for a fetch whose repository exceeds the limit.
 func tooLarge(limit int64) error {
 	return invalid("the repository is larger than the %d bytes that are allowed (operator: fetch.max_received)", limit)

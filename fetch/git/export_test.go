@@ -152,10 +152,12 @@ func HoldAnswer(t *testing.T, raw []byte) {
 		}
 	}
 	found := seek("v1")
-	expected(readRefs(newPackets(bytes.NewReader(raw)), found))
+	_, err := readRefs(newPackets(bytes.NewReader(raw)), found)
+	expected(err)
 	if found.commit != "" && (!isObjectID(found.commit) || !bytes.Contains(raw, []byte(found.commit))) {
 		t.Fatalf("%q has %q", raw, found.commit)
 	}
+	holdTags(t, raw)
 	from := newPackets(bytes.NewReader(raw))
 	shallow, err := readSections(from, "sha1")
 	expected(err)
@@ -173,6 +175,26 @@ func HoldAnswer(t *testing.T, raw []byte) {
 		t.Fatalf("%q: error %v, told of %v", raw, err, failed)
 	case err == nil && (len(pack) == 0 || !bytes.HasSuffix(raw, []byte("0000"))):
 		t.Fatalf("%q: a pack of %d bytes", raw, len(pack))
+	}
+}
+
+// holdTags checks that the tags of an accepted list of refs are in it, once and in order.
+func holdTags(t *testing.T, raw []byte) {
+	list := newTagList([]string{"v", "team/"})
+	if _, err := readRefs(newPackets(bytes.NewReader(raw)), list); err != nil {
+		return // FuzzAnswer checks the other errors of readRefs
+	}
+	before := ""
+	for _, tag := range list.tags() {
+		switch {
+		case !strings.HasPrefix(tag.Name, "v") && !strings.HasPrefix(tag.Name, "team/"):
+			t.Fatalf("%q has the tag %q, which does not match", raw, tag.Name)
+		case tag.Name <= before || !isObjectID(tag.Commit) || strings.ToLower(tag.Commit) != tag.Commit:
+			t.Fatalf("%q has %+v after %q", raw, tag, before)
+		case !bytes.Contains(raw, []byte(tagsPrefix+tag.Name)) || !bytes.Contains(bytes.ToLower(raw), []byte(tag.Commit)):
+			t.Fatalf("%q has %+v", raw, tag)
+		}
+		before = tag.Name
 	}
 }
 

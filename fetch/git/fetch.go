@@ -112,16 +112,18 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 		return "", err
 	}
 	defer func() { err = cmp.Or(err, u.close(r)) }()
-	commit, err = r.listDirect(ctx, ref)
+	found := seek(ref)
+	err = r.listDirect(ctx, found)
 	if r.otherwise(err) {
 		if err = r.init("sha1"); err == nil {
-			_, commit, err = r.list(ctx, ref)
+			found = seek(ref)
+			_, err = r.list(ctx, found)
 		}
 	}
-	if err == nil && commit == "" && !isAbbreviated(ref) {
+	if err == nil && found.commit == "" && !isAbbreviated(ref) {
 		err = errNoSuchRef
 	}
-	return commit, err
+	return found.commit, err
 }
 
 // repository fetches one repository, with its submodules, into the tree below prefix.

@@ -27,6 +27,7 @@ type repository struct {
 	local   []string
 	network []string // the environment of a git that connects
 	limit   int64    // bytes
+	refs    bool     // only its list of refs is requested
 
 	basic   egress.Secret   // the Authorization for r.at; zero for none
 	session *egress.Session // nil over ssh, and before git connects
@@ -84,7 +85,7 @@ func (u *use) prepareHTTP(r *repository) error {
 	}
 	left := r.limit - r.came.Load()
 	if left <= 0 {
-		return tooLarge(r.limit)
+		return r.tooLarge()
 	}
 	if r.session, err = u.Network.Session(left); err != nil {
 		return fetch.Outgoing(err)
@@ -162,7 +163,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 					counted = came
 				}
 				if use > r.limit {
-					stop(tooLarge(r.limit))
+					stop(r.tooLarge())
 				}
 			}
 		}
@@ -171,7 +172,7 @@ func (r *repository) connect(ctx context.Context, c command) error {
 		return r.explain(err)
 	}
 	if diskUse(r.top) > r.limit {
-		return tooLarge(r.limit)
+		return r.tooLarge()
 	}
 	return nil
 }

@@ -48,7 +48,9 @@ func (r *repository) resolveByGit(ctx context.Context, ref string) (string, erro
 		if _, ended := errors.AsType[*exitError](err); !ended {
 			return commit, err
 		}
-		its, listed, err := r.list(ctx, ref)
+		found := seek(ref)
+		its, err := r.list(ctx, found)
+		listed := found.commit
 		switch {
 		case err != nil:
 			return "", err
@@ -166,7 +168,6 @@ func (r *repository) revParse(ctx context.Context, expression string) (string, e
 // sought is a ref that is searched in a list of refs.
 type sought struct {
 	names  []string // in order of precedence
-	format string   // of object ids; empty while the list has no refs
 	commit string   // the commit of the ref, peeled if it is an annotated tag; empty while it is not found
 }
 
@@ -184,31 +185,48 @@ func seek(ref string) *sought {
 	return s
 }
 
-// see handles a listed ref. The name of a peeled tag ends in ^{}.
-func (s *sought) see(id, name string) {
-	switch len(id) {
-	case 40:
-		s.format = "sha1"
-	case 64:
-		s.format = "sha256"
+// prefixes implements [refReader].
+func (s *sought) prefixes() (all []string) {
+	for _, name := range s.names {
+		if !strings.HasSuffix(name, "^{}") {
+			all = append(all, name)
+		}
 	}
-	if at := slices.Index(s.names, name); at >= 0 && isObjectID(id) {
-		s.names, s.commit = s.names[:at], id
-	}
+	return all
 }
 
-// list lists the remote's refs with git, and looks for ref.
-func (r *repository) list(ctx context.Context, ref string) (format, commit string, err error) {
-	found := seek(ref)
-	c := r.git("ls-remote", "--quiet", "--end-of-options", r.at.String())
+// see implements [refReader].
+func (s *sought) see(id, name string) error {
+	if at := slices.Index(s.names, name); at >= 0 {
+		s.names, s.commit = s.names[:at], id
+	}
+	return nil
+}
+
+// list passes the remote's list of refs, requested by git with the options, to l. format is that of their ids, or empty
+// if the list has no refs.
+func (r *repository) list(ctx context.Context, l refReader, options ...string) (format string, err error) {
+	args := append(append([]string{"ls-remote", "--quiet"}, options...), "--end-of-options", r.at.String())
+	c := r.git(args...) // never with patterns of refs: they are globs
 	c.stdout = func(stdout io.Reader) error {
-		lines := bufio.NewScanner(stdout)
+		// Bytes over ssh are not counted elsewhere. One byte more than the limit shows that the list is longer.
+		limited := &io.LimitedReader{R: stdout, N: r.limit + 1}
+		lines := bufio.NewScanner(limited)
 		for lines.Scan() {
 			id, name, _ := strings.Cut(lines.Text(), "\t")
-			found.see(id, name)
+			if !isObjectID(id) {
+				continue
+			}
+			format = formatOf(id)
+			if err := l.see(id, name); err != nil {
+				return err
+			}
+		}
+		if limited.N <= 0 {
+			return r.tooLarge()
 		}
 		return errUnavailable(lines.Err())
 	}
 	err = r.connect(ctx, c)
-	return found.format, found.commit, err
+	return format, err
 }

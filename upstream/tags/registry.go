@@ -1,0 +1,107 @@
+// Package tags answers the questions of a module registry from the tags of git repositories.
+//
+//	m, err := tags.ParseMapping("corp/vpc/aws", "git::https://git.example.com/acme/terraform-aws-vpc.git", "", "")
+//	registry, err := tags.New(tags.Config{Host: "modules.example.com", Modules: []tags.Mapping{m}, Fetch: table})
+//
+// Connect it to a host with upstream.Router.
+//
+// Invariants: a repository is asked only about modules of a mapping, with names of at most 64 lower-case letters, digits, - and
+// _ in the place of placeholders. A version is named by its commit, so that a tag that moves between a location and its download
+// changes nothing. A repository that denies access is not an absent one.
+//
+// The protocol is https://developer.hashicorp.com/terraform/internals/module-registry-protocol.
+package tags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/internal/memory"
+	"github.com/modproxy/modproxy/upstream"
+)
+
+// Registry is the registry of own modules. It is safe for concurrent use.
+type Registry struct {
+	cfg     Config
+	located memory.Cache[modproxy.Ref, fetch.Source] // between the question for a location and the download
+	denied  memory.Cache[repository, error]
+}
+
+var _ upstream.Registry = (*Registry)(nil)
+
+// repository is a repository as the modules of a namespace see it: their credentials may differ from those of others.
+type repository struct{ namespace, url string }
+
+const (
+	locatedFor    = time.Minute
+	deniedFor     = 30 * time.Second
+	maxRemembered = 10_000
+)
+
+// Config has the settings of a [Registry].
+type Config struct {
+	Host    string       // the host in the addresses of the modules
+	Modules []Mapping    // the first one that matches a module counts
+	Fetch   *fetch.Table // asks for tags, and downloads packages
+}
+
+// New returns a Registry. Its error names a mapping that an earlier one hides.
+func New(c Config) (*Registry, error) {
+	for i, m := range c.Modules {
+		if at := slices.IndexFunc(c.Modules[:i], func(earlier Mapping) bool { return earlier.hides(m) }); at >= 0 {
+			return nil, fmt.Errorf("modules[%d]: modules[%d] matches all of its modules before it", i, at)
+		}
+	}
+	r := &Registry{cfg: c}
+	r.located.Max, r.denied.Max = maxRemembered, maxRemembered
+	return r, nil
+}
+
+// mapping returns the mapping of a module.
+func (r *Registry) mapping(a modproxy.Address) (Mapping, error) {
+	if a.Host == r.cfg.Host && a.Check() == nil {
+		for _, m := range r.cfg.Modules {
+			if m.matches(a) {
+				return m, nil
+			}
+		}
+	}
+	return Mapping{}, fmt.Errorf("%w: no entry of modules matches it", modproxy.ErrNotFound)
+}
+
+// source returns the repository and directory of a module.
+func (m Mapping) source(a modproxy.Address) (fetch.Source, error) {
+	l, err := modproxy.ParseLocation(fill(m.location, a), nil)
+	l.Subdir = fill(m.path, a)
+	return fetch.Source{Location: l, Module: a}, err
+}
+
+// list asks the repository of a module for its tags. Every question to a forge goes through it, except downloads.
+func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, prefixes []string) ([]fetch.Tag, error) {
+	s, err := m.source(a)
+	if err != nil {
+		return nil, err
+	}
+	at := repository{a.Namespace, s.URL}
+	if err, isDenied := r.denied.Get(at); isDenied {
+		return nil, err
+	}
+	if err := r.cfg.Fetch.Check(ctx, s); err != nil {
+		return nil, err
+	}
+	all, err := r.cfg.Fetch.Tags(ctx, s, prefixes...)
+	switch _, isExact := m.Exact(); {
+	case errors.Is(err, modproxy.ErrDenied):
+		r.denied.Add(at, err, deniedFor, int64(len(s.URL)))
+	case errors.Is(err, modproxy.ErrNotFound) && !isExact:
+		return nil, errNoTag // clients do not learn which repositories exist
+	}
+	return all, err
+}
+
+var errNoTag = fmt.Errorf("%w: its repository does not exist, or has no tag for it", modproxy.ErrNotFound)
