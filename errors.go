@@ -129,6 +129,16 @@ func (e *PermanentContent) Error() string { return e.Err.Error() }
 
 func (e *PermanentContent) Unwrap() []error { return []error{e.Err, ErrInvalid} }
 
+// Ambiguous is an [ErrInvalid] about a version that its source names more than once, with different content: two tags of a repository,
+// for example. A recorded version is served from its recorded source.
+type Ambiguous struct {
+	Err error // which names, and what differs; not nil
+}
+
+func (e *Ambiguous) Error() string { return e.Err.Error() }
+
+func (e *Ambiguous) Unwrap() []error { return []error{e.Err, ErrInvalid} }
+
 // FetchFailed is the last failure to download a package. Clients show only the status of a failed archive request. Therefore
 // the next request for the location returns this error.
 type FetchFailed struct {

@@ -61,6 +61,9 @@ type Source struct {
 	// Commit, if not empty, is fetched instead of the revision in the location. A location whose content has no commits, such as an
 	// archive, is then refused with [modproxy.ErrInvalid].
 	Commit string
+	// NeedsSubdir makes [Table.Package] return [modproxy.ErrNotFound] for a package without a file in the location's subdirectory. Set it if
+	// the location's source did not choose the subdirectory: a tag may be older than a module in its repository.
+	NeedsSubdir bool
 
 	// Direct is set if the URL is used unchanged and is an archive. The first bytes determine its format. Package upstream sets it if
 	// the registry's answer has the field use_registry_credentials.

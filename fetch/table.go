@@ -97,7 +97,13 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 	got, root, err := t.fetch(ctx, s, pattern, tree)
 	if err == nil {
 		var p *modproxy.Package
-		if p, err = tree.Package(ctx, t.Scratch, root); err == nil {
+		if s.NeedsSubdir {
+			err = needsDir(tree, root, subdir)
+		}
+		if err == nil {
+			p, err = tree.Package(ctx, t.Scratch, root)
+		}
+		if err == nil {
 			p.Source, p.Subdir = got.From, subdir
 			return p, nil
 		}
@@ -107,6 +113,15 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 		err = &modproxy.PermanentContent{Err: err}
 	}
 	return nil, err
+}
+
+// needsDir returns an error if the package at root has no directory dir.
+func needsDir(tree *pack.Builder, root, dir string) error {
+	has, err := tree.HasDir(root, dir)
+	if err == nil && !has {
+		err = fmt.Errorf("%w: it has no directory %.200q", modproxy.ErrNotFound, dir)
+	}
+	return err
 }
 
 // fetch adds the files at s, after all hops, to tree. root is a pattern for the directory in tree that is the package.

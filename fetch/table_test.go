@@ -144,3 +144,44 @@ func TestErrorsOfPackages(t *testing.T) {
 		p.Close()
 	}
 }
+
+// A package without the subdirectory that it needs does not exist.
+func TestNeededSubdir(t *testing.T) {
+	tb := table(t, map[string]fetch.Getter{
+		"git":   has("top/one/mod/main.tf"),
+		"https": leads{modproxy.Location{Getter: "git", URL: "x", Subdir: "top/*"}},
+	})
+	for _, c := range []struct {
+		from  fetch.Source
+		found bool
+	}{
+		{at("git", "x", ""), true},
+		{at("git", "x", "top/one/mod"), true},
+		{at("git", "x", "top/one"), true},
+		{at("git", "x", "top/two"), false},
+		{at("git", "x", "top/on"), false},
+		{at("git", "x", "top/one/mod/main.tf"), false},
+		{at("git", "immutable", "top/two"), false},
+		{at("git", "x", "*/one"), true},
+		{at("git", "x", "*/two"), false},
+		{at("https", "page", "mod"), true},
+		{at("https", "page", "top"), false},
+	} {
+		p, err := tb.Package(t.Context(), c.from)
+		if err != nil {
+			t.Fatalf("%v: not needed: %v", c.from, err)
+		}
+		p.Close()
+		c.from.NeedsSubdir = true
+		p, err = tb.Package(t.Context(), c.from)
+		switch {
+		case err == nil:
+			p.Close()
+			if !c.found {
+				t.Errorf("%v: a package without the directory", c.from)
+			}
+		case c.found || !errors.Is(err, modproxy.ErrNotFound) || errors.Is(err, modproxy.ErrInvalid) || !strings.Contains(err.Error(), `no directory "`):
+			t.Errorf("%v: %v", c.from, err)
+		}
+	}
+}

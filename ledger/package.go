@@ -12,8 +12,9 @@ import (
 )
 
 // Package returns Next's answer if it matches the ledger. If the version has no record, Package adds one, which is durable
-// before Package returns. If Next offers another commit of the recorded repository, or no longer finds the version, Package
-// opens the recorded source and returns its content if that matches the ledger.
+// before Package returns. If Next offers another commit of the recorded repository, or has withdrawn the version, Package
+// opens the recorded source and returns its content if that matches the ledger. A version that Next names more than once
+// ([modproxy.Ambiguous]) counts as withdrawn.
 //
 // The package of a provider may still be downloading. It is compared when the download is complete.
 //
@@ -43,7 +44,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 	rec.Ref = v
 	moved := errors.Is(err, modproxy.ErrChanged) && rec.Source.Commit != "" &&
 		offered.URL == rec.Source.URL && offered.Commit != "" && offered.Commit != rec.Source.Commit
-	if !moved && !(own && errors.Is(err, modproxy.ErrNotFound)) { // ErrNotFound: the version was withdrawn, or its tag was deleted
+	if !moved && !(own && withdrawn(err)) {
 		return nil, err
 	}
 	p, errRecorded := r.Next.PackageAt(ctx, rec)
@@ -81,15 +82,20 @@ func (r *Registry) recordedAs(ctx context.Context, v modproxy.Ref) (Record, erro
 }
 
 // notRecorded returns the error for a version for which the registry returned err and the recorded source returned errRecorded.
-// If the recorded source is unavailable, the result is not ErrNotFound: the version may still exist there.
+// If the recorded source is unavailable, the result is ErrUnavailable only: the version may still exist there.
 func notRecorded(err, errRecorded error) error {
-	if named := (*modproxy.Error)(nil); errors.As(errRecorded, &named) {
-		errRecorded = named.Err // err already names the operation and the version
+	if withdrawn(err) && errors.Is(errRecorded, modproxy.ErrUnavailable) {
+		return fmt.Errorf("%w; the registry no longer offers it: %v", errRecorded, unnamed(err))
 	}
-	if errors.Is(err, modproxy.ErrNotFound) && errors.Is(errRecorded, modproxy.ErrUnavailable) {
-		return fmt.Errorf("%w; the registry no longer has it: %v", errRecorded, err)
+	return fmt.Errorf("%w; the recorded source does not have it: %v", err, unnamed(errRecorded)) // errRecorded is not wrapped: err is the cause
+}
+
+// unnamed returns err without its operation and version.
+func unnamed(err error) error {
+	if named, ok := errors.AsType[*modproxy.Error](err); ok {
+		return named.Err
 	}
-	return fmt.Errorf("%w; the recorded source does not have it: %v", err, errRecorded) // errRecorded is not wrapped: err is the cause
+	return err
 }
 
 // Compare returns an error unless the offered content matches the record of its version. Without a record, it adds one; for the

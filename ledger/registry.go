@@ -68,13 +68,13 @@ func (r *Registry) Versions(ctx context.Context, m modproxy.Address) (*modproxy.
 }
 
 // Location returns Next's answer if its Subdir matches the record. Otherwise clients would load another module of the same
-// package, and the error is [modproxy.ErrChanged]. If Next no longer finds the version, Location returns the recorded source.
+// package, and the error is [modproxy.ErrChanged]. If Next has withdrawn the version, Location returns the recorded source.
 func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Location, error) {
 	l, err := r.Next.Location(ctx, v)
 	if !v.IsModule() {
 		return l, err
 	}
-	if v.IsListed() && errors.Is(err, modproxy.ErrNotFound) {
+	if v.IsListed() && withdrawn(err) {
 		if rec, absent := r.recorded(ctx, v); absent == nil {
 			return rec.Location(), nil
 		}
@@ -88,6 +88,12 @@ func (r *Registry) Location(ctx context.Context, v modproxy.Ref) (modproxy.Locat
 		return modproxy.Location{}, asked("location", v, err)
 	}
 	return l, nil // if the ledger failed, Package returns the error
+}
+
+// withdrawn reports whether err means that Next no longer has the one content of a version: the version or its tag was deleted, or its
+// source names it more than once.
+func withdrawn(err error) bool {
+	return errors.Is(err, modproxy.ErrNotFound) || errors.As(err, new(*modproxy.Ambiguous))
 }
 
 // asked adds the operation and the version to err. An err that is not an error of a registry becomes ErrUnavailable.

@@ -134,7 +134,7 @@ func ask(t *testing.T, reg *ledger.Registry, u *upstream, want error) error {
 func (u *upstream) Location(context.Context, modproxy.Ref) (modproxy.Location, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return modproxy.Location{Getter: "git", URL: "https://git.example.com/x.git", Subdir: u.subdir}, nil
+	return modproxy.Location{Getter: "git", URL: "https://git.example.com/x.git", Subdir: u.subdir}, u.err
 }
 
 // TestSubdirIsCompared: another directory of the same package is another module.
@@ -362,5 +362,41 @@ func TestRecordedCommit(t *testing.T) {
 	ask(t, reg, u, modproxy.ErrChanged)
 	if asked != "" {
 		t.Errorf("what is elsewhere was fetched at %q", asked)
+	}
+}
+
+// TestAmbiguous: if the registry names a recorded version more than once, clients get the recorded content. Without a record they get the
+// registry's error.
+func TestAmbiguous(t *testing.T) {
+	const repo = "https://git.example.com/vpc.git"
+	u := &upstream{source: modproxy.Source{URL: repo, Commit: "c0ffee"}}
+	was := u.answers("as it was")
+	reg := &ledger.Registry{Next: u, Ledger: mustOpen(t, t.TempDir())}
+	twice := &modproxy.Ambiguous{Err: errors.New("the tags v1.0.0 and 1.0.0 name different commits")}
+	u.err = modproxy.Wrap("package", vpc.At("1.0.0"), twice)
+	if err := ask(t, reg, u, modproxy.ErrInvalid); !strings.HasSuffix(err.Error(), twice.Error()) {
+		t.Errorf("unrecorded: %v", err)
+	}
+	if _, err := reg.Location(t.Context(), vpc.At("1.0.0")); !errors.As(err, new(*modproxy.Ambiguous)) {
+		t.Errorf("location of an unrecorded version: %v", err)
+	}
+	u.err = nil
+	ask(t, reg, u, nil)
+
+	u.err = modproxy.Wrap("package", vpc.At("1.0.0"), twice)
+	u.at = func(commit string) (*modproxy.Package, error) {
+		return &modproxy.Package{
+			Body: body{strings.NewReader("files"), u}, Sum: was, Source: modproxy.Source{URL: repo, Commit: commit},
+		}, nil
+	}
+	ask(t, reg, u, nil)
+	if l, err := reg.Location(t.Context(), vpc.At("1.0.0")); err != nil || l.URL != repo+"?ref=c0ffee" {
+		t.Errorf("location of a recorded version: %v, %v", l, err)
+	}
+	down := modproxy.Wrap("package", vpc.At("1.0.0"), &modproxy.Temporary{Err: errors.New("no route to host")})
+	u.at = func(string) (*modproxy.Package, error) { return nil, down }
+	err := ask(t, reg, u, modproxy.ErrUnavailable)
+	if errors.Is(err, modproxy.ErrInvalid) || err.Error() != down.Error()+"; the registry no longer offers it: "+twice.Error() {
+		t.Errorf("the recorded source is unavailable: %v", err)
 	}
 }

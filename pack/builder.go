@@ -12,6 +12,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -164,6 +166,19 @@ const (
 	level          = 6 // of gzip
 	bufferSize     = 128 << 10
 )
+
+// HasDir reports whether the package that Pack writes for root has a file in the directory dir or below it. Directories that links lead to
+// count. An empty dir is the root of the package. Errors are those of Pack about the content.
+func (b *Builder) HasDir(root, dir string) (bool, error) {
+	if b.err != nil {
+		return false, b.err
+	}
+	files, _, err := b.root.files(root, b.tally.Limits)
+	if dir != "" {
+		dir += "/"
+	}
+	return slices.ContainsFunc(files, func(f packedFile) bool { return strings.HasPrefix(f.name, dir) }), err
+}
 
 // Packed describes the package that [Builder.Pack] wrote.
 type Packed struct {

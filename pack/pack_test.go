@@ -225,6 +225,26 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func TestHasDir(t *testing.T) {
+	b, err := build(t, pack.Limits{}, tree{"f w/a/b/x 1", "f w/ab/y 2", "l w/c a/b", "l w/d ../out", "f out/z 3", "d w/e", "l w/n nowhere"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{
+		"": true, "a": true, "a/b": true, "ab": true, "c": true, "d": true, "a/b/x": false, "b": false, "e": false, "n": false, "out": false, "w": false,
+	} {
+		if has, err := b.HasDir("w", dir); has != want || err != nil {
+			t.Errorf("%q: %v, %v", dir, has, err)
+		}
+	}
+	_, err = b.HasDir("x", "a")
+	wantRefused(t, err, "matches no directory")
+	errFile := b.File("../x", false, strings.NewReader(""))
+	if _, err = b.HasDir("w", "a"); err == nil || err != errFile {
+		t.Errorf("after a refused file: %v, was %v", err, errFile)
+	}
+}
+
 // A refused package is refused for the same reason when it is packed again.
 func TestRefusedAgain(t *testing.T) {
 	long := tree{"f end x", "l l00 end"}
