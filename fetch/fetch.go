@@ -16,6 +16,7 @@ package fetch
 
 import (
 	"context"
+	"encoding/base64"
 	"slices"
 
 	"github.com/modproxy/modproxy"
@@ -96,6 +97,11 @@ type Credential struct {
 	// Scope is the set of modules that may use the credential. A publisher chooses the locations of its modules, so without a Scope
 	// (nil) the publisher of every module can make modproxy send the credential to its Host.
 	Scope Scope
+}
+
+// Basic returns the value of an Authorization header (RFC 7617).
+func Basic(username, password string) egress.Secret {
+	return egress.NewSecret("Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
 }
 
 // Scope is a set of modules.
