@@ -93,6 +93,7 @@ type Partial interface {
 
 // Source is the origin of the content of a package.
 type Source struct {
-	URL    string `json:"url,omitempty"`    // without user information and query
-	Commit string `json:"commit,omitempty"` // the git commit; empty for archives
+	URL string `json:"url,omitempty"` // without user information and query
+	// Commit is the git commit, or the hexadecimal digits of the digest of the OCI manifest; empty for archives.
+	Commit string `json:"commit,omitempty"`
 }

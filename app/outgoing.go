@@ -10,6 +10,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
+	"github.com/modproxy/modproxy/fetch/oci"
 	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/upstream"
@@ -92,8 +93,9 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 		Dir: scratch, Network: network, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{Time: c.Fetch.Timeout, CPU: c.Fetch.MaxCPU, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
+	registries := &oci.Getter{Egress: network, Credentials: credentials, Scratch: scratch, MaxReceived: archives.MaxReceived}
 	return &fetch.Table{
-		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
+		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives, "oci": registries},
 		Scratch: scratch, Limits: limits,
 	}
 }

@@ -97,6 +97,8 @@ type Credential struct {
 	// Scope is the set of modules that may use the credential. A publisher chooses the locations of its modules, so without a Scope
 	// (nil) the publisher of every module can make modproxy send the credential to its Host.
 	Scope Scope
+	// TokenHost, if not empty, is a second host that receives Username and Password: that of the token service of the OCI registry at Host.
+	TokenHost string
 }
 
 // Basic returns the value of an Authorization header (RFC 7617).

@@ -34,12 +34,23 @@ func (t *Table) getter(s Source) (Getter, error) {
 	case s.Getter == "file":
 		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
-	return nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: "+
-		"it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
+	return nil, fmt.Errorf("%w: the location uses %w", modproxy.ErrInvalid, Unsupported(s.Getter))
+}
+
+// Unsupported returns the reason why a location of a kind without a getter cannot be used, with an alternative.
+func Unsupported(getter string) error {
+	instead := "use a git repository, an OCI repository, or an archive at an https URL"
+	switch getter {
+	case "s3", "gcs":
+		instead = "push the module to an OCI registry, or serve its archive at an https URL"
+	case "hg":
+		instead = "mirror the repository to git"
+	}
+	return fmt.Errorf("the getter %.40q, which modproxy does not fetch; %s", getter, instead)
 }
 
 // Check returns an error if a fetch of s would certainly be refused. It makes no connection. For a kind of location without a getter,
-// the error is [modproxy.ErrDenied].
+// the error is a [modproxy.ErrInvalid] with the reason of [Unsupported].
 func (t *Table) Check(ctx context.Context, s Source) error {
 	g, err := t.getter(s)
 	if err != nil {
