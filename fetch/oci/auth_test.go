@@ -309,7 +309,7 @@ func TestTokenServiceFails(t *testing.T) {
 	}
 }
 
-// Token services over plain http, or that are no URL, receive no request.
+// A token service that is not at an https URL receives no request.
 func TestTokenServiceIsRefused(t *testing.T) {
 	for _, challenge := range []string{
 		`Bearer realm="http://127.0.0.1/token"`, `Bearer realm="/token"`, `Bearer realm="https://u:p@127.0.0.1/token"`, "Bearer", "Digest realm=x", "",

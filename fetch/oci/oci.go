@@ -52,9 +52,9 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if v.digest == "" {
+	if at := v.String(); v.digest == "" {
 		if _, err = v.manifest(ctx); err != nil {
-			return "", v.failed(v.String(), err)
+			return "", v.failed(at, err)
 		}
 	}
 	return digits(v.digest), nil
@@ -67,8 +67,9 @@ func (g *Getter) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) 
 		return got, err
 	}
 	got.From.URL, got.Immutable = v.repository(), v.digest != ""
+	at := v.String()
 	if err = v.fetch(ctx, tree); err != nil {
-		return got, v.failed(v.String(), err)
+		return got, v.failed(at, err)
 	}
 	got.From.Commit = digits(v.digest)
 	return got, nil
