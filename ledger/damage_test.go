@@ -226,6 +226,7 @@ func TestRules(t *testing.T) {
 	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
 	accepted.Reason = "why"
 	drift := ledger.Drift{Ref: vpc.At("1.0.0"), Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
+	host := ledger.OwnHost{Host: "one.example.com", Time: first.Time}
 	for what, records := range map[string][]any{
 		"a second first record":           {first, record("1.0.0", "b")},
 		"a record twice":                  {first, first},
@@ -234,6 +235,7 @@ func TestRules(t *testing.T) {
 		"a drift of nothing":              {drift},
 		"a drift twice":                   {first, drift, drift},
 		"a first record after acceptance": {first, accepted, first},
+		"a host of own modules twice":     {host, host},
 	} {
 		dir := t.TempDir()
 		mustOpen(t, dir).Close()
