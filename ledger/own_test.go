@@ -72,6 +72,11 @@ func TestOwn(t *testing.T) {
 	to := mustOpen(t, t.TempDir())
 	wantImport(t, to, whole, trust(t, l), 10)
 	wantOwn(t, "imported", to, "one.example.com:8443", 10)
+	begun := mustOpen(t, t.TempDir())
+	mustSetOwn(t, begun, "one.example.com:8443")
+	if n, err := begun.Import(t.Context(), bytes.NewReader(whole), trust(t, l)); n != 0 || !errors.Is(err, modproxy.ErrChanged) || !strings.Contains(err.Error(), "before the next start") {
+		t.Errorf("import into a log with a host only: %d, %v", n, err)
+	}
 	key, err := l.PrivateKey()
 	if err != nil {
 		t.Fatal(err)
