@@ -25,7 +25,7 @@ const (
 // module is a called module.
 type module struct {
 	literal  Mapping // for this module only
-	pattern  Mapping // by the convention that its names follow; zero if there is none
+	pattern  Mapping // by the convention that its names follow; zero without one
 	isCalled bool    // the new source of a call has its address
 }
 
