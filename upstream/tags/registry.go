@@ -78,7 +78,7 @@ func (r *Registry) mapping(a modproxy.Address) (Mapping, error) {
 func (m Mapping) source(a modproxy.Address) (fetch.Source, error) {
 	l, err := modproxy.ParseLocation(fill(m.location, a), nil)
 	l.Subdir = fill(m.path, a)
-	return fetch.Source{Location: l, Module: a}, err
+	return fetch.Source{Location: l, Module: a, NeedsSubdir: true}, err
 }
 
 // list asks the repository of a module for its tags. Every question to a forge goes through it, except downloads.
