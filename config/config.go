@@ -172,9 +172,9 @@ type Route struct {
 type Module struct {
 	// Address is namespace/name/system, without a host. The name may be {name}, and the system {system}: then the entry is for all
 	// modules of the namespace whose name and system have only lower-case letters, digits, - and _.
-	Address string `yaml:"address" example:"\"acme/{name}/{system}\""`
+	Address string `yaml:"address" example:"\"corp/{name}/{system}\""`
 	// Source is the repository, as in a module call, without ?ref and without a subdirectory. {name} and {system} may be in its path.
-	Source string `yaml:"source" example:"\"git::https://git.example.com/acme/terraform-{system}-{name}.git\""`
+	Source string `yaml:"source" example:"\"git::https://git.example.com/corp/terraform-{system}-{name}.git\""`
 	// Path is the directory of the module in the repository. Without it, the module is the root directory. It may have {name} and
 	// {system}.
 	Path string `yaml:"path" example:"\"\""`
