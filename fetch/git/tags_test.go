@@ -65,13 +65,13 @@ func TestTags(t *testing.T) {
 func TestTagsOverSSH(t *testing.T) {
 	t.Parallel()
 	s, a := serveSSH(t), history(t, t.TempDir(), "a.git")
-	f := s.fetcher(t, s.clientKey, "git.test "+s.hostKey)
-	got, err := f.Tags(t.Context(), sourceAt("ssh://"+s.user+"@git.test"+a.dir+"/.git"), "v2")
+	f := s.fetcher(t, s.ClientKey, "git.test "+s.HostKey)
+	got, err := f.Tags(t.Context(), sourceAt("ssh://"+s.User+"@git.test"+a.dir+"/.git"), "v2")
 	commit := a.git("rev-parse", "v2^{}")
 	if diff := cmp.Diff([]fetch.Tag{{Name: "v2", Commit: commit}, {Name: "v2.0.0", Commit: commit}}, got); err != nil || diff != "" {
-		t.Errorf("error %v\n%s; the tags (-want +got):\n%s", err, s.logged(), diff)
+		t.Errorf("error %v\n%s; the tags (-want +got):\n%s", err, s.Logged(), diff)
 	}
-	if _, err := f.Tags(t.Context(), sourceAt("ssh://"+s.user+"@git.test"+a.dir+"-none"), "v2"); err == nil {
+	if _, err := f.Tags(t.Context(), sourceAt("ssh://"+s.User+"@git.test"+a.dir+"-none"), "v2"); err == nil {
 		t.Error("no error without a repository")
 	}
 }
