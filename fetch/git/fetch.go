@@ -88,6 +88,7 @@ func named(s fetch.Source) (a address, ref string, err error) {
 type use struct {
 	*Getter
 	credentials fetch.Credentials // the credentials that the module may use
+	onAnswer    func()            // see [fetch.Source]; may be nil
 	limits      Limits
 	tree        tree
 	received    int64
@@ -95,7 +96,7 @@ type use struct {
 }
 
 func (g *Getter) use(s fetch.Source, t tree) *use {
-	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
+	return &use{Getter: g, credentials: g.Credentials.For(s.Module), onAnswer: s.OnAnswer, limits: g.Limits.orDefault(), tree: t}
 }
 
 // bound returns ctx with the time limit.

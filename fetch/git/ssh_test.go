@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -100,6 +101,58 @@ func TestSSHTrust(t *testing.T) {
 			"ssh://"+s.User+"@git.test"+test.port+a.dir+"/.git", files{})
 		if !errors.Is(err, modproxy.ErrUnavailable) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: error %v\n%s", test.name, err, s.Logged())
+		}
+	}
+}
+
+// A server that is not reached, or that ends the connection, has given no answer. A server that denies access has.
+func TestSSHNoAnswer(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	s := serveSSH(t)
+	a := history(t, root, "a.git")
+	listen := func() *net.TCPListener {
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	ends := listen()
+	go func() {
+		for {
+			conn, err := ends.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	closed := listen()
+	closed.Close()
+	hosts := "git.test " + s.HostKey
+	for _, test := range []struct {
+		name, key, path string
+		addr            net.Addr
+		why             string // empty: it answers
+	}{
+		{"closed port", s.ClientKey, a.dir + "/.git", closed.Addr(), "ssh: connect to host 127.0.0.1 port "},
+		{"ended connection", s.ClientKey, a.dir + "/.git", ends.Addr(), "onnection "},
+		{"unknown key", s.Strange, a.dir + "/.git", net.TCPAddrFromAddrPort(s.Addr), ""},
+		{"no repository", s.ClientKey, a.dir + "-none", net.TCPAddrFromAddrPort(s.Addr), ""},
+	} {
+		f := s.fetcher(t, test.key, hosts)
+		f.Network.(*network).resolve = func(context.Context, string, int) (netip.AddrPort, error) {
+			return test.addr.(*net.TCPAddr).AddrPort(), nil
+		}
+		_, err := f.Tags(t.Context(), sourceAt("ssh://"+s.User+"@git.test"+test.path), "v")
+		none, ok := errors.AsType[*fetch.NoAnswer](err)
+		switch {
+		case !errors.Is(err, modproxy.ErrUnavailable), ok != (test.why != ""):
+			t.Errorf("%s: error %v", test.name, err)
+		case ok && (!strings.Contains(none.Why, test.why) || strings.Contains(none.Why, a.dir)):
+			t.Errorf("%s: %q; want %q without the repository", test.name, none.Why, test.why)
 		}
 	}
 }

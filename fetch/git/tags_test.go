@@ -139,3 +139,29 @@ func TestManyTags(t *testing.T) {
 		}
 	})
 }
+
+// A server that ends the connection before its answer has given none. OnAnswer is called for an answer to a request of this package.
+func TestTagsNoAnswer(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	history(t, root, "a.git")
+	good := backend(t, root)
+	s := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/ends") {
+			panic(http.ErrAbortHandler)
+		}
+		good.ServeHTTP(w, r)
+	}))
+	_, err := old(newFetcherTrusting(t, s.caFile)).Tags(t.Context(), sourceAt(s.URL+"/ends/a.git"), "v")
+	if none, ok := errors.AsType[*fetch.NoAnswer](err); !ok || none.Why != "it did not answer git" || !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("an ended connection: error %v", err)
+	}
+	for _, f := range []*git.Getter{newFetcherTrusting(t, s.caFile), old(newFetcherTrusting(t, s.caFile))} {
+		from, answers := sourceAt(s.URL+"/a.git/.git"), 0
+		from.OnAnswer = func() { answers++ }
+		_, err := f.Tags(t.Context(), from, "v")
+		if direct := f.Network.(*network).posts > 0; err != nil || (answers == 1) != direct {
+			t.Errorf("direct %t: %d answers, error %v", direct, answers, err)
+		}
+	}
+}
