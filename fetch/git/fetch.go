@@ -101,7 +101,7 @@ func (g *Getter) use(s fetch.Source, t tree) *use {
 
 // bound returns ctx with the time limit.
 func (u *use) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	late := fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)
+	late := &fetch.NoAnswer{Why: "it did not answer in time", Err: fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)}
 	return context.WithTimeoutCause(ctx, u.limits.Time, late)
 }
 

@@ -69,7 +69,7 @@ func Do[T any](ctx context.Context, l *Limiter, part string, send func(context.C
 		Send: func(ctx context.Context, late func()) (T, error) {
 			return sendOnce(ctx, l, part, deadline, send, late)
 		},
-		May: func() bool { return l.hedges && !isPaced(ctx) && time.Now().Before(deadline) },
+		May: func() bool { return l.options.Hedges && !isPaced(ctx) && time.Now().Before(deadline) },
 		Failed: func(err error) (wait time.Duration, final bool) {
 			if _, unsent := errors.AsType[*notSent](err); unsent {
 				return -1, false
@@ -130,7 +130,7 @@ func sendOnce[T any](
 	defer func() {
 		timer.Stop()
 		leave()
-		outcome := err
+		outcome := outcomeOf(ctx, err)
 		if p := recover(); p != nil {
 			err, outcome = modproxy.Fault(p), context.Canceled
 		}
@@ -140,6 +140,19 @@ func sendOnce[T any](
 		err = errLate
 	}
 	return answer, err
+}
+
+// outcomeOf returns the outcome of an attempt whose send returned err. If ctx ended first, err is any cause of that.
+func outcomeOf(ctx context.Context, err error) error {
+	switch {
+	case err == nil || err == errLate:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return errLate
+	case ctx.Err() != nil:
+		return context.Canceled
+	}
+	return err
 }
 
 // enter waits until t may be sent: until no outage holds it, it has a slot, and the rate allows it. It does not wait

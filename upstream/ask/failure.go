@@ -24,14 +24,17 @@ func Failure(err error) (why error, ofAll bool) {
 		cert *tls.CertificateVerificationError
 		conn *net.OpError
 		late net.Error
+		none *fetch.NoAnswer
 	)
 	switch {
 	case errors.As(err, &a):
 		switch a.Code {
 		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return fmt.Errorf("it answered %s", a.Status), a.Code == http.StatusTooManyRequests
+			return fmt.Errorf("it answered %d %s", a.Code, http.StatusText(a.Code)), a.Code == http.StatusTooManyRequests
 		}
+	case errors.As(err, &none):
+		return errors.New(none.Why), false
 	case errors.As(err, &dns):
 		return errors.New(egress.LookupReason(dns)), true
 	case errors.As(err, &cert):

@@ -23,8 +23,7 @@ import (
 // It has one outage for the server, and one for each failing part. The failures of one part do not affect
 // others, unless two parts fail and none succeeds.
 type Limiter struct {
-	host      string       // of the server, for messages
-	hedges    bool         // see [Options]
+	options   Options
 	queue     *slots.Queue // by client
 	rate      *rate.Limiter
 	rateQueue *slots.Queue // the queue for the rate, by client; it has one slot
@@ -38,36 +37,39 @@ type Limiter struct {
 }
 
 const (
-	maxRequests = 16                  // questions to one server in progress at a time
-	defaultRate = 100                 // questions to one server per second
-	clientShare = maxRequests * 3 / 4 // the most slots of one client
-	maxWaiting  = 1024                // questions that wait for a slot
-	maxFailing  = 1024                // failing parts in memory
-	// maxLate bounds the questions whose answers are late and that no longer have a slot. With those that have a slot, one
-	// limiter has at most as many questions in progress as egress makes connections.
-	maxLate = 48
+	defaultAtOnce = 16   // questions to one server in progress at a time
+	defaultRate   = 100  // questions to one server per second
+	maxWaiting    = 1024 // questions that wait for a slot
+	maxFailing    = 1024 // failing parts in memory
+	// lateShare times the slots is the most questions whose answers are late and that no longer have a slot. With those that
+	// have a slot, by default one limiter has at most as many questions in progress as egress makes connections.
+	lateShare = 3
 )
 
 // Options are the settings of a [Limiter].
 type Options struct {
 	Host   string // of the server, for messages
 	Rate   int    // the most questions per second; zero means 100
+	AtOnce int    // the most questions in progress whose answers are not late; one client has at most three quarters; zero means 16
 	Hedges bool   // a question whose answer is late is sent a second time; see [egress.Client.Hedges]
+	// Late is the time after which an answer that has not begun is late. Zero means [hedge.Late], and less while the server is failing.
+	Late time.Duration
 	// Share, unless nil, is another limiter for the same server, as for another service. Both share slots and the rate, but not
-	// outages. Rate is then that of Share.
+	// outages. Rate and AtOnce are then those of Share.
 	Share *Limiter
 }
 
 // New returns a Limiter.
 func New(o Options) *Limiter {
-	l := &Limiter{host: o.Host, hedges: o.Hedges, parts: map[string]*outage{}}
-	if o.Share != nil {
-		l.queue, l.rate, l.rateQueue = o.Share.queue, o.Share.rate, o.Share.rateQueue
+	l := &Limiter{options: o, parts: map[string]*outage{}}
+	if s := o.Share; s != nil {
+		l.options.AtOnce, l.options.Rate = s.options.AtOnce, s.options.Rate
+		l.queue, l.rate, l.rateQueue = s.queue, s.rate, s.rateQueue
 		return l
 	}
-	perSecond := cmp.Or(o.Rate, defaultRate)
-	l.queue = slots.New(maxRequests, clientShare, 0, maxWaiting)
-	l.rate = rate.NewLimiter(rate.Limit(perSecond), perSecond)
+	l.options.AtOnce, l.options.Rate = cmp.Or(o.AtOnce, defaultAtOnce), cmp.Or(o.Rate, defaultRate)
+	l.queue = slots.New(l.options.AtOnce, l.options.AtOnce*3/4, 0, maxWaiting)
+	l.rate = rate.NewLimiter(rate.Limit(l.options.Rate), l.options.Rate)
 	l.rateQueue = slots.New(1, 1, 0, maxWaiting)
 	return l
 }
@@ -110,7 +112,7 @@ func (l *Limiter) outages(part string) []*outage {
 func (l *Limiter) pass(t *attempt) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.began, t.late = time.Now(), hedge.Late()
+	t.began, t.late = time.Now(), cmp.Or(l.options.Late, hedge.Late())
 	outages := l.outages(t.part)
 	if slices.ContainsFunc(outages, func(o *outage) bool { return o.holds(t.began) }) {
 		return false
@@ -118,7 +120,9 @@ func (l *Limiter) pass(t *attempt) bool {
 	for _, o := range outages {
 		if o.on {
 			o.trial = t
-			t.late = min(t.late, 2*o.pause(t.began))
+			if l.options.Late == 0 {
+				t.late = min(t.late, 2*o.pause(t.began))
+			}
 		}
 	}
 	return true
@@ -137,7 +141,7 @@ func (l *Limiter) wait(ctx context.Context, t *attempt, deadline time.Time) erro
 			return nil
 		}
 		o := outages[i]
-		changed, next, refusal := o.changed, o.next, o.refusal(l.host, now)
+		changed, next, refusal := o.changed, o.next, o.refusal(l.options.Host, now)
 		if o.trial != nil {
 			next = deadline
 		} else if len(outages) > 1 {
@@ -220,7 +224,7 @@ func (l *Limiter) markLate(t *attempt) (late bool) {
 	if t.over {
 		return false
 	}
-	if l.late = append(l.late, t); len(l.late) > maxLate {
+	if l.late = append(l.late, t); len(l.late) > lateShare*l.options.AtOnce {
 		l.late[0].cancel(errLate)
 		l.late = l.late[1:]
 	}

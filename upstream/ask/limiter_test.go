@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,8 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 		"unavailable: registry.example: connection refused by 192.0.2.1:443 (N times in a row); modproxy tries again every second or two": refused,
 		"unavailable: registry.example: i/o timeout (N times in a row); modproxy tries again every second or two": fmt.Errorf("%w: %w", modproxy.ErrUnavailable,
 			&net.DNSError{Err: "read udp 10.1.2.3:4567->10.1.2.1:53: i/o timeout", Name: "registry.example", Server: "10.1.2.1:53", IsTimeout: true}),
+		"unavailable: registry.example: it did not answer git (N times in a row); modproxy tries again every second or two": &fetch.NoAnswer{
+			Why: "it did not answer git", Err: fmt.Errorf("%w: https://registry.example/acme/secret.git", modproxy.ErrUnavailable)},
 		"unavailable: registry.example: it answered 502 Bad Gateway (N times in a row); modproxy tries again every second or two": errGateway,
 		"unavailable: registry.example: it wants to be left alone for now":                                                        &modproxy.RetryLater{After: time.Now().Add(time.Hour), Err: errGateway},
 	} {
@@ -58,7 +61,7 @@ func TestGateSaysWhatTroubleThereIs(t *testing.T) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			outages := l.outages("acme")
-			err := outages[len(outages)-1].refusal(l.host, time.Now())
+			err := outages[len(outages)-1].refusal(l.options.Host, time.Now())
 			if regexp.MustCompile(`\(\d+ times`).ReplaceAllString(err.Error(), "(N times") != want {
 				t.Errorf("%v; want %s", err, want)
 			}
@@ -221,7 +224,7 @@ func TestGateBoundsRateAndTurns(t *testing.T) {
 
 		l = New(Options{Rate: 1000})
 		underWay, most := 0, 0
-		for range 10 * maxRequests {
+		for range 10 * defaultAtOnce {
 			go Do(t.Context(), l, "acme", func(context.Context) (int, error) {
 				mu.Lock()
 				underWay++
@@ -236,8 +239,72 @@ func TestGateBoundsRateAndTurns(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if most != clientShare {
-			t.Errorf("%d questions at a time; want %d", most, clientShare)
+		if most != defaultAtOnce*3/4 {
+			t.Errorf("%d questions at a time; want %d", most, defaultAtOnce*3/4)
 		}
+	})
+}
+
+// An answer that comes within Options.Late is not late, also during an outage.
+func TestLate(t *testing.T) {
+	for _, test := range []struct {
+		late   time.Duration
+		isLate bool
+	}{{0, true}, {5 * time.Second, false}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := New(Options{Late: test.late})
+			asksLong := func() {
+				go Do(t.Context(), l, "acme", func(context.Context) (int, error) { time.Sleep(4 * time.Second); return 0, nil })
+				time.Sleep(3 * time.Second)
+			}
+			asksLong()
+			l.mu.Lock()
+			if isLate := l.parts["acme"] != nil; isLate != test.isLate {
+				t.Errorf("Late %v: late after 3 s: %t", test.late, isLate)
+			}
+			l.mu.Unlock()
+			time.Sleep(time.Minute)
+			for range outageFailures {
+				l.done(&attempt{part: "acme", began: time.Now()}, errGateway)
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(outagePause)
+			asksLong()
+			l.mu.Lock()
+			if isLate := l.parts["acme"].trial == nil; isLate != test.isLate {
+				t.Errorf("Late %v: a trial is late after 3 s: %t", test.late, isLate)
+			}
+			l.mu.Unlock()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// Options.AtOnce bounds the questions in progress, and also those whose answers are late.
+func TestAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(Options{AtOnce: 4, Late: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		var inProgress atomic.Int32
+		for i := range 100 {
+			ctx := modproxy.WithClient(ctx, modproxy.Client{Name: fmt.Sprint(i % 10)})
+			go Do(ctx, l, "acme", func(ctx context.Context) (int, error) {
+				inProgress.Add(1)
+				defer inProgress.Add(-1)
+				Begin(ctx)
+				<-ctx.Done()
+				return 0, context.Cause(ctx)
+			})
+		}
+		time.Sleep(time.Second / 2)
+		if n := inProgress.Load(); n != 4 {
+			t.Errorf("%d questions at a time; want 4", n)
+		}
+		time.Sleep(4 * time.Second)
+		if n := inProgress.Load(); n != 4+3*4 {
+			t.Errorf("%d questions in progress; want 4, and 12 that are late", n)
+		}
+		cancel()
+		time.Sleep(time.Minute)
 	})
 }

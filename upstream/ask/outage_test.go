@@ -207,7 +207,7 @@ func TestOneThatComesSlowly(t *testing.T) {
 func TestAskSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Options{Hedges: true})
-		for range 10 * maxRequests {
+		for range 10 * defaultAtOnce {
 			_, err := Do(t.Context(), g, "acme", func(context.Context) (int, error) { panic("of one answer") })
 			if !errors.Is(err, modproxy.ErrUnavailable) {
 				t.Fatalf("a panic: %v", err)
