@@ -30,13 +30,22 @@ func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Re
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { out.Close() })
+	for i := range lines {
+		lines[i][1] = strings.ReplaceAll(lines[i][1], "URL", u.URL)
+	}
 	dir := t.TempDir()
-	c := tags.Config{Host: host, Fetch: &fetch.Table{
+	return parsed(t, &fetch.Table{
 		Scratch: dir, Limits: pack.Limits{Bytes: 1 << 20},
 		Getters: map[string]fetch.Getter{"git": &git.Getter{Dir: dir, CAFile: u.CAFile, Network: out}},
-	}}
+	}, lines...)
+}
+
+// parsed returns the registry of lines.
+func parsed(t testing.TB, table *fetch.Table, lines ...line) *tags.Registry {
+	t.Helper()
+	c := tags.Config{Host: host, Fetch: table}
 	for _, l := range lines {
-		m, err := tags.ParseMapping(l[0], strings.ReplaceAll(l[1], "URL", u.URL), l[2], l[3])
+		m, err := tags.ParseMapping(l[0], l[1], l[2], l[3])
 		if err != nil {
 			t.Fatal(err)
 		}
