@@ -172,6 +172,25 @@ func (m Mapping) Exact() (address modproxy.Address, ok bool) {
 	return m.address, m.address.Name != namePlaceholder && m.address.System != systemPlaceholder
 }
 
+// Origin returns the scheme, the user and the host of the repositories.
+func (m Mapping) Origin() *url.URL {
+	l, err := modproxy.ParseLocation(fill(m.location, m.samples()[0]), &url.URL{})
+	if err != nil {
+		return &url.URL{}
+	}
+	u, err := url.Parse(l.URL)
+	if err != nil {
+		return &url.URL{}
+	}
+	return &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}
+}
+
+// forge returns the origin of the repositories.
+func (m Mapping) forge() string {
+	origin := m.Origin()
+	return origin.Scheme + "://" + origin.Host
+}
+
 // matches reports whether a is one of the modules. It does not compare the host.
 func (m Mapping) matches(a modproxy.Address) bool {
 	return a.IsModule() && m.address.Namespace == a.Namespace &&
