@@ -112,7 +112,7 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 // newCredentials returns the credentials for the hosts of packages.
 func newCredentials(c *config.Config) (all fetch.Credentials) {
 	for _, set := range c.Credentials {
-		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
+		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password, TokenHost: set.TokenHost}
 		if set.SSHKeyFile != "" {
 			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
 		}

@@ -47,12 +47,18 @@ type Tagger interface {
 	// revision of s. Beyond its bounds it fails, and never truncates. Errors are those of a Getter; [modproxy.ErrNotFound] if the
 	// repository does not exist.
 	Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error)
+
+	// NamedTags returns those of the named tags that exist, with their commits, in any order. Errors are those of Tags. If the repository
+	// does not exist, it may return an empty list instead.
+	NamedTags(ctx context.Context, s Source, names ...string) ([]Tag, error)
 }
 
 // Tag is a tag of a repository. Its Name is untrusted text.
 type Tag struct {
-	Name   string // without refs/tags/
-	Commit string // of an annotated tag, the commit that it names, if the server gives it
+	Name string // without refs/tags/
+	// Commit is the commit that the tag names, also of an annotated tag if the server gives it. It is empty in lists of OCI registries,
+	// which give it only for one tag.
+	Commit string
 }
 
 // Source is a location to fetch from.
@@ -73,7 +79,7 @@ type Source struct {
 	Own []egress.Credential
 	// Budget bounds the HTTP requests for one package. [Table.Package] sets it.
 	Budget *egress.Budget
-	// OnAnswer, unless nil, is called by [Table.Tags] when an answer begins to arrive. It is not called if only a program, such as git,
+	// OnAnswer, unless nil, is called by [Table.Tags] and [Table.NamedTags] when an answer begins to arrive. It is not called if only a program, such as git,
 	// receives the answer.
 	OnAnswer func()
 }

@@ -79,6 +79,15 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 
 // Tags lists tags; see [Tagger]. During the pause that a server asked for, it returns a [modproxy.RetryLater] without waiting.
 func (t *Table) Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error) {
+	return t.tags(s, func(g Tagger) ([]Tag, error) { return g.Tags(ctx, s, prefixes...) })
+}
+
+// NamedTags returns single tags; see [Tagger]. It is otherwise like Tags.
+func (t *Table) NamedTags(ctx context.Context, s Source, names ...string) ([]Tag, error) {
+	return t.tags(s, func(g Tagger) ([]Tag, error) { return g.NamedTags(ctx, s, names...) })
+}
+
+func (t *Table) tags(s Source, ask func(Tagger) ([]Tag, error)) ([]Tag, error) {
 	g, err := t.getter(s)
 	if err != nil {
 		return nil, err
@@ -90,7 +99,7 @@ func (t *Table) Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, 
 	if err := t.cooldowns.check(s); err != nil {
 		return nil, err
 	}
-	tags, err := tagger.Tags(ctx, s, prefixes...)
+	tags, err := ask(tagger)
 	t.cooldowns.note(err)
 	return tags, err
 }

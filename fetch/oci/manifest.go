@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -38,23 +37,27 @@ type descriptor struct {
 	Size      int64  `json:"size"`
 }
 
-// manifest downloads and verifies the manifest. It sets v.digest.
-func (v *visit) manifest(ctx context.Context) (m manifest, err error) {
+// resolve downloads the manifest, of any type, and verifies its digest. It sets v.digest. again reports whether a retry may succeed.
+func (v *visit) resolve(ctx context.Context) (body []byte, mediaType string, again bool, err error) {
 	part := "manifests/" + v.tag
 	if v.digest != "" {
 		part = "manifests/" + v.digest
 	}
-	body, header, err := v.document(ctx, egress.Request{
+	body, header, again, err := v.document(ctx, egress.Request{
 		URL: v.url(part).String(), Header: http.Header{"Accept": {manifestType + ", " + indexType}}, MaxBytes: maxManifest,
 	})
-	if err != nil {
-		return m, fmt.Errorf("manifest: %w", err)
+	if err == nil {
+		err = v.verify(ctx, body, header)
 	}
-	return m, v.read(ctx, &m, body, header)
+	if err != nil {
+		return nil, "", again, fmt.Errorf("manifest: %w", err)
+	}
+	mediaType, _, _ = mime.ParseMediaType(header.Get("Content-Type"))
+	return body, mediaType, false, nil
 }
 
-// read checks and decodes the bytes of a manifest. It sets v.digest, which the bytes determine.
-func (v *visit) read(ctx context.Context, m *manifest, body []byte, header http.Header) error {
+// verify checks that body has the digest of the location, or the digest that the registry gives. It sets v.digest.
+func (v *visit) verify(ctx context.Context, body []byte, header http.Header) error {
 	digest := v.digest
 	if digest == "" { // the registry may use another algorithm for its repository
 		digest = header.Get("Docker-Content-Digest")
@@ -63,18 +66,22 @@ func (v *visit) read(ctx context.Context, m *manifest, body []byte, header http.
 		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(body))
 	}
 	if !digestPattern.MatchString(digest) {
-		return fmt.Errorf("%w: manifest: the registry answered with the digest %.80q", modproxy.ErrInvalid, digest)
+		return fmt.Errorf("%w: the registry answered with the digest %.80q", modproxy.ErrInvalid, digest)
 	}
 	sum, err := archive.ParseChecksum(digest)
 	if err == nil {
 		err = sum.Verify(ctx, bytes.NewReader(body), int64(len(body)))
 	}
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
+	if err == nil {
+		v.digest = digest
 	}
-	v.digest = digest
-	if is, _, _ := mime.ParseMediaType(header.Get("Content-Type")); is != manifestType {
-		return fmt.Errorf("%w: manifest: its type is %.80q; want an image manifest, as OpenTofu does", modproxy.ErrInvalid, is)
+	return err
+}
+
+// read decodes the manifest of a module.
+func (m *manifest) read(body []byte, mediaType string) error {
+	if mediaType != manifestType {
+		return fmt.Errorf("%w: manifest: its type is %.80q; want an image manifest, as OpenTofu does", modproxy.ErrInvalid, mediaType)
 	}
 	if err := json.Unmarshal(body, m); err != nil {
 		return fmt.Errorf("%w: manifest: %w", modproxy.ErrInvalid, err)
@@ -105,22 +112,20 @@ func (m manifest) layer() (found descriptor, err error) {
 	return found, nil
 }
 
-// document requests a small document, with retries.
-func (v *visit) document(ctx context.Context, r egress.Request) (body []byte, header http.Header, err error) {
+// document requests a small document. again reports whether a retry may succeed.
+func (v *visit) document(ctx context.Context, r egress.Request) (body []byte, header http.Header, again bool, err error) {
 	defer modproxy.MeterOf(ctx).Begin()()
-	err = fetch.Retry(ctx, func() (bool, error) {
-		res, again, err := v.get(ctx, r)
-		if err != nil {
-			return again, err
-		}
-		defer res.Body.Close()
-		if body, err = io.ReadAll(res.Body); errors.Is(err, egress.ErrTooLarge) {
-			return false, fmt.Errorf("%w: %w", modproxy.ErrInvalid, err)
-		} else if err != nil {
-			return fetch.Failed(v.source.Budget, egress.MayPass(err), fetch.Outgoing(err))
-		}
-		header = res.Header
-		return false, nil
-	})
-	return body, header, err
+	r.NoHedging = true // the limiter of a question hedges, or does not
+	res, again, err := v.get(ctx, r)
+	if err != nil {
+		return nil, nil, again, err
+	}
+	defer res.Body.Close()
+	if v.source.OnAnswer != nil {
+		v.source.OnAnswer()
+	}
+	if body, err = io.ReadAll(res.Body); err != nil {
+		again, err = fetch.Failed(v.source.Budget, egress.MayPass(err), fetch.Outgoing(err))
+	}
+	return body, res.Header, again, err
 }

@@ -52,9 +52,9 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if at := v.String(); v.digest == "" {
-		if _, err = v.manifest(ctx); err != nil {
-			return "", v.failed(at, err)
+	if v.digest == "" {
+		if _, _, _, err = v.resolve(ctx); err != nil {
+			return "", v.failed(v.String(), err)
 		}
 	}
 	return digits(v.digest), nil
@@ -77,7 +77,14 @@ func (g *Getter) Fetch(ctx context.Context, s fetch.Source, tree *pack.Builder) 
 
 // fetch adds the files of the layer to tree. Afterwards, v has the digest of the manifest.
 func (v *visit) fetch(ctx context.Context, tree *pack.Builder) error {
-	m, err := v.manifest(ctx)
+	var m manifest
+	err := fetch.Retry(ctx, func() (bool, error) {
+		body, mediaType, again, err := v.resolve(ctx)
+		if err != nil {
+			return again, err
+		}
+		return false, m.read(body, mediaType)
+	})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package oci
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -25,7 +26,7 @@ const (
 	pageQuery = "n=1000" // tags in a page; a registry may choose fewer
 )
 
-// Tags implements [fetch.Tagger] with the list of the registry. It has no commits: [Getter.Commit] returns that of one tag. Tags reads at
+// Tags implements [fetch.Tagger] with the list of the registry. It has no commits. Tags reads at
 // most 16 MiB and returns at most 50,000 tags.
 func (g *Getter) Tags(ctx context.Context, s fetch.Source, prefixes ...string) ([]fetch.Tag, error) {
 	s.Budget = egress.NewBudget(maxPages)
@@ -44,6 +45,25 @@ func (g *Getter) Tags(ctx context.Context, s fetch.Source, prefixes ...string) (
 	return tags, nil
 }
 
+// NamedTags implements [fetch.Tagger]. It requests the manifest of each tag.
+func (g *Getter) NamedTags(ctx context.Context, s fetch.Source, names ...string) (tags []fetch.Tag, err error) {
+	v, err := g.visit(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !IsTag(name) }) {
+		v.tag, v.digest = name, ""
+		_, _, _, err := v.resolve(ctx)
+		switch {
+		case err == nil:
+			tags = append(tags, fetch.Tag{Name: name, Commit: digits(v.digest)})
+		case !errors.Is(err, modproxy.ErrNotFound):
+			return nil, v.failed(v.String(), err)
+		}
+	}
+	return tags, nil
+}
+
 // tags returns the names of the tags, page by page, in order.
 func (v *visit) tags(ctx context.Context, prefixes []string) ([]string, error) {
 	found := map[string]bool{}
@@ -51,7 +71,7 @@ func (v *visit) tags(ctx context.Context, prefixes []string) ([]string, error) {
 	first := v.url("tags/list")
 	first.RawQuery = pageQuery
 	for next := first; next != nil; {
-		body, header, err := v.document(ctx, egress.Request{URL: next.String(), MaxBytes: left})
+		body, header, _, err := v.document(ctx, egress.Request{URL: next.String(), MaxBytes: left})
 		if err != nil {
 			return nil, err
 		}

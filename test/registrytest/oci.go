@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -72,6 +74,67 @@ func (r *OCIRegistry) Close() error {
 		return errors.Join(err, errors.New("the OCI registry ended by itself"))
 	}
 	return err
+}
+
+// ociPath matches the paths of the API (https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#endpoints).
+var ociPath = regexp.MustCompile(`^/v2/(?:.+/(?:manifests|blobs)/[^/]+|.+/tags/list)?$`)
+
+// startOCI starts a registry with the modules of the fixture.
+func (s *site) startOCI(dir string) (err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if s.oci, err = StartOCI(dir, ""); err != nil {
+		return err
+	}
+	for repository, tags := range s.content.oci {
+		for tag, files := range tags {
+			if err := s.pushOCI(repository, tag, files); err != nil {
+				return errors.Join(err, s.close())
+			}
+		}
+	}
+	if s.content.htpasswd == nil {
+		return nil
+	}
+	file := filepath.Join(dir, "htpasswd")
+	if err := errors.Join(s.close(), os.WriteFile(file, s.content.htpasswd, 0o600)); err != nil {
+		return err
+	}
+	s.oci, err = StartOCI(dir, fmt.Sprintf("auth: {htpasswd: {realm: test, path: %q}}\n", file))
+	return err
+}
+
+func (s *site) pushOCI(repository, tag string, files []file) (err error) {
+	files = slices.Clone(files)
+	for i := range files {
+		if files[i].data, err = s.fill(files[i].data); err != nil {
+			return err
+		}
+	}
+	var archive bytes.Buffer
+	if err := writeZip(&archive, files, ""); err != nil {
+		return err
+	}
+	_, err = s.oci.Push(repository, tag, archive.Bytes())
+	return err
+}
+
+func (s *site) serveOCI(w http.ResponseWriter, r *http.Request) {
+	if s.oci == nil {
+		http.NotFound(w, r)
+		return
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(s.oci.URL); p.SetXForwarded() }, ErrorLog: silent}
+	proxy.ServeHTTP(w, r)
+}
+
+// close ends the processes of s, which may be nil.
+func (s *site) close() error {
+	if s == nil || s.oci == nil {
+		return nil
+	}
+	return s.oci.Close()
 }
 
 // Blob uploads a blob and returns its descriptor, of the given media type.

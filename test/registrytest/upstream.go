@@ -163,7 +163,7 @@ func (u *Upstream) Close() error {
 		}
 		u.up = false
 	}
-	return os.RemoveAll(u.dir)
+	return errors.Join(u.served.close(), os.RemoveAll(u.dir))
 }
 
 // Load replaces the fixture. Counts and knobs stay.
@@ -187,16 +187,18 @@ func (u *Upstream) LoadArchive(fixture *txtar.Archive) error {
 func (u *Upstream) load(files []file) error {
 	u.mu.Lock()
 	u.loads++
-	dir := filepath.Join(u.dir, fmt.Sprintf("git-%d", u.loads))
+	dir := func(kind string) string { return filepath.Join(u.dir, fmt.Sprintf("%s-%d", kind, u.loads)) }
+	gitDir, ociDir := dir("git"), dir("oci")
 	u.mu.Unlock()
-	s, err := newSite(files, u.Host, u.URL, dir)
+	s, err := newSite(files, u.Host, u.URL, gitDir, ociDir)
 	if err != nil {
 		return err
 	}
 	u.mu.Lock()
+	before := u.served
 	u.served = s
 	u.mu.Unlock()
-	return nil
+	return before.close()
 }
 
 // Commit returns the commit id of REPOSITORY@REVISION in the fixture.
