@@ -161,8 +161,8 @@ func (c *content) addOCI(name string, f file) error {
 	}
 	repo, after, ok := strings.Cut(name, "@")
 	tag, rest, ok2 := strings.Cut(after, "/")
-	if !ok || !ok2 {
-		return fmt.Errorf("want oci/REPOSITORY@TAG/FILE")
+	if !ok || !ok2 || strings.Count(repo, "/") != 1 {
+		return fmt.Errorf("want oci/REPOSITORY@TAG/FILE, and one slash in REPOSITORY")
 	}
 	if c.oci[repo] == nil {
 		c.oci[repo] = map[string][]file{}

@@ -19,7 +19,7 @@
 //	providers/NAMESPACE/TYPE/warnings            the warnings in the versions document, one a line
 //	providers/NAMESPACE/TYPE/versions            the versions document, in place of the generated one
 //	repos/PATH.git@REVISION/FILE                 the tree of one commit of /PATH.git
-//	oci/REPOSITORY@TAG/FILE                      a file of the module with this tag at the OCI registry
+//	oci/REPOSITORY@TAG/FILE                      a file of the module with this tag at the OCI registry; the REPOSITORY has one slash
 //	oci/htpasswd                                 the users of the OCI registry, which then wants Basic authentication
 //	archives/PATH.EXTENSION/FILE                 a file in /archives/PATH.EXTENSION
 //	files/PATH                                   /files/PATH itself

@@ -79,9 +79,16 @@ func (r *OCIRegistry) Close() error {
 // ociPath matches the paths of the API (https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#endpoints).
 var ociPath = regexp.MustCompile(`^/v2/(?:.+/(?:manifests|blobs)/[^/]+|.+/tags/list)?$`)
 
-// startOCI starts a registry with the modules of the fixture.
+// startOCI starts a registry with the modules of the fixture. The content of earlier fixtures stays there, without tags.
 func (s *site) startOCI(dir string) (err error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	tags, err := filepath.Glob(filepath.Join(dir, "data/docker/registry/v2/repositories/*/*/_manifests/tags"))
+	for _, of := range tags {
+		err = errors.Join(err, os.RemoveAll(of))
+	}
+	if err != nil {
 		return err
 	}
 	if s.oci, err = StartOCI(dir, ""); err != nil {

@@ -187,10 +187,9 @@ func (u *Upstream) LoadArchive(fixture *txtar.Archive) error {
 func (u *Upstream) load(files []file) error {
 	u.mu.Lock()
 	u.loads++
-	dir := func(kind string) string { return filepath.Join(u.dir, fmt.Sprintf("%s-%d", kind, u.loads)) }
-	gitDir, ociDir := dir("git"), dir("oci")
+	dir := filepath.Join(u.dir, fmt.Sprintf("git-%d", u.loads))
 	u.mu.Unlock()
-	s, err := newSite(files, u.Host, u.URL, gitDir, ociDir)
+	s, err := newSite(files, u.Host, u.URL, dir, filepath.Join(u.dir, "oci"))
 	if err != nil {
 		return err
 	}
