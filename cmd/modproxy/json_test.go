@@ -29,7 +29,7 @@ var withoutJSON = map[string]string{
 var withoutJSONFlags = []string{"--list", "--clear", "--suggest"}
 
 // localJSON are the verbs that do not use the API of a proxy, with their arguments, in an order in which each one works. DATA is a data
-// directory, DIR has a configuration, URL is a registry.
+// directory, DIR has a configuration, URL is a registry, FORGE a configuration with own modules.
 var localJSON = []struct{ verb, args string }{
 	{"ledger init", "--data DATA"},
 	{"rebuild", "--data DATA"},
@@ -49,6 +49,7 @@ var localJSON = []struct{ verb, args string }{
 	{"lock", "DIR --data DATA"},
 	{"lock providers", "DIR --platform linux_amd64 --data DATA"},
 	{"policy check", ""},
+	{"modules check", "--config FORGE"},
 	{"version", ""},
 }
 
@@ -72,13 +73,13 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
-	data, url := t.TempDir(), someRegistry(t)
+	data, url, forge := t.TempDir(), someRegistry(t), hostileForge(t)
 	dir := installedNothing(t)
 	must(t, auth.MakeDir(filepath.Join(data, "auth")))
 	for _, local := range localJSON {
 		tried[local.verb] = true
 		t.Run(local.verb, func(t *testing.T) {
-			args := strings.NewReplacer("DATA", data, "DIR", dir, "URL", url).Replace(local.args)
+			args := strings.NewReplacer("DATA", data, "DIR", dir, "URL", url, "FORGE", forge).Replace(local.args)
 			if local.verb == "key rotate" {
 				firstKey(t, data)
 			}
@@ -153,7 +154,7 @@ var withItems = map[string]bool{
 	"config show": true, "conformance": true, "decisions": true,
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
 	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
-	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
+	"missing": true, "modules check": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
 	"status":       true,
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 )
 
 // Mapping is one line of the configuration: the modules at an address, or of a pattern, and where their tags are.
@@ -172,6 +173,27 @@ func (m Mapping) Exact() (address modproxy.Address, ok bool) {
 	return m.address, m.address.Name != namePlaceholder && m.address.System != systemPlaceholder
 }
 
+// String returns the address without a host, with placeholders.
+func (m Mapping) String() string {
+	return m.address.Namespace + "/" + m.address.Name + "/" + m.address.System
+}
+
+// Describe returns where the modules are, without asking for tags. It has placeholders, and neither versions nor tags.
+func (m Mapping) Describe() *Inspection { return m.describe(m.address) }
+
+func (m Mapping) describe(a modproxy.Address) *Inspection {
+	i := &Inspection{Path: fill(m.path, a)}
+	for _, pattern := range m.tags {
+		i.Forms = append(i.Forms, fill(pattern, a))
+	}
+	if l, err := modproxy.ParseLocation(fill(m.location, a), &url.URL{}); err == nil {
+		if u, err := url.Parse(l.URL); err == nil {
+			i.Repository = strings.NewReplacer("%7B", "{", "%7D", "}").Replace(egress.Redact(u))
+		}
+	}
+	return i
+}
+
 // Origin returns the scheme, the user and the host of the repositories.
 func (m Mapping) Origin() *url.URL {
 	l, err := modproxy.ParseLocation(fill(m.location, m.samples()[0]), &url.URL{})
@@ -207,18 +229,25 @@ func (m Mapping) hides(n Mapping) bool {
 
 // version returns the version that a tag names for a module, or an empty string. Its spelling is canonical.
 func (m Mapping) version(a modproxy.Address, tag string) string {
-	for _, pattern := range m.tags {
-		before, after := around(fill(pattern, a))
-		text, hasPrefix := strings.CutPrefix(tag, before)
-		text, hasSuffix := strings.CutSuffix(text, after)
-		if !hasPrefix || !hasSuffix {
-			continue
-		}
+	for _, text := range m.texts(a, tag) {
 		if canonical, err := modproxy.CanonicalVersion(text); err == nil && canonical == text {
 			return text
 		}
 	}
 	return ""
+}
+
+// texts returns the parts of a tag that are in the place of {version}, one for each pattern that the tag has the form of.
+func (m Mapping) texts(a modproxy.Address, tag string) (all []string) {
+	for _, pattern := range m.tags {
+		before, after := around(fill(pattern, a))
+		text, hasPrefix := strings.CutPrefix(tag, before)
+		text, hasSuffix := strings.CutSuffix(text, after)
+		if hasPrefix && hasSuffix {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // prefixes returns the beginnings of all tags of a module.
