@@ -83,6 +83,7 @@ var checks = []check{
 	{part: "public_url", keys: []string{"public_url", "listen", "tls", "data"}, run: (*examination).publicURL},
 	{part: "proxy variables", isClient: true, run: (*examination).proxyVariables},
 	{part: "upstreams", keys: []string{"upstreams", "egress", "offline"}, isOnline: true, run: (*examination).upstreams},
+	{part: ownModules, keys: []string{"data", "modules", "modules_host", "public_url", "upstreams", "egress", "credentials", "offline"}, run: (*examination).modules},
 	{part: "client", isClient: true, run: (*examination).client},
 }
 
@@ -159,6 +160,8 @@ func within[T any](ctx context.Context, f func() T) (result T) {
 // skips reports whether a check belongs to the examination. If it does and cannot run, why is the reason.
 func (e *examination) skips(c check) (why string, isIn bool) {
 	switch {
+	case c.part == ownModules && e.Config != nil && len(e.Config.Modules) == 0:
+		return "", false
 	case c.part == "client" && e.Client == "", e.Config == nil && !c.isClient:
 		return "", false
 	case e.Config == nil:

@@ -59,28 +59,24 @@ func (m *Mapping) parseAddress(text string) error {
 		return errors.New("want namespace/name/system, without a host; name may be {name}, and system {system}")
 	}
 	m.address = modproxy.Address{Namespace: parts[0], Name: parts[1], System: parts[2]}
-	sample := m.address
-	if sample.Name == namePlaceholder {
-		sample.Name = "x"
+	return m.Sample("x").Check()
+}
+
+// Sample returns a module that m matches, without a host. value is in the place of placeholders.
+func (m Mapping) Sample(value string) modproxy.Address {
+	a := m.address
+	if a.Name == namePlaceholder {
+		a.Name = value
 	}
-	if sample.System == systemPlaceholder {
-		sample.System = "x"
+	if a.System == systemPlaceholder {
+		a.System = value
 	}
-	return sample.Check()
+	return a
 }
 
 // samples are two modules that a pattern matches, with different values for its placeholders.
-func (m *Mapping) samples() (all [2]modproxy.Address) {
-	for i, value := range []string{"a0", "z9"} {
-		all[i] = m.address
-		if m.address.Name == namePlaceholder {
-			all[i].Name = value
-		}
-		if m.address.System == systemPlaceholder {
-			all[i].System = value
-		}
-	}
-	return all
+func (m *Mapping) samples() [2]modproxy.Address {
+	return [2]modproxy.Address{m.Sample("a0"), m.Sample("z9")}
 }
 
 func (m *Mapping) checkSource() error {
