@@ -21,7 +21,7 @@ func (a *App) checkOwn(ctx context.Context) error {
 	if err := CheckOwnHost(ctx, a.config, a.Ledger); err != nil {
 		return err
 	}
-	if len(a.config.Modules) == 0 || host == a.Ledger.Own() || a.config.Offline || a.ReadOnly() != nil || a.Ledger.Failed() != nil {
+	if len(a.config.Modules) == 0 || host == a.Ledger.Own() || a.config.Offline || a.ReadOnly() != nil {
 		return nil
 	}
 	err := a.Ledger.SetOwn(ctx, host)
