@@ -72,6 +72,9 @@ type Source struct {
 	Own []egress.Credential
 	// Budget bounds the HTTP requests for one package. [Table.Package] sets it.
 	Budget *egress.Budget
+	// OnAnswer, unless nil, is called by [Table.Tags] when an answer begins to arrive. It is not called if only a program, such as git,
+	// receives the answer.
+	OnAnswer func()
 }
 
 // Result is the result of fetching a location.

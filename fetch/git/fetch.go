@@ -88,6 +88,7 @@ func named(s fetch.Source) (a address, ref string, err error) {
 type use struct {
 	*Getter
 	credentials fetch.Credentials // the credentials that the module may use
+	onAnswer    func()            // see [fetch.Source]; may be nil
 	limits      Limits
 	tree        tree
 	received    int64
@@ -95,12 +96,12 @@ type use struct {
 }
 
 func (g *Getter) use(s fetch.Source, t tree) *use {
-	return &use{Getter: g, credentials: g.Credentials.For(s.Module), limits: g.Limits.orDefault(), tree: t}
+	return &use{Getter: g, credentials: g.Credentials.For(s.Module), onAnswer: s.OnAnswer, limits: g.Limits.orDefault(), tree: t}
 }
 
 // bound returns ctx with the time limit.
 func (u *use) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	late := fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)
+	late := &fetch.NoAnswer{Why: "it did not answer in time", Err: fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)}
 	return context.WithTimeoutCause(ctx, u.limits.Time, late)
 }
 

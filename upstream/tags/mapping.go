@@ -185,6 +185,12 @@ func (m Mapping) Origin() *url.URL {
 	return &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}
 }
 
+// forge returns the origin of the repositories.
+func (m Mapping) forge() string {
+	origin := m.Origin()
+	return origin.Scheme + "://" + origin.Host
+}
+
 // matches reports whether a is one of the modules. It does not compare the host.
 func (m Mapping) matches(a modproxy.Address) bool {
 	return a.IsModule() && m.address.Namespace == a.Namespace &&

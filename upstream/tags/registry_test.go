@@ -40,10 +40,19 @@ func newTable(t testing.TB, u *registrytest.Upstream) (*egress.Client, *fetch.Ta
 
 func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Registry {
 	t.Helper()
+	for i := range lines {
+		lines[i][1] = strings.ReplaceAll(lines[i][1], "URL", u.URL)
+	}
 	_, table := newTable(t, u)
+	return parsed(t, table, lines...)
+}
+
+// parsed returns the registry of lines.
+func parsed(t testing.TB, table *fetch.Table, lines ...line) *tags.Registry {
+	t.Helper()
 	c := tags.Config{Host: host, Fetch: table}
 	for _, l := range lines {
-		m, err := tags.ParseMapping(l[0], strings.ReplaceAll(l[1], "URL", u.URL), l[2], l[3])
+		m, err := tags.ParseMapping(l[0], l[1], l[2], l[3])
 		if err != nil {
 			t.Fatal(err)
 		}
