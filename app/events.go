@@ -38,9 +38,9 @@ var eventGroups = []struct {
 		{"connection_failed", zap.WarnLevel, "A TLS handshake failed; at most six entries a minute.", "others"},
 	}},
 	{"The ledger", []event{
-		{"ledger_recorded", zap.InfoLevel, "A version was downloaded for the first time.", "sum source commit"},
+		{"ledger_recorded", zap.InfoLevel, "A version was downloaded for the first time.", "sum source commit mirror"},
 		{"ledger_renewed", zap.InfoLevel, "A release of a provider has more packages than its record in the ledger.", "sum reason"},
-		{"ledger_drifted", zap.ErrorLevel, "Other content was offered and refused, see [Changed content](../how-to/changed-content.md).", "recorded offered source commit"},
+		{"ledger_drifted", zap.ErrorLevel, "Other content was offered and refused, see [Changed content](../how-to/changed-content.md).", "recorded offered source commit mirror"},
 		{"ledger_failed", zap.ErrorLevel, "The ledger did not answer, or did not accept a record.", ""},
 		{"ledger_recheck", zap.InfoLevel, "A recheck could not check a version; or, at level warn, found it at another commit.", "recorded commit"},
 		{"ledger_behind", zap.WarnLevel, "The ledger had no record of a stored package. It has one now.", ""},
