@@ -103,5 +103,5 @@ type Source struct {
 // Fetched returns the URL from which the content was downloaded.
 func (s Source) Fetched() string { return cmp.Or(s.Mirror, s.URL) }
 
-// Is reports whether s and other name the same commit at the same URL, whatever their mirrors are.
+// Is reports whether s and other name the same commit at the same URL. It ignores their mirrors.
 func (s Source) Is(other Source) bool { return s.URL == other.URL && s.Commit == other.Commit }

@@ -21,7 +21,7 @@ type Mirror struct{ from, to place }
 
 // Mirrors is a list of mirrors. The first one that matches a location counts. Its result is not replaced again.
 //
-// A location matches by its host, port and path, whatever its getter and scheme are. Hosts are compared without case, and paths with
+// A location matches by its host, port and path, with any getter and scheme. Hosts are compared without case, and paths with
 // case, segment by segment, after their escapes were decoded. In a match with *, the path of the location must be plain: otherwise a
 // publisher could leave the directory of the mirrors by a path that the mirror's server reads in another way.
 //
