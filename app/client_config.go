@@ -2,6 +2,7 @@ package app
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -53,8 +54,12 @@ var clientConfigText = template.Must(template.New("").Parse(
 {{- end}}
 host "{{.Name}}" {
   services = {
+    {{- if .Own}}
+    "modules.v1" = "{{.Base}}modules/"
+    {{- else}}
     "modules.v1"   = "{{.Base}}modules/"
     "providers.v1" = "{{.Base}}providers/"
+    {{- end}}
     {{- with $.Login}}
     "login.v1" = {
       client      = {{printf "%q" .Client}}
@@ -110,7 +115,7 @@ provider_installation {
 {{end}}`))
 
 // ClientConfig returns the CLI configuration for tool: "terraform", "tofu" or, for both, empty. With it, clients request the
-// modules and providers of the upstreams from the proxy at the URL base. If mirror is set, the proxy is a network mirror for
+// modules and providers of the upstreams, and own modules, from the proxy at the URL base. If mirror is set, the proxy is a network mirror for
 // providers, and base must be an https URL. If login is not nil, users log in there. The upstream "*" has no host block.
 func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.Login) string {
 	base = strings.TrimRight(base, "/")
@@ -134,6 +139,16 @@ func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.
 		hosts = append(hosts, map[string]any{
 			"Name": name, "Base": base + "/" + u.Host + "/v1/",
 			"Variable": hostname.TokenVariable(u.Host), "Warn": name != u.Host && tool != "tofu",
+		})
+	}
+	if own := c.OwnHost(); own != "" {
+		at := base + "/" + own + "/v1/"
+		if slices.Contains(ownHosts(c), own) {
+			at = base + "/v1/" // other namespaces have modules of other registries there
+		}
+		name := hostname.Display(own)
+		hosts = append(hosts, map[string]any{
+			"Name": name, "Base": at, "Own": true, "Variable": hostname.TokenVariable(own), "Warn": name != own && tool != "tofu",
 		})
 	}
 	values["Hosts"], values["Ports"], values["Mirrored"] = hosts, ports, mirrored

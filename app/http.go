@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +84,15 @@ func upstreamsOf(c *config.Config) protocol.Upstreams {
 	}
 	for _, r := range c.Routes {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
+	}
+	if own := c.OwnHost(); own != "" {
+		upstreams.Hosts[own], upstreams.Modules = true, own
+		if slices.Contains(ownHosts(c), own) {
+			upstreams.Own = own
+		}
+		for _, namespace := range c.OwnNamespaces() {
+			upstreams.Namespaces[namespace] = own
+		}
 	}
 	return upstreams
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/tags"
 )
 
 // outgoing has the clients of registries and of their packages.
@@ -41,7 +42,15 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 	if err != nil {
 		return nil, err
 	}
-	return &outgoing{network, table, client, &upstream.Router{Default: client, Reserve: a.gate}, program}, nil
+	router := &upstream.Router{Default: client, Reserve: a.gate}
+	if own := a.config.OwnHost(); own != "" {
+		modules, err := tags.New(tags.Config{Host: own, Modules: a.config.Mappings(), Fetch: table})
+		if err != nil {
+			return nil, err
+		}
+		router.Hosts = map[string]upstream.Registry{own: modules}
+	}
+	return &outgoing{network, table, client, router, program}, nil
 }
 
 // OpenUpstreams returns the client that makes the connections of a proxy, and the client of its registries, without opening its data.

@@ -20,10 +20,6 @@ import (
 	"github.com/modproxy/modproxy/policy"
 )
 
-// publicRegistries are the registries at which anybody can register a namespace, and the host of the descriptions of their
-// modules.
-var publicRegistries = []string{"registry.terraform.io", "registry.opentofu.org", "api.opentofu.org"}
-
 // PolicyOf returns the rules of a configuration, including the rules in its policy files. Its error is a [config.Error].
 func PolicyOf(c *config.Config) (*policy.Rules, error) {
 	rules, _, err := rulesOf(c)
@@ -105,13 +101,20 @@ func NoProviders(rules *policy.Rules) error {
 }
 
 // reserves returns the reserved namespaces, each with the registries from which it may be requested. For a namespace with a
-// route, that is the upstream of the route. For other namespaces, these are the upstreams that are not public.
+// route, that is the upstream of the route. For other namespaces, these are the upstreams that are not public, and the own modules.
+// The namespaces of own modules are always reserved.
 func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong config.Error) {
 	var private []string
 	for _, u := range c.Upstreams {
 		if u.Host != "*" && !isPublic(u) {
 			private = append(private, u.Host)
 		}
+	}
+	if own := c.OwnHost(); own != "" {
+		private = append(private, own)
+	}
+	for _, namespace := range c.OwnNamespaces() {
+		all = append(all, policy.Reserve{Place: "modules", Namespace: namespace, Hosts: private, Own: c.OwnHost()})
 	}
 	for i, glob := range set.Reserved {
 		place, routed := set.ReservedAt[i], map[string][]string{} // by folded namespace
@@ -142,7 +145,7 @@ func isPublic(u config.Upstream) bool {
 			hosts = append(hosts, host)
 		}
 	}
-	return slices.ContainsFunc(hosts, func(host string) bool { return slices.Contains(publicRegistries, host) })
+	return slices.ContainsFunc(hosts, func(host string) bool { return slices.Contains(config.PublicRegistries, host) })
 }
 
 // ownHosts returns the hostnames of the proxy itself. Source addresses have them if clients use the proxy as a registry.
@@ -159,11 +162,12 @@ func ownHosts(c *config.Config) (hosts []string) {
 	return hosts
 }
 
-// checkHost returns an error for a rule about a hostname of the proxy itself, because such a rule never matches.
+// checkHost returns an error for a rule about a hostname of the proxy itself, because such a rule never matches, unless it is the host
+// of own modules.
 func checkHost(c *config.Config, rule config.PolicyRule) error {
 	for _, pattern := range []policy.Pattern{rule.Allow, rule.Deny} {
 		host, _, _ := strings.Cut(pattern.String(), "/")
-		if host, err := hostname.Parse(host); err == nil && slices.Contains(ownHosts(c), host) {
+		if host, err := hostname.Parse(host); err == nil && host != c.OwnHost() && slices.Contains(ownHosts(c), host) {
 			return fmt.Errorf("%s: %s is this proxy itself: name the registry that it asks, such as %s", pattern, host, c.DefaultHost())
 		}
 	}

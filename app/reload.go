@@ -159,6 +159,7 @@ func (a *App) reloadRules(asked bool) error {
 	if err == nil {
 		now, began := *next, a.config
 		now.Upstreams, now.Routes, now.PublicURL, now.Listen, now.TLS = began.Upstreams, began.Routes, began.PublicURL, began.Listen, began.TLS
+		now.Modules, now.ModulesHost = began.Modules, began.ModulesHost
 		rules, err = a.readRules(&now, known)
 	} else {
 		a.rulesSeen = known

@@ -70,6 +70,7 @@ func (c *Config) check() *checker {
 		known := !c.IsSound("upstreams") || slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == r.Upstream })
 		k.failIf(r.Upstream != "" && !known, at+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}
+	k.ownModules()
 	for i, s := range c.Credentials {
 		at, password := fmt.Sprintf("credentials[%d]", i), !s.Password.IsZero() || s.PasswordFile != ""
 		k.failIf(!password && s.Username != "", at+".username", "password is missing")
@@ -248,6 +249,11 @@ func (k *checker) reach() {
 			k.fail(fmt.Sprintf("sources[%d].to", i), k.reachMirror(policy, m.URL()))
 		}
 	}
+	for i, m := range k.Modules {
+		if mapping, err := m.parse(); err == nil && !k.Offline && mapping.Origin(k.Mirrors()).Scheme == "https" {
+			k.fail(fmt.Sprintf("modules[%d].source", i), policy.Check(context.Background(), mapping.Origin(k.Mirrors())))
+		}
+	}
 	for i, u := range k.Upstreams {
 		for _, set := range [][2]string{{"modules", u.Modules}, {"providers", u.Providers}, {"docs", u.Docs}} {
 			if at, err := url.Parse(set[1]); err == nil && !k.Offline && CheckURL(set[1]) == nil {
@@ -383,9 +389,9 @@ func listensByAddress(s string) bool {
 	return err == nil || host == ""
 }
 
-// HasUpstream reports whether modproxy may contact the registry with that name.
+// HasUpstream reports whether modproxy may contact the registry with that name, or whether it has the own modules.
 func (c *Config) HasUpstream(host string) bool {
-	return slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
+	return host != "" && host == c.OwnHost() || slices.ContainsFunc(c.Upstreams, func(u Upstream) bool { return u.Host == host || u.Host == "*" })
 }
 
 // UpstreamHosts returns the hosts of the upstreams, without "*".
@@ -410,9 +416,9 @@ func (c *Config) Deprecated() error {
 }
 
 // IsOpen reports whether clients may learn that the modules of a registry are outside their scopes: the upstream is not private, and has
-// no token. See [Upstream.Private].
+// no token. See [Upstream.Private]. Own modules are private.
 func (c *Config) IsOpen(host string) bool {
-	return !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool {
+	return host != c.OwnHost() && !slices.ContainsFunc(c.Upstreams, func(u Upstream) bool {
 		return u.Host == host && (u.Private || !u.Token.IsZero() || u.TokenFile != "")
 	})
 }
@@ -422,6 +428,10 @@ const (
 	TofuHost = "registry.opentofu.org"
 	tofuDocs = "https://api.opentofu.org"
 )
+
+// PublicRegistries are the registries at which anybody can register a namespace, and the host of the descriptions of their
+// modules.
+var PublicRegistries = []string{"registry.terraform.io", TofuHost, "api.opentofu.org"}
 
 // DocsURL returns Docs, or its default for the host.
 func (u Upstream) DocsURL() string {

@@ -66,7 +66,13 @@ type Config struct {
 	Upstreams []Upstream `yaml:"upstreams" default:"[{host: registry.terraform.io}, {host: registry.opentofu.org}]" check:"required"`
 	// Routes are the upstreams for single namespaces, for modules requested under this proxy's own hostname.
 	Routes []Route `yaml:"routes"`
-	Egress Egress  `yaml:"egress"`
+	// Modules are your own modules: addresses, and the repositories whose tags are their versions. The first entry that matches an
+	// address counts. Their namespaces are reserved: no public registry is asked about them.
+	Modules []Module `yaml:"modules"`
+	// ModulesHost is the host in the addresses of modules: modules.example.com, with its port if that is not 443. The ledger, scopes
+	// and lock files have it, so it cannot change later. The default is the host of public_url.
+	ModulesHost string `yaml:"modules_host"`
+	Egress      Egress `yaml:"egress"`
 	// Credentials are the credentials for hosts from which packages are downloaded. These may differ from the registries.
 	Credentials []Credential `yaml:"credentials"`
 	// Sources are mirrors of forges: instead of from, modproxy downloads modules from to. The first entry that matches a location
@@ -164,6 +170,21 @@ type Route struct {
 	Namespace string `yaml:"namespace" example:"acme" check:"unique"`
 	// Upstream is the host of one of the upstreams.
 	Upstream string `yaml:"upstream" example:"registry.acme.example" check:"host"`
+}
+
+// Module maps an address, or all addresses of a pattern, to the tags of a repository.
+type Module struct {
+	// Address is namespace/name/system, without a host. The name may be {name}, and the system {system}: then the entry is for all
+	// modules of the namespace whose name and system have only lower-case letters, digits, - and _.
+	Address string `yaml:"address" example:"\"corp/{name}/{system}\""`
+	// Source is the repository, as in a module call, without ?ref and without a subdirectory. {name} and {system} may be in its path.
+	Source string `yaml:"source" example:"\"git::https://git.example.com/corp/terraform-{system}-{name}.git\""`
+	// Path is the directory of the module in the repository. Without it, the module is the root directory. It may have {name} and
+	// {system}.
+	Path string `yaml:"path" example:"\"\""`
+	// Tags is the form of the tags that are versions, with {version} and, in a repository with several modules, with {name} and
+	// {system}: "{system}/{name}/v{version}". Without it, tags are v1.2.3 or 1.2.3. A version has three numbers.
+	Tags string `yaml:"tags" example:"v{version}"`
 }
 
 // Egress is the limit on outgoing connections. Connections to loopback, private and other special-purpose addresses are

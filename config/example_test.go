@@ -196,6 +196,7 @@ func TestExampleComments(t *testing.T) {
 	whole := regexp.MustCompile(`: \[\](\n# )`).ReplaceAllString(string(text), ":$1")
 	whole = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(whole, "$1")
 	whole = strings.Replace(whole, "required: false", "required: true", 1) // otherwise no issuer has an effect
+	whole = strings.Replace(whole, `modules_host: ""`, "modules_host: modules.example.com", 1) // there is no public_url
 	c, err := Read(writeFile(t, "modproxy.yaml", whole), nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestExampleComments(t *testing.T) {
 	if wrong := c.check().wrong; len(wrong) > 0 {
 		t.Error(wrong)
 	}
-	if len(c.Routes) != 1 || len(c.Mirror) != 1 || len(c.Providers.Keys) != 1 || len(c.Policy.Rules) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 3 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 || !c.Auth.Issuers[0].Login.IsSet() {
+	if len(c.Routes) != 1 || len(c.Modules) != 1 || len(c.Mirror) != 1 || len(c.Providers.Keys) != 1 || len(c.Policy.Rules) != 1 || len(c.Credentials) != 1 || len(c.Upstreams) != 3 || len(c.Auth.Issuers) != 1 || len(c.Auth.Issuers[0].Groups) != 1 || !c.Auth.Issuers[0].Login.IsSet() {
 		t.Errorf("%d routes, %d mirrors, %d credentials, %d upstreams, issuers %v; want 1, 1, 1, 3, 1 with 1 group and a login",
 			len(c.Routes), len(c.Mirror), len(c.Credentials), len(c.Upstreams), c.Auth.Issuers)
 	}

@@ -14,6 +14,11 @@ import (
 type Upstreams struct {
 	// Hosts are the registries that may be requested.
 	Hosts map[string]bool
+	// Own is the registry among Hosts whose hostname is the proxy's own. Requests to that hostname are not only for that registry, but
+	// for the upstreams of all namespaces. It is empty if there is none.
+	Own string
+	// Modules is the registry of own modules among Hosts, which has no providers. It is empty if there is none.
+	Modules string
 	// Any allows every registry that a path names.
 	Any bool
 	// Default answers for the proxy's own hostname.
@@ -73,9 +78,10 @@ func (u *Upstreams) ByNamespace(namespace string) string {
 	return cmp.Or(u.Namespaces[nearest], u.Default)
 }
 
-// ByHost returns the upstream whose hostname a Host header has, because a site points its DNS at the proxy, or "".
+// ByHost returns the upstream whose hostname a Host header has, because a site points its DNS at the proxy, or "". It never returns
+// Own.
 func (u *Upstreams) ByHost(requestHost string) string {
-	if host, err := hostname.Parse(requestHost); err == nil && u.Hosts[host] {
+	if host, err := hostname.Parse(requestHost); err == nil && u.Hosts[host] && host != u.Own {
 		return host
 	}
 	return ""

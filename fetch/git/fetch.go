@@ -95,6 +95,7 @@ type use struct {
 	*Getter
 	credentials fetch.Credentials // the credentials that the module may use
 	mirrors     fetch.Mirrors
+	onAnswer    func() // see [fetch.Source]; may be nil
 	limits      Limits
 	tree        tree
 	received    int64
@@ -102,12 +103,12 @@ type use struct {
 }
 
 func (g *Getter) use(s fetch.Source, t tree) *use {
-	return &use{Getter: g, credentials: g.Credentials.For(s.Module), mirrors: s.Mirrors, limits: g.Limits.orDefault(), tree: t}
+	return &use{Getter: g, credentials: g.Credentials.For(s.Module), mirrors: s.Mirrors, onAnswer: s.OnAnswer, limits: g.Limits.orDefault(), tree: t}
 }
 
 // bound returns ctx with the time limit.
 func (u *use) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	late := fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)
+	late := &fetch.NoAnswer{Why: "it did not answer in time", Err: fmt.Errorf("%w: not done after %s", modproxy.ErrUnavailable, u.limits.Time)}
 	return context.WithTimeoutCause(ctx, u.limits.Time, late)
 }
 

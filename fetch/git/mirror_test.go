@@ -259,12 +259,12 @@ func TestMirrorOverSSH(t *testing.T) {
 	root := t.TempDir()
 	s := serveSSH(t)
 	a := history(t, root, "a.git")
-	f := s.fetcher(t, s.clientKey, "[git.test]:2222 "+s.hostKey)
-	table := mirrored(t, f, "https://github.com/acme/*", "ssh://"+s.user+"@git.test:2222"+root+"/*")
+	f := s.fetcher(t, s.ClientKey, "[git.test]:2222 "+s.HostKey)
+	table := mirrored(t, f, "https://github.com/acme/*", "ssh://"+s.User+"@git.test:2222"+root+"/*")
 	for _, location := range []string{"https://github.com/acme/a.git/.git?ref=v1.0.0", "ssh://git@github.com/acme/a.git/.git?ref=v1.0.0"} {
 		p, err := table.Package(t.Context(), sourceAt(location))
 		if err != nil {
-			t.Fatalf("%v\n%s", err, s.logged())
+			t.Fatalf("%v\n%s", err, s.Logged())
 		}
 		p.Close()
 		before, _, _ := strings.Cut(location, "?")

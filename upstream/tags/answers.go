@@ -84,8 +84,8 @@ func (r *Registry) locate(ctx context.Context, v modproxy.Ref) (s fetch.Source, 
 	}
 	for _, tag := range all[1:] {
 		if tag.Commit != all[0].Commit {
-			return s, "", fmt.Errorf("%w: the tags %q and %q name different commits, %s and %s (operator: remove one of them)",
-				modproxy.ErrInvalid, all[0].Name, tag.Name, all[0].Commit, tag.Commit)
+			return s, "", &modproxy.Ambiguous{Err: fmt.Errorf("the tags %q and %q name different commits, %s and %s (operator: remove one of them)",
+				all[0].Name, tag.Name, all[0].Commit, tag.Commit)}
 		}
 	}
 	if s, err = m.source(v.Address); err != nil {
