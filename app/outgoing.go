@@ -105,7 +105,7 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 	}
 	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
-		Scratch: scratch, Limits: limits,
+		Scratch: scratch, Limits: limits, Mirrors: c.Mirrors(),
 	}
 }
 

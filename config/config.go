@@ -28,6 +28,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -77,14 +78,17 @@ type Config struct {
 	Egress   Egress    `yaml:"egress"`
 	// Credentials are the credentials for hosts from which packages are downloaded. These may differ from the registries.
 	Credentials []Credential `yaml:"credentials"`
-	Cache       Cache        `yaml:"cache"`
-	Ledger      Ledger       `yaml:"ledger"`
-	Policy      Policy       `yaml:"policy"`
-	Fetch       Fetch        `yaml:"fetch"`
-	Providers   Providers    `yaml:"providers"`
-	Rewrite     Rewrite      `yaml:"rewrite"`
-	Bundle      Bundle       `yaml:"bundle"`
-	Limits      Limits       `yaml:"limits"`
+	// Sources are mirrors of forges: instead of from, modproxy downloads modules from to. The first entry that matches a location
+	// counts, and its result is not replaced again. A location with a mirror is never downloaded from its forge.
+	Sources   []Source  `yaml:"sources"`
+	Cache     Cache     `yaml:"cache"`
+	Ledger    Ledger    `yaml:"ledger"`
+	Policy    Policy    `yaml:"policy"`
+	Fetch     Fetch     `yaml:"fetch"`
+	Providers Providers `yaml:"providers"`
+	Rewrite   Rewrite   `yaml:"rewrite"`
+	Bundle    Bundle    `yaml:"bundle"`
+	Limits    Limits    `yaml:"limits"`
 	// Mirror is what modproxy downloads before a client requests it, at the start and periodically, as "modproxy mirror"
 	// does.
 	Mirror []Mirror `yaml:"mirror"`
@@ -236,6 +240,27 @@ type Credential struct {
 	// an upstream can therefore make modproxy download, as a module, anything that the credential opens, and can read it with
 	// access to that module.
 	Scopes auth.Scopes `yaml:"scopes" example:"[registry.example.com/acme]"`
+}
+
+// Source is a mirror of a part of a forge.
+type Source struct {
+	// From is the host, with its port if that is not the scheme's default, and the path of a repository or an archive, for locations
+	// of every getter and scheme. The last segment may be *, for everything below the path. The path is compared with case; .git
+	// at its end does not matter.
+	From string `yaml:"from" example:"github.com/acme/*" check:"required"`
+	// To is the host and path of the mirror, with * at the end if from has it. The scheme is https, unless it is written:
+	// ssh://git@git.example.com:2222/mirrors/acme/*. Credentials are those of this host, and egress has to allow it.
+	To string `yaml:"to" example:"git.example.com/mirrors/acme/*" check:"required"`
+}
+
+// Mirrors returns the mirrors of sources. They were checked when the configuration was loaded.
+func (c *Config) Mirrors() (all fetch.Mirrors) {
+	for _, s := range c.Sources {
+		if m, err := fetch.ParseMirror(s.From, s.To); err == nil {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // Cache is how long modproxy stores answers, and how many packages.

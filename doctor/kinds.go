@@ -88,6 +88,8 @@ var kinds = []Kind{
 	{"upstream_no_modules", Error, "the host of an upstream offers neither modules nor providers", "correct upstreams[].host, or set upstreams[].modules to the base URL"},
 	{"upstream_unavailable", Error, "an upstream does not answer, or answers with an error", "check the connection of this machine, and the state of the registry; meanwhile, modproxy serves stored packages"},
 
+	{"source_unreachable", Error, "the mirror of a forge cannot be reached", "correct sources[].to, the name server of this machine, or the way to SUBJECT; egress.allow and egress.ports have to allow the destination, and egress.ca_file can name a private authority"},
+
 	{"client_syntax", Error, "the file is not a CLI configuration", `correct the file, or print another one with "modproxy client-config"`},
 	{"client_ignored", Warning, "clients read another file", "unset TF_CLI_CONFIG_FILE, or set it to this file"},
 	{"client_bypasses", Error, "clients request modules from the registries directly", `add the host blocks that "modproxy client-config" prints`},

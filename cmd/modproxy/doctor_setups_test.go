@@ -196,6 +196,14 @@ var ill = []struct {
 		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"tfe.v2\": \"/api/v2/\"}\n"))))
 	}},
 	{"upstream is down", "upstream_unavailable", "connection refused", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{}).Down() }},
+	{"mirror unknown", "source_unreachable", "no such host", "correct sources", func(p *patient) {
+		p.keys["sources"] = "[{from: github.com/acme/*, to: git.corp.test/mirrors/*}]"
+		p.names(nil)
+	}},
+	{"mirror at an inward address", "source_unreachable", `10\.1\.2\.3, for registry\.corp\.test:443, is private-use`, "egress.allow", func(p *patient) {
+		p.keys["sources"] = "[{from: github.com/acme/*, to: registry.corp.test/mirrors/*}]"
+		p.names(map[string]string{"registry.corp.test": "10.1.2.3"})
+	}},
 	{"upstream hangs", "upstream_unavailable", "", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{Hold: true}) }},
 
 	{"client file of another form", "client_syntax", "invalid", "modproxy client-config", func(p *patient) { p.args = []string{"--client", p.write("client.tfrc", "host {{")} }},
@@ -284,6 +292,10 @@ var sound = map[string]func(p *patient){
 	"a registry of providers only": func(p *patient) {
 		u := p.upstream(registrytest.Other, registrytest.Knobs{})
 		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"providers.v1\": \"/v1/providers/\"}\n"))))
+	},
+	"mirrors of forges": func(p *patient) {
+		p.keys["sources"] = fmt.Sprintf("[{from: github.com/acme/*, to: %q}, {from: gitlab.com/acme/*, to: \"ssh://git@127.0.0.1:2222/*\"}]", p.registry.Host+"/mirrors/*")
+		p.keys["credentials"] = fmt.Sprintf("[{host: 127.0.0.1, ssh_key_file: %q, known_hosts_file: %q}]", p.write("key", ""), p.write("known_hosts", ""))
 	},
 	"a developer with a token": func(p *patient) {
 		p.keys["auth"] = "{required: true}"

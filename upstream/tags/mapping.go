@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // Mapping is one line of the configuration: the modules at an address, or of a pattern, and where their tags are.
@@ -172,23 +173,20 @@ func (m Mapping) Exact() (address modproxy.Address, ok bool) {
 	return m.address, m.address.Name != namePlaceholder && m.address.System != systemPlaceholder
 }
 
-// Origin returns the scheme, the user and the host of the repositories.
-func (m Mapping) Origin() *url.URL {
+// Origin returns the scheme, the user and the host from which the repositories are downloaded: those of their mirror, if they have one.
+func (m Mapping) Origin(mirrors fetch.Mirrors) *url.URL {
 	l, err := modproxy.ParseLocation(fill(m.location, m.samples()[0]), &url.URL{})
 	if err != nil {
 		return &url.URL{}
+	}
+	if at, mirrored, err := mirrors.Replace(l); mirrored && err == nil {
+		l = at
 	}
 	u, err := url.Parse(l.URL)
 	if err != nil {
 		return &url.URL{}
 	}
 	return &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}
-}
-
-// forge returns the origin of the repositories.
-func (m Mapping) forge() string {
-	origin := m.Origin()
-	return origin.Scheme + "://" + origin.Host
 }
 
 // matches reports whether a is one of the modules. It does not compare the host.
