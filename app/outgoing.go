@@ -25,6 +25,7 @@ type outgoing struct {
 	client *upstream.Client // of all registries
 	router *upstream.Router
 	git    *gitProgram
+	own    *tags.Registry // of the own modules; nil without any
 }
 
 // openOutgoing opens the clients of registries. The gate of a has no first-seen times yet, because their dates come from the
@@ -45,14 +46,15 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 		return nil, err
 	}
 	router := &upstream.Router{Default: client, Reserve: a.gate}
+	var modules *tags.Registry
 	if own := a.config.OwnHost(); own != "" {
-		modules, err := a.newModules(table)
+		modules, err = a.newModules(table)
 		if err != nil {
 			return nil, err
 		}
 		router.Hosts = map[string]upstream.Registry{own: modules}
 	}
-	return &outgoing{network, table, client, router, program}, nil
+	return &outgoing{network, table, client, router, program, modules}, nil
 }
 
 // OpenUpstreams returns the client that makes the connections of a proxy, and the client of its registries, without opening its data.
@@ -138,7 +140,7 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 	}
 	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
-		Scratch: scratch, Limits: limits,
+		Scratch: scratch, Limits: limits, Mirrors: c.Mirrors(),
 	}
 }
 

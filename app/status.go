@@ -9,7 +9,7 @@ import (
 
 	"github.com/modproxy/modproxy/admin"
 	"github.com/modproxy/modproxy/internal/versionname"
-	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/ask"
 )
 
 // Status implements [admin.Process]. It sends no request to registries.
@@ -46,7 +46,7 @@ func (p process) Status(ctx context.Context) admin.Status {
 
 // upstreamsStatus returns the health of the configured upstreams in their order, then that of other registries with a question.
 func (a *App) upstreamsStatus() []admin.UpstreamStatus {
-	var known map[string]upstream.Health
+	var known map[string]ask.Health
 	unknown := admin.UpstreamOffline
 	if a.upstreams != nil {
 		known, unknown = a.upstreams.Health(), admin.UpstreamUnknown
@@ -65,10 +65,10 @@ func (a *App) upstreamsStatus() []admin.UpstreamStatus {
 }
 
 // upstreamStatus returns the health h of a registry. Its state is unknown if h is zero.
-func upstreamStatus(host string, h upstream.Health, unknown admin.UpstreamState) admin.UpstreamStatus {
+func upstreamStatus(host string, h ask.Health, unknown admin.UpstreamState) admin.UpstreamStatus {
 	out := admin.UpstreamStatus{
 		Host: host, State: admin.UpstreamAnswers, Answered: h.Answered.UTC(), Failed: h.Failed.UTC(), Down: h.Down.UTC(),
-		Service: h.Service, Namespace: h.Namespace, Error: h.Why,
+		Service: h.Service, Namespace: h.Part, Error: h.Why,
 	}
 	switch {
 	case !h.Down.IsZero():

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,6 +59,19 @@ func (k *checker) ownModules() {
 	k.fail("modules", err)
 }
 
+// webhookID matches the ID of a webhook.
+var webhookID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
+
+// webhooks finds mistakes in webhooks.
+func (k *checker) webhooks() {
+	for i, w := range k.Webhooks {
+		at := fmt.Sprintf("webhooks[%d]", i)
+		k.failIf(!webhookID.MatchString(w.ID), at+".id", "want 1 to 64 letters, digits, - and _")
+		k.failIf(w.Secret.IsZero() && w.SecretFile == "", at, "want secret or secret_file: without a secret, anybody could send webhooks")
+	}
+	k.failIf(len(k.Webhooks) > 0 && len(k.Modules) == 0 && k.IsSound("modules"), "webhooks", "they have no effect without modules")
+}
+
 // parse returns the mapping of m.
 func (m Module) parse() (tags.Mapping, error) {
 	return tags.ParseMapping(m.Address, m.Source, m.Path, m.Tags)
@@ -76,7 +90,15 @@ func (c *Config) Mappings() (all []tags.Mapping) {
 // OwnHost returns the host in the addresses of own modules: modules_host, or the host of public_url if there are modules. Otherwise it
 // is empty.
 func (c *Config) OwnHost() string {
-	if len(c.Modules) == 0 || c.ModulesHost != "" {
+	if len(c.Modules) == 0 {
+		return c.ModulesHost
+	}
+	return c.FutureOwnHost()
+}
+
+// FutureOwnHost returns the host that own modules have, or would have if there were any: modules_host, or the host of public_url.
+func (c *Config) FutureOwnHost() string {
+	if c.ModulesHost != "" {
 		return c.ModulesHost
 	}
 	if at, err := url.Parse(c.PublicURL); err == nil && at.Host != "" {

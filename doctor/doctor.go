@@ -83,6 +83,7 @@ var checks = []check{
 	{part: "public_url", keys: []string{"public_url", "listen", "tls", "data"}, run: (*examination).publicURL},
 	{part: "proxy variables", isClient: true, run: (*examination).proxyVariables},
 	{part: "upstreams", keys: []string{"upstreams", "egress", "offline"}, isOnline: true, run: (*examination).upstreams},
+	{part: "sources", keys: []string{"sources", "credentials", "egress", "offline"}, isOnline: true, run: (*examination).mirrors},
 	{part: ownModules, keys: []string{"data", "modules", "modules_host", "public_url", "upstreams", "egress", "credentials", "offline"}, run: (*examination).modules},
 	{part: "client", isClient: true, run: (*examination).client},
 }

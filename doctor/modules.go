@@ -29,22 +29,24 @@ func (e *examination) modules(ctx context.Context) (found []Finding) {
 	if _, err := netip.ParseAddr(name); err == nil || hostname.IsLocal(name) {
 		found = append(found, finding("modules_host", own, "the addresses of own modules begin with it, in the ledger, in lock files and in source addresses"))
 	}
-	if e.serving == nil {
-		found = append(found, e.recordsElsewhere(ctx)...)
-	}
+	found = append(found, e.recordsElsewhere(ctx)...)
 	if !e.Config.Offline {
 		found = append(found, e.repositories(ctx)...)
 	}
 	return found
 }
 
-// recordsElsewhere finds namespaces of own modules with records only under a host that is neither that of own modules nor an upstream.
+// recordsElsewhere finds namespaces of own modules with records only under a host that is neither that of own modules nor an upstream, in
+// a ledger that does not have the host of own modules, such as that of a proxy that is offline.
 func (e *examination) recordsElsewhere(ctx context.Context) (found []Finding) {
 	l, err := ledger.OpenReadOnly(e.Config.LedgerDir())
 	if err != nil {
 		return nil // the check of the data directory reports it
 	}
 	defer l.Close()
+	if l.Own() != "" {
+		return nil // the check of the data directory has compared it
+	}
 	hosts := map[string][]string{} // by folded namespace
 	for r, err := range l.All(ctx) {
 		if err != nil {
@@ -115,7 +117,7 @@ func (e *examination) repository(ctx context.Context, modules *tags.Registry, m 
 		return one("modules_empty", "%v", err)
 	case errors.Is(err, egress.ErrRefused):
 		f := one("modules_unavailable", "%v", err)
-		f[0] = f[0].with("if the destination is right, add " + m.Origin().Hostname() + " to egress.allow")
+		f[0] = f[0].with("if the destination is right, add " + m.Origin(e.Config.Mirrors()).Hostname() + " to egress.allow")
 		return f
 	case errors.Is(err, modproxy.ErrDenied), errors.Is(err, modproxy.ErrNotFound):
 		return nil

@@ -53,6 +53,16 @@ func (a *Answered) Error() string {
 
 func (a *Answered) Unwrap() error { return modproxy.ErrUnavailable }
 
+// NoAnswer is a [modproxy.ErrUnavailable] about a server that did not answer a program, such as git, or ended its connection.
+type NoAnswer struct {
+	Why string // the reason, without details of the request
+	Err error  // a [modproxy.ErrUnavailable]
+}
+
+func (n *NoAnswer) Error() string { return n.Err.Error() }
+
+func (n *NoAnswer) Unwrap() error { return n.Err }
+
 // MayPass reports whether an HTTP status may be temporary, so that a retry may succeed.
 func MayPass(status int) bool {
 	return status == http.StatusTooManyRequests || status >= 500 && status != http.StatusNotImplemented

@@ -34,7 +34,7 @@ var _ modproxy.Catalog = (*Client)(nil)
 func described[T any](
 	ctx context.Context, c *Client, s serviceOf, path string, read func(document []byte, from *url.URL) (T, error),
 ) (none T, err error) {
-	leave, err := c.limiter(serviceOf{s.host, s.protocol()}).sideRequest(ctx)
+	leave, err := c.limitsOf(serviceOf{s.host, s.protocol()}).sideRequest(ctx)
 	if err != nil {
 		return none, err
 	}

@@ -13,9 +13,7 @@
 // differs from the canonical one (such as v1.2.0), answers with the download URL of a provider, and a location between the
 // request for it and the download. All requests go through package egress.
 //
-// A Client repeats requests, limits them, and stops them while a registry fails (ask.go, limiter.go, outage.go). This buys: if a registry
-// is unavailable for two of every four seconds, at least 99 % of the requests to it succeed; and a registry that is down for twenty
-// seconds receives at most four of forty requests a second. TestARegistryThatComesAndGoes and TestAnOutageEnds check these bounds.
+// A Client asks through package ask, which repeats requests, limits them, and stops them while a registry fails.
 //
 // The protocols are https://developer.hashicorp.com/terraform/internals/module-registry-protocol,
 // provider-registry-protocol and remote-service-discovery (beside it).
@@ -23,15 +21,10 @@ package upstream
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/modproxy/modproxy"
@@ -40,6 +33,7 @@ import (
 	"github.com/modproxy/modproxy/internal/flight"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/release"
+	"github.com/modproxy/modproxy/upstream/ask"
 )
 
 // Config has the settings of a [Client].
@@ -86,7 +80,7 @@ type Client struct {
 	located   memory.Cache[modproxy.Ref, fetch.Source]
 	spelled   memory.Cache[modproxy.Ref, string]            // versions as registries write them; see spelling
 	described memory.Cache[modproxy.Ref, *release.Download] // by releases and their zip archives
-	limiters  memory.Cache[serviceOf, *limiter]
+	asking    memory.Cache[serviceOf, *limits]
 	paces     memory.Cache[string, *pace] // by host
 }
 
@@ -102,7 +96,7 @@ func New(cfg Config) (*Client, error) {
 	c := &Client{cfg: cfg}
 	c.finding.Timeout = discoveryTimeout
 	c.found.Max, c.located.Max, c.spelled.Max = maxRemembered, maxRemembered, maxRemembered
-	c.limiters.Max, c.paces.Max, c.described.Max = maxRemembered, maxRemembered, maxDescribed
+	c.asking.Max, c.paces.Max, c.described.Max = maxRemembered, maxRemembered, maxDescribed
 	return c, nil
 }
 
@@ -114,8 +108,8 @@ func question[T any](
 	read func(res *http.Response, asked *url.URL, document []byte) (T, error),
 ) (T, error) {
 	namespace := path[:max(0, strings.IndexAny(path, "/?"))]
-	l := c.limiter(s)
-	return ask(ctx, l, namespace, func(ctx context.Context) (answer T, err error) {
+	l := c.limitsOf(s)
+	return ask.Do(ctx, l.Limiter, namespace, func(ctx context.Context) (answer T, err error) {
 		base, err := c.base(ctx, s)
 		if err != nil {
 			return answer, err
@@ -133,13 +127,13 @@ func question[T any](
 		}
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: asked.String(), Header: header, Credentials: c.shown(s), Redirects: 5, Attempts: 2, MaxBytes: limit,
-			NoHedging: true, // ask hedges through the limiter
+			NoHedging: true, // the limiter hedges
 		})
 		if err != nil {
 			return answer, fetch.Outgoing(err)
 		}
 		defer res.Body.Close()
-		begin(ctx)
+		ask.Begin(ctx)
 		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent {
 			return answer, c.refusal(s, res)
 		}
@@ -191,41 +185,4 @@ func (c *Client) refusal(s serviceOf, res *http.Response) error {
 		advice = " (operator: upstreams[].token of " + s.host + " does not open it)"
 	}
 	return fetch.Refusal(res, egress.Redact(res.Request.URL), advice)
-}
-
-// trouble classifies err, the outcome of a question. If err shows that the registry is unavailable, why is the reason,
-// without details of the question; ofAll reports whether every question would fail for this reason. Otherwise why is
-// nil: the failure may concern only this question, and repeating this question must not keep others from the registry.
-func trouble(err error) (why error, ofAll bool) {
-	var (
-		a    *fetch.Answered
-		dns  *net.DNSError
-		cert *tls.CertificateVerificationError
-		conn *net.OpError
-		late net.Error
-	)
-	switch {
-	case errors.As(err, &a):
-		switch a.Code {
-		case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
-			http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return fmt.Errorf("it answered %s", a.Status), a.Code == http.StatusTooManyRequests
-		}
-	case errors.As(err, &dns):
-		return errors.New(egress.LookupReason(dns)), true
-	case errors.As(err, &cert):
-		return fetch.Untrusted(cert.Err), true
-	case errors.As(err, &conn) && (conn.Op != "dial" || conn.Addr == nil):
-		return conn.Err, conn.Op == "dial"
-	case errors.As(err, &conn) && errors.Is(conn.Err, syscall.ECONNREFUSED):
-		return fmt.Errorf("connection refused by %s", conn.Addr), true
-	case errors.As(err, &conn):
-		return fmt.Errorf("%s: %w", conn.Addr, conn.Err), true
-	case errors.Is(err, errSlow), errors.Is(err, egress.ErrTooSlow),
-		errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
-		return errSlow, false
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return errors.New("it ended the connection"), false
-	}
-	return nil, false
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/internal/slots"
+	"github.com/modproxy/modproxy/upstream/ask"
 )
 
 const (
@@ -92,7 +93,7 @@ func (c *Client) dateOf(ctx context.Context, v modproxy.Ref) (at time.Time, err 
 	leave, err := c.pace(v.Address).wait(ctx, v.Address)
 	if err == nil {
 		defer leave()
-		at, err = c.publishedOf(paced(ctx), v)
+		at, err = c.publishedOf(ask.Paced(ctx), v)
 	}
 	return at, err
 }
@@ -107,7 +108,7 @@ func (c *Client) publishedOf(ctx context.Context, v modproxy.Ref) (at time.Time,
 		return at, err
 	case modproxy.Provider:
 	}
-	leave, err := c.limiter(serviceOf{v.Host, providersV1}).sideRequest(ctx)
+	leave, err := c.limitsOf(serviceOf{v.Host, providersV1}).sideRequest(ctx)
 	if err != nil {
 		return at, err
 	}
@@ -134,16 +135,6 @@ func newPace() *pace {
 // pace returns the pace of m's registry.
 func (c *Client) pace(m modproxy.Address) *pace {
 	return c.paces.GetOrAdd(m.Host, newPace(), memory.Forever, 0)
-}
-
-type pacedKey struct{}
-
-// paced returns a context for a question that has waited for its pace.
-func paced(ctx context.Context) context.Context { return context.WithValue(ctx, pacedKey{}, true) }
-
-// isPaced reports whether the question keeps to a pace. A hedged second request would exceed it.
-func isPaced(ctx context.Context) bool {
-	return modproxy.IsBackground(ctx) && ctx.Value(pacedKey{}) != nil
 }
 
 // wait waits until a question about m may be sent. A question about a provider counts as two requests to the host of
@@ -178,14 +169,14 @@ func (p *pace) wait(ctx context.Context, m modproxy.Address) (leave func(), err 
 	if ctx.Err() == nil && !modproxy.IsBackground(ctx) { // a client waits for it by now
 		return func() {}, nil
 	}
-	return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, errBusy, err)
+	return nil, fmt.Errorf("%w: %w: %w", modproxy.ErrUnavailable, ask.ErrBusy, err)
 }
 
 // inTrouble reports whether err, of a question in ctx, is about the state of the registry and not about its content.
 func inTrouble(ctx context.Context, err error) bool {
-	why, _ := trouble(err)
+	why, _ := ask.Failure(err)
 	_, later := errors.AsType[*modproxy.RetryLater](err)
-	return why != nil || later || ctx.Err() != nil || errors.Is(err, errBusy)
+	return why != nil || later || ctx.Err() != nil || errors.Is(err, ask.ErrBusy)
 }
 
 // besideV1 returns the URL of modules.v2 for that of modules.v1, and of providers.v2 for that of providers.v1.

@@ -17,6 +17,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/protocol"
+	"github.com/modproxy/modproxy/upstream/ask"
 )
 
 // others means the services of a host beside those of a registry.
@@ -128,13 +129,13 @@ type document struct {
 // other paths that have no module or provider. The request has no credentials. If the host is slower than a client waits, the
 // error is a [modproxy.RetryLater].
 func (c *Client) Document(ctx context.Context, host, path string) (mediaType string, content []byte, err error) {
-	timed, cancel := context.WithTimeout(ctx, answerWithin)
+	timed, cancel := context.WithTimeout(ctx, ask.Within)
 	defer cancel()
 	d, err := c.document(timed, host, path)
 	switch {
 	case err != nil && timed.Err() != nil && ctx.Err() == nil:
 		return "", nil, &modproxy.RetryLater{
-			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, answerWithin),
+			After: time.Now().Add(time.Second), Err: fmt.Errorf("%s did not give the document within %v", host, ask.Within),
 		}
 	case err != nil:
 		return "", nil, err
@@ -144,13 +145,13 @@ func (c *Client) Document(ctx context.Context, host, path string) (mediaType str
 
 func (c *Client) document(ctx context.Context, host, path string) (d document, err error) {
 	s := serviceOf{host, others}
-	l := c.limiter(s)
+	l := c.limitsOf(s)
 	leave, err := l.sideRequest(ctx)
 	if err != nil {
 		return d, err
 	}
 	defer leave()
-	return ask(ctx, l, "", func(ctx context.Context) (d document, err error) {
+	return ask.Do(ctx, l.Limiter, "", func(ctx context.Context) (d document, err error) {
 		res, err := c.cfg.Egress.Get(ctx, egress.Request{
 			URL: "https://" + host + path, Header: http.Header{"Accept": {"application/json, text/plain"}},
 			Redirects: 3, Attempts: 2, MaxBytes: maxOther,
@@ -159,7 +160,7 @@ func (c *Client) document(ctx context.Context, host, path string) (d document, e
 			return d, fetch.Outgoing(err)
 		}
 		defer res.Body.Close()
-		begin(ctx)
+		ask.Begin(ctx)
 		if res.StatusCode != http.StatusOK {
 			return d, fetch.Refusal(res, egress.Redact(res.Request.URL), "; modproxy passes no token on")
 		}

@@ -74,6 +74,14 @@ var ill = []struct {
 		p.stored()
 		p.must(os.RemoveAll(p.path("data", "ledger")))
 	}},
+	{"another host of own modules", "modules_host_changed", `modules_host: modules\.example\.com is not the host .* records with that host: 1$`, "set modules_host: 127.0.0.1:", func(p *patient) {
+		p.stored()
+		upstreams := p.keys["upstreams"]
+		p.keys["upstreams"], p.keys["modules_host"] = "[{host: registry.invalid}]", p.registry.Host // the record is then that of an own module
+		p.keys["modules"] = `[{address: "corp/{name}/{system}", source: "git::` + p.registry.URL + `/corp/terraform-{system}-{name}.git"}]`
+		p.modproxy("block", p.registry.Host+"/corp/vpc/aws", "--reason", "an open bucket", "--force") // records the host
+		p.keys["upstreams"], p.keys["modules_host"] = upstreams, "modules.example.com"
+	}},
 	{"offline and empty", "offline_empty", "does not exist", "modproxy import", func(p *patient) { p.keys["offline"] = "true" }},
 	{"index damaged while modproxy runs", "not_ready", "503", "log of the proxy", func(p *patient) {
 		p.stored()
@@ -188,6 +196,14 @@ var ill = []struct {
 		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"tfe.v2\": \"/api/v2/\"}\n"))))
 	}},
 	{"upstream is down", "upstream_unavailable", "connection refused", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{}).Down() }},
+	{"mirror unknown", "source_unreachable", "no such host", "correct sources", func(p *patient) {
+		p.keys["sources"] = "[{from: github.com/acme/*, to: git.corp.test/mirrors/*}]"
+		p.names(nil)
+	}},
+	{"mirror at an inward address", "source_unreachable", `10\.1\.2\.3, for registry\.corp\.test:443, is private-use`, "egress.allow", func(p *patient) {
+		p.keys["sources"] = "[{from: github.com/acme/*, to: registry.corp.test/mirrors/*}]"
+		p.names(map[string]string{"registry.corp.test": "10.1.2.3"})
+	}},
 	{"upstream hangs", "upstream_unavailable", "", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{Hold: true}) }},
 
 	{"own modules at the address of the proxy, without a block for it", "modules_host", "the addresses of own modules begin with it", "a name of your own domain", func(p *patient) {
@@ -330,6 +346,10 @@ var sound = map[string]func(p *patient){
 	"a registry of providers only": func(p *patient) {
 		u := p.upstream(registrytest.Other, registrytest.Knobs{})
 		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"providers.v1\": \"/v1/providers/\"}\n"))))
+	},
+	"mirrors of forges": func(p *patient) {
+		p.keys["sources"] = fmt.Sprintf("[{from: github.com/acme/*, to: %q}, {from: gitlab.com/acme/*, to: \"ssh://git@127.0.0.1:2222/*\"}]", p.registry.Host+"/mirrors/*")
+		p.keys["credentials"] = fmt.Sprintf("[{host: 127.0.0.1, ssh_key_file: %q, known_hosts_file: %q}]", p.write("key", ""), p.write("known_hosts", ""))
 	},
 	"a developer with a token": func(p *patient) {
 		p.keys["auth"] = "{required: true}"

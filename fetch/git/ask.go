@@ -110,6 +110,8 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 			"User-Agent":   {"git/modproxy"}, // some servers recognize git by this name
 		},
 		MaxBytes: limit,
+		// A large list takes a server long. A second request for it would delay the first.
+		NoHedging: r.refs,
 	}
 	if !r.basic.IsZero() {
 		request.Credentials = []egress.Credential{{Origin: r.at.origin(), Authorization: r.basic}}
@@ -122,6 +124,9 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 	location := answer.Header.Get("Location")
 	switch status := answer.StatusCode; {
 	case status == http.StatusOK && answer.Header.Get("Content-Type") == "application/x-git-upload-pack-result":
+		if r.use.onAnswer != nil {
+			r.use.onAnswer()
+		}
 		return read(answer.Body)
 	case status == http.StatusMethodNotAllowed, status == http.StatusNotImplemented:
 		return &otherwise{says: answer.Status, origin: true}

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -38,13 +39,27 @@ func (r *repository) explain(err error) error {
 	if err := r.answered(status, after, said); err != nil {
 		return err
 	}
-	r.mayPass = status == 0 && r.at.scheme != "ssh" // git received no answer
+	why := ""
+	if r.at.scheme == "ssh" {
+		why = strings.TrimPrefix(scrub(unconnected.FindString(exit.stderr), true), ": ")
+	} else if status == 0 {
+		why = "it did not answer git"
+	}
+	r.mayPass = status == 0 && r.at.scheme != "ssh"
 	if untrusted.MatchString(exit.stderr) {
 		r.mayPass = false
 		said += fetch.Authority
 	}
-	return fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
+	err = fmt.Errorf("%w: %w%s", modproxy.ErrUnavailable, exit, said)
+	if why != "" {
+		err = &fetch.NoAnswer{Why: why, Err: err}
+	}
+	return err
 }
+
+// unconnected matches the messages of ssh about a server that it does not reach, or that ends the connection. They name no repository.
+var unconnected = regexp.MustCompile(`(?m)^(?:ssh: connect to host |kex_exchange_identification: |banner exchange: |Connection (?:closed|reset) by |` +
+	`Connection (?:to \S+ port [0-9]+ )?timed out|Connection to \S+ closed by remote host|Timeout, server \S+ not responding)[^\r\n]*`)
 
 // untrusted matches the messages of git's TLS libraries about a certificate of an unknown authority.
 var untrusted = regexp.MustCompile(`(?i)server certificate verification failed|unable to get (local )?issuer certificate|self[- ]signed certificate`)
@@ -94,13 +109,16 @@ func outOfSpace(stderr string) error {
 }
 
 var (
-	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b`)
+	statusPattern   = regexp.MustCompile(`(?mi)<= recv header: HTTP/[0-9.]+ ([0-9]{3})\b *([^\r\n]*)`)
 	locationPattern = regexp.MustCompile(`(?mi)<= recv header: location: *(\S.*)$`)
 	afterPattern    = regexp.MustCompile(`(?mi)<= recv header: retry-after: *(\S.*)$`)
 )
 
-// lastAnswer returns the status of the last HTTP answer that git received, or 0, with the target of a redirect and the
-// Retry-After. git's exit status is 128 for all errors, but its trace has the headers.
+// connected is the answer of an [egress.Session] to CONNECT, which git traces like the answers of servers.
+const connected = "Connection established"
+
+// lastAnswer returns the status of the last HTTP answer that git received on its last connection, or 0, with the target of a
+// redirect and the Retry-After. git's exit status is 128 for all errors, but its trace has the headers.
 func (r *repository) lastAnswer() (status int, location, after string) {
 	f, err := os.Open(r.trace)
 	if err != nil {
@@ -113,6 +131,9 @@ func (r *repository) lastAnswer() (status int, location, after string) {
 	last := trace[len(trace):]
 	for _, at := range statusPattern.FindAllSubmatchIndex(trace, -1) {
 		status, _ = strconv.Atoi(string(trace[at[2]:at[3]]))
+		if bytes.HasPrefix(trace[at[4]:at[5]], []byte(connected)) {
+			status = 0
+		}
 		last = trace[at[1]:]
 	}
 	if m := locationPattern.FindSubmatch(last); m != nil && status/100 == 3 {

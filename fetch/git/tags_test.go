@@ -65,13 +65,13 @@ func TestTags(t *testing.T) {
 func TestTagsOverSSH(t *testing.T) {
 	t.Parallel()
 	s, a := serveSSH(t), history(t, t.TempDir(), "a.git")
-	f := s.fetcher(t, s.clientKey, "git.test "+s.hostKey)
-	got, err := f.Tags(t.Context(), sourceAt("ssh://"+s.user+"@git.test"+a.dir+"/.git"), "v2")
+	f := s.fetcher(t, s.ClientKey, "git.test "+s.HostKey)
+	got, err := f.Tags(t.Context(), sourceAt("ssh://"+s.User+"@git.test"+a.dir+"/.git"), "v2")
 	commit := a.git("rev-parse", "v2^{}")
 	if diff := cmp.Diff([]fetch.Tag{{Name: "v2", Commit: commit}, {Name: "v2.0.0", Commit: commit}}, got); err != nil || diff != "" {
-		t.Errorf("error %v\n%s; the tags (-want +got):\n%s", err, s.logged(), diff)
+		t.Errorf("error %v\n%s; the tags (-want +got):\n%s", err, s.Logged(), diff)
 	}
-	if _, err := f.Tags(t.Context(), sourceAt("ssh://"+s.user+"@git.test"+a.dir+"-none"), "v2"); err == nil {
+	if _, err := f.Tags(t.Context(), sourceAt("ssh://"+s.User+"@git.test"+a.dir+"-none"), "v2"); err == nil {
 		t.Error("no error without a repository")
 	}
 }
@@ -138,4 +138,30 @@ func TestManyTags(t *testing.T) {
 			t.Errorf("%d tags, error %v", len(got), err)
 		}
 	})
+}
+
+// A server that ends the connection before its answer has given none. OnAnswer is called for an answer to a request of this package.
+func TestTagsNoAnswer(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	history(t, root, "a.git")
+	good := backend(t, root)
+	s := serveTLS(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/ends") {
+			panic(http.ErrAbortHandler)
+		}
+		good.ServeHTTP(w, r)
+	}))
+	_, err := old(newFetcherTrusting(t, s.caFile)).Tags(t.Context(), sourceAt(s.URL+"/ends/a.git"), "v")
+	if none, ok := errors.AsType[*fetch.NoAnswer](err); !ok || none.Why != "it did not answer git" || !errors.Is(err, modproxy.ErrUnavailable) {
+		t.Errorf("an ended connection: error %v", err)
+	}
+	for _, f := range []*git.Getter{newFetcherTrusting(t, s.caFile), old(newFetcherTrusting(t, s.caFile))} {
+		from, answers := sourceAt(s.URL+"/a.git/.git"), 0
+		from.OnAnswer = func() { answers++ }
+		_, err := f.Tags(t.Context(), from, "v")
+		if direct := f.Network.(*network).posts > 0; err != nil || (answers == 1) != direct {
+			t.Errorf("direct %t: %d answers, error %v", direct, answers, err)
+		}
+	}
 }

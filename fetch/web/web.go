@@ -109,6 +109,10 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 		again, err = v.failed(egress.MayPass(err), fetch.Outgoing(err))
 		return nil, again, err
 	}
+	if err := v.source.Mirrors.CheckRedirect(v.url, res.Request.URL); err != nil {
+		res.Body.Close()
+		return nil, false, err
+	}
 	if res.StatusCode == http.StatusOK || res.StatusCode/100 == 2 && !r.Archive {
 		return res, false, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // Mapping is one line of the configuration: the modules at an address, or of a pattern, and where their tags are.
@@ -190,11 +191,14 @@ func (m Mapping) describe(a modproxy.Address) *Inspection {
 	return i
 }
 
-// Origin returns the scheme, the user and the host of the repositories.
-func (m Mapping) Origin() *url.URL {
+// Origin returns the scheme, the user and the host from which the repositories are downloaded: those of their mirror, if they have one.
+func (m Mapping) Origin(mirrors fetch.Mirrors) *url.URL {
 	l, err := modproxy.ParseLocation(fill(m.location, m.samples()[0]), &url.URL{})
 	if err != nil {
 		return &url.URL{}
+	}
+	if at, mirrored, err := mirrors.Replace(l); mirrored && err == nil {
+		l = at
 	}
 	u, err := url.Parse(l.URL)
 	if err != nil {

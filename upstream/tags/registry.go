@@ -7,7 +7,8 @@
 //
 // Invariants: a repository is asked only about modules of a mapping, with names of at most 64 lower-case letters, digits, - and
 // _ in the place of placeholders. A version is named by its commit, so that a tag that moves between a location and its download
-// changes nothing. A repository that denies access is not an absent one.
+// changes nothing. A repository that denies access is not an absent one. Questions to a forge pass package ask, so that a forge that
+// is slow or unavailable does not affect modules of others.
 //
 // The protocol is https://developer.hashicorp.com/terraform/internals/module-registry-protocol.
 package tags
@@ -16,20 +17,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/internal/memory"
 	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/ask"
 )
 
 // Registry is the registry of own modules. It is safe for concurrent use.
 type Registry struct {
 	cfg     Config
+	mirrors fetch.Mirrors                            // those of cfg.Fetch
 	located memory.Cache[modproxy.Ref, fetch.Source] // between the question for a location and the download
 	denied  memory.Cache[repository, error]
+	forges  map[string]*ask.Limiter // by origin; their parts are the paths of repositories
 }
 
 var _ upstream.Registry = (*Registry)(nil)
@@ -41,7 +47,20 @@ const (
 	locatedFor    = time.Minute
 	deniedFor     = 30 * time.Second
 	maxRemembered = 10_000
+
+	// Over ssh, each question starts processes here and at the forge, and only its end shows that it was answered.
+	sshAtOnce = 4
+	sshLate   = 5 * time.Second
 )
+
+// limits returns the limits of a forge. Its questions are not hedged: a second question for a long list would delay the first.
+func limits(origin *url.URL) ask.Options {
+	o := ask.Options{Host: origin.Host}
+	if origin.Scheme == "ssh" {
+		o.AtOnce, o.Late = sshAtOnce, sshLate
+	}
+	return o
+}
 
 // Config has the settings of a [Registry].
 type Config struct {
@@ -57,7 +76,13 @@ func New(c Config) (*Registry, error) {
 			return nil, fmt.Errorf("modules[%d]: modules[%d] matches all of its modules before it", i, at)
 		}
 	}
-	r := &Registry{cfg: c}
+	r := &Registry{cfg: c, forges: map[string]*ask.Limiter{}}
+	if c.Fetch != nil { // nil if the caller only checks the mappings
+		r.mirrors = c.Fetch.Mirrors
+	}
+	for _, m := range c.Modules {
+		r.forges[r.forge(m)] = ask.New(limits(m.Origin(r.mirrors)))
+	}
 	r.located.Max, r.denied.Max = maxRemembered, maxRemembered
 	return r, nil
 }
@@ -84,6 +109,16 @@ func (m Mapping) source(a modproxy.Address) (fetch.Source, error) {
 	return fetch.Source{Location: l, Module: a, NeedsSubdir: true}, err
 }
 
+// Repository returns the URL of the repository of a module. ok is false if no mapping matches the module.
+func (r *Registry) Repository(a modproxy.Address) (url string, ok bool) {
+	m, err := r.mapping(a)
+	if err != nil {
+		return "", false
+	}
+	s, err := m.source(a)
+	return s.URL, err == nil
+}
+
 // list asks the repository of a module for its tags. Every question to a forge goes through it, except downloads.
 func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, prefixes []string) ([]fetch.Tag, error) {
 	s, err := m.source(a)
@@ -97,7 +132,15 @@ func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, pref
 	if err := r.cfg.Fetch.Check(ctx, s); err != nil {
 		return nil, err
 	}
-	all, err := r.cfg.Fetch.Tags(ctx, s, prefixes...)
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	all, err := ask.Do(ctx, r.forges[r.forge(m)], strings.Trim(u.Path, "/"), func(ctx context.Context) ([]fetch.Tag, error) {
+		s := s
+		s.OnAnswer = func() { ask.Begin(ctx) }
+		return r.cfg.Fetch.Tags(ctx, s, prefixes...)
+	})
 	if errors.Is(err, modproxy.ErrDenied) {
 		r.denied.Add(at, err, deniedFor, int64(len(s.URL)))
 	}
@@ -113,3 +156,29 @@ func (m Mapping) hidden(err error) error {
 }
 
 var errNoTag = fmt.Errorf("%w: its repository does not exist, or has no tag for it", modproxy.ErrNotFound)
+
+// Origin returns the forge, or its mirror, that is asked for the versions of a module, such as https://git.example.com. Without a mapping it returns
+// the host of the module.
+func (r *Registry) Origin(a modproxy.Address) string {
+	m, err := r.mapping(a)
+	if err != nil {
+		return a.Host
+	}
+	return r.forge(m)
+}
+
+// forge returns the origin from which the repositories of m are downloaded.
+func (r *Registry) forge(m Mapping) string {
+	origin := m.Origin(r.mirrors)
+	return origin.Scheme + "://" + origin.Host
+}
+
+// Health returns the health of all forges of mappings, by host. It sends no request.
+func (r *Registry) Health() map[string]ask.Health {
+	all := map[string]ask.Health{}
+	for _, m := range r.cfg.Modules {
+		host := m.Origin(r.mirrors).Host
+		all[host] = all[host].Join(r.forges[r.forge(m)].Health())
+	}
+	return all
+}

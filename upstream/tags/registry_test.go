@@ -23,7 +23,8 @@ const host = "modules.test"
 // line is one mapping: address, source, path and tags.
 type line [4]string
 
-func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Registry {
+// newTable returns the client of the server of u, and a table that downloads from it.
+func newTable(t testing.TB, u *registrytest.Upstream) (*egress.Client, *fetch.Table) {
 	t.Helper()
 	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile, NoHedging: true})
 	if err != nil {
@@ -31,12 +32,27 @@ func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Re
 	}
 	t.Cleanup(func() { out.Close() })
 	dir := t.TempDir()
-	c := tags.Config{Host: host, Fetch: &fetch.Table{
+	return out, &fetch.Table{
 		Scratch: dir, Limits: pack.Limits{Bytes: 1 << 20},
 		Getters: map[string]fetch.Getter{"git": &git.Getter{Dir: dir, CAFile: u.CAFile, Network: out}},
-	}}
+	}
+}
+
+func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Registry {
+	t.Helper()
+	for i := range lines {
+		lines[i][1] = strings.ReplaceAll(lines[i][1], "URL", u.URL)
+	}
+	_, table := newTable(t, u)
+	return parsed(t, table, lines...)
+}
+
+// parsed returns the registry of lines.
+func parsed(t testing.TB, table *fetch.Table, lines ...line) *tags.Registry {
+	t.Helper()
+	c := tags.Config{Host: host, Fetch: table}
 	for _, l := range lines {
-		m, err := tags.ParseMapping(l[0], strings.ReplaceAll(l[1], "URL", u.URL), l[2], l[3])
+		m, err := tags.ParseMapping(l[0], l[1], l[2], l[3])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +126,22 @@ func TestNames(t *testing.T) {
 	_, err := r.Versions(t.Context(), moduleOf("acme/none/aws"))
 	if !errors.Is(err, modproxy.ErrNotFound) || strings.Contains(err.Error(), u.Host) {
 		t.Errorf("no repository: error %v; want ErrNotFound without the repository", err)
+	}
+}
+
+// Repository names the repository of a module, and none for another address.
+func TestRepository(t *testing.T) {
+	u := registrytest.New(t, repositories(t))
+	r := newRegistry(t, u, line{"acme/vpc/aws", "git::URL/infra.git", "vpc", ""}, line{"acme/{name}/{system}", "git::URL/acme-{name}-{system}.git", "", ""})
+	for address, want := range map[string]string{
+		"acme/vpc/aws": u.URL + "/infra.git", "acme/dns/aws": u.URL + "/acme-dns-aws.git", "acme/DNS/aws": "", "other/vpc/aws": "",
+	} {
+		if got, ok := r.Repository(moduleOf(address)); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", address, got, ok, want)
+		}
+	}
+	if got, ok := r.Repository(modproxy.Address{Host: "other.test", Namespace: "acme", Name: "vpc", System: "aws"}); ok {
+		t.Errorf("another host: %q", got)
 	}
 }
 

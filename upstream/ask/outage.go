@@ -1,4 +1,4 @@
-package upstream
+package ask
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/modproxy/modproxy"
 )
 
-// outage has the failures of a registry or one of its namespaces. After several failures in a row it is on: after each
+// outage has the failures of a server or one of its parts. After several failures in a row it is on: after each
 // pause one question, the trial, is sent, until a trial succeeds. The caller of its methods holds the limiter's lock.
 type outage struct {
 	failures int       // in a row
@@ -28,7 +28,7 @@ const (
 	outageMaxPause = 2 * time.Second        // the longest pause
 )
 
-// end clears all failures. It reports false, and changes nothing, while the registry's Retry-After has not passed.
+// end clears all failures. It reports false, and changes nothing, while the server's Retry-After has not passed.
 func (o *outage) end(now time.Time) bool {
 	if o.why == errPauseRequested && now.Before(o.next) {
 		return false
@@ -61,7 +61,7 @@ func (o *outage) pause(now time.Time) time.Duration {
 	return min(max(now.Sub(o.since)/4, outagePause), outageMaxPause)
 }
 
-// pauseUntil holds questions back until the time that the registry gave in Retry-After.
+// pauseUntil holds questions back until the time that the server gave in Retry-After.
 func (o *outage) pauseUntil(until, now time.Time) {
 	if o.on && o.trial == nil && until.Before(o.next) {
 		return

@@ -1,4 +1,4 @@
-package upstream
+package ask
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 
 // answersAfter sends n questions through l at once. Each is answered after a duration; answersAfter waits for all
 // answers.
-func answersAfter(ctx context.Context, t *testing.T, l *limiter, n int, after time.Duration) {
+func answersAfter(ctx context.Context, t *testing.T, l *Limiter, n int, after time.Duration) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			_, err := ask(ctx, l, "acme", func(context.Context) (int, error) {
+			_, err := Do(ctx, l, "acme", func(context.Context) (int, error) {
 				time.Sleep(after)
 				return 0, nil
 			})
@@ -39,7 +39,7 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 		{func(ctx context.Context) context.Context { return ctx }, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLimiter(0)
+			l := New(Options{})
 			ctx := tt.ctx(modproxy.WithClient(t.Context(), modproxy.Client{Name: "a"}))
 			var run sync.WaitGroup
 			run.Go(func() { answersAfter(ctx, t, l, 160, takes) }) // 100 at once, the others as the rate allows
@@ -60,7 +60,7 @@ func TestGateAsksForClientsFirst(t *testing.T) {
 // question.
 func TestGateKeepsTheRateForClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(8)
+		l := New(Options{Rate: 8})
 		wanted := modproxy.InBackground(t.Context())
 		answersAfter(modproxy.InBackground(t.Context()), t, l, 6, 0) // leaves two at once for clients
 		began := time.Now()
@@ -93,7 +93,7 @@ func equalTime(t *testing.T, what string, began time.Time, want time.Duration) {
 // questions.
 func TestGateSharesTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(0)
+		l := New(Options{})
 		flood := modproxy.WithClient(t.Context(), modproxy.Client{Name: "flood"})
 		var run sync.WaitGroup
 		run.Go(func() { answersAfter(flood, t, l, 400, time.Millisecond) }) // 100 at once, the others as the rate allows

@@ -1,4 +1,4 @@
-package upstream
+package ask
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/modproxy/modproxy/test/rig"
 )
 
-// simulated is a registry that is available by a schedule.
+// simulated is a server that is available by a schedule.
 type simulated struct {
 	down func(time.Duration) bool // reports whether it is down at that time after the start
 	fail func(context.Context) error
@@ -25,7 +25,7 @@ type simulated struct {
 	whileDown atomic.Int64 // questions
 }
 
-// ways lists the ways in which a registry is unavailable.
+// ways lists the ways in which a server is unavailable.
 var ways = map[string]func(context.Context) error{
 	"refuses": func(context.Context) error {
 		return fmt.Errorf("%w: %w", modproxy.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
@@ -59,7 +59,7 @@ func (s *simulated) answer(ctx context.Context) (int, error) {
 
 // install asks like a client: two attempts of ten seconds with a second between them. The proxy waits three seconds of
 // each attempt; its question continues.
-func install(t *testing.T, g *limiter, s *simulated, namespace string) bool {
+func install(t *testing.T, g *Limiter, s *simulated, part string) bool {
 	type result struct{ err error }
 	var going chan result
 	for range 2 {
@@ -68,7 +68,7 @@ func install(t *testing.T, g *limiter, s *simulated, namespace string) bool {
 			go func(to chan result) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				_, err := ask(ctx, g, namespace, s.answer)
+				_, err := Do(ctx, g, part, s.answer)
 				to <- result{err}
 			}(going)
 		}
@@ -87,7 +87,7 @@ func install(t *testing.T, g *limiter, s *simulated, namespace string) bool {
 
 // crowd sends requests at even intervals until end. It returns the requests and the successes, by the second in which
 // the requests came.
-func crowd(t *testing.T, g *limiter, s *simulated, perSecond int, end time.Duration) (asked, succeeded []int64) {
+func crowd(t *testing.T, g *Limiter, s *simulated, perSecond int, end time.Duration) (asked, succeeded []int64) {
 	seconds := int(end / time.Second)
 	asked, succeeded = make([]int64, seconds), make([]int64, seconds)
 	s.start = time.Now()
@@ -114,8 +114,8 @@ func sum(list []int64) (n int64) {
 	return n
 }
 
-// If the registry is available in every other period of two seconds, clients hardly notice.
-func TestARegistryThatComesAndGoes(t *testing.T) {
+// If the server is available in every other period of two seconds, clients hardly notice.
+func TestAServerThatComesAndGoes(t *testing.T) {
 	for name, fail := range ways {
 		for _, perSecond := range []int{1, 5, 40} {
 			if !rig.Long() && perSecond == 40 && name != "gateway" {
@@ -124,7 +124,7 @@ func TestARegistryThatComesAndGoes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", name, perSecond), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &simulated{fail: fail, down: func(at time.Duration) bool { return at%(4*time.Second) >= 2*time.Second }}
-					asked, succeeded := crowd(t, newLimiter(0), s, perSecond, 3*time.Minute)
+					asked, succeeded := crowd(t, New(Options{Hedges: true}), s, perSecond, 3*time.Minute)
 					share := float64(sum(succeeded)) / float64(sum(asked))
 					t.Logf("%.2f%% of %d requests succeeded; %d questions while it was down", 100*share, sum(asked), s.whileDown.Load())
 					if share < 0.99 {
@@ -136,7 +136,7 @@ func TestARegistryThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// A registry that is down receives few questions. After it recovers, all clients soon succeed.
+// A server that is down receives few questions. After it recovers, all clients soon succeed.
 func TestAnOutageEnds(t *testing.T) {
 	for name, fail := range ways {
 		outages := []time.Duration{500 * time.Millisecond, 20 * time.Second}
@@ -147,7 +147,7 @@ func TestAnOutageEnds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%v", name, outage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &simulated{fail: fail, down: func(at time.Duration) bool { return at >= 10*time.Second && at < 10*time.Second+outage }}
-					asked, succeeded := crowd(t, newLimiter(0), s, 40, outage+30*time.Second)
+					asked, succeeded := crowd(t, New(Options{Hedges: true}), s, 40, outage+30*time.Second)
 					back := int((10*time.Second + outage + 999*time.Millisecond) / time.Second)
 					for second := range asked {
 						if second >= 10-5 && second < back+5 {
@@ -171,12 +171,12 @@ func TestAnOutageEnds(t *testing.T) {
 // One missing answer does not affect other questions.
 func TestOneThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newLimiter(0)
-		go ask(t.Context(), g, "acme", func(ctx context.Context) (int, error) { return 0, ways["hangs"](ctx) })
+		g := New(Options{Hedges: true})
+		go Do(t.Context(), g, "acme", func(ctx context.Context) (int, error) { return 0, ways["hangs"](ctx) })
 		for i := range 600 {
 			time.Sleep(100 * time.Millisecond)
 			asked := time.Now()
-			_, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { return 1, nil })
+			_, err := Do(t.Context(), g, "acme", func(context.Context) (int, error) { return 1, nil })
 			if took := time.Since(asked); err != nil || took > 0 {
 				t.Fatalf("question %d: %v after %v", i, err, took)
 			}
@@ -188,12 +188,12 @@ func TestOneThatHangs(t *testing.T) {
 // A question whose answer has begun is not repeated, however long the answer takes.
 func TestOneThatComesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newLimiter(0)
+		g := New(Options{Hedges: true})
 		sent := 0
-		_, err := ask(t.Context(), g, "acme", func(ctx context.Context) (int, error) {
+		_, err := Do(t.Context(), g, "acme", func(ctx context.Context) (int, error) {
 			sent++
 			time.Sleep(time.Second)
-			begin(ctx)
+			Begin(ctx)
 			time.Sleep(30 * time.Second)
 			return 1, nil
 		})
@@ -206,27 +206,27 @@ func TestOneThatComesSlowly(t *testing.T) {
 // A question that panics ends in an error, and affects no other question.
 func TestAskSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newLimiter(0)
-		for range 10 * maxRequests {
-			_, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { panic("of one answer") })
+		g := New(Options{Hedges: true})
+		for range 10 * defaultAtOnce {
+			_, err := Do(t.Context(), g, "acme", func(context.Context) (int, error) { panic("of one answer") })
 			if !errors.Is(err, modproxy.ErrUnavailable) {
 				t.Fatalf("a panic: %v", err)
 			}
 		}
-		if _, err := ask(t.Context(), g, "acme", func(context.Context) (int, error) { return 1, nil }); err != nil {
+		if _, err := Do(t.Context(), g, "acme", func(context.Context) (int, error) { return 1, nil }); err != nil {
 			t.Fatalf("after panics: %v", err)
 		}
 	})
 }
 
-// A client with more questions than a registry accepts takes at most its share from other clients.
+// A client with more questions than a server accepts takes at most its share from other clients.
 func TestFloodLeavesOthersTheirShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newLimiter(0)
+		g := New(Options{Hedges: true})
 		flood, stop := context.WithCancel(modproxy.WithClient(t.Context(), modproxy.Client{Name: "flood"}))
 		go func() {
 			for flood.Err() == nil {
-				go ask(flood, g, "absent", func(context.Context) (int, error) {
+				go Do(flood, g, "absent", func(context.Context) (int, error) {
 					time.Sleep(30 * time.Millisecond)
 					return 0, modproxy.ErrNotFound
 				})
@@ -241,7 +241,7 @@ func TestFloodLeavesOthersTheirShare(t *testing.T) {
 		}
 		for i := range questions {
 			asked := time.Now()
-			_, err := ask(other, g, "acme", func(context.Context) (int, error) { return 1, nil })
+			_, err := Do(other, g, "acme", func(context.Context) (int, error) { return 1, nil })
 			if took := time.Since(asked); err != nil || took > time.Second {
 				t.Fatalf("question %d of another: %v after %v", i, err, took)
 			}
