@@ -68,7 +68,7 @@ var levels = []struct {
 	{"storage", []string{"store", "store/disk", "ledger"}},
 	{"configurations", []string{"lockfile", "tfconfig", "closure"}},
 	{"layers", []string{"observe", "history", "cache", "policy", "rewrite", "nested", "prefetch", "auth", "auth/oidc"}},
-	{"features", []string{"backup", "bundle", "lock", "mirror", "catalog", "static", "conformance"}},
+	{"features", []string{"backup", "bundle", "lock", "mirror", "catalog", "static", "suggest", "conformance"}},
 	{"protocols", []string{"httpx", "proxy", "admin"}},
 	{"configuration", []string{"config"}},
 	{"application", []string{"app", "doctor"}},

@@ -41,6 +41,7 @@ var eventGroups = []struct {
 		{"ledger_recorded", zap.InfoLevel, "A version was downloaded for the first time.", "sum source commit"},
 		{"ledger_renewed", zap.InfoLevel, "A release of a provider has more packages than its record in the ledger.", "sum reason"},
 		{"ledger_drifted", zap.ErrorLevel, "Other content was offered and refused, see [Changed content](../how-to/changed-content.md).", "recorded offered source commit"},
+		{"modules_host_recorded", zap.InfoLevel, "modproxy recorded the host of own modules. Once versions are recorded under it, it cannot change.", "host"},
 		{"ledger_failed", zap.ErrorLevel, "The ledger did not answer, or did not accept a record.", ""},
 		{"ledger_recheck", zap.InfoLevel, "A recheck could not check a version; or, at level warn, found it at another commit.", "recorded commit"},
 		{"ledger_behind", zap.WarnLevel, "The ledger had no record of a stored package. It has one now.", ""},

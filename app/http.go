@@ -86,7 +86,7 @@ func upstreamsOf(c *config.Config) protocol.Upstreams {
 		upstreams.Namespaces[r.Namespace] = r.Upstream
 	}
 	if own := c.OwnHost(); own != "" {
-		upstreams.Hosts[own] = true
+		upstreams.Hosts[own], upstreams.Modules = true, own
 		if slices.Contains(ownHosts(c), own) {
 			upstreams.Own = own
 		}

@@ -79,6 +79,9 @@ func (a *App) open(ctx context.Context, listening net.Addr) error {
 	if err := a.openData(ctx); err != nil {
 		return err
 	}
+	if err := a.checkOwn(ctx); err != nil {
+		return err
+	}
 	if err := a.ReadOnly(); err != nil {
 		logEvent(a.log, "data_read_only", err)
 	} else if err := emptyScratch(a.scratch()); err != nil {

@@ -114,7 +114,7 @@ func reserves(c *config.Config, set config.Rules) (all []policy.Reserve, wrong c
 		private = append(private, own)
 	}
 	for _, namespace := range c.OwnNamespaces() {
-		all = append(all, policy.Reserve{Place: "modules", Namespace: namespace, Hosts: private})
+		all = append(all, policy.Reserve{Place: "modules", Namespace: namespace, Hosts: private, Own: c.OwnHost()})
 	}
 	for i, glob := range set.Reserved {
 		place, routed := set.ReservedAt[i], map[string][]string{} // by folded namespace

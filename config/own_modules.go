@@ -76,7 +76,15 @@ func (c *Config) Mappings() (all []tags.Mapping) {
 // OwnHost returns the host in the addresses of own modules: modules_host, or the host of public_url if there are modules. Otherwise it
 // is empty.
 func (c *Config) OwnHost() string {
-	if len(c.Modules) == 0 || c.ModulesHost != "" {
+	if len(c.Modules) == 0 {
+		return c.ModulesHost
+	}
+	return c.FutureOwnHost()
+}
+
+// FutureOwnHost returns the host that own modules have, or would have if there were any: modules_host, or the host of public_url.
+func (c *Config) FutureOwnHost() string {
+	if c.ModulesHost != "" {
 		return c.ModulesHost
 	}
 	if at, err := url.Parse(c.PublicURL); err == nil && at.Host != "" {

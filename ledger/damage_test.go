@@ -226,6 +226,7 @@ func TestRules(t *testing.T) {
 	first, accepted := record("1.0.0", "a"), record("1.0.0", "b")
 	accepted.Reason = "why"
 	drift := ledger.Drift{Ref: vpc.At("1.0.0"), Recorded: first.Sum, Offered: accepted.Sum, Time: first.Time}
+	host := ledger.OwnHost{Host: "one.example.com", Time: first.Time}
 	for what, records := range map[string][]any{
 		"a second first record":           {first, record("1.0.0", "b")},
 		"a record twice":                  {first, first},
@@ -234,6 +235,7 @@ func TestRules(t *testing.T) {
 		"a drift of nothing":              {drift},
 		"a drift twice":                   {first, drift, drift},
 		"a first record after acceptance": {first, accepted, first},
+		"a host of own modules twice":     {host, host},
 	} {
 		dir := t.TempDir()
 		mustOpen(t, dir).Close()
@@ -250,8 +252,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A signed record of unknown form is that of a later version, also if known records refer to it. If the head does not match the log, the
-// record is damage.
+// A record of unknown form is that of a later version, also if known records refer to it. If the head does not match the log, the record is
+// damage.
 func TestLaterRecord(t *testing.T) {
 	dir := t.TempDir()
 	mustOpen(t, dir).Close()
@@ -264,6 +266,12 @@ func TestLaterRecord(t *testing.T) {
 	forge(t, dir, []byte("attestation of later versions\n"))
 	write(t, head, dir, "head")
 	wantDamaged(t, "a record of unknown form that is not signed", dir)
+
+	forge(t, dir, textOf(t, record("1.0.0", "a")))
+	head = read(t, dir, "head")
+	forge(t, dir, textOf(t, record("1.0.0", "a")), []byte("attestation of later versions\n"))
+	write(t, head, dir, "head")
+	wantNewer(t, "a record of unknown form behind those that the head covers", dir)
 }
 
 // TestNotNew: a log that lost its head is not taken for a new log, even if it is empty.

@@ -114,7 +114,7 @@ func forge(t testing.TB, dir string, texts ...[]byte) {
 	write(t, head, dir, "head")
 }
 
-// textOf returns the text of a record, a drift or a decision.
+// textOf returns the text of an entry.
 func textOf(t testing.TB, entry any) []byte {
 	t.Helper()
 	var text []byte
@@ -128,6 +128,8 @@ func textOf(t testing.TB, entry any) []byte {
 		text, err = ledger.FormatDecision(e)
 	case ledger.Bundle:
 		text, err = ledger.FormatBundle(e)
+	case ledger.OwnHost:
+		text, err = ledger.FormatOwnHost(e)
 	}
 	if err != nil {
 		t.Fatal(err)

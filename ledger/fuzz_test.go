@@ -136,8 +136,12 @@ func FuzzParseRecord(f *testing.F) {
 	decision.Until, decision.Action, decision.Link = time.Time{}, modproxy.Deprecate, "https://example.com/advisory"
 	f.Add(textOf(f, decision))
 	f.Add(textOf(f, aBundle(2)))
+	f.Add(textOf(f, ledger.OwnHost{Host: "one.example.com:8443", Time: r.Time}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if b, err := ledger.ParseBundle(text); err == nil && !bytes.Equal(textOf(t, b), text) || err != nil && !errors.Is(err, modproxy.ErrInvalid) {
+			t.Fatalf("%q was read, and is written in another way; %v", text, err)
+		}
+		if o, err := ledger.ParseOwnHost(text); err == nil && !bytes.Equal(textOf(t, o), text) || err != nil && !errors.Is(err, modproxy.ErrInvalid) {
 			t.Fatalf("%q was read, and is written in another way; %v", text, err)
 		}
 		r, err := ledger.ParseRecord(text)

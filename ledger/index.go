@@ -28,6 +28,7 @@ type index struct {
 
 	decisions []int64 // the numbers of the decisions' texts; append-only
 	bundles   map[id]bool
+	own       string   // the last host of own modules
 	subdirs   []string // the distinct subdirs of records; most records share one
 	subdirAt  map[string]uint32
 }
@@ -67,21 +68,23 @@ const (
 	drift
 	decision
 	imported
+	own
 )
 
 // entry is the parsed text of one log record.
 type entry struct {
 	kind    kind
 	text    []byte
-	version id // or of a bundle
+	version id // or of a bundle, or that of all hosts of own modules
 	address id // shared by all spellings of the version
 	module  uint64
 	sum     [sha256.Size]byte
 	subdir  string
-	drift   id    // only of a drift: identifies the observation
-	end     int64 // offset of the end of its frame in the log
-	done    bool  // decided and, if it is new, written
-	err     error // the result; valid once done is true
+	host    string // only of own modules
+	drift   id     // only of a drift: identifies the observation
+	end     int64  // offset of the end of its frame in the log
+	done    bool   // decided and, if it is new, written
+	err     error  // the result; valid once done is true
 }
 
 // about returns the subject of e. Two entries of one write never have the same subject.
@@ -116,6 +119,9 @@ func parseEntry(text []byte) (*entry, error) {
 	case imported:
 		b, err := ParseBundle(text)
 		return &entry{kind: imported, text: text, version: id(b.ID)}, err
+	case own:
+		o, err := ParseOwnHost(text)
+		return &entry{kind: own, text: text, version: sha256.Sum256([]byte(ownPrefix)), host: o.Host}, err
 	case drift:
 		d, err := ParseDrift(text)
 		what := sha256.Sum256([]byte(string(d.Recorded) + "\n" + string(d.Offered) + "\n" + d.Subdir))
@@ -154,6 +160,8 @@ func (x *index) decideAlone(e *entry) (known bool, err error) {
 		return false, nil
 	case e.kind == imported:
 		return x.bundles[e.version], nil
+	case e.kind == own:
+		return x.own == e.host, nil
 	case e.kind == firstRecord && ok:
 		err = x.differs(p, e)
 		return err == nil, err
@@ -190,6 +198,8 @@ func (x *index) enter(e *entry) {
 		x.decisions = append(x.decisions, x.size())
 	case imported:
 		x.bundles[e.version] = true
+	case own:
+		x.own = strings.Clone(e.host) // e.host shares memory with the whole text
 	case drift:
 		x.drifts[e.version] = append(x.drifts[e.version], e.drift)
 	default:

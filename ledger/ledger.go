@@ -23,8 +23,8 @@
 // another key. A bundle (package bundle) contains facts of another ledger, which are added to the importing ledger's own tree.
 // A lock file (package lock) contains sums to compare with.
 //
-// The suite in ledgertest specifies the behaviour of every [Ledger]. [FormatRecord], [FormatDrift], [FormatDecision] and
-// [FormatBundle] specify the texts.
+// The suite in ledgertest specifies the behaviour of every [Ledger]. [FormatRecord], [FormatDrift], [FormatDecision], [FormatBundle]
+// and [FormatOwnHost] specify the texts.
 package ledger
 
 import (

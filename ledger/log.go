@@ -146,7 +146,7 @@ func (l *Log) Drifts(ctx context.Context) iter.Seq2[Drift, error] {
 					d, err = ParseDrift(text)
 				case firstRecord:
 					d, is, err = l.contradiction(i, text)
-				case acceptance, decision, imported:
+				case acceptance, decision, imported, own:
 				}
 			}
 			if (is || err != nil) && !yield(d, err) || err != nil {

@@ -181,7 +181,10 @@ func (l *Log) loadRest(f *frames) error {
 	signed := f.end
 	text, err := f.read()
 	for ; err == nil; text, err = f.read() {
-		if err := l.index.replay(text, f.end); err != nil {
+		switch err := l.index.replay(text, f.end); {
+		case errors.Is(err, errUnknown): // its hash shows that it is complete
+			return fmt.Errorf("%s: the file %q: record %d: %w", l.dir, logName, f.next-1, errNewer)
+		case err != nil:
 			return l.damaged("record %d: %v", f.next-1, err)
 		}
 	}

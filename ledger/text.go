@@ -121,6 +121,8 @@ func kindOf(text []byte) kind {
 		return decision
 	case bytes.HasPrefix(text, []byte(importPrefix)):
 		return imported
+	case bytes.HasPrefix(text, []byte(ownPrefix)):
+		return own
 	}
 	return firstRecord
 }

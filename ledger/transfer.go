@@ -132,7 +132,11 @@ func (l *Log) Import(ctx context.Context, r io.Reader, trust note.Verifiers) (ad
 	n := l.index.size()
 	for i := range min(n, other.size()) {
 		if at := tlog.StoredHashIndex(0, i); l.index.hashes[at] != other.hashes[at] {
-			return 0, fmt.Errorf("import: %w: record %d differs from the record here: the two ledgers have forked", modproxy.ErrChanged, i)
+			err := fmt.Errorf("import: %w: record %d differs from the record here: the two ledgers have forked", modproxy.ErrChanged, i)
+			if !l.HasRecords() {
+				err = fmt.Errorf("%w: the ledger here has no record of a version: stop modproxy, move %s away, and repeat the import before the next start", err, l.dir)
+			}
+			return 0, err
 		}
 	}
 	if other.size() <= n {

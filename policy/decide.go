@@ -102,7 +102,7 @@ func (s *Selection) needsAge() bool {
 // Module returns the verdict about a module if its version is unknown. It denies the module if every version is denied.
 func (s *Selection) Module() Verdict {
 	if s.reserved != nil {
-		return Verdict{Outcome: Reserved}
+		return s.reserved.verdict()
 	}
 	for _, rule := range s.deny {
 		if rule.Versions.String() == "" {
@@ -118,8 +118,8 @@ func (s *Selection) Module() Verdict {
 // namespace returns the verdict about all modules of a namespace. It denies the namespace if every possible module in
 // it is denied.
 func (r *Rules) namespace(host, namespace string, groups []string) Verdict {
-	if r.reserved(host, namespace) != nil {
-		return Verdict{Outcome: Reserved}
+	if reserve := r.reserved(host, namespace); reserve != nil {
+		return reserve.verdict()
 	}
 	host, namespace = strings.ToLower(host), strings.ToLower(namespace)
 	allowed := !r.DefaultDeny
@@ -155,7 +155,7 @@ func (s *Selection) lists() bool {
 func (s *Selection) Decide(v modproxy.Version, facts VersionFacts, decided Decided, now time.Time) Verdict {
 	switch {
 	case s.reserved != nil:
-		return Verdict{Outcome: Reserved}
+		return s.reserved.verdict()
 	case decided.Block != nil:
 		return Verdict{Outcome: Blocked, Decision: decided.Block}
 	case decided.Review != nil && decided.Review.Action == modproxy.Reject:

@@ -137,7 +137,7 @@ func (s *Selection) explainReserved() []Step {
 		return nil
 	}
 	hosts := cmp.Or(strings.Join(s.reserved.Hosts, ", "), "none of the registries")
-	return []Step{{"policy.reserved", s.reserved.Namespace, Reserved, "is for " + hosts}}
+	return []Step{{cmp.Or(s.reserved.Place, "policy.reserved"), s.reserved.Namespace, Reserved, "is for " + hosts}}
 }
 
 // explainLocked returns the step for the lock files of a rule. locks are the entries about the module or version. Says

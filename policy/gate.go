@@ -105,11 +105,12 @@ func (g *Gate) Rules() *Rules {
 // every layer, calls it.
 func (g *Gate) Reserved(host, namespace string) error {
 	rules := g.Rules()
-	if rules.reserved(host, namespace) == nil {
+	reserve := rules.reserved(host, namespace)
+	if reserve == nil {
 		return nil
 	}
 	m := modproxy.Address{Host: host, Namespace: namespace}
-	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
+	return &Refusal{reserve.verdict(), m.At(""), rules.Contact}
 }
 
 // ReservedIn is like Reserved, for the namespaces that a text names, such as the text of a search.
@@ -120,7 +121,7 @@ func (g *Gate) ReservedIn(host, text string) error {
 		return nil
 	}
 	m := modproxy.Address{Host: host, Namespace: reserve.Namespace}
-	return &Refusal{Verdict{Outcome: Reserved}, m.At(""), rules.Contact}
+	return &Refusal{reserve.verdict(), m.At(""), rules.Contact}
 }
 
 // Follow reads the decisions that were made since its last call. Verdicts call it if the last read is more than a

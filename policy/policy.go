@@ -44,6 +44,7 @@ type Verdict struct {
 	Decision *modproxy.Decision // the decision that refuses or approves; may be nil
 	Until    time.Time          // when a TooYoung version becomes old enough, or an approval ends; zero if unknown or never
 	Allows   string             // the versions of the module that rules allow, in words; empty if this version is allowed
+	Own      string             // the host that a Reserved module may be at, for the refusal; may be empty
 	Pending  bool               // a TooYoung version may be old enough: its publication date is being requested from the registry
 }
 

@@ -51,6 +51,10 @@ func (r *Refusal) why(ask string) string {
 		d := r.Decision
 		return fmt.Sprintf("%s on %s by %s: %s; %s", r.Outcome, day(d.Time), d.By, cmp.Or(d.Reason, "no reason is given"), ask)
 	case Reserved:
+		if at := r.Address; r.Own != "" && at.IsModule() && at.Name != "" {
+			at.Host = r.Own
+			ask = "write " + at.At("").Shown() + ", or " + ask
+		}
 		return fmt.Sprintf("the namespace %s is reserved for a private registry, and this address is in another one: %s", r.Namespace, ask)
 	case NotLocked:
 		return fmt.Sprintf("its content differs from the lock files (%s): %s", r.place(), ask)

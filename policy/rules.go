@@ -57,6 +57,7 @@ type Reserve struct {
 	Place     string   // position in its file, for people
 	Namespace string   // * matches any characters
 	Hosts     []string // normalised
+	Own       string   // the one of Hosts that refusals name, because clients may know it: that of own modules; may be empty
 }
 
 // Rules are compiled rules. They are immutable and safe for concurrent use.
@@ -229,6 +230,9 @@ func (r *Rules) reserving(host string, matches func(reserved string) bool) *Rese
 	}
 	return nil
 }
+
+// verdict returns the verdict about a module that r keeps from its host.
+func (r *Reserve) verdict() Verdict { return Verdict{Outcome: Reserved, Own: r.Own} }
 
 func checkReserve(r Reserve) error {
 	if !isGlob(r.Namespace, "-_*") {

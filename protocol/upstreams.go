@@ -17,6 +17,8 @@ type Upstreams struct {
 	// Own is the registry among Hosts whose hostname is the proxy's own. Requests to that hostname are not only for that registry, but
 	// for the upstreams of all namespaces. It is empty if there is none.
 	Own string
+	// Modules is the registry of own modules among Hosts, which has no providers. It is empty if there is none.
+	Modules string
 	// Any allows every registry that a path names.
 	Any bool
 	// Default answers for the proxy's own hostname.

@@ -43,7 +43,8 @@ func (h *Handler) serveDiscovery(w *httpx.Response, r *http.Request, e *httpx.Ev
 	services["modules.v1"] = base + protocol.ModulesPath
 	// No provider has the proxy's own hostname. Where clients are identified, the document of every other name has providers, so that
 	// it does not reveal whether the name is an upstream's. A request for a provider then returns the error about the token.
-	if h.cfg.Upstreams.ByHost(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host) {
+	isNamed := h.cfg.Upstreams.ByHost(r.Host) != "" || h.cfg.Auth != nil && !h.isOwnName(r.Host)
+	if isNamed && h.hasProviders(host) {
 		services["providers.v1"] = base + protocol.ProvidersPath
 	}
 	if login := h.cfg.Auth.Login(time.Now()); login != nil {
@@ -66,5 +67,14 @@ func (h *Handler) serveDiscoveryBelow(w *httpx.Response, r *http.Request, e *htt
 		return err
 	}
 	base := h.origin(r) + "/" + host + "/"
-	return w.WriteJSON(map[string]string{"modules.v1": base + protocol.ModulesPath, "providers.v1": base + protocol.ProvidersPath})
+	services := map[string]string{"modules.v1": base + protocol.ModulesPath}
+	if h.hasProviders(host) {
+		services["providers.v1"] = base + protocol.ProvidersPath
+	}
+	return w.WriteJSON(services)
+}
+
+// hasProviders reports whether a registry can have providers: all but that of own modules.
+func (h *Handler) hasProviders(host string) bool {
+	return host == "" || host != h.cfg.Upstreams.Modules
 }

@@ -85,6 +85,15 @@ func (r *Reader) ReadDirectory(ctx context.Context, dir string, o Options, varFi
 	}
 }
 
+// ReadSources reads the sources of all module calls in the files of a directory on disk, for both clients. It follows no calls. See
+// Options.Sources and Options.CallsOnly.
+//
+// Errors: those of [Reader.Read], and of the file system.
+func (r *Reader) ReadSources(ctx context.Context, dir string) (*Configuration, error) {
+	files := Tree{each: func(f func(string, int64, io.Reader) error) error { return sendFiles(dir, ".", isModule, f) }}
+	return r.Read(ctx, files, Options{Sources: true, CallsOnly: true})
+}
+
 // onDisk returns the tree of directories on disk, by slash path from root. The first directory is the root module, with tests and
 // files with values of its variables.
 func onDisk(root string, dirs, varFiles []string) Tree {

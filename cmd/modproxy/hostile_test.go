@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -209,7 +210,7 @@ var otherVerbs = map[string]string{
 	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
 	"config": "the operator's own", "config check": "the operator's own", "config init": "the operator's own", "config schema": "", "client-config": "the operator's own",
 	"conformance": "TestHostileElsewhere", "doctor": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
-	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
+	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "modules suggest": "TestHostileCalls", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
 	"serve": "TestLogIsHarmless of package proxy", "version": "", "log-level": "the operator's own",
 }
 
@@ -398,6 +399,35 @@ func TestHostileLock(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The text of a configuration is never a line of the output of "modules suggest".
+func TestHostileCalls(t *testing.T) {
+	quoted, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Trim(string(quoted), `"`)
+	for _, source := range []string{
+		text, "git::" + text, "git::https://git.example.com/" + text + "?ref=v1.0.0", "git::https://git.example.com/a/b//" + text + "?ref=v1.0.0",
+		"git::https://git.example.com/a/b?ref=" + text, "git::https://git.example.com/a/b?ref=" + url.QueryEscape(hostile) + "/v1.0.0",
+	} {
+		dir := filepath.Join(t.TempDir(), forged)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		configuration := `{"module": {"x": {"source": "` + source + `"}, "y": {"source": "git::https://git.example.com/a/b?ref=v1.0.0"}}}`
+		if err := os.WriteFile(filepath.Join(dir, "main.tf.json"), []byte(configuration), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, flags := range [][]string{nil, {"--json"}} {
+			got := command(t, nil, append([]string{"modules", "suggest", dir}, flags...)...)
+			isHarmless(t, source, got.stdout+got.stderr)
+			if !strings.Contains(got.stdout, "modules.example.com/a/b/any") {
+				t.Errorf("%q: got\n%s\n%s", source, got.stdout, got.stderr)
+			}
+		}
 	}
 }
 

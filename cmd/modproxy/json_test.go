@@ -29,7 +29,7 @@ var withoutJSON = map[string]string{
 var withoutJSONFlags = []string{"--list", "--clear", "--suggest"}
 
 // localJSON are the verbs that do not use the API of a proxy, with their arguments, in an order in which each one works. DATA is a data
-// directory, DIR has a configuration, URL is a registry.
+// directory, DIR has a configuration, CALLS has calls of git repositories, URL is a registry.
 var localJSON = []struct{ verb, args string }{
 	{"ledger init", "--data DATA"},
 	{"rebuild", "--data DATA"},
@@ -48,6 +48,7 @@ var localJSON = []struct{ verb, args string }{
 	{"conformance", "--url URL --module acme/x/aws"},
 	{"lock", "DIR --data DATA"},
 	{"lock providers", "DIR --platform linux_amd64 --data DATA"},
+	{"modules suggest", "CALLS"},
 	{"policy check", ""},
 	{"version", ""},
 }
@@ -73,12 +74,12 @@ func TestJSON(t *testing.T) {
 		})
 	}
 	data, url := t.TempDir(), someRegistry(t)
-	dir := installedNothing(t)
+	dir, calls := installedNothing(t), gitCalls(t)
 	must(t, auth.MakeDir(filepath.Join(data, "auth")))
 	for _, local := range localJSON {
 		tried[local.verb] = true
 		t.Run(local.verb, func(t *testing.T) {
-			args := strings.NewReplacer("DATA", data, "DIR", dir, "URL", url).Replace(local.args)
+			args := strings.NewReplacer("DATA", data, "DIR", dir, "CALLS", calls, "URL", url).Replace(local.args)
 			if local.verb == "key rotate" {
 				firstKey(t, data)
 			}
@@ -153,7 +154,7 @@ var withItems = map[string]bool{
 	"config show": true, "conformance": true, "decisions": true,
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
 	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
-	"missing": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
+	"missing": true, "modules suggest": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
 	"status":       true,
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }
@@ -264,6 +265,16 @@ func installedNothing(t *testing.T) string {
 	must(t, os.MkdirAll(filepath.Join(dir, ".terraform/modules"), 0o700))
 	must(t, os.WriteFile(filepath.Join(dir, ".terraform/modules/modules.json"), []byte(`{"Modules":[]}`), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, ".terraform.lock.hcl"), []byte("# nothing\n"), 0o600))
+	return dir
+}
+
+// gitCalls returns a directory with calls of git repositories.
+func gitCalls(t *testing.T) string {
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "main.tf"), []byte(`
+		module "a" { source = "git::https://user@git.example.com/acme/modules.git//vpc?ref=vpc/v1.2.3" }
+		module "b" { source = "git::https://git.example.com/acme/modules.git//vpc?ref=main" }
+	`), 0o600))
 	return dir
 }
 

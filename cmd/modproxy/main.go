@@ -106,7 +106,7 @@ func newRootCommand(env *environment) *cobra.Command {
 	setTemplates(root)
 	addVerbs(root, "run", "Run a proxy",
 		newServeCommand(env), newStatusCommand(env), newHealthCommand(env), newDoctorCommand(env), newConfigCommand(env),
-		newClientConfigCommand(env), newLogLevelCommand(env))
+		newModulesCommand(env), newClientConfigCommand(env), newLogLevelCommand(env))
 	addVerbs(root, "fill", "Download packages, and carry them to another proxy",
 		newMirrorCommand(env), newRefreshCommand(env), newMissingCommand(env), newExportCommand(env), newImportCommand(env))
 	addVerbs(root, "keep", "Manage the stored packages",

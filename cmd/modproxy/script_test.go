@@ -4,6 +4,9 @@
 //	upstream NAME start DIR [KNOB=VALUE…]   start a registry that serves the fixture in DIR
 //	upstream NAME load DIR                  serve DIR instead
 //	upstream NAME move REPO TAG REVISION    move a tag to the commit of another revision
+//	upstream NAME annotate REPO TAG REVISION
+//	                                        make an annotated tag of that commit
+//	upstream NAME delete REPO TAG           remove a tag, but not its commit
 //	upstream NAME set KNOB=VALUE…           turn knobs ([registrytest.Knobs]); KIND.KNOB=VALUE for one kind only
 //	upstream NAME down | up                 refuse connections, accept them again
 //	internet NAME                           let a proxy of the site lead all https requests from this machine to NAME, which gets

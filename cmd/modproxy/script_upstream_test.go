@@ -23,7 +23,7 @@ import (
 func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
 	w := worldOf(ts)
 	if len(args) < 2 || neg {
-		ts.Fatalf("usage: upstream NAME start|load|move|delete|set|down|up …")
+		ts.Fatalf("usage: upstream NAME start|load|move|annotate|delete|set|down|up …")
 	}
 	name, verb, args := args[0], args[1], args[2:]
 	if verb == "start" {
@@ -39,6 +39,8 @@ func runUpstream(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(u.Load(ts.MkAbs(args[0])))
 	case "move":
 		ts.Check(u.Move(args[0], args[1], args[2]))
+	case "annotate":
+		ts.Check(u.Annotate(args[0], args[1], args[2]))
 	case "delete":
 		ts.Check(u.Delete(args[0], args[1]))
 	case "set":

@@ -88,11 +88,14 @@ func tokenHelp(c *config.Config, t auth.Token) string {
 		own = u.Host
 	}
 	for _, host := range tokenHosts(c, t, own) {
-		mirror := ""
-		if host == own {
+		what, mirror := "modules and providers", ""
+		switch {
+		case host == own && servesTLS(c):
 			mirror = ", and for its network mirror"
+		case host == c.OwnHost():
+			what = "modules"
 		}
-		fmt.Fprintf(&b, "\nFor modules and providers of %s%s, in the client's CLI configuration:\n\n", hostname.Display(host), mirror)
+		fmt.Fprintf(&b, "\nFor %s of %s%s, in the client's CLI configuration:\n\n", what, hostname.Display(host), mirror)
 		fmt.Fprintf(&b, "  credentials %q {\n    token = \"mp_…\"\n  }\n", hostname.Display(host))
 		if variable := hostname.TokenVariable(host); variable != "" {
 			fmt.Fprintf(&b, "\nor in its environment: %s=mp_…\n", variable)
@@ -135,25 +138,36 @@ func endText(t auth.Token) string {
 // tokenHosts returns the hosts for which clients use the token: the hosts in source addresses.
 func tokenHosts(c *config.Config, t auth.Token, own string) []string {
 	var hosts []string
-	for _, u := range c.Upstreams {
-		host := normalised(u.Host)
+	add := func(host string) {
 		covers := func(s auth.Scope) bool { return s.Host == "*" || s.Host == host }
 		if host != "" && slices.ContainsFunc(t.Scopes, covers) {
 			hosts = append(hosts, host)
 		}
 	}
-	if own != "" && len(t.Scopes) > 0 && (c.TLS.CertFile != "" || strings.HasPrefix(c.PublicURL, "https:")) {
-		hosts = append(hosts, own) // clients use https for a registry's own hostname
+	for _, u := range c.Upstreams {
+		add(normalised(u.Host))
+	}
+	isOwn := own != "" && servesTLS(c) // clients use https for a registry's own hostname
+	if !isOwn || normalised(own) != c.OwnHost() {
+		add(c.OwnHost())
+	}
+	if isOwn && len(t.Scopes) > 0 {
+		hosts = append(hosts, own)
 	}
 	return hosts
 }
 
-// unknownHosts returns the hosts of scopes that are not upstreams.
+// servesTLS reports whether clients use https for the proxy.
+func servesTLS(c *config.Config) bool {
+	return c.TLS.CertFile != "" || strings.HasPrefix(c.PublicURL, "https:")
+}
+
+// unknownHosts returns the hosts of scopes that are neither upstreams nor the host of own modules.
 func unknownHosts(c *config.Config, t auth.Token) []string {
 	var unknown []string
 	for _, s := range t.Scopes {
 		known := func(u config.Upstream) bool { return u.Host == "*" || normalised(u.Host) == s.Host }
-		if s.Host != "*" && !slices.ContainsFunc(c.Upstreams, known) {
+		if s.Host != "*" && s.Host != c.OwnHost() && !slices.ContainsFunc(c.Upstreams, known) {
 			unknown = append(unknown, s.Host)
 		}
 	}

@@ -32,7 +32,7 @@ func (s *settings) compareAll(ctx context.Context) (int, error) {
 	if err := s.serveInternet(repos); err != nil {
 		return 1, err
 	}
-	p, err := s.startProxy(ctx)
+	p, err := s.startProxy(ctx, repos)
 	if err != nil {
 		return 1, err
 	}
@@ -172,10 +172,10 @@ func (s *settings) get(
 	i := &rig.Installation{
 		Dir: dir, CAFile: filepath.Join(s.dir, "ca.pem"), Env: environment(s.dir),
 		Calls: map[string]string{
-			"real":   fmt.Sprintf("source = %q\nversion = %q", registryHost+"/"+r.address, version),
+			"real":   fmt.Sprintf("source = %q\nversion = %q", p.host+"/"+p.address(r), version),
 			"direct": fmt.Sprintf("source = %q", location),
 		},
-		Registries: map[string]string{registryHost: p.url + "/" + registryHost + "/v1/modules/"},
+		Registries: map[string]string{p.host: p.url + "/" + p.host + "/v1/modules/"},
 	}
 	installed, failed := i.Get(ctx, tool)
 	if ctx.Err() != nil {

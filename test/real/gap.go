@@ -40,7 +40,7 @@ func (s *settings) crossGap(ctx context.Context) (int, error) {
 	if err := os.CopyFS(s.dir, weeks); err != nil {
 		return 1, err
 	}
-	near, err := s.startProxy(ctx)
+	near, err := s.startProxy(ctx, nil)
 	if err != nil {
 		return 1, err
 	}

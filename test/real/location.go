@@ -16,9 +16,10 @@ const (
 	formSubdirectory = "subdirectory"
 	formArchive      = "archive"
 	formZip          = "zip"
+	formTags         = "tags"
 )
 
-var forms = []string{formGit, formCommit, formAbbreviated, formBranch, formSubdirectory, formArchive, formZip}
+var forms = []string{formGit, formCommit, formAbbreviated, formBranch, formSubdirectory, formArchive, formZip, formTags}
 
 // archives are the formats of the forms that are archives, as go-getter and git name them.
 var archives = map[string]string{formArchive: "tar.gz", formZip: "zip"}

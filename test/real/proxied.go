@@ -27,14 +27,45 @@ type proxy struct {
 	url     string
 	env     []string
 	server  *rig.Process
+	host    string // in the addresses of modules
+	isOwn   bool   // the modules are own modules
+}
+
+// ownHost is the host of own modules.
+const ownHost = "modules.example.com"
+
+// address returns namespace/name/system of the module of r. Own modules have a namespace that no registry has.
+func (p *proxy) address(r *repo) string {
+	if p.isOwn {
+		return "own-" + r.address
+	}
+	return r.address
+}
+
+// mapping returns the configuration in which the modules of repos are own modules.
+func (p *proxy) mapping(repos []*repo) ([]string, error) {
+	var modules []map[string]string
+	for _, r := range repos {
+		modules = append(modules, map[string]string{"address": p.address(r), "source": "git::" + r.url()})
+	}
+	text, err := json.Marshal(modules)
+	return []string{"MODPROXY_MODULES_HOST=" + ownHost, "MODPROXY_MODULES=" + string(text)}, err
 }
 
 // startProxy starts modproxy with an empty data directory. It logs to modproxy.log in s.dir.
-func (s *settings) startProxy(ctx context.Context) (*proxy, error) {
-	p := &proxy{program: s.proxy}
+func (s *settings) startProxy(ctx context.Context, repos []*repo) (*proxy, error) {
+	p := &proxy{program: s.proxy, host: registryHost}
 	p.env = append(environment(s.dir),
 		"MODPROXY_LISTEN=127.0.0.1:8080", "MODPROXY_DATA="+filepath.Join(s.dir, "data"),
 		"MODPROXY_EGRESS_ALLOW=127.0.0.1", "MODPROXY_EGRESS_CA_FILE="+filepath.Join(s.dir, "ca.pem"))
+	if s.form == formTags {
+		p.host, p.isOwn = ownHost, true
+		more, err := p.mapping(repos)
+		if err != nil {
+			return nil, err
+		}
+		p.env = append(p.env, more...)
+	}
 	cmd := exec.Command(s.proxy, "serve")
 	cmd.Env = p.env
 	var err error
@@ -55,7 +86,7 @@ func (r refusal) Error() string { return r.text }
 // install requests one version as a client does, and reads its package. subdirectory is the directory of the module in
 // the package.
 func (p *proxy) install(ctx context.Context, r *repo, version string) (files map[string]file, subdirectory string, err error) {
-	base := p.url + "/" + registryHost + "/v1/modules/" + r.address
+	base := p.url + "/" + p.host + "/v1/modules/" + p.address(r)
 	if _, _, err := ask(ctx, base+"/versions"); err != nil {
 		return nil, "", fmt.Errorf("versions: %w", err)
 	}
@@ -144,7 +175,7 @@ func (p *proxy) notes(ctx context.Context, r *repo) (n int, example string, err 
 		err = json.Unmarshal([]byte(out), &list)
 	}
 	for _, line := range list.Items {
-		if line.Module == registryHost+"/"+r.address && len(line.Notes) > 0 {
+		if line.Module == p.host+"/"+p.address(r) && len(line.Notes) > 0 {
 			n++
 			example = line.Version + ": " + strings.Join(line.Notes, "; ")
 		}

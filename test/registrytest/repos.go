@@ -119,6 +119,17 @@ func (r *repos) move(repo, tag, revision string) error {
 	return err
 }
 
+// annotate makes an annotated tag of the commit of a revision.
+func (r *repos) annotate(repo, tag, revision string) error {
+	id, err := r.commit(repo + "@" + revision)
+	if err != nil {
+		return err
+	}
+	_, err = git(nil, "-C", filepath.Join(r.dir, filepath.FromSlash(repo)), "-c", "user.name=registrytest", "-c", "user.email=registrytest@example.com",
+		"tag", "--force", "--annotate", "--message", tag, tag, id)
+	return err
+}
+
 // delete removes a tag of repo.
 func (r *repos) delete(repo, tag string) error {
 	_, err := git(nil, "-C", filepath.Join(r.dir, filepath.FromSlash(repo)), "update-ref", "-d", "refs/tags/"+tag)

@@ -219,3 +219,10 @@ func (u *Upstream) Move(repository, tag, revision string) error {
 	defer u.mu.Unlock()
 	return u.served.repos.move(repository, tag, revision)
 }
+
+// Annotate makes an annotated tag of the commit of a revision, until the next fixture is loaded.
+func (u *Upstream) Annotate(repository, tag, revision string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.served.repos.annotate(repository, tag, revision)
+}

@@ -85,6 +85,9 @@ func New(c Config) (*Registry, error) {
 
 // mapping returns the mapping of a module.
 func (r *Registry) mapping(a modproxy.Address) (Mapping, error) {
+	if !a.IsModule() {
+		return Mapping{}, fmt.Errorf("%w: own modules have no providers beside them", modproxy.ErrNotFound)
+	}
 	if a.Host == r.cfg.Host && a.Check() == nil {
 		for _, m := range r.cfg.Modules {
 			if m.matches(a) {

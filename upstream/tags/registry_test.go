@@ -23,21 +23,28 @@ const host = "modules.test"
 // line is one mapping: address, source, path and tags.
 type line [4]string
 
-func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Registry {
+// newTable returns the client of the server of u, and a table that downloads from it.
+func newTable(t testing.TB, u *registrytest.Upstream) (*egress.Client, *fetch.Table) {
 	t.Helper()
 	out, err := egress.New(egress.Config{Allow: []string{"127.0.0.0/8"}, CAFile: u.CAFile, NoHedging: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { out.Close() })
+	dir := t.TempDir()
+	return out, &fetch.Table{
+		Scratch: dir, Limits: pack.Limits{Bytes: 1 << 20},
+		Getters: map[string]fetch.Getter{"git": &git.Getter{Dir: dir, CAFile: u.CAFile, Network: out}},
+	}
+}
+
+func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Registry {
+	t.Helper()
 	for i := range lines {
 		lines[i][1] = strings.ReplaceAll(lines[i][1], "URL", u.URL)
 	}
-	dir := t.TempDir()
-	return parsed(t, &fetch.Table{
-		Scratch: dir, Limits: pack.Limits{Bytes: 1 << 20},
-		Getters: map[string]fetch.Getter{"git": &git.Getter{Dir: dir, CAFile: u.CAFile, Network: out}},
-	}, lines...)
+	_, table := newTable(t, u)
+	return parsed(t, table, lines...)
 }
 
 // parsed returns the registry of lines.
