@@ -35,6 +35,7 @@ var eventGroups = []struct {
 		{"version_dropped", zap.WarnLevel, "A registry no longer lists a version that modproxy has served.", ""},
 		{"version_listed", zap.InfoLevel, "A registry lists such a version again.", ""},
 		{"nested", zap.InfoLevel, "A package was derived with [nested sources](../how-to/nested-sources.md).", "sources left"},
+		{"webhook", zap.InfoLevel, "After a [webhook](../how-to/webhooks.md), modproxy requested the versions of so many modules of a repository.", "repository modules"},
 		{"connection_failed", zap.WarnLevel, "A TLS handshake failed; at most six entries a minute.", "others"},
 	}},
 	{"The ledger", []event{

@@ -23,6 +23,7 @@ type outgoing struct {
 	client *upstream.Client // of all registries
 	router *upstream.Router
 	git    *gitProgram
+	own    *tags.Registry // of the own modules; nil without any
 }
 
 // openOutgoing opens the clients of registries. The gate of a has no first-seen times yet, because their dates come from the
@@ -43,14 +44,15 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 		return nil, err
 	}
 	router := &upstream.Router{Default: client, Reserve: a.gate}
+	var modules *tags.Registry
 	if own := a.config.OwnHost(); own != "" {
-		modules, err := tags.New(tags.Config{Host: own, Modules: a.config.Mappings(), Fetch: table})
+		modules, err = tags.New(tags.Config{Host: own, Modules: a.config.Mappings(), Fetch: table})
 		if err != nil {
 			return nil, err
 		}
 		router.Hosts = map[string]upstream.Registry{own: modules}
 	}
-	return &outgoing{network, table, client, router, program}, nil
+	return &outgoing{network, table, client, router, program, modules}, nil
 }
 
 // OpenUpstreams returns the client that makes the connections of a proxy, and the client of its registries, without opening its data.

@@ -23,6 +23,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/tfconfig"
 	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/tags"
 )
 
 // layers is a stack of layers, and the layers that are also used directly.
@@ -37,6 +38,7 @@ type layers struct {
 	others    proxy.OtherServices // nil offline
 	git       *gitProgram         // nil offline
 	upstreams *upstream.Client    // nil offline
+	own       *tags.Registry      // nil offline, and without own modules
 
 	endPrefetching func()
 }
@@ -50,7 +52,7 @@ type layers struct {
 // The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
 // download must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
-	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git, upstreams: out.client}
+	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git, upstreams: out.client, own: out.own}
 	sources := nested.NewSources(out.router, out.table)
 	compared := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
 	seen := &history.Registry{Next: compared, FirstSeen: p.firstSeen}

@@ -71,6 +71,7 @@ func (c *Config) check() *checker {
 		k.failIf(r.Upstream != "" && !known, at+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}
 	k.ownModules()
+	k.webhooks()
 	for i, s := range c.Credentials {
 		at, password := fmt.Sprintf("credentials[%d]", i), !s.Password.IsZero() || s.PasswordFile != ""
 		k.failIf(!password && s.Username != "", at+".username", "password is missing")

@@ -72,7 +72,10 @@ type Config struct {
 	// ModulesHost is the host in the addresses of modules: modules.example.com, with its port if that is not 443. The ledger, scopes
 	// and lock files have it, so it cannot change later. The default is the host of public_url.
 	ModulesHost string `yaml:"modules_host"`
-	Egress      Egress `yaml:"egress"`
+	// Webhooks are requests by which a git forge reports a push: modproxy then reads the tags of the repository at once, instead of after
+	// cache.fresh. They need modules.
+	Webhooks []Webhook `yaml:"webhooks"`
+	Egress   Egress    `yaml:"egress"`
 	// Credentials are the credentials for hosts from which packages are downloaded. These may differ from the registries.
 	Credentials []Credential `yaml:"credentials"`
 	// Sources are mirrors of forges: instead of from, modproxy downloads modules from to. The first entry that matches a location
@@ -185,6 +188,16 @@ type Module struct {
 	// Tags is the form of the tags that are versions, with {version} and, in a repository with several modules, with {name} and
 	// {system}: "{system}/{name}/v{version}". Without it, tags are v1.2.3 or 1.2.3. A version has three numbers.
 	Tags string `yaml:"tags" example:"v{version}"`
+}
+
+// Webhook is a webhook of GitHub, GitLab, Gitea, Forgejo or Bitbucket.
+type Webhook struct {
+	// ID is the end of the URL to set at the forge: https://modules.example.com/-/hooks/ID. It has letters, digits, - and _.
+	ID string `yaml:"id" example:"github" check:"unique"`
+	// Secret is the secret to set at the forge; at GitLab, the secret token or the signing token. It is required, here or in a file.
+	Secret egress.Secret `yaml:"secret"`
+	// SecretFile is a file with the secret, instead of secret. A newline at its end is removed.
+	SecretFile string `yaml:"secret_file" example:"/run/secrets/webhook"`
 }
 
 // Egress is the limit on outgoing connections. Connections to loopback, private and other special-purpose addresses are

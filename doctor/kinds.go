@@ -43,6 +43,7 @@ var kinds = []Kind{
 	{"index_damaged", Error, "the index is missing or damaged", `stop modproxy; then: modproxy rebuild`},
 	{"ledger_damaged", Error, "the ledger is damaged", `restore the backup of the data directory with "modproxy restore"`},
 	{"ledger_missing", Error, "packages are stored, and the ledger has no record", `restore the backup of the data directory with "modproxy restore"; a new ledger would accept changed content`},
+	{"modules_host_changed", Error, "own modules have another host than their records in the ledger, and modproxy does not start", "set modules_host to the host in the ledger"},
 	{"offline_empty", Error, "modproxy is offline, and nothing is stored", `import a bundle with "modproxy import", or set offline: false`},
 	{"not_ready", Error, "the running proxy reports that it cannot do its work", "read the log of the proxy, remove the cause, and restart the proxy"},
 

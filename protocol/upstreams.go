@@ -15,9 +15,9 @@ type Upstreams struct {
 	// Hosts are the registries that may be requested.
 	Hosts map[string]bool
 	// Own is the registry among Hosts whose hostname is the proxy's own. Requests to that hostname are not only for that registry, but
-	// for the upstreams of all namespaces. It is empty if there is none.
+	// for the upstreams of all namespaces. It may be empty.
 	Own string
-	// Modules is the registry of own modules among Hosts, which has no providers. It is empty if there is none.
+	// Modules is the registry of own modules among Hosts, which has no providers. It may be empty.
 	Modules string
 	// Any allows every registry that a path names.
 	Any bool

@@ -74,6 +74,14 @@ var ill = []struct {
 		p.stored()
 		p.must(os.RemoveAll(p.path("data", "ledger")))
 	}},
+	{"another host of own modules", "modules_host_changed", `modules_host: modules\.example\.com is not the host .* records with that host: 1$`, "set modules_host: 127.0.0.1:", func(p *patient) {
+		p.stored()
+		upstreams := p.keys["upstreams"]
+		p.keys["upstreams"], p.keys["modules_host"] = "[{host: registry.invalid}]", p.registry.Host // the record is then that of an own module
+		p.keys["modules"] = `[{address: "corp/{name}/{system}", source: "git::https://git.example.com/corp/terraform-{system}-{name}.git"}]`
+		p.modproxy("block", p.registry.Host+"/corp/vpc/aws", "--reason", "an open bucket", "--force") // records the host
+		p.keys["upstreams"], p.keys["modules_host"] = upstreams, "modules.example.com"
+	}},
 	{"offline and empty", "offline_empty", "does not exist", "modproxy import", func(p *patient) { p.keys["offline"] = "true" }},
 	{"index damaged while modproxy runs", "not_ready", "503", "log of the proxy", func(p *patient) {
 		p.stored()

@@ -17,7 +17,7 @@
 // by the beginning of the id. With subdirectory the location contains a directory of the repository, a different one
 // for each version. With branch the versions are HEAD and the branches. With archive and zip the packages are archives
 // that the forge makes of the tags, and are compared with the files that tar unpacks from them. They have no
-// submodules. With tags there is no registry: modproxy maps each module, as one of its own, to the tags of its repository.
+// submodules. With tags modproxy asks for tags only: it maps each module, as an own one, to its repository.
 //
 // For each version it requests versions, location and package from modproxy over HTTP, and makes a git checkout with
 // "git submodule update --init --recursive". Links are read as package pack defines: as the files that they name, and

@@ -109,6 +109,16 @@ func (m Mapping) source(a modproxy.Address) (fetch.Source, error) {
 	return fetch.Source{Location: l, Module: a, NeedsSubdir: true}, err
 }
 
+// Repository returns the URL of the repository of a module. ok is false if no mapping matches the module.
+func (r *Registry) Repository(a modproxy.Address) (url string, ok bool) {
+	m, err := r.mapping(a)
+	if err != nil {
+		return "", false
+	}
+	s, err := m.source(a)
+	return s.URL, err == nil
+}
+
 // list asks the repository of a module for its tags. Every question to a forge goes through it, except downloads.
 func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, prefixes []string) ([]fetch.Tag, error) {
 	s, err := m.source(a)
