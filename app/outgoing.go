@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
@@ -23,9 +24,9 @@ type outgoing struct {
 	egress *egress.Client
 	table  *fetch.Table
 	client *upstream.Client // of all registries
+	own    *tags.Registry   // nil without own modules
 	router *upstream.Router
 	git    *gitProgram
-	own    *tags.Registry // of the own modules; nil without any
 }
 
 // openOutgoing opens the clients of registries. The gate of a has no first-seen times yet, because their dates come from the
@@ -46,15 +47,23 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 		return nil, err
 	}
 	router := &upstream.Router{Default: client, Reserve: a.gate}
-	var modules *tags.Registry
-	if own := a.config.OwnHost(); own != "" {
-		modules, err = a.newModules(table)
+	var own *tags.Registry
+	if host := a.config.OwnHost(); host != "" {
+		own, err = a.newModules(table)
 		if err != nil {
 			return nil, err
 		}
-		router.Hosts = map[string]upstream.Registry{own: modules}
+		router.Hosts = map[string]upstream.Registry{host: own}
 	}
-	return &outgoing{network, table, client, router, program, modules}, nil
+	return &outgoing{network, table, client, own, router, program}, nil
+}
+
+// origin returns the server that lists the versions of an address: its registry, or the forge of an own module.
+func (o *outgoing) origin(a modproxy.Address) string {
+	if o.own == nil {
+		return a.Host
+	}
+	return o.own.Origin(a)
 }
 
 // OpenUpstreams returns the client that makes the connections of a proxy, and the client of its registries, without opening its data.

@@ -10,14 +10,16 @@ import (
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/app"
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/ledger"
 	"github.com/modproxy/modproxy/upstream/tags"
 )
 
-// ownModules is the name of the part that is only examined if there are own modules.
 const ownModules = "own modules"
+
+func hasModules(c *config.Config) bool { return len(c.Modules) > 0 }
 
 // atOnce is the number of repositories that are requested at the same time.
 const atOnce = 8
