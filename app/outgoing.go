@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
@@ -47,7 +49,7 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 	router := &upstream.Router{Default: client, Reserve: a.gate}
 	var own *tags.Registry
 	if host := a.config.OwnHost(); host != "" {
-		own, err = tags.New(tags.Config{Host: host, Modules: a.config.Mappings(), Fetch: table})
+		own, err = a.newModules(table)
 		if err != nil {
 			return nil, err
 		}
@@ -75,6 +77,34 @@ func OpenUpstreams(c *config.Config, o Options) (*egress.Client, *upstream.Clien
 	return network, client, err
 }
 
+// OpenModules returns the registry of own modules of a proxy, without opening its data. The caller must call done.
+func OpenModules(c *config.Config, o Options) (modules *tags.Registry, done func() error, err error) {
+	dir, err := os.MkdirTemp("", "modproxy-modules-")
+	if err != nil {
+		return nil, nil, err
+	}
+	apart := *c
+	apart.Data = dir // the data directory may belong to another user
+	p := &inside(&apart, o).parts
+	network, err := p.newEgress(nil)
+	if err == nil {
+		err = os.Mkdir(p.scratch(), 0o700)
+	}
+	if err == nil {
+		modules, err = p.newModules(p.newTable(network))
+	}
+	done = func() error {
+		if network == nil {
+			return os.RemoveAll(dir)
+		}
+		return errors.Join(network.Close(), os.RemoveAll(dir))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return modules, done, nil
+}
+
 // datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would
 // be requested again and again.
 func (a *App) datesOf(out *outgoing) history.Dates {
@@ -99,6 +129,11 @@ func (p *parts) newUpstream(network *egress.Client, table *fetch.Table) (*upstre
 		OtherNames: c.Providers.OtherNames,
 	}
 	return upstream.New(upstream.Config{Egress: network, Hosts: hosts, Fetch: table, Providers: providers})
+}
+
+// newModules returns the registry of own modules.
+func (p *parts) newModules(table *fetch.Table) (*tags.Registry, error) {
+	return tags.New(tags.Config{Host: p.config.OwnHost(), Modules: p.config.Mappings(), Fetch: table})
 }
 
 // newTable returns the table of getters, with a getter for each kind of location. Offline, network is nil and only the names of the

@@ -8,8 +8,11 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 )
+
+func hasMirrors(c *config.Config) bool { return len(c.Sources) > 0 }
 
 // mirrors reports hosts of mirrors of forges that cannot be reached. Any answer over HTTP counts. For a mirror over ssh, only its name is
 // looked up.

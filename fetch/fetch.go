@@ -51,8 +51,8 @@ type Tagger interface {
 
 // Tag is a tag of a repository. Its Name is untrusted text.
 type Tag struct {
-	Name   string // without refs/tags/
-	Commit string // of an annotated tag, the commit that it names, if the server gives it
+	Name   string `json:"name"`   // without refs/tags/
+	Commit string `json:"commit"` // of an annotated tag, the commit that it names, if the server gives it
 }
 
 // Source is a location to fetch from.

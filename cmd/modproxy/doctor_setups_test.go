@@ -78,7 +78,7 @@ var ill = []struct {
 		p.stored()
 		upstreams := p.keys["upstreams"]
 		p.keys["upstreams"], p.keys["modules_host"] = "[{host: registry.invalid}]", p.registry.Host // the record is then that of an own module
-		p.keys["modules"] = `[{address: "corp/{name}/{system}", source: "git::https://git.example.com/corp/terraform-{system}-{name}.git"}]`
+		p.keys["modules"] = `[{address: "corp/{name}/{system}", source: "git::` + p.registry.URL + `/corp/terraform-{system}-{name}.git"}]`
 		p.modproxy("block", p.registry.Host+"/corp/vpc/aws", "--reason", "an open bucket", "--force") // records the host
 		p.keys["upstreams"], p.keys["modules_host"] = upstreams, "modules.example.com"
 	}},
@@ -206,6 +206,50 @@ var ill = []struct {
 	}},
 	{"upstream hangs", "upstream_unavailable", "", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{Hold: true}) }},
 
+	{"own modules at the address of the proxy, without a block for it", "modules_host", "the addresses of own modules begin with it", "a name of your own domain", func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`)
+		delete(p.keys, "modules_host")
+		p.keys["public_url"] = p.serveChain(2)
+		p.client("")
+		text, err := os.ReadFile(p.path("client.tfrc"))
+		p.must(err)
+		p.write("client.tfrc", string(text)[:strings.LastIndex(string(text), "\nhost ")])
+	}},
+	{"own modules recorded under another host", "modules_elsewhere", "modules of acme are recorded under it, and not under .* modules.corp.test", "set modules_host to 127", func(p *patient) {
+		p.stored()
+		p.own(p.upstream(registrytest.All, registrytest.Knobs{}), `address: acme/vpc/aws, source: "git::URL/corp/vpc.git"`)
+	}},
+	{"own modules without a credential", "modules_denied", `corp/vpc\.git: denied`, "cover modules.corp.test/corp/vpc/aws", func(p *patient) {
+		u := p.upstream(registrytest.Git, registrytest.Knobs{Status: 401})
+		p.own(u, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`, `address: "team/{name}/aws", source: "git::URL/team/{name}.git"`)
+		p.keys["credentials"] = fmt.Sprintf("[{host: %q, username: modproxy, password: %s, scopes: [modules.corp.test/corp]}]", u.Host, doctorSecret)
+	}},
+	{"forge is down", "modules_unavailable", "connection refused", "state of the git server", func(p *patient) {
+		u := registrytest.New(p.T, txtar.Parse([]byte(doctorFixture)))
+		p.own(u, `address: "corp/{name}/aws", source: "git::URL/corp/{name}.git"`)
+		u.Down()
+	}},
+	{"own modules of no repository", "modules_empty", `corp/none\.git: not found`, "correct modules[].source", func(p *patient) {
+		p.own(p.registry, `address: corp/none/aws, source: "git::URL/corp/none.git"`, `address: "team/{name}/aws", source: "git::URL/team/{name}.git"`)
+	}},
+	{"own modules without versions", "modules_empty", `has 1 tags?, and no tag has the form aws/v\{version\}`, "modproxy modules check modules.corp.test/corp/vpc/aws", func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git", tags: "aws/v{version}"`)
+	}},
+	{"ambiguous tags", "modules_ambiguous", `^1\.0\.0: the tags "1\.0\.0" and "v1\.0\.0" name different commits`, "remove the wrong tag", func(p *patient) {
+		p.own(p.registry, `address: corp/two/aws, source: "git::URL/corp/two.git"`)
+	}},
+	{"client without own modules", "client_bypasses", "the host block is missing for modules.corp.test", "modproxy client-config", func(p *patient) {
+		p.client("")
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`)
+	}},
+	{"client with providers of own modules", "client_service", "own modules have no providers", "modproxy client-config", func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`)
+		p.client("")
+		text, err := os.ReadFile(p.path("client.tfrc"))
+		p.must(err)
+		p.write("client.tfrc", regexp.MustCompile(`"modules.v1" = .*`).ReplaceAllString(string(text), "$0\n    \"providers.v1\" = \"http://"+p.keys["listen"]+"/v1/providers/\""))
+	}},
+
 	{"client file of another form", "client_syntax", "invalid", "modproxy client-config", func(p *patient) { p.args = []string{"--client", p.write("client.tfrc", "host {{")} }},
 	{"client reads another file", "client_ignored", "other.tfrc", "TF_CLI_CONFIG_FILE", func(p *patient) {
 		p.client("")
@@ -267,6 +311,16 @@ var sound = map[string]func(p *patient){
 		p.Cleanup(site.Close)
 		p.env["HTTPS_PROXY"] = site.URL
 		p.keys = map[string]string{"listen": p.keys["listen"], "data": p.keys["data"], "egress": "{proxy_names: true}"}
+	},
+	"own modules, and a client": func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`, `address: "team/{name}/aws", source: "git::URL/team/{name}.git"`)
+		p.serve()
+		p.client("")
+	},
+	"offline, with own modules": func(p *patient) {
+		p.stored()
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/none.git"`)
+		p.keys["offline"] = "true"
 	},
 	"a private authority, and modproxy runs": func(p *patient) {
 		p.tls(p.issue(-time.Hour, 720*time.Hour, p.address))

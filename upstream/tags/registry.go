@@ -141,13 +141,18 @@ func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, pref
 		s.OnAnswer = func() { ask.Begin(ctx) }
 		return r.cfg.Fetch.Tags(ctx, s, prefixes...)
 	})
-	switch _, isExact := m.Exact(); {
-	case errors.Is(err, modproxy.ErrDenied):
+	if errors.Is(err, modproxy.ErrDenied) {
 		r.denied.Add(at, err, deniedFor, int64(len(s.URL)))
-	case errors.Is(err, modproxy.ErrNotFound) && !isExact:
-		return nil, errNoTag // clients do not learn which repositories exist
 	}
 	return all, err
+}
+
+// hidden returns err, or another error in its place if clients must not learn from it which repositories exist.
+func (m Mapping) hidden(err error) error {
+	if _, isExact := m.Exact(); errors.Is(err, modproxy.ErrNotFound) && !isExact {
+		return errNoTag
+	}
+	return err
 }
 
 var errNoTag = fmt.Errorf("%w: its repository does not exist, or has no tag for it", modproxy.ErrNotFound)
