@@ -69,7 +69,7 @@ type check struct {
 	isClient bool // examines the client: also runs if Options.Config is nil
 	// has, if not nil, reports whether the configuration has this part. Without it, the check does not run.
 	has func(*config.Config) bool
-	run      func(*examination, context.Context) []Finding
+	run func(*examination, context.Context) []Finding
 }
 
 // checks are in the order of the report.
