@@ -69,7 +69,7 @@ var levels = []struct {
 	{"configurations", []string{"lockfile", "tfconfig", "closure"}},
 	{"layers", []string{"observe", "history", "cache", "policy", "rewrite", "nested", "prefetch", "auth", "auth/oidc"}},
 	{"features", []string{"backup", "bundle", "lock", "mirror", "catalog", "static", "suggest", "conformance"}},
-	{"protocols", []string{"httpx", "proxy", "admin"}},
+	{"protocols", []string{"httpx", "proxy", "webhook", "admin"}},
 	{"configuration", []string{"config"}},
 	{"application", []string{"app", "doctor"}},
 	{"command", []string{"cmd/modproxy"}},

@@ -24,6 +24,7 @@
 package modproxy
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -96,4 +97,12 @@ type Source struct {
 	URL string `json:"url,omitempty"` // without user information and query
 	// Commit is the git commit, or the hexadecimal digits of the digest of the OCI manifest; empty for archives.
 	Commit string `json:"commit,omitempty"`
+	// Mirror is the URL of the mirror from which the content was downloaded in place of URL, in the form of URL. It is empty without one.
+	Mirror string `json:"mirror,omitempty"`
 }
+
+// Fetched returns the URL from which the content was downloaded.
+func (s Source) Fetched() string { return cmp.Or(s.Mirror, s.URL) }
+
+// Is reports whether s and other name the same commit at the same URL. It ignores their mirrors.
+func (s Source) Is(other Source) bool { return s.URL == other.URL && s.Commit == other.Commit }

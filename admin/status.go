@@ -45,16 +45,20 @@ const (
 	UpstreamOffline     UpstreamState = "offline"     // the proxy is offline and sends no requests
 )
 
-// An UpstreamStatus is the health of a registry, or of a part of it.
+// ForgeService is the service of the forges of own modules.
+const ForgeService = "git"
+
+// An UpstreamStatus is the health of a registry, of the forge of own modules, or of a part of it.
 type UpstreamStatus struct {
-	Host      string        `json:"host"`
-	State     UpstreamState `json:"state"`
-	Answered  time.Time     `json:"answered,omitzero"`   // time of the last answer
-	Failed    time.Time     `json:"failed,omitzero"`     // time of the last failure
-	Down      time.Time     `json:"down_since,omitzero"` // time since which the registry is unavailable; zero otherwise
-	Service   string        `json:"service,omitempty"`   // the failing service, such as modules.v1
-	Namespace string        `json:"namespace,omitempty"` // the failing namespace, if others do not fail
-	Error     string        `json:"error,omitempty"`     // the error of the last request
+	Host       string        `json:"host"`
+	State      UpstreamState `json:"state"`
+	Answered   time.Time     `json:"answered,omitzero"`    // time of the last answer
+	Failed     time.Time     `json:"failed,omitzero"`      // time of the last failure
+	Down       time.Time     `json:"down_since,omitzero"`  // time since which the registry is unavailable; zero otherwise
+	Service    string        `json:"service,omitempty"`    // the failing service, such as modules.v1; for a forge always [ForgeService]
+	Namespace  string        `json:"namespace,omitempty"`  // the failing namespace, if others do not fail
+	Repository string        `json:"repository,omitempty"` // the path of the failing repository of a forge, if others do not fail
+	Error      string        `json:"error,omitempty"`      // the error of the last request
 }
 
 // Room is the use of the store and its file system, in bytes.

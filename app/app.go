@@ -57,6 +57,7 @@ import (
 	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/hint"
 	"github.com/modproxy/modproxy/proxy"
+	"github.com/modproxy/modproxy/webhook"
 )
 
 // Options are the settings of an App that are not in its configuration.
@@ -84,8 +85,9 @@ type App struct {
 	started  time.Time
 	claim    *datadir.Claim
 	listener net.Listener
-	socket   net.Listener // for the owner of the data directory; nil if the directory is read-only or the socket failed
-	tls      *certificate // nil without TLS
+	webhooks *webhook.Receiver // nil offline, and without webhooks
+	socket   net.Listener      // for the owner of the data directory; nil if the directory is read-only or the socket failed
+	tls      *certificate      // nil without TLS
 	url      string
 	draining atomic.Bool
 	requests httpx.Requests
@@ -127,6 +129,7 @@ func New(ctx context.Context, c *config.Config, o Options) (_ *App, err error) {
 	if err = a.open(ctx, a.listener.Addr()); err != nil {
 		return nil, err
 	}
+	a.webhooks = a.newWebhooks()
 	a.claim.Announce(a.url)
 	return a, nil
 }
@@ -212,6 +215,9 @@ func (a *App) Serve(ctx context.Context, reload <-chan os.Signal) error {
 	idle.Go(func() { a.followRules(idling, reload) })
 	idle.Go(func() { a.checkFront(idling) })
 	idle.Go(func() { a.warnUnbounded(idling) })
+	if a.webhooks != nil {
+		idle.Go(func() { a.webhooks.Run(idling) })
+	}
 	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
 	idle.Go(func() { a.pending.Run(answering) })
 	idle.Go(func() { a.counts.Run(answering) })

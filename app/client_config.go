@@ -52,6 +52,9 @@ var clientConfigText = template.Must(template.New("").Parse(
 {{- if .Warn}}
 # Terraform cannot use a hostname that is not ASCII; OpenTofu can.
 {{- end}}
+{{- if .Own}}
+# Your own modules. No provider has this host.
+{{- end}}
 host "{{.Name}}" {
   services = {
     {{- if .Own}}
@@ -115,8 +118,8 @@ provider_installation {
 {{end}}`))
 
 // ClientConfig returns the CLI configuration for tool: "terraform", "tofu" or, for both, empty. With it, clients request the
-// modules and providers of the upstreams, and own modules, from the proxy at the URL base. If mirror is set, the proxy is a network mirror for
-// providers, and base must be an https URL. If login is not nil, users log in there. The upstream "*" has no host block.
+// modules and providers of the upstreams, and own modules, from the proxy at the URL base. If mirror is set, the proxy is a network
+// mirror for providers, and base must be an https URL. If login is not nil, users log in there. The upstream "*" has no host block.
 func ClientConfig(base, tool string, mirror bool, c *config.Config, login *auth.Login) string {
 	base = strings.TrimRight(base, "/")
 	values := map[string]any{"Tool": tool, "Asks": c.RequiresToken()}

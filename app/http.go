@@ -107,7 +107,7 @@ func (a *App) handler() http.Handler {
 		handle := a.countVerb(r.Handle)
 		mounts = append(mounts, proxy.Mount{Method: r.Method, Path: r.Path, Kind: "api", Refresh: r.Refresh, Owner: r.Owner, Handle: handle})
 	}
-	mounts = append(mounts, profiles())
+	mounts = append(append(mounts, profiles()), webhookMounts(c, a.webhooks)...)
 	return a.watchFront(proxy.New(proxy.Config{
 		Registry:       a.Registry,
 		Catalog:        a.catalog,

@@ -129,9 +129,9 @@ func (p *parts) observeLedger(e ledger.Event) {
 	}
 }
 
-// sourceFields returns the log fields for the source of content. An archive has no commit, and no field for it.
+// sourceFields returns the log fields for the source of content. Without a commit or a mirror, it has no field for it.
 func sourceFields(s modproxy.Source) []zap.Field {
-	return []zap.Field{zap.String("source", s.URL), unless(s.Commit == "", zap.String("commit", s.Commit))}
+	return []zap.Field{zap.String("source", s.URL), unless(s.Commit == "", zap.String("commit", s.Commit)), unless(s.Mirror == "", zap.String("mirror", s.Mirror))}
 }
 
 // observeIssuer logs a request for the keys of an issuer.

@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
@@ -22,6 +25,7 @@ type outgoing struct {
 	egress *egress.Client
 	table  *fetch.Table
 	client *upstream.Client // of all registries
+	own    *tags.Registry   // nil without own modules
 	router *upstream.Router
 	git    *gitProgram
 }
@@ -44,14 +48,23 @@ func (a *App) openOutgoing(ctx context.Context, listening net.Addr) (*outgoing, 
 		return nil, err
 	}
 	router := &upstream.Router{Default: client, Reserve: a.gate}
-	if own := a.config.OwnHost(); own != "" {
-		modules, err := tags.New(tags.Config{Host: own, Modules: a.config.Mappings(), Fetch: table})
+	var own *tags.Registry
+	if host := a.config.OwnHost(); host != "" {
+		own, err = a.newModules(table)
 		if err != nil {
 			return nil, err
 		}
-		router.Hosts = map[string]upstream.Registry{own: modules}
+		router.Hosts = map[string]upstream.Registry{host: own}
 	}
-	return &outgoing{network, table, client, router, program}, nil
+	return &outgoing{network, table, client, own, router, program}, nil
+}
+
+// origin returns the server that lists the versions of an address: its registry, or the forge of an own module.
+func (o *outgoing) origin(a modproxy.Address) string {
+	if o.own == nil {
+		return a.Host
+	}
+	return o.own.Origin(a)
 }
 
 // OpenUpstreams returns the client that makes the connections of a proxy, and the client of its registries, without opening its data.
@@ -63,6 +76,34 @@ func OpenUpstreams(c *config.Config, o Options) (*egress.Client, *upstream.Clien
 	}
 	client, err := p.newUpstream(network, p.newTable(network))
 	return network, client, err
+}
+
+// OpenModules returns the registry of own modules of a proxy, without opening its data. The caller must call done.
+func OpenModules(c *config.Config, o Options) (modules *tags.Registry, done func() error, err error) {
+	dir, err := os.MkdirTemp("", "modproxy-modules-")
+	if err != nil {
+		return nil, nil, err
+	}
+	apart := *c
+	apart.Data = dir // the data directory may belong to another user
+	p := &inside(&apart, o).parts
+	network, err := p.newEgress(nil)
+	if err == nil {
+		err = os.Mkdir(p.scratch(), 0o700)
+	}
+	if err == nil {
+		modules, err = p.newModules(p.newTable(network))
+	}
+	done = func() error {
+		if network == nil {
+			return os.RemoveAll(dir)
+		}
+		return errors.Join(network.Close(), os.RemoveAll(dir))
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return modules, done, nil
 }
 
 // datesOf returns the publication dates of registries. On read-only data it returns nil: dates could not be recorded, and would
@@ -91,6 +132,11 @@ func (p *parts) newUpstream(network *egress.Client, table *fetch.Table) (*upstre
 	return upstream.New(upstream.Config{Egress: network, Hosts: hosts, Fetch: table, Providers: providers})
 }
 
+// newModules returns the registry of own modules.
+func (p *parts) newModules(table *fetch.Table) (*tags.Registry, error) {
+	return tags.New(tags.Config{Host: p.config.OwnHost(), Modules: p.config.Mappings(), Fetch: table})
+}
+
 // newTable returns the table of getters, with a getter for each kind of location. Offline, network is nil and only the names of the
 // getters are used.
 func (p *parts) newTable(network *egress.Client) *fetch.Table {
@@ -105,7 +151,7 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 	registries := &oci.Getter{Egress: network, Credentials: credentials, Scratch: scratch, MaxReceived: archives.MaxReceived}
 	return &fetch.Table{
 		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives, "oci": registries},
-		Scratch: scratch, Limits: limits,
+		Scratch: scratch, Limits: limits, Mirrors: c.Mirrors(),
 	}
 }
 

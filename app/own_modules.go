@@ -11,31 +11,17 @@ import (
 	"github.com/modproxy/modproxy/config"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/hint"
+	"github.com/modproxy/modproxy/ledger"
 )
 
-// checkOwn compares the host of own modules with the host in the ledger. Another host is an error if versions are recorded under the old
-// one, because clients could no longer install them. Otherwise checkOwn records the host, unless modproxy is offline or the data is
-// read-only: then it records nothing under the host itself.
+// checkOwn compares the host of own modules with the host in the ledger, and records a new one. Offline, and on read-only data, it records
+// none: then modproxy records no version of an own module either.
 func (a *App) checkOwn(ctx context.Context) error {
-	host, recorded := a.config.OwnHost(), a.Ledger.Own()
-	if len(a.config.Modules) == 0 || host == recorded {
-		return nil
+	host := a.config.OwnHost()
+	if err := CheckOwnHost(ctx, a.config, a.Ledger); err != nil {
+		return err
 	}
-	records := 0
-	if recorded != "" {
-		for r, err := range a.Ledger.All(ctx) {
-			if err != nil {
-				return err
-			}
-			if r.Host == recorded && !r.IsProvider() {
-				records++
-			}
-		}
-	}
-	switch {
-	case records > 0:
-		return otherHost(a.config, recorded, records)
-	case a.config.Offline || a.ReadOnly() != nil || a.Ledger.Failed() != nil:
+	if len(a.config.Modules) == 0 || host == a.Ledger.Own() || a.config.Offline || a.ReadOnly() != nil {
 		return nil
 	}
 	err := a.Ledger.SetOwn(ctx, host)
@@ -48,9 +34,26 @@ func (a *App) checkOwn(ctx context.Context) error {
 	return err
 }
 
-// otherHost returns the error for a host of own modules that is not the recorded one.
-func otherHost(c *config.Config, recorded string, records int) error {
-	key, host := "modules_host", c.OwnHost()
+// CheckOwnHost returns a [config.Error] if own modules have another host than before, and versions are recorded under the old one: clients
+// could no longer install them.
+func CheckOwnHost(ctx context.Context, c *config.Config, l *ledger.Log) error {
+	host, recorded := c.OwnHost(), l.Own()
+	if len(c.Modules) == 0 || recorded == "" || host == recorded {
+		return nil
+	}
+	records := 0
+	for r, err := range l.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if r.Host == recorded && !r.IsProvider() {
+			records++
+		}
+	}
+	if records == 0 {
+		return nil
+	}
+	key := "modules_host"
 	if c.ModulesHost == "" {
 		key, host = "public_url", "its host, "+host+","
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/modproxy/modproxy/store"
 	"github.com/modproxy/modproxy/tfconfig"
 	"github.com/modproxy/modproxy/upstream"
+	"github.com/modproxy/modproxy/upstream/tags"
 )
 
 // layers is a stack of layers, and the layers that are also used directly.
@@ -37,6 +38,7 @@ type layers struct {
 	others    proxy.OtherServices // nil offline
 	git       *gitProgram         // nil offline
 	upstreams *upstream.Client    // nil offline
+	own       *tags.Registry      // nil offline, and without own modules
 
 	endPrefetching func()
 }
@@ -50,11 +52,11 @@ type layers struct {
 // The ledger records a version before the cache stores its package. A record in the ledger without a package does no harm: the next
 // download must match it. In the other order, packages that differ from the record would fill the disk.
 func online(p *parts, out *outgoing) layers {
-	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git, upstreams: out.client}
+	l := layers{documents: p.newDocuments(out.router), others: out.router, git: out.git, upstreams: out.client, own: out.own}
 	sources := nested.NewSources(out.router, out.table)
 	compared := &ledger.Registry{Next: sources, Ledger: p.Ledger, Signers: p.config.Providers.Keys, Observe: p.observeLedger}
 	seen := &history.Registry{Next: compared, FirstSeen: p.firstSeen}
-	l.Cache = p.newCache(guard(seen, p.disk.ReadOnly()))
+	l.Cache = p.newCache(guard(seen, p.disk.ReadOnly()), out.origin)
 	l.nested = p.newNested(l.Cache, sources, out.table)
 	packages, base := p.packagesOf(&l)
 	prefetcher := p.newPrefetcher(l.Cache, p.authorizeSilently(&policy.Registry{Next: packages, Gate: p.gate}))
@@ -70,7 +72,7 @@ func online(p *parts, out *outgoing) layers {
 // offline returns the layers of a proxy that serves its cache and makes no request to registries.
 func offline(p *parts) layers {
 	l := layers{documents: p.newDocuments(nil), endPrefetching: func() {}}
-	l.Cache = p.newCache(nil)
+	l.Cache = p.newCache(nil, nil)
 	l.nested = p.newNested(l.Cache, nil, p.newTable(nil))
 	packages, base := p.packagesOf(&l)
 	allowed := &policy.Registry{Next: packages, Gate: p.gate, ListDenied: true, Observe: p.observePolicy}
@@ -121,11 +123,11 @@ func (l *layers) close(soon context.Context) error {
 	}.close(soon)
 }
 
-// newCache returns the cache of next, or of no registry if next is nil.
-func (p *parts) newCache(next modproxy.Registry) *cache.Registry {
+// newCache returns the cache of next, or of no registry if next is nil. origin is that of [cache.Config].
+func (p *parts) newCache(next modproxy.Registry, origin func(modproxy.Address) string) *cache.Registry {
 	c := p.config
 	return cache.New(cache.Config{
-		Next: next, Store: p.Store, Ledger: p.Ledger, Gate: p.gate,
+		Next: next, Store: p.Store, Ledger: p.Ledger, Gate: p.gate, Origin: origin,
 		Lifetimes: p.lifetimes(), MaxVersions: int64(c.Cache.MaxVersions),
 		Fetches: c.Fetch.AtOnce, FetchTimeout: c.Fetch.Timeout, Zips: c.Providers.AtOnce, ZipTimeout: c.Providers.Timeout,
 		Observe: p.observe,

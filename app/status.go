@@ -44,7 +44,8 @@ func (p process) Status(ctx context.Context) admin.Status {
 	return out
 }
 
-// upstreamsStatus returns the health of the configured upstreams in their order, then that of other registries with a question.
+// upstreamsStatus returns the health of the configured upstreams in their order, then that of other registries with a question, then
+// that of the forges of own modules.
 func (a *App) upstreamsStatus() []admin.UpstreamStatus {
 	var known map[string]ask.Health
 	unknown := admin.UpstreamOffline
@@ -60,6 +61,14 @@ func (a *App) upstreamsStatus() []admin.UpstreamStatus {
 	}
 	for _, host := range slices.Sorted(maps.Keys(known)) {
 		all = append(all, upstreamStatus(host, known[host], unknown))
+	}
+	if a.own != nil {
+		forges := a.own.Health()
+		for _, host := range slices.Sorted(maps.Keys(forges)) {
+			forge := upstreamStatus(host, forges[host], unknown)
+			forge.Service, forge.Namespace, forge.Repository = admin.ForgeService, "", forges[host].Part
+			all = append(all, forge)
+		}
 	}
 	return all
 }

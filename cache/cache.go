@@ -83,6 +83,10 @@ type Config struct {
 	// but the download may have waited for long. nil allows everything.
 	Gate Gate
 
+	// Origin returns the server that lists the versions of an address. While a server is slow, clients do not wait for lists from it. nil
+	// means the host of the address.
+	Origin func(modproxy.Address) string
+
 	Lifetimes                  // of versions documents; Missing also of missing versions and failed downloads
 	FetchTimeout time.Duration // the timeout of one download
 	Fetches      int           // downloads at the same time; further ones wait
@@ -149,6 +153,7 @@ func New(c Config) *Registry {
 	r.versions = documents[key, *listing]{
 		source: listings{r}, op: "versions", store: r.Store, maxMemory: maxListMemory, work: r.asking, observe: r.observe,
 		lifetimes: r.Lifetimes, limit: r.MaxVersions, trimmed: VersionsTrimmed, fallback: listings{r}.offline,
+		origin: r.originOf,
 	}
 	r.versions.start()
 	r.offlineLists.Limit = maxListMemory
@@ -161,6 +166,14 @@ func New(c Config) *Registry {
 	}
 	r.packages.flights.Pool, r.zips.flights.Pool = r.fetching, r.fetching
 	return r
+}
+
+// originOf returns the server that lists the versions of k.
+func (r *Registry) originOf(k key) string {
+	if r.Origin == nil {
+		return k.registry()
+	}
+	return r.Origin(k.Address)
 }
 
 // fetches returns the downloads that k belongs to.

@@ -26,6 +26,7 @@ type documents[K question, V any] struct {
 	limit     int64 // bytes of all stored documents; zero: no limit
 	trimmed   Kind  // the kind of the event after documents were removed for the sake of limit
 	observe   func(Event)
+	origin    func(K) string // the server that answers; nil means the registry of the question
 	// fallback returns an answer that can be served without a document, marked as stale. It may be nil.
 	fallback func(context.Context, K) (V, error)
 
@@ -34,7 +35,7 @@ type documents[K question, V any] struct {
 	reading          slots.Semaphore            // for documents that are being read from the store
 	retryAfter       memory.Cache[K, error]     // RetryLater of upstream
 	missing          memory.Cache[K, error]     // ErrNotFound of upstream
-	slowHosts        memory.Cache[string, bool] // registries that answer late; true: or do not answer
+	slowOrigins      memory.Cache[string, bool] // origins that answer late; true: or do not answer
 	writtenSinceTrim atomic.Int64               // bytes that were put since the documents were last trimmed
 }
 
@@ -89,6 +90,9 @@ func (d *documents[K, V]) start() {
 	d.flights.Pool, d.flights.PerClient = d.work, true
 	d.memory.Limit = d.maxMemory
 	d.reading = slots.NewSemaphore(maxReading)
+	if d.origin == nil {
+		d.origin = K.registry
+	}
 	d.writtenSinceTrim.Add(d.limit) // the limit may have been larger before
 }
 
@@ -129,7 +133,7 @@ func (d *documents[K, V]) fromUpstream(ctx context.Context, k K, before *answer[
 		return none, err
 	}
 	limit := clientWait
-	if fails, slow := d.slowHosts.Get(k.registry()); slow && d.fallback != nil {
+	if fails, slow := d.slowOrigins.Get(d.origin(k)); slow && d.fallback != nil {
 		if _, err := d.fallback(ctx, k); err == nil && fails {
 			limit = 0
 		} else if err == nil {
@@ -138,7 +142,7 @@ func (d *documents[K, V]) fromUpstream(ctx context.Context, k K, before *answer[
 	}
 	v, err := waitFor(ctx, call, limit)
 	if err != nil && time.Since(call.Began()) >= clientWait {
-		d.slowHosts.Add(k.registry(), true, slowPause, 0)
+		d.slowOrigins.Add(d.origin(k), true, slowPause, 0)
 	}
 	return v, err
 }
@@ -158,7 +162,7 @@ func (d *documents[K, V]) knownError(k K) error {
 func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, error) {
 	again := a.retryAt.Load()
 	if _, held := d.retryAfter.Get(k); !held && (again == nil || !time.Now().Before(*again)) {
-		_, slow := d.slowHosts.Get(k.registry())
+		_, slow := d.slowOrigins.Get(d.origin(k))
 		if slow {
 			ctx = modproxy.InBackground(ctx)
 		}
@@ -169,7 +173,7 @@ func (d *documents[K, V]) refreshed(ctx context.Context, k K, a *answer[V]) (V, 
 			case err == nil, errors.Is(err, modproxy.ErrNotFound):
 				return v, err
 			case time.Since(call.Began()) >= slowAfter:
-				d.slowHosts.Add(k.registry(), false, slowPause, 0)
+				d.slowOrigins.Add(d.origin(k), false, slowPause, 0)
 			}
 		}
 	}
@@ -224,9 +228,9 @@ func (d *documents[K, V]) request(ctx context.Context, k K, before *answer[V]) (
 	took := time.Since(began)
 	switch {
 	case took >= slowAfter:
-		d.slowHosts.Add(k.registry(), err != nil && !errors.Is(err, modproxy.ErrNotFound), slowPause, 0)
+		d.slowOrigins.Add(d.origin(k), err != nil && !errors.Is(err, modproxy.ErrNotFound), slowPause, 0)
 	case err == nil:
-		d.slowHosts.Drop(k.registry())
+		d.slowOrigins.Drop(d.origin(k))
 	}
 	if err == nil {
 		return d.keep(ctx, k, v, size, began, before.revision), nil

@@ -2,10 +2,13 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/store"
 )
 
 // Refreshed is the result of a refresh. Versions are in the order of the list.
@@ -47,6 +50,25 @@ func (r *Registry) Refresh(ctx context.Context, m modproxy.Address) (Refreshed, 
 		}
 	}
 	return out, nil
+}
+
+// Requested returns the modules and providers of a registry whose versions were requested, and for which Next may have another answer
+// now: those with a stored list, and those that were remembered as missing, perhaps longer ago than counts.
+func (r *Registry) Requested(ctx context.Context, host string) (listed, missing []modproxy.Address, err error) {
+	for rec, err := range r.Store.Records.List(ctx, VersionsKind, host+"/") {
+		if err != nil && !errors.Is(err, store.ErrDamaged) {
+			return nil, nil, err
+		}
+		if part := strings.Split(rec.Key, "/"); len(part) == 4 {
+			listed = append(listed, modproxy.Address{Host: part[0], Namespace: part[1], Name: part[2], System: part[3]})
+		}
+	}
+	for _, k := range r.versions.missing.Keys() {
+		if k.Host == host {
+			missing = append(missing, k.Address)
+		}
+	}
+	return listed, missing, nil
 }
 
 // without returns the elements of list that are not in other.

@@ -89,6 +89,29 @@ func TestRefreshAsksByItself(t *testing.T) {
 	})
 }
 
+// The requested modules of a registry are those with a stored list, also of an earlier process, and those that are missing.
+func TestRequested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		absent, other, provider := vpc, vpc, modproxy.Address{Host: vpc.Host, Namespace: "acme", Name: "toy"}
+		absent.Name, other.Host = "absent", vpc.Host+".example"
+		requested := func() string {
+			listed, missing, err := f.Requested(t.Context(), vpc.Host)
+			return fmt.Sprint(listed, missing, err)
+		}
+		equal(t, "nothing", requested(), "[] [] <nil>")
+		f.versions(t)
+		f.Versions(t.Context(), other)
+		f.Versions(t.Context(), provider)
+		f.next.change(func(n *next) { n.err = fmt.Errorf("%w: 404", modproxy.ErrNotFound) })
+		f.Versions(t.Context(), absent)
+		equal(t, "requested", requested(), fmt.Sprint([]modproxy.Address{provider, vpc}, []modproxy.Address{absent}, nil))
+		f.Forget(absent.At(""))
+		f.restart(t)
+		equal(t, "after a restart", requested(), fmt.Sprint([]modproxy.Address{provider, vpc}, []modproxy.Address{}, nil))
+	})
+}
+
 func TestRefreshOffline(t *testing.T) {
 	f := newFixture(t)
 	f.versions(t)

@@ -71,6 +71,34 @@ func TestSlowRefreshIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// If the modules of a host have several origins, those of one that is slow do not affect those of others.
+func TestSlowOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		r := changed(t, f.Registry, func(c *cache.Config) { c.Origin = func(m modproxy.Address) string { return "forge of " + m.Namespace } })
+		slow, same, other := vpc, vpc, vpc
+		same.Name, other.Namespace = "other", "other"
+		ask := func(m modproxy.Address, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if _, err := r.Versions(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, m.String()+": took", time.Since(began), within)
+		}
+		for _, m := range []modproxy.Address{slow, same, other} {
+			ask(m, 0)
+		}
+		time.Sleep(6 * time.Minute)
+		f.next.change(func(n *next) { n.delay = 20 * time.Second })
+		ask(slow, time.Second)
+		ask(same, 0)
+		f.next.change(func(n *next) { n.delay = time.Second / 2 })
+		ask(other, time.Second/2)
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestRefreshThatFailsSoonIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -20,6 +20,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/hostname"
 	"github.com/modproxy/modproxy/internal/hint"
 )
@@ -70,6 +71,7 @@ func (c *Config) check() *checker {
 		k.failIf(r.Upstream != "" && !known, at+".upstream", "%.80q is not one of the upstreams", r.Upstream)
 	}
 	k.ownModules()
+	k.webhooks()
 	for i, s := range c.Credentials {
 		at, password := fmt.Sprintf("credentials[%d]", i), !s.Password.IsZero() || s.PasswordFile != ""
 		k.failIf(!password && s.Username != "", at+".username", "password is missing")
@@ -99,6 +101,7 @@ func (c *Config) check() *checker {
 		k.failIf(m.Client != "" && m.Dir == "", at+".client", "goes with dir")
 		k.failIf(m.Every != 0 && m.Every < time.Minute, at+".every", "must be at least 1m")
 	}
+	k.mirrors()
 	k.reach()
 	k.failIf(c.Ledger.Recheck != 0 && c.Ledger.Recheck < time.Minute, "ledger.recheck", "must be 0s or at least 1m")
 	k.failIf(c.Rewrite.Nested && c.PublicURL == "" && c.IsSound("public_url"), "rewrite.nested",
@@ -214,6 +217,27 @@ func (k *checker) authentication() {
 	}
 }
 
+// mirrors finds sources that are malformed or never match.
+func (k *checker) mirrors() {
+	var all fetch.Mirrors
+	var at []string
+	for i, s := range k.Sources {
+		path := fmt.Sprintf("sources[%d]", i)
+		m, err := fetch.ParseMirror(s.From, s.To)
+		if s.From == "" || s.To == "" {
+			continue // the fields are required
+		}
+		k.fail(path, err)
+		if err != nil {
+			continue
+		}
+		if hides := slices.IndexFunc(all, func(earlier fetch.Mirror) bool { return earlier.Covers(m) }); hides >= 0 {
+			k.failIf(true, path, "it never matches: %s (%s) matches the same locations before", at[hides], k.Source(at[hides]))
+		}
+		all, at = append(all, m), append(at, path)
+	}
+}
+
 // reach finds destinations that egress would refuse: invalid exceptions, and upstreams that could never answer.
 func (k *checker) reach() {
 	if i := slices.IndexFunc(k.Egress.Allow, func(s string) bool { return strings.Contains(s, "@") }); i >= 0 {
@@ -230,9 +254,14 @@ func (k *checker) reach() {
 	if !k.IsSound("egress", "offline") {
 		return
 	}
+	for i, s := range k.Sources {
+		if m, err := fetch.ParseMirror(s.From, s.To); err == nil && !k.Offline {
+			k.fail(fmt.Sprintf("sources[%d].to", i), k.reachMirror(policy, m.URL()))
+		}
+	}
 	for i, m := range k.Modules {
-		if mapping, err := m.parse(); err == nil && !k.Offline && mapping.Origin().Scheme == "https" {
-			k.fail(fmt.Sprintf("modules[%d].source", i), policy.Check(context.Background(), mapping.Origin()))
+		if mapping, err := m.parse(); err == nil && !k.Offline && mapping.Origin(k.Mirrors()).Scheme == "https" {
+			k.fail(fmt.Sprintf("modules[%d].source", i), policy.Check(context.Background(), mapping.Origin(k.Mirrors())))
 		}
 	}
 	for i, u := range k.Upstreams {
@@ -242,6 +271,19 @@ func (k *checker) reach() {
 			}
 		}
 	}
+}
+
+// reachMirror returns an error if modproxy could never connect to a mirror.
+func (k *checker) reachMirror(policy *egress.Client, u *url.URL) error {
+	if u.Scheme != "ssh" {
+		return policy.Check(context.Background(), u)
+	}
+	has := func(c Credential) bool { return c.Host == u.Hostname() && c.SSHKeyFile != "" }
+	if k.IsSound("credentials") && !slices.ContainsFunc(k.Credentials, has) {
+		return fmt.Errorf("credentials[] has no SSH key for %s", u.Hostname())
+	}
+	port := cmp.Or(u.Port(), "22")
+	return policy.Check(context.Background(), &url.URL{Scheme: "https", Host: u.Hostname() + ":" + port})
 }
 
 // RequiresToken reports whether clients need a credential.

@@ -28,6 +28,7 @@ import (
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/auth/oidc"
 	"github.com/modproxy/modproxy/egress"
+	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/policy"
 )
 
@@ -71,17 +72,23 @@ type Config struct {
 	// ModulesHost is the host in the addresses of modules: modules.example.com, with its port if that is not 443. The ledger, scopes
 	// and lock files have it, so it cannot change later. The default is the host of public_url.
 	ModulesHost string `yaml:"modules_host"`
-	Egress      Egress `yaml:"egress"`
+	// Webhooks are requests by which a git forge reports a push: modproxy then reads the tags of the repository at once, instead of after
+	// cache.fresh. They need modules.
+	Webhooks []Webhook `yaml:"webhooks"`
+	Egress   Egress    `yaml:"egress"`
 	// Credentials are the credentials for hosts from which packages are downloaded. These may differ from the registries.
 	Credentials []Credential `yaml:"credentials"`
-	Cache       Cache        `yaml:"cache"`
-	Ledger      Ledger       `yaml:"ledger"`
-	Policy      Policy       `yaml:"policy"`
-	Fetch       Fetch        `yaml:"fetch"`
-	Providers   Providers    `yaml:"providers"`
-	Rewrite     Rewrite      `yaml:"rewrite"`
-	Bundle      Bundle       `yaml:"bundle"`
-	Limits      Limits       `yaml:"limits"`
+	// Sources are mirrors of forges: instead of from, modproxy downloads modules from to. The first entry that matches a location
+	// counts, and its result is not replaced again. A location with a mirror is never downloaded from its forge.
+	Sources   []Source  `yaml:"sources"`
+	Cache     Cache     `yaml:"cache"`
+	Ledger    Ledger    `yaml:"ledger"`
+	Policy    Policy    `yaml:"policy"`
+	Fetch     Fetch     `yaml:"fetch"`
+	Providers Providers `yaml:"providers"`
+	Rewrite   Rewrite   `yaml:"rewrite"`
+	Bundle    Bundle    `yaml:"bundle"`
+	Limits    Limits    `yaml:"limits"`
 	// Mirror is what modproxy downloads before a client requests it, at the start and periodically, as "modproxy mirror"
 	// does.
 	Mirror []Mirror `yaml:"mirror"`
@@ -185,6 +192,16 @@ type Module struct {
 	Tags string `yaml:"tags" example:"v{version}"`
 }
 
+// Webhook is a webhook of GitHub, GitLab, Gitea, Forgejo or Bitbucket.
+type Webhook struct {
+	// ID is the end of the URL to set at the forge: https://modules.example.com/-/hooks/ID. It has letters, digits, - and _.
+	ID string `yaml:"id" example:"github" check:"unique"`
+	// Secret is the secret to set at the forge; at GitLab, the secret token or the signing token. It is required, here or in a file.
+	Secret egress.Secret `yaml:"secret"`
+	// SecretFile is a file with the secret, instead of secret. A newline at its end is removed.
+	SecretFile string `yaml:"secret_file" example:"/run/secrets/webhook"`
+}
+
 // Egress is the limit on outgoing connections. Connections to loopback, private and other special-purpose addresses are
 // refused, regardless of the name that resolves to them.
 type Egress struct {
@@ -228,6 +245,27 @@ type Credential struct {
 	// an upstream can therefore make modproxy download, as a module, anything that the credential opens, and can read it with
 	// access to that module.
 	Scopes auth.Scopes `yaml:"scopes" example:"[registry.example.com/acme]"`
+}
+
+// Source is a mirror of a part of a forge.
+type Source struct {
+	// From is the host, with its port if that is not the scheme's default, and the path of a repository or an archive, for locations
+	// of every getter and scheme. The last segment may be *, for everything below the path. The path is compared with case; .git
+	// at its end does not matter.
+	From string `yaml:"from" example:"github.com/acme/*" check:"required"`
+	// To is the host and path of the mirror, with * at the end if from has it. The scheme is https, unless it is written:
+	// ssh://git@git.example.com:2222/mirrors/acme/*. Credentials are those of this host, and egress has to allow it.
+	To string `yaml:"to" example:"git.example.com/mirrors/acme/*" check:"required"`
+}
+
+// Mirrors returns the mirrors of sources. They were checked when the configuration was loaded.
+func (c *Config) Mirrors() (all fetch.Mirrors) {
+	for _, s := range c.Sources {
+		if m, err := fetch.ParseMirror(s.From, s.To); err == nil {
+			all = append(all, m)
+		}
+	}
+	return all
 }
 
 // Cache is how long modproxy stores answers, and how many packages.

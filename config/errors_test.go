@@ -76,6 +76,20 @@ func TestCheckErrors(t *testing.T) {
 			"FILE:3: providers.keys[0].provider: want host/namespace/type, where * matches a segment or part of one\n" +
 				"FILE:3: providers.keys[0].fingerprints: invalid: key \"BEEF\": want the 40 or 64 hexadecimal digits of a fingerprint\n" +
 				"FILE:4: providers.keys[1].fingerprints: missing\n"},
+		"sources": {"egress: {allow: ['10.0.0.9:22']}\nsources:\n- {from: github.com/acme/*, to: git.corp.example/acme/*}\n- {from: github.com/acme/vpc.git, to: git.corp.example/vpc}\n" +
+			"- {from: 'https://github.com/b/*', to: git.corp.example/b/*}\n- {from: github.com/c/*, to: 'https://u:s3cret@git.corp.example/c/*'}\n- {from: github.com/d/*}\n" +
+			"- {from: github.com/e/*, to: GitHub.com/e/*}\n- {from: github.com/f/*, to: 10.0.0.1/f/*}\n- {from: github.com/g/*, to: 'http://git.corp.example/g/*'}\n" +
+			"- {from: github.com/h/*, to: 'ssh://git@10.0.0.9/h/*'}\n- {from: github.com/i/*, to: git.corp.example:8443/i/*}\n- {from: GITHUB.com/acme/*, to: git.corp.example/x/*}",
+			"FILE:7: sources[4].to: missing\n" +
+				"FILE:4: sources[1]: it never matches: sources[0] (FILE:3) matches the same locations before\n" +
+				"FILE:5: sources[2]: from: want HOST/PATH, without a getter and a scheme: it matches locations of every kind\n" +
+				"FILE:6: sources[3]: to: only ssh://USER@HOST/PATH may have a user, without a password: configure a credential for the host instead\n" +
+				"FILE:8: sources[5]: to is the same as from; with a scheme, to changes the scheme of the locations\n" +
+				"FILE:13: sources[10]: it never matches: sources[0] (FILE:3) matches the same locations before\n" +
+				"FILE:9: sources[6].to: destination not allowed: 10.0.0.1:443 is private-use (RFC 1918) (operator: egress.allow can except it)\n" +
+				"FILE:10: sources[7].to: destination not allowed: http to git.corp.example:80 would not be encrypted (operator: egress.allow can except it)\n" +
+				"FILE:11: sources[8].to: credentials[] has no SSH key for 10.0.0.9\n" +
+				"FILE:12: sources[9].to: destination not allowed: port 8443 of git.corp.example (operator: egress.allow can except it)\n"},
 		"stale before old": {"cache: {max_stale: 1m}", "FILE:1: cache.max_stale: must not be less than cache.fresh\n"},
 	} {
 		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })

@@ -195,7 +195,7 @@ func TestExampleComments(t *testing.T) {
 	}
 	whole := regexp.MustCompile(`: \[\](\n# )`).ReplaceAllString(string(text), ":$1")
 	whole = regexp.MustCompile(`(?m)^#(  +(- )?[a-z_]+:( |$))`).ReplaceAllString(whole, "$1")
-	whole = strings.Replace(whole, "required: false", "required: true", 1) // otherwise no issuer has an effect
+	whole = strings.Replace(whole, "required: false", "required: true", 1)                     // otherwise no issuer has an effect
 	whole = strings.Replace(whole, `modules_host: ""`, "modules_host: modules.example.com", 1) // there is no public_url
 	c, err := Read(writeFile(t, "modproxy.yaml", whole), nil, nil)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,6 +57,19 @@ func (k *checker) ownModules() {
 	}
 	_, err := tags.New(tags.Config{Host: own, Modules: k.Mappings()})
 	k.fail("modules", err)
+}
+
+// webhookID matches the ID of a webhook.
+var webhookID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
+
+// webhooks finds mistakes in webhooks.
+func (k *checker) webhooks() {
+	for i, w := range k.Webhooks {
+		at := fmt.Sprintf("webhooks[%d]", i)
+		k.failIf(!webhookID.MatchString(w.ID), at+".id", "want 1 to 64 letters, digits, - and _")
+		k.failIf(w.Secret.IsZero() && w.SecretFile == "", at, "want secret or secret_file: without a secret, anybody could send webhooks")
+	}
+	k.failIf(len(k.Webhooks) > 0 && len(k.Modules) == 0 && k.IsSound("modules"), "webhooks", "they have no effect without modules")
 }
 
 // parse returns the mapping of m.

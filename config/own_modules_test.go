@@ -44,6 +44,23 @@ func TestOwnModulesErrors(t *testing.T) {
 	}
 }
 
+// TestWebhooksErrors: entries of webhooks that are wrong.
+func TestWebhooksErrors(t *testing.T) {
+	const vpc = "modules_host: modules.example.com\nmodules: [{address: corp/vpc/aws, source: 'git::https://git.example.com/corp/vpc.git'}]\n"
+	for name, test := range map[string]struct{ file, want string }{
+		"no secret": {vpc + "webhooks: [{id: github}]",
+			"FILE:3: webhooks[0]: want secret or secret_file: without a secret, anybody could send webhooks\n"},
+		"two secrets":     {vpc + "webhooks: [{id: github, secret: x, secret_file: y}]", "FILE:3: webhooks[0].secret: secret and secret_file are both set\n"},
+		"an absent file":  {vpc + "webhooks: [{id: github, secret_file: absent}]", "FILE:3: webhooks[0].secret_file: open absent: no such file or directory\n"},
+		"no ID":           {vpc + "webhooks: [{secret: x}]", "FILE:3: webhooks[0].id: want 1 to 64 letters, digits, - and _\n"},
+		"a path":          {vpc + "webhooks: [{id: a/b, secret: x}]", "FILE:3: webhooks[0].id: want 1 to 64 letters, digits, - and _\n"},
+		"an ID twice":     {vpc + "webhooks: [{id: a, secret: x}, {id: a, secret: y}]", "FILE:3: webhooks[1].id: a appears twice\n"},
+		"without modules": {"webhooks: [{id: a, secret: x}]", "FILE:1: webhooks: they have no effect without modules\n"},
+	} {
+		t.Run(name, func(t *testing.T) { checkErrors(t, test.file, nil, test.want) })
+	}
+}
+
 // TestOwnHost: the host of own modules, their namespaces, and that they are private.
 func TestOwnHost(t *testing.T) {
 	const vpc = "modules:\n- {address: corp/vpc/aws, source: 'git::https://git.example.com/corp/vpc.git'}\n"

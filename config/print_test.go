@@ -53,6 +53,11 @@ upstreams:
 routes:
 - namespace: acme
   upstream: registry.acme.example
+modules:
+- {address: corp/vpc/aws, source: "git::https://git.example.com/corp/vpc.git"}
+webhooks:
+- {id: github, secret_file: token}
+- {id: gitlab, secret: ` + inTheOpen + `}
 credentials:
 - host: git.example.com
   username: '#1, "the bot": {yes}'
@@ -196,6 +201,8 @@ func TestNoSecretShown(t *testing.T) {
 		"public_url: https://u:s3cr3t@a.example",
 		"egress: {allow: ['https://u:s3cr3t@a.example']}",
 		"credentials: [{host: git.example.com, ssh_key_file: x, passwrd: s3cr3t}]",
+		"webhooks: [{id: github, secret: s3cr3t}]",
+		"webhooks: [{id: github, secret: s3cr3t, secret_file: x}]",
 	} {
 		for _, err := range []error{
 			loadError(Load(writeFile(t, "wrong.yaml", wrong), nil, nil)),

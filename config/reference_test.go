@@ -46,6 +46,7 @@ var guides = map[string]string{
 	"tls":             "[TLS](../how-to/tls.md)",
 	"trusted_proxies": "[Reverse proxy](../how-to/reverse-proxy.md)",
 	"upstreams":       "[Private registries](../how-to/private-registries.md)",
+	"sources":         "[Mirrored forges](../how-to/mirrored-forges.md)",
 	"egress":          "[Outgoing connections](../how-to/egress.md)",
 	"cache.max_size":  "[Disk full](../how-to/disk-full.md)",
 	"ledger":          "[Changed content](../how-to/changed-content.md)",

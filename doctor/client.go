@@ -111,6 +111,9 @@ func (e *examination) checkBlocks(blocks []hostBlock) (found []Finding) {
 		for _, host := range e.Config.UpstreamHosts() {
 			missing[host] = true
 		}
+		if modules := e.Config.OwnHost(); modules != "" && !e.servesName(modules) {
+			missing[modules] = true
+		}
 	}
 	for _, b := range blocks {
 		isOurs := missing[b.host]
@@ -126,7 +129,10 @@ func (e *examination) checkBlocks(blocks []hostBlock) (found []Finding) {
 			found = append(found, finding("client_url", b.name, "it is not among the upstreams of this proxy"))
 			continue
 		}
-		if b.services[providersV1] == "" {
+		switch isModules := e.Config != nil && b.host == e.Config.OwnHost(); {
+		case isModules && b.services[providersV1] != "":
+			found = append(found, finding("client_service", b.name, "own modules have no providers, and providers.v1 is %s", b.services[providersV1]))
+		case !isModules && b.services[providersV1] == "":
 			found = append(found, finding("client_service", b.name, "providers.v1 is missing"))
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.services)) {
@@ -142,6 +148,13 @@ func (e *examination) checkBlocks(blocks []hostBlock) (found []Finding) {
 		found = append(found, finding("client_bypasses", e.Client, "the host block is missing for %s", strings.Join(rest, ", ")))
 	}
 	return found
+}
+
+// servesName reports whether clients find this proxy by a hostname without a host block: its URL is the https URL of the name.
+func (e *examination) servesName(host string) bool {
+	at, isTLS := strings.CutPrefix(e.ownBase(), "https://")
+	own, err := hostname.Parse(hostname.Display(at))
+	return isTLS && err == nil && own == host
 }
 
 // answersClients reports whether a proxy answers, and adds its problem, unless another check reports it.

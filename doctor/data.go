@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/app"
 	"github.com/modproxy/modproxy/auth"
 	"github.com/modproxy/modproxy/internal/datadir"
 	"github.com/modproxy/modproxy/internal/durable"
@@ -47,7 +48,7 @@ func (e *examination) dataDirectory(ctx context.Context) []Finding {
 		if len(found) == 0 {
 			found = e.readiness(ctx)
 		}
-		return found
+		return append(found, e.ownHost(ctx)...)
 	}
 	return append(found, e.storedData(ctx)...)
 }
@@ -164,7 +165,20 @@ func (e *examination) storedData(ctx context.Context) (found []Finding) {
 	case err != nil && !isEmpty:
 		found = append(found, finding("ledger_damaged", c.LedgerDir(), "%v", err))
 	}
-	return found
+	return append(found, e.ownHost(ctx)...)
+}
+
+// ownHost compares the host of own modules with the ledger, also while a process with an earlier configuration serves.
+func (e *examination) ownHost(ctx context.Context) []Finding {
+	l, err := ledger.OpenReadOnly(e.Config.LedgerDir())
+	if err != nil {
+		return nil // storedData and readiness report it
+	}
+	defer l.Close()
+	if err := app.CheckOwnHost(ctx, e.Config, l); err != nil {
+		return []Finding{finding("modules_host_changed", "modules_host", "%v", err).with(strings.Join(hint.Of(err), "; "))}
+	}
+	return nil
 }
 
 // tokens examines the file of tokens.

@@ -67,7 +67,9 @@ type check struct {
 	keys     []string
 	isOnline bool // sends requests to registries: does not run for a proxy that is offline
 	isClient bool // examines the client: also runs if Options.Config is nil
-	run      func(*examination, context.Context) []Finding
+	// has, if not nil, reports whether the configuration has this part. Without it, the check does not run.
+	has func(*config.Config) bool
+	run func(*examination, context.Context) []Finding
 }
 
 // checks are in the order of the report.
@@ -83,6 +85,11 @@ var checks = []check{
 	{part: "public_url", keys: []string{"public_url", "listen", "tls", "data"}, run: (*examination).publicURL},
 	{part: "proxy variables", isClient: true, run: (*examination).proxyVariables},
 	{part: "upstreams", keys: []string{"upstreams", "egress", "offline"}, isOnline: true, run: (*examination).upstreams},
+	{part: "sources", keys: []string{"sources", "credentials", "egress", "offline"}, isOnline: true, has: hasMirrors, run: (*examination).mirrors},
+	{
+		part: ownModules, keys: []string{"data", "modules", "modules_host", "public_url", "upstreams", "sources", "egress", "credentials", "offline"},
+		has: hasModules, run: (*examination).modules,
+	},
 	{part: "client", isClient: true, run: (*examination).client},
 }
 
@@ -163,6 +170,8 @@ func (e *examination) skips(c check) (why string, isIn bool) {
 		return "", false
 	case e.Config == nil:
 		return "", true
+	case c.has != nil && !c.has(e.Config):
+		return "", false
 	case !e.Config.IsSound(c.keys...):
 		return "the configuration has a mistake", true
 	case c.isOnline && e.Config.Offline:

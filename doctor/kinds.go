@@ -43,6 +43,7 @@ var kinds = []Kind{
 	{"index_damaged", Error, "the index is missing or damaged", `stop modproxy; then: modproxy rebuild`},
 	{"ledger_damaged", Error, "the ledger is damaged", `restore the backup of the data directory with "modproxy restore"`},
 	{"ledger_missing", Error, "packages are stored, and the ledger has no record", `restore the backup of the data directory with "modproxy restore"; a new ledger would accept changed content`},
+	{"modules_host_changed", Error, "own modules have another host than their records in the ledger, and modproxy does not start", "set modules_host to the host in the ledger"},
 	{"offline_empty", Error, "modproxy is offline, and nothing is stored", `import a bundle with "modproxy import", or set offline: false`},
 	{"not_ready", Error, "the running proxy reports that it cannot do its work", "read the log of the proxy, remove the cause, and restart the proxy"},
 
@@ -86,6 +87,14 @@ var kinds = []Kind{
 	{"upstream_portal", Error, "the answer is not from a registry, but for example from the login page of a network", "log in to the network, correct upstreams[].host, or correct the proxy on the way"},
 	{"upstream_no_modules", Error, "the host of an upstream offers neither modules nor providers", "correct upstreams[].host, or set upstreams[].modules to the base URL"},
 	{"upstream_unavailable", Error, "an upstream does not answer, or answers with an error", "check the connection of this machine, and the state of the registry; meanwhile, modproxy serves stored packages"},
+
+	{"source_unreachable", Error, "the mirror of a forge cannot be reached", "correct sources[].to, the name server of this machine, or the way to SUBJECT; egress.allow and egress.ports have to allow the destination, and egress.ca_file can name a private authority"},
+	{"modules_host", Warning, "the host of own modules is an IP address, or means this machine only", "set modules_host to a name of your own domain, before own modules are recorded: it cannot change later"},
+	{"modules_elsewhere", Warning, "modules of a namespace of own modules are recorded under another host only", "if these are the same modules, set modules_host to SUBJECT"},
+	{"modules_denied", Error, "the repository of an own module denies access", "add a credential for its host to credentials, whose scopes cover SUBJECT"},
+	{"modules_unavailable", Error, "the repository of an own module cannot be read", "correct modules[].source, or check the connection of this machine and the state of the git server; meanwhile, modproxy serves stored packages"},
+	{"modules_empty", Error, "the repository of an own module does not exist, or no tag of it is a version", `correct modules[].source or modules[].tags; "modproxy modules check SUBJECT" prints the tags`},
+	{"modules_ambiguous", Error, "two tags of one version name different commits", "remove the wrong tag; a version that was recorded before is served from its recorded source"},
 
 	{"client_syntax", Error, "the file is not a CLI configuration", `correct the file, or print another one with "modproxy client-config"`},
 	{"client_ignored", Warning, "clients read another file", "unset TF_CLI_CONFIG_FILE, or set it to this file"},

@@ -81,6 +81,11 @@ func (c *Client) follow(ctx context.Context, r Request, u *url.URL) (_ *http.Res
 		if err != nil {
 			return nil, fmt.Errorf("redirect: %w", err)
 		}
+		if r.CheckRedirect != nil {
+			if err := r.CheckRedirect(u, next); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrRefused, err)
+			}
+		}
 		u = next
 	}
 }
@@ -259,6 +264,9 @@ type Request struct {
 	// Redirects is the number of redirects to follow, at most 20. With 0 a redirect is the response. One too many is
 	// [ErrAnswer].
 	Redirects int
+	// CheckRedirect, unless nil, is called before a redirect is followed. After its error, the request fails with
+	// that error and [ErrRefused].
+	CheckRedirect func(from, to *url.URL) error
 	// Budget, unless nil, limits the total of sent requests of all Requests that share it. Exceeding it is [ErrAnswer].
 	Budget *Budget
 	// NoHedging prevents hedging of this request: the caller hedges itself.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -227,5 +228,36 @@ func TestErrorsShowNoSecrets(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "SECRET") ||
 		!strings.Contains(err.Error(), s.at("https", "up.test", "/x")) {
 		t.Errorf("got %v, want an error with the URL and without its secrets", err)
+	}
+}
+
+// A caller can refuse a redirect: its target is then not requested.
+func TestCheckRedirect(t *testing.T) {
+	errNot := errors.New("not there")
+	s := serve(t, "https", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/third" {
+			http.Redirect(w, r, map[string]string{"/first": "/second", "/second": "/third"}[r.URL.Path], http.StatusFound)
+		}
+	})
+	c := client(t, up())
+	for refused, requests := range map[string]int{"/second": 1, "/third": 2, "/fourth": 3} {
+		before := s.requests.Load()
+		resp, err := c.Get(t.Context(), egress.Request{URL: s.at("https", "up.test", "/first"), Redirects: 3, Attempts: 2,
+			CheckRedirect: func(from, to *url.URL) error {
+				if from.Path == to.Path || to.Host != from.Host {
+					t.Errorf("from %s to %s", from, to)
+				}
+				if to.Path == refused {
+					return errNot
+				}
+				return nil
+			}})
+		if err == nil {
+			resp.Body.Close()
+		}
+		isRefused := errors.Is(err, errNot) && errors.Is(err, egress.ErrRefused) && !egress.MayPass(err)
+		if isRefused != (refused != "/fourth") || (err == nil) == isRefused || int(s.requests.Load()-before) != requests {
+			t.Errorf("%s: %d requests, error %v", refused, s.requests.Load()-before, err)
+		}
 	}
 }

@@ -6,12 +6,13 @@
 //	table := &fetch.Table{Getters: map[string]fetch.Getter{"git": git, "https": web}, Scratch: dir, Limits: limits}
 //	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
 //
-// The Table selects the getter, follows locations that lead to other locations, and packs the downloaded files. A new
-// kind of location needs a new getter in the table. [modproxy.Record.Location] reads a recorded commit as one of git, or as the digest
-// of an OCI manifest. Package nested rewrites the nested sources of every kind in the table.
+// The Table replaces locations by those of their [Mirrors], selects the getter, follows locations that lead to other locations, and
+// packs the downloaded files. A new kind of location needs a new getter in the table. [modproxy.Record.Location] reads a recorded commit
+// as one of git, or as the digest of an OCI manifest. Package nested rewrites the nested sources of every kind in the table.
 //
 // Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
-// egress. Only credentials that are configured for its origin and module are sent.
+// egress. Only credentials that are configured for its origin and module are sent. A location that has a mirror is downloaded from the
+// mirror only, within the limits and with the credentials for the mirror; a package has both URLs.
 package fetch
 
 import (
@@ -55,10 +56,10 @@ type Tagger interface {
 
 // Tag is a tag of a repository. Its Name is untrusted text.
 type Tag struct {
-	Name string // without refs/tags/
+	Name string `json:"name"` // without refs/tags/
 	// Commit is the commit that the tag names, also of an annotated tag if the server gives it. It is empty in lists of OCI registries,
 	// which give it only for one tag.
-	Commit string
+	Commit string `json:"commit"`
 }
 
 // Source is a location to fetch from.
@@ -82,6 +83,11 @@ type Source struct {
 	// OnAnswer, unless nil, is called by [Table.Tags] and [Table.NamedTags] when an answer begins to arrive. It is not called if only a program, such as git,
 	// receives the answer.
 	OnAnswer func()
+
+	// Mirrors replace further locations that a getter finds. The Table sets them.
+	Mirrors Mirrors
+	// Named is the location that the Location, which is at a mirror, replaces. It is zero without a mirror. The Table sets it.
+	Named modproxy.Location
 }
 
 // Result is the result of fetching a location.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 
 	"github.com/modproxy/modproxy"
@@ -16,6 +17,7 @@ type Table struct {
 	Getters map[string]Getter // by the Getter of a location
 	Scratch string            // the directory for packages in progress
 	Limits  pack.Limits       // of a package
+	Mirrors Mirrors           // of forges
 
 	cooldowns cooldowns
 	silent    silent
@@ -26,15 +28,23 @@ const (
 	maxRequests = 10 // HTTP requests for one package: all hops, with redirects and retries
 )
 
-func (t *Table) getter(s Source) (Getter, error) {
+// getter returns s at its mirror, if it has one, and the getter for it.
+func (t *Table) getter(s Source) (Source, Getter, error) {
+	l, mirrored, err := t.Mirrors.Replace(s.Location)
+	if err != nil {
+		return s, nil, err
+	}
+	if s.Mirrors = t.Mirrors; mirrored {
+		s.Named, s.Location, s.Own = s.Location, l, nil
+	}
 	g, ok := t.Getters[s.Getter]
 	switch {
 	case ok:
-		return g, nil
+		return s, g, nil
 	case s.Getter == "file":
-		return nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
+		return s, nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
-	return nil, fmt.Errorf("%w: the location uses %w", modproxy.ErrInvalid, Unsupported(s.Getter))
+	return s, nil, fmt.Errorf("%w: the location uses %w", modproxy.ErrInvalid, Unsupported(s.Getter))
 }
 
 // Unsupported returns the reason why a location of a kind without a getter cannot be used, with an alternative.
@@ -52,11 +62,11 @@ func Unsupported(getter string) error {
 // Check returns an error if a fetch of s would certainly be refused. It makes no connection. For a kind of location without a getter,
 // the error is a [modproxy.ErrInvalid] with the reason of [Unsupported].
 func (t *Table) Check(ctx context.Context, s Source) error {
-	g, err := t.getter(s)
+	s, g, err := t.getter(s)
 	if err != nil {
 		return err
 	}
-	if err := g.Check(ctx, s); err != nil {
+	if err := s.explain(g.Check(ctx, s)); err != nil {
 		return fmt.Errorf("location: %w", err)
 	}
 	return nil
@@ -65,30 +75,30 @@ func (t *Table) Check(ctx context.Context, s Source) error {
 // Commit returns the commit that s currently names; see [Getter.Commit]. During the pause that a server asked for,
 // Commit and [Table.Package] send it no requests. The error is then a [modproxy.RetryLater].
 func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
-	g, err := t.getter(s)
+	s, g, err := t.getter(s)
 	if err != nil {
 		return "", err
 	}
 	if err := t.cooldowns.wait(ctx, s); err != nil {
-		return "", err
+		return "", s.explain(err)
 	}
 	commit, err := g.Commit(ctx, s)
 	t.cooldowns.note(err)
-	return commit, err
+	return commit, s.explain(err)
 }
 
 // Tags lists tags; see [Tagger]. During the pause that a server asked for, it returns a [modproxy.RetryLater] without waiting.
 func (t *Table) Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error) {
-	return t.tags(s, func(g Tagger) ([]Tag, error) { return g.Tags(ctx, s, prefixes...) })
+	return t.tags(s, func(s Source, g Tagger) ([]Tag, error) { return g.Tags(ctx, s, prefixes...) })
 }
 
 // NamedTags returns single tags; see [Tagger]. It is otherwise like Tags.
 func (t *Table) NamedTags(ctx context.Context, s Source, names ...string) ([]Tag, error) {
-	return t.tags(s, func(g Tagger) ([]Tag, error) { return g.NamedTags(ctx, s, names...) })
+	return t.tags(s, func(s Source, g Tagger) ([]Tag, error) { return g.NamedTags(ctx, s, names...) })
 }
 
-func (t *Table) tags(s Source, ask func(Tagger) ([]Tag, error)) ([]Tag, error) {
-	g, err := t.getter(s)
+func (t *Table) tags(s Source, ask func(Source, Tagger) ([]Tag, error)) ([]Tag, error) {
+	s, g, err := t.getter(s)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +107,11 @@ func (t *Table) tags(s Source, ask func(Tagger) ([]Tag, error)) ([]Tag, error) {
 		return nil, fmt.Errorf("%w: locations of the getter %.40q have no tags", modproxy.ErrDenied, s.Getter)
 	}
 	if err := t.cooldowns.check(s); err != nil {
-		return nil, err
+		return nil, s.explain(err)
 	}
-	tags, err := ask(tagger)
+	tags, err := ask(s, tagger)
 	t.cooldowns.note(err)
-	return tags, err
+	return tags, s.explain(err)
 }
 
 // Package downloads the files of s and packs them. The package is read from an unlinked file, which Close removes.
@@ -127,7 +137,7 @@ func (t *Table) Package(ctx context.Context, s Source) (*modproxy.Package, error
 			p.Source, p.Subdir = got.From, subdir
 			return p, nil
 		}
-		err = fmt.Errorf("%s: %w", got.From.URL, err)
+		err = fmt.Errorf("%s: %w", got.From.Fetched(), err)
 	}
 	if got.Immutable && errors.Is(err, modproxy.ErrInvalid) && !errors.Is(err, modproxy.ErrUnavailable) {
 		err = &modproxy.PermanentContent{Err: err}
@@ -149,29 +159,55 @@ func (t *Table) fetch(ctx context.Context, s Source, pattern string, tree *pack.
 	s.Budget = egress.NewBudget(maxRequests)
 	root = pattern
 	for hops := range maxHops + 1 {
-		g, err := t.getter(s)
+		at, g, err := t.getter(s)
 		if err != nil {
 			return Result{}, "", err
 		}
-		if err := t.cooldowns.wait(ctx, s); err != nil {
-			return Result{}, "", err
+		if err := t.cooldowns.wait(ctx, at); err != nil {
+			return Result{}, "", at.explain(err)
 		}
-		leave, err := t.silent.enter(ctx, s)
+		leave, err := t.silent.enter(ctx, at)
 		if err != nil {
-			return Result{}, "", err
+			return Result{}, "", at.explain(err)
 		}
-		got, err = g.Fetch(ctx, s, tree)
+		got, err = g.Fetch(ctx, at, tree)
 		leave()
 		t.cooldowns.note(err)
+		got.From = at.origin(got.From)
 		got.Immutable = got.Immutable && hops == 0 // a hop could lead elsewhere
 		if err != nil || got.Next == nil {
-			return got, root, err
+			return got, root, at.explain(err)
 		}
 		s.Location, s.Direct, s.Own = *got.Next, false, nil
 		if err := t.Check(ctx, s); err != nil {
-			return Result{}, "", fmt.Errorf("%s: %w", got.From.URL, err)
+			return Result{}, "", fmt.Errorf("%s: %w", got.From.Fetched(), err)
 		}
 		root = path.Join(s.Subdir, root)
 	}
 	return Result{}, "", fmt.Errorf("%w: more than %d locations that lead to another", modproxy.ErrInvalid, maxHops)
+}
+
+// origin returns from, the URL and commit that a getter fetched for s, as the origin of the content.
+func (s Source) origin(from modproxy.Source) modproxy.Source {
+	if named := s.named(); named != nil {
+		from.URL, from.Mirror = egress.Redact(named), from.URL
+	}
+	return from
+}
+
+// explain adds to err that s is at a mirror, if it is.
+func (s Source) explain(err error) error {
+	if named := s.named(); named != nil {
+		return AtMirror(err, named)
+	}
+	return err
+}
+
+// named returns the URL whose mirror s is at, or nil.
+func (s Source) named() *url.URL {
+	u, err := url.Parse(s.Named.URL) // Mirrors.Replace has parsed it
+	if s.Named.URL == "" || err != nil {
+		return nil
+	}
+	return u
 }

@@ -84,7 +84,7 @@ func ExampleFormatRecord() {
 	text, err := ledger.FormatRecord(ledger.Record{
 		Ref:    modproxy.Address{Host: "registry.example.com:8443", Namespace: "acme", Name: "vpc", System: "aws"}.At("1.2.3"),
 		Sum:    "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
-		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"},
+		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "4b825dc642cb6eb9a060e54bf8d69288fbee4904", Mirror: "https://git.corp.example/mirrors/acme/vpc.git"},
 		Time:   time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
 	})
 	if err != nil {
@@ -96,4 +96,5 @@ func ExampleFormatRecord() {
 	// time 2026-03-04T05:06:07Z
 	// source https://git.example.com/acme/vpc.git
 	// commit 4b825dc642cb6eb9a060e54bf8d69288fbee4904
+	// mirror https://git.corp.example/mirrors/acme/vpc.git
 }

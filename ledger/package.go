@@ -48,7 +48,7 @@ func (r *Registry) Package(ctx context.Context, v modproxy.Ref) (*modproxy.Packa
 		return nil, err
 	}
 	p, errRecorded := r.Next.PackageAt(ctx, rec)
-	if errRecorded == nil && (p.Source != rec.Source || !rec.Is(p.Sum, p.Subdir)) {
+	if errRecorded == nil && (!p.Source.Is(rec.Source) || !rec.Is(p.Sum, p.Subdir)) {
 		errRecorded = errors.Join(errors.New("it differs from the record"), p.Close())
 	}
 	if errRecorded == nil && !own {
@@ -207,6 +207,9 @@ func describe(s modproxy.Source) string {
 	where := cmp.Or(s.URL, "an unknown source")
 	if s.Commit != "" {
 		where += " at commit " + s.Commit
+	}
+	if s.Mirror != "" {
+		where += ", by its mirror " + s.Mirror
 	}
 	return where
 }

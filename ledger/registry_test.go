@@ -365,6 +365,40 @@ func TestRecordedCommit(t *testing.T) {
 	}
 }
 
+// TestMirrors: a record has the URL of the mirror, and the content of a version is the same from the mirror, from another mirror and from
+// the source itself.
+func TestMirrors(t *testing.T) {
+	const repo, mirror = "https://git.example.com/vpc.git", "https://git.corp.example/mirrors/vpc.git"
+	u := &upstream{source: modproxy.Source{URL: repo, Commit: "c0ffee", Mirror: mirror}}
+	was := u.answers("as it was")
+	drift := ""
+	reg := &ledger.Registry{Next: u, Ledger: mustOpen(t, t.TempDir()), Observe: func(e ledger.Event) {
+		if e.Kind == ledger.Drifted {
+			drift = e.Err.Error()
+		}
+	}}
+	ask(t, reg, u, nil)
+	if rec, err := reg.Ledger.Lookup(t.Context(), vpc.At("1.0.0")); err != nil || rec.Source != u.source {
+		t.Errorf("recorded %+v, %v", rec.Source, err)
+	}
+	for _, other := range []string{"", mirror, "https://other.corp.example/vpc.git"} {
+		u.source = modproxy.Source{URL: repo, Commit: "c0ffee", Mirror: other}
+		u.answers("as it was")
+		ask(t, reg, u, nil)
+		u.answers("moved") // the recorded commit is then at another mirror than it was
+		u.source.Commit = "0ddba11"
+		u.at = func(commit string) (*modproxy.Package, error) {
+			return &modproxy.Package{
+				Body: body{strings.NewReader("files"), u}, Sum: was, Source: modproxy.Source{URL: repo, Commit: commit, Mirror: other},
+			}, nil
+		}
+		ask(t, reg, u, nil)
+	}
+	if !strings.Contains(drift, "from "+repo+" at commit c0ffee, by its mirror "+mirror) {
+		t.Errorf("drift: %s", drift)
+	}
+}
+
 // TestAmbiguous: if the registry names a recorded version more than once, clients get the recorded content. Without a record they get the
 // registry's error.
 func TestAmbiguous(t *testing.T) {

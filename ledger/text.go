@@ -29,8 +29,8 @@ const (
 
 // The names of the lines after the first, in their order.
 var (
-	recordLines = []string{"time", "source", "commit", "subdir", "reason", "zips", "keys", "hashes", "others"}
-	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit", "zips", "keys", "hashes", "others"}
+	recordLines = []string{"time", "source", "commit", "mirror", "subdir", "reason", "zips", "keys", "hashes", "others"}
+	driftLines  = []string{"recorded", "offered", "subdir", "time", "source", "commit", "mirror", "zips", "keys", "hashes", "others"}
 )
 
 // FormatRecord returns the text of a record in the log. The text is also what a sumdb client receives. The client looks at the
@@ -44,7 +44,11 @@ var (
 //	reason the maintainers moved the tag and said so
 //
 // The [modproxy.ProviderFacts] of a provider follow, in lines that begin with zips, keys, hashes and others. Errors are
-// [modproxy.ErrInvalid]. A source with user information or a query is such an error: a log cannot forget a secret.
+// [modproxy.ErrInvalid]. A source with user information or a query is such an error: a log cannot forget a secret. A version that was
+// downloaded from a mirror of its source has, after commit, a line with the URL of the mirror. Versions of modproxy without mirrors do
+// not read such a log:
+//
+//	mirror https://git.corp.example/mirrors/acme/vpc.git
 func FormatRecord(r Record) ([]byte, error) {
 	key, err := Key(r.Ref)
 	if err := cmp.Or(err, check(r.Sum, r.Subdir, r.Time, r.Source), checkFacts(r.Ref, r.ProviderFacts)); err != nil {
@@ -54,7 +58,7 @@ func FormatRecord(r Record) ([]byte, error) {
 		return nil, fmt.Errorf("%w: reason: want one line of at most %d bytes", modproxy.ErrInvalid, MaxReason)
 	}
 	return formatText(key.Path+" "+key.Version+" "+string(r.Sum), recordLines,
-		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Subdir, r.Reason,
+		r.Time.UTC().Format(time.RFC3339Nano), r.Source.URL, r.Source.Commit, r.Source.Mirror, r.Subdir, r.Reason,
 		string(r.Zips), string(r.Keys), string(r.Hashes), string(r.Others))
 }
 
@@ -79,7 +83,7 @@ func FormatDrift(d Drift) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the offered content is the recorded one", modproxy.ErrInvalid)
 	}
 	return formatText(driftPrefix+key.Path+" "+key.Version, driftLines,
-		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit,
+		string(d.Recorded), string(d.Offered), d.Subdir, d.Time.UTC().Format(time.RFC3339Nano), d.Source.URL, d.Source.Commit, d.Source.Mirror,
 		string(d.Zips), string(d.Keys), string(d.Hashes), string(d.Others))
 }
 
@@ -89,8 +93,8 @@ func ParseRecord(text []byte) (Record, error) {
 	v, err := ParseKey(module.Version{Path: first[0], Version: first[1]})
 	return whole(text, FormatRecord, err, Record{
 		Ref: v, Sum: modproxy.Sum(first[2]), Time: parseTime(value[0]),
-		Source: modproxy.Source{URL: value[1], Commit: value[2]}, Subdir: value[3], Reason: value[4],
-		ProviderFacts: parseFacts(value[5:]),
+		Source: modproxy.Source{URL: value[1], Commit: value[2], Mirror: value[3]}, Subdir: value[4], Reason: value[5],
+		ProviderFacts: parseFacts(value[6:]),
 	})
 }
 
@@ -100,7 +104,7 @@ func ParseDrift(text []byte) (Drift, error) {
 	v, err := ParseKey(module.Version{Path: first[1], Version: first[2]})
 	return whole(text, FormatDrift, err, Drift{
 		Ref: v, Recorded: modproxy.Sum(value[0]), Offered: modproxy.Sum(value[1]), Subdir: value[2],
-		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5]}, ProviderFacts: parseFacts(value[6:]),
+		Time: parseTime(value[3]), Source: modproxy.Source{URL: value[4], Commit: value[5], Mirror: value[6]}, ProviderFacts: parseFacts(value[7:]),
 	})
 }
 
@@ -178,9 +182,14 @@ func check(sum modproxy.Sum, subdir string, t time.Time, source modproxy.Source)
 	if subdir != "" && (!fs.ValidPath(subdir) || len(subdir) > maxSubdir || !isLine(subdir)) {
 		return fmt.Errorf("%w: subdirectory %.80q", modproxy.ErrInvalid, subdir)
 	}
-	u, err := url.Parse(source.URL)
-	if err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(source.URL) > maxURL || !isLine(source.URL) {
-		return fmt.Errorf("%w: source: want a URL without user information, query and fragment", modproxy.ErrInvalid)
+	for _, s := range []string{source.URL, source.Mirror} {
+		u, err := url.Parse(s)
+		if err != nil || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || len(s) > maxURL || !isLine(s) {
+			return fmt.Errorf("%w: source: want a URL without user information, query and fragment", modproxy.ErrInvalid)
+		}
+	}
+	if source.Mirror != "" && source.URL == "" {
+		return fmt.Errorf("%w: a mirror without its source", modproxy.ErrInvalid)
 	}
 	if len(source.Commit) > maxCommit || strings.Trim(source.Commit, "0123456789abcdef") != "" {
 		return fmt.Errorf("%w: commit %.80q: want lower-case hexadecimal digits", modproxy.ErrInvalid, source.Commit)

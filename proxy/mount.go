@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -23,6 +22,8 @@ type Mount struct {
 	Path string
 	// Kind is the name in the log and the metrics.
 	Kind string
+	// Open admits all clients, without a credential. Handle must authenticate them itself. Then Public, Refresh and Owner have no effect.
+	Open bool
 	// Public admits all clients. If Config.Auth is set, it admits only clients with a valid credential. Handle must check what they
 	// may read. If Public and Refresh are not set, only operators are admitted; for other clients the path does not exist.
 	Public bool
@@ -33,7 +34,7 @@ type Mount struct {
 	Owner bool
 	// Handle answers, or writes nothing and returns an error. Its answer is 400 for [modproxy.ErrInvalid], 404 for [fs.ErrNotExist],
 	// and otherwise that of package httpx. The context of r has the principal. [Config.Limits] apply to clients that are not
-	// operators, and to all clients if Public is set.
+	// operators, and to all clients if Public or Open is set.
 	Handle func(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -51,7 +52,7 @@ func (h *Handler) mount(m Mount) {
 		return r.Method == m.Method || r.Method == http.MethodHead && m.Method == http.MethodGet
 	})
 	limit := httpx.PieceTime
-	if !m.Public {
+	if !m.Public && !m.Open {
 		limit = 0 // a person may read the answer in a pager
 	}
 	route.HandlerFunc(h.responder.Handle(limit, func(w *httpx.Response, r *http.Request, e *httpx.Event) error {
@@ -71,17 +72,18 @@ func (h *Handler) serveMount(m Mount, w *httpx.Response, r *http.Request, e *htt
 	if err := crossOrigin.Check(r); err != nil {
 		return protocol.WithStatus(http.StatusForbidden, errors.New("a web page of another site has sent this request"))
 	}
-	var ctx context.Context
-	var err error
-	if m.Public {
+	ctx, err := r.Context(), error(nil)
+	switch {
+	case m.Open:
+	case m.Public:
 		ctx, err = h.identify(r, e)
-	} else {
+	default:
 		ctx, err = h.identifyOperator(r, e, m.Refresh)
 		if err == nil && m.Owner && auth.PrincipalOf(ctx).Kind != auth.ByOwner {
 			err = errNoPath
 		}
 	}
-	if err == nil && (m.Public || !auth.PrincipalOf(ctx).Admin) {
+	if err == nil && (m.Open || m.Public || !auth.PrincipalOf(ctx).Admin) {
 		var client string
 		if ctx, client, err = h.admission.Admit(ctx, e, r.UserAgent(), clientWait); err == nil {
 			defer h.admission.Leave(client)

@@ -47,6 +47,7 @@ func TestMounts(t *testing.T) {
 			{Method: "GET", Path: "/-/api/invalid", Kind: "api", Handle: say("", modproxy.ErrInvalid)},
 			{Method: "GET", Path: "/-/api/changed", Kind: "api", Handle: say("", modproxy.ErrChanged)},
 			{Method: "GET", Path: "/-/open/", Kind: "open", Public: true, Handle: say("open", nil)},
+			{Method: "POST", Path: "/-/hooks/", Kind: "webhook", Open: true, Handle: say("accepted", nil)},
 		},
 	}))
 	for _, c := range []struct {
@@ -73,6 +74,8 @@ func TestMounts(t *testing.T) {
 		{"GET", "/-/api/changed", "X-Operator: yes", 409, "changed"},
 		{"GET", "/-/open/any/thing", "", 200, "open"},
 		{"POST", "/-/open/any/thing", "", 405, ""},
+		{"POST", "/-/hooks/any", "", 200, "accepted"},
+		{"GET", "/-/hooks/any", "", 404, ""},
 	} {
 		r := httptest.NewRequest(c.method, c.path, nil)
 		if name, value, ok := strings.Cut(c.header, ": "); ok {

@@ -28,29 +28,31 @@ func mappings(modules map[moduleKey]*module) (all []Mapping) {
 		}
 		p.Modules++
 	}
-	var chosen []*Mapping
+	chosen := map[string][]*Mapping{} // by namespace
 	byModules := func(a, b *Mapping) int { return cmp.Or(cmp.Compare(b.Modules, a.Modules), compare(*a, *b)) }
 	for _, p := range slices.SortedFunc(maps.Values(patterns), byModules) {
-		overlaps := slices.ContainsFunc(chosen, func(other *Mapping) bool { return overlap(p.Address, other.Address) })
+		namespace, _, _ := strings.Cut(p.Address, "/")
+		overlaps := slices.ContainsFunc(chosen[namespace], func(other *Mapping) bool { return overlap(p.Address, other.Address) })
 		if p.Modules > 1 && !overlaps {
 			p.Remarks = nil
-			chosen = append(chosen, p)
+			chosen[namespace] = append(chosen[namespace], p)
+		} else {
+			delete(patterns, p.entry())
 		}
 	}
 	for _, m := range modules {
-		i := slices.IndexFunc(chosen, func(p *Mapping) bool { return m.pattern.Address != "" && p.entry() == m.pattern.entry() })
+		p := patterns[m.pattern.entry()]
 		switch {
 		case !m.isCalled:
-		case i >= 0:
-			chosen[i].Remarks = append(chosen[i].Remarks, m.literal.Remarks...)
+		case p != nil:
+			p.Remarks = append(p.Remarks, m.literal.Remarks...)
 		default:
 			m.literal.Modules = 1
 			all = append(all, m.literal)
 		}
 	}
 	slices.SortFunc(all, compare)
-	slices.SortFunc(chosen, func(a, b *Mapping) int { return compare(*a, *b) })
-	for _, p := range chosen {
+	for _, p := range slices.SortedFunc(maps.Values(patterns), func(a, b *Mapping) int { return compare(*a, *b) }) {
 		slices.Sort(p.Remarks)
 		p.Remarks = slices.Compact(p.Remarks)
 		all = append(all, *p)
@@ -63,8 +65,8 @@ func compare(a, b Mapping) int {
 		strings.Compare(a.Path, b.Path), strings.Compare(a.Tags, b.Tags))
 }
 
-// overlap reports whether an address can match both patterns, whose names are placeholders.
+// overlap reports whether an address can match both patterns of a namespace, whose names are placeholders.
 func overlap(a, b string) bool {
 	systemA, systemB := path.Base(a), path.Base(b)
-	return path.Dir(a) == path.Dir(b) && (systemA == systemB || systemA == systemPlaceholder || systemB == systemPlaceholder)
+	return systemA == systemB || systemA == systemPlaceholder || systemB == systemPlaceholder
 }

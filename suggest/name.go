@@ -31,10 +31,21 @@ type module struct {
 
 // namer chooses the addresses of modules.
 type namer struct {
-	host         string
-	namespaces   map[modproxy.Address]bool // of registries, see [Calls]
-	repositories map[string]*spellings     // by id
-	used         map[string]string         // the sources of the modules that have an address
+	foreign      map[string]bool       // the namespaces of modules and providers of other registries
+	repositories map[string]*spellings // by id
+	used         map[string]string     // the sources of the modules that have an address
+}
+
+// newNamer returns a namer for modules of a host, in configurations that use the namespaces of registries. See [Calls].
+func newNamer(host string, namespaces map[modproxy.Address]bool) *namer {
+	n := &namer{foreign: map[string]bool{}, repositories: map[string]*spellings{}, used: map[string]string{}}
+	n.foreign["hashicorp"] = true // the namespace of providers without one
+	for m := range namespaces {
+		if m.Host != host {
+			n.foreign[m.Namespace] = true
+		}
+	}
+	return n
 }
 
 // spellings are the URLs of one repository.
@@ -60,7 +71,6 @@ func (s *spellings) best() string {
 
 // modules returns the modules of calls.
 func (n *namer) modules(calls []call) map[moduleKey]*module {
-	n.repositories, n.used = map[string]*spellings{}, map[string]string{}
 	all := map[moduleKey]*module{}
 	for _, c := range calls {
 		r := n.repositories[c.id]
@@ -145,7 +155,8 @@ func (m *module) finish(namespace, name, system string) {
 	}
 }
 
-// namespace returns the namespace for the repositories of an organisation, which a forge may divide into groups.
+// namespace returns the namespace for the repositories of an organisation, which a forge may divide into groups. It is not a foreign one,
+// because modproxy requests mapped namespaces from no public registry.
 func (n *namer) namespace(m *module, host string, groups []string) string {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g string) bool {
 		return g == "_git" || g == "scm" || g == "v3" // of URLs of Azure DevOps and Bitbucket Data Center
@@ -153,24 +164,13 @@ func (n *namer) namespace(m *module, host string, groups []string) string {
 	host, _, _ = strings.Cut(host, ":")
 	wanted := word(strings.Join(groups, "-"), word(host, "own"))
 	namespace := wanted
-	for n.isForeign(namespace) {
+	for n.foreign[namespace] {
 		namespace = fmt.Sprintf("%.60s-git", namespace)
 	}
 	if namespace != wanted {
 		m.remark("its namespace is not %s, because modules or providers of that namespace come from another registry", wanted)
 	}
 	return namespace
-}
-
-// isForeign reports whether modules or providers of a namespace come from another registry. modproxy requests a mapped namespace from no
-// public registry.
-func (n *namer) isForeign(namespace string) bool {
-	for m := range n.namespaces {
-		if m.Namespace == namespace && m.Host != n.host {
-			return true
-		}
-	}
-	return namespace == "hashicorp" // the namespace of providers without one
 }
 
 var systemPattern = regexp.MustCompile(`^[0-9a-z]{1,64}$`)

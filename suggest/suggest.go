@@ -105,7 +105,7 @@ func CheckHost(host string) error {
 // Suggest returns mappings and sources whose addresses have the host, which is normalised. See [CheckHost].
 func (c *Calls) Suggest(host string) Suggestion {
 	out := Suggestion{Rest: slices.Clone(c.rest)}
-	modules := (&namer{host: host, namespaces: c.namespaces}).modules(c.all)
+	modules := newNamer(host, c.namespaces).modules(c.all)
 	for _, called := range c.all {
 		m := modules[called.module()]
 		change := Change{Pos: called.Pos, Old: called.old, Version: called.version}

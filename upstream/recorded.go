@@ -34,7 +34,7 @@ func (c *Client) recorded(ctx context.Context, rec modproxy.Record) (p *modproxy
 	if rec.Source.Commit != "" { // the location may need a user, or lead to the repository through a page
 		p, err = c.fetch(ctx, rec.Ref, rec.Source.Commit)
 		switch {
-		case err == nil && p.Source == rec.Source:
+		case err == nil && p.Source.Is(rec.Source):
 			return p, nil
 		case err == nil:
 			p.Close()

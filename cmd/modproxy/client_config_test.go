@@ -12,10 +12,14 @@ import (
 
 func TestClientConfigGolden(t *testing.T) {
 	const upstreams = `MODPROXY_UPSTREAMS=[{host: registry.terraform.io}, {host: "*"}, {host: "registry.acme.example:8443"}, {host: bücher.example}]`
+	const modules = `MODPROXY_MODULES=[{address: corp/vpc/aws, source: "git::https://git.example.com/vpc.git"}]`
 	for name, test := range map[string]struct {
 		variables []string
 		args      []string
 	}{
+		"own":        {[]string{modules, "MODPROXY_MODULES_HOST=private.example.com", "MODPROXY_LISTEN=:8443", "MODPROXY_PUBLIC_URL=https://modules.example.com"}, nil},
+		"own-name":   {[]string{modules, "MODPROXY_PUBLIC_URL=https://modules.example.com"}, []string{"--providers=mirror", "--tool=tofu"}},
+		"own-plain":  {[]string{modules, "MODPROXY_MODULES_HOST=127.0.0.1:8080", upstreams}, []string{"--tool=terraform"}},
 		"both":       {nil, []string{}},
 		"terraform":  {[]string{upstreams}, []string{"--tool", "terraform", "--url", "https://modules.example.com/registry/"}},
 		"token":      {[]string{upstreams, "MODPROXY_LISTEN=:8443", "MODPROXY_PUBLIC_URL=https://modules.example.com"}, nil},
@@ -40,13 +44,14 @@ func TestClientConfigNamesNobodyElse(t *testing.T) {
 				for _, mirror := range []bool{true, false} {
 					c := config.Default()
 					c.Auth.Required = asks
+					c.Modules, c.ModulesHost = []config.Module{{Address: "corp/vpc/aws", Source: "git::https://git.example.com/vpc.git"}}, "private.example.com"
 					c.Upstreams = []config.Upstream{{Host: "registry.terraform.io"}, {Host: "registry.opentofu.org"}, {Host: "*"}, {Host: "a.example:8443"}, {Host: "xn--bcher-kva.example"}}
-					all, want := urls.FindAllString(app.ClientConfig(base, tool, mirror, c, nil), -1), 2*(len(c.Upstreams)-1)
+					all, want := urls.FindAllString(app.ClientConfig(base, tool, mirror, c, nil), -1), 2*(len(c.Upstreams)-1)+1
 					if mirror {
 						want++
 					}
 					if len(all) != want {
-						t.Errorf("%q: want two URLs for each host, got %q", tool, all)
+						t.Errorf("%q: want two URLs for each upstream, and one for own modules, got %q", tool, all)
 					}
 					for _, u := range all {
 						if !strings.HasPrefix(u, base+"/") {

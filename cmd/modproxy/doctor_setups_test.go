@@ -74,6 +74,14 @@ var ill = []struct {
 		p.stored()
 		p.must(os.RemoveAll(p.path("data", "ledger")))
 	}},
+	{"another host of own modules", "modules_host_changed", `modules_host: modules\.example\.com is not the host .* records with that host: 1$`, "set modules_host: 127.0.0.1:", func(p *patient) {
+		p.stored()
+		upstreams := p.keys["upstreams"]
+		p.keys["upstreams"], p.keys["modules_host"] = "[{host: registry.invalid}]", p.registry.Host // the record is then that of an own module
+		p.keys["modules"] = `[{address: "corp/{name}/{system}", source: "git::` + p.registry.URL + `/corp/terraform-{system}-{name}.git"}]`
+		p.modproxy("block", p.registry.Host+"/corp/vpc/aws", "--reason", "an open bucket", "--force") // records the host
+		p.keys["upstreams"], p.keys["modules_host"] = upstreams, "modules.example.com"
+	}},
 	{"offline and empty", "offline_empty", "does not exist", "modproxy import", func(p *patient) { p.keys["offline"] = "true" }},
 	{"index damaged while modproxy runs", "not_ready", "503", "log of the proxy", func(p *patient) {
 		p.stored()
@@ -188,7 +196,59 @@ var ill = []struct {
 		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"tfe.v2\": \"/api/v2/\"}\n"))))
 	}},
 	{"upstream is down", "upstream_unavailable", "connection refused", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{}).Down() }},
+	{"mirror unknown", "source_unreachable", "no such host", "correct sources", func(p *patient) {
+		p.keys["sources"] = "[{from: github.com/acme/*, to: git.corp.test/mirrors/*}]"
+		p.names(nil)
+	}},
+	{"mirror at an inward address", "source_unreachable", `10\.1\.2\.3, for registry\.corp\.test:443, is private-use`, "egress.allow", func(p *patient) {
+		p.keys["sources"] = "[{from: github.com/acme/*, to: registry.corp.test/mirrors/*}]"
+		p.names(map[string]string{"registry.corp.test": "10.1.2.3"})
+	}},
 	{"upstream hangs", "upstream_unavailable", "", "state of the registry", func(p *patient) { p.upstream(registrytest.All, registrytest.Knobs{Hold: true}) }},
+
+	{"own modules at the address of the proxy, without a block for it", "modules_host", "the addresses of own modules begin with it", "a name of your own domain", func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`)
+		delete(p.keys, "modules_host")
+		p.keys["public_url"] = p.serveChain(2)
+		p.client("")
+		text, err := os.ReadFile(p.path("client.tfrc"))
+		p.must(err)
+		p.write("client.tfrc", string(text)[:strings.LastIndex(string(text), "\nhost ")])
+	}},
+	{"own modules recorded under another host", "modules_elsewhere", "modules of acme are recorded under it, and not under .* modules.corp.test", "set modules_host to 127", func(p *patient) {
+		p.stored()
+		p.own(p.upstream(registrytest.All, registrytest.Knobs{}), `address: acme/vpc/aws, source: "git::URL/corp/vpc.git"`)
+	}},
+	{"own modules without a credential", "modules_denied", `corp/vpc\.git: denied`, "cover modules.corp.test/corp/vpc/aws", func(p *patient) {
+		u := p.upstream(registrytest.Git, registrytest.Knobs{Status: 401})
+		p.own(u, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`, `address: "team/{name}/aws", source: "git::URL/team/{name}.git"`)
+		p.keys["credentials"] = fmt.Sprintf("[{host: %q, username: modproxy, password: %s, scopes: [modules.corp.test/corp]}]", u.Host, doctorSecret)
+	}},
+	{"forge is down", "modules_unavailable", "connection refused", "state of the git server", func(p *patient) {
+		u := registrytest.New(p.T, txtar.Parse([]byte(doctorFixture)))
+		p.own(u, `address: "corp/{name}/aws", source: "git::URL/corp/{name}.git"`)
+		u.Down()
+	}},
+	{"own modules of no repository", "modules_empty", `corp/none\.git: not found`, "correct modules[].source", func(p *patient) {
+		p.own(p.registry, `address: corp/none/aws, source: "git::URL/corp/none.git"`, `address: "team/{name}/aws", source: "git::URL/team/{name}.git"`)
+	}},
+	{"own modules without versions", "modules_empty", `has 1 tags?, and no tag has the form aws/v\{version\}`, "modproxy modules check modules.corp.test/corp/vpc/aws", func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git", tags: "aws/v{version}"`)
+	}},
+	{"ambiguous tags", "modules_ambiguous", `^1\.0\.0: the tags "1\.0\.0" and "v1\.0\.0" name different commits`, "remove the wrong tag", func(p *patient) {
+		p.own(p.registry, `address: corp/two/aws, source: "git::URL/corp/two.git"`)
+	}},
+	{"client without own modules", "client_bypasses", "the host block is missing for modules.corp.test", "modproxy client-config", func(p *patient) {
+		p.client("")
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`)
+	}},
+	{"client with providers of own modules", "client_service", "own modules have no providers", "modproxy client-config", func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`)
+		p.client("")
+		text, err := os.ReadFile(p.path("client.tfrc"))
+		p.must(err)
+		p.write("client.tfrc", regexp.MustCompile(`"modules.v1" = .*`).ReplaceAllString(string(text), "$0\n    \"providers.v1\" = \"http://"+p.keys["listen"]+"/v1/providers/\""))
+	}},
 
 	{"client file of another form", "client_syntax", "invalid", "modproxy client-config", func(p *patient) { p.args = []string{"--client", p.write("client.tfrc", "host {{")} }},
 	{"client reads another file", "client_ignored", "other.tfrc", "TF_CLI_CONFIG_FILE", func(p *patient) {
@@ -252,6 +312,16 @@ var sound = map[string]func(p *patient){
 		p.env["HTTPS_PROXY"] = site.URL
 		p.keys = map[string]string{"listen": p.keys["listen"], "data": p.keys["data"], "egress": "{proxy_names: true}"}
 	},
+	"own modules, and a client": func(p *patient) {
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/vpc.git"`, `address: "team/{name}/aws", source: "git::URL/team/{name}.git"`)
+		p.serve()
+		p.client("")
+	},
+	"offline, with own modules": func(p *patient) {
+		p.stored()
+		p.own(p.registry, `address: corp/vpc/aws, source: "git::URL/corp/none.git"`)
+		p.keys["offline"] = "true"
+	},
 	"a private authority, and modproxy runs": func(p *patient) {
 		p.tls(p.issue(-time.Hour, 720*time.Hour, p.address))
 		p.serve()
@@ -276,6 +346,10 @@ var sound = map[string]func(p *patient){
 	"a registry of providers only": func(p *patient) {
 		u := p.upstream(registrytest.Other, registrytest.Knobs{})
 		p.must(u.LoadArchive(txtar.Parse([]byte("-- .well-known/terraform.json --\n{\"providers.v1\": \"/v1/providers/\"}\n"))))
+	},
+	"mirrors of forges": func(p *patient) {
+		p.keys["sources"] = fmt.Sprintf("[{from: github.com/acme/*, to: %q}, {from: gitlab.com/acme/*, to: \"ssh://git@127.0.0.1:2222/*\"}]", p.registry.Host+"/mirrors/*")
+		p.keys["credentials"] = fmt.Sprintf("[{host: 127.0.0.1, ssh_key_file: %q, known_hosts_file: %q}]", p.write("key", ""), p.write("known_hosts", ""))
 	},
 	"a developer with a token": func(p *patient) {
 		p.keys["auth"] = "{required: true}"

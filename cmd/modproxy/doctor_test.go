@@ -285,7 +285,22 @@ func (p *patient) examine() (out examined, code int, said string) {
 const doctorFixture = `
 -- modules/acme/network/aws/1.0.0/main.tf --
 output "v" { value = 1 }
+-- repos/corp/vpc.git@v1.0.0/main.tf --
+output "v" { value = 1 }
+-- repos/corp/two.git@1.0.0/main.tf --
+output "v" { value = 1 }
+-- repos/corp/two.git@v1.0.0/main.tf --
+output "v" { value = 2 }
+-- repos/corp/untagged.git@main/main.tf --
+output "v" { value = 1 }
 `
+
+// own maps own modules to repositories of a registry, at modules.corp.test. Each line is an entry without its braces, with URL for that of
+// the registry.
+func (p *patient) own(u *registrytest.Upstream, lines ...string) {
+	p.keys["modules_host"] = "modules.corp.test"
+	p.keys["modules"] = "[{" + strings.ReplaceAll(strings.Join(lines, "}, {"), "URL", u.URL) + "}]"
+}
 
 // needRoot ends a test that needs the rights of root.
 func (p *patient) needRoot() {

@@ -210,7 +210,8 @@ var otherVerbs = map[string]string{
 	"completion bash": "", "completion fish": "", "completion powershell": "", "completion zsh": "",
 	"config": "the operator's own", "config check": "the operator's own", "config init": "the operator's own", "config schema": "", "client-config": "the operator's own",
 	"conformance": "TestHostileElsewhere", "doctor": "TestHostileElsewhere", "health": "TestHostileElsewhere", "help": "", "key rotate": "", "ledger init": "",
-	"lock": "TestHostileLock", "lock providers": "TestHostileLock", "modules suggest": "TestHostileCalls", "policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
+	"modules check": "TestHostileElsewhere", "modules suggest": "TestHostileCalls", "lock": "TestHostileLock", "lock providers": "TestHostileLock",
+	"policy check": "the operator's own", "rebuild": "TestHostileElsewhere",
 	"serve": "TestLogIsHarmless of package proxy", "version": "", "log-level": "the operator's own",
 }
 
@@ -481,6 +482,7 @@ func TestHostileElsewhere(t *testing.T) {
 		{"health", "--url", wrong.URL}, {"conformance", "--url", wrong.URL, "--module", "acme/x/aws"},
 		{"conformance", "--markdown", "--url", wrong.URL, "--module", "acme/x/aws"}, {"ls", "--server", wrong.URL},
 		{"import", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},
+		{"modules", "check", "--config", hostileForge(t)}, {"modules", "check", "--json", "--config", hostileForge(t)},
 		{"doctor", "--client", client}, {"doctor", "--client", filepath.Join(data, "index.db")},
 		{"backup", "--packages", "--data", data, filepath.Join(t.TempDir(), "backup")},
 		{"restore", "--data", filepath.Join(data, "new"), filepath.Join(data, "index.db")},

@@ -29,7 +29,7 @@ var withoutJSON = map[string]string{
 var withoutJSONFlags = []string{"--list", "--clear", "--suggest"}
 
 // localJSON are the verbs that do not use the API of a proxy, with their arguments, in an order in which each one works. DATA is a data
-// directory, DIR has a configuration, CALLS has calls of git repositories, URL is a registry.
+// directory, DIR has a configuration, CALLS has calls of git repositories, URL is a registry, FORGE a configuration with own modules.
 var localJSON = []struct{ verb, args string }{
 	{"ledger init", "--data DATA"},
 	{"rebuild", "--data DATA"},
@@ -50,6 +50,7 @@ var localJSON = []struct{ verb, args string }{
 	{"lock providers", "DIR --platform linux_amd64 --data DATA"},
 	{"modules suggest", "CALLS"},
 	{"policy check", ""},
+	{"modules check", "--config FORGE"},
 	{"version", ""},
 }
 
@@ -73,13 +74,13 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
-	data, url := t.TempDir(), someRegistry(t)
+	data, url, forge := t.TempDir(), someRegistry(t), hostileForge(t)
 	dir, calls := installedNothing(t), gitCalls(t)
 	must(t, auth.MakeDir(filepath.Join(data, "auth")))
 	for _, local := range localJSON {
 		tried[local.verb] = true
 		t.Run(local.verb, func(t *testing.T) {
-			args := strings.NewReplacer("DATA", data, "DIR", dir, "CALLS", calls, "URL", url).Replace(local.args)
+			args := strings.NewReplacer("DATA", data, "DIR", dir, "CALLS", calls, "URL", url, "FORGE", forge).Replace(local.args)
 			if local.verb == "key rotate" {
 				firstKey(t, data)
 			}
@@ -154,7 +155,8 @@ var withItems = map[string]bool{
 	"config show": true, "conformance": true, "decisions": true,
 	"deprecate": true, "export": true, "gc": true, "health": true, "import": true, "key rotate": true, "ledger accept": true, "ledger drift": true,
 	"ledger export": true, "ledger import": true, "ledger init": true, "ledger key": true, "ledger show": true, "ls": true, "mirror": true,
-	"missing": true, "modules suggest": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true, "restore": true, "rm": true,
+	"missing": true, "modules check": true, "modules suggest": true, "pending": true, "policy report": true, "policy test": true, "refresh": true, "reject": true,
+	"restore": true, "rm": true,
 	"status":       true,
 	"token create": true, "token list": true, "token revoke": true, "unblock": true, "verify": true, "version": true,
 }

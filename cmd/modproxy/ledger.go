@@ -96,7 +96,11 @@ func signersText(keys modproxy.Keys) string {
 }
 
 func sourceText(s modproxy.Source) string {
-	return printable(cmp.Or(s.URL, "-") + " " + cmp.Or(s.Commit, "-"))
+	text := cmp.Or(s.URL, "-") + " " + cmp.Or(s.Commit, "-")
+	if s.Mirror != "" {
+		text += " mirror " + s.Mirror
+	}
+	return printable(text)
 }
 
 func newLedgerDriftCommand(env *environment) *cobra.Command {

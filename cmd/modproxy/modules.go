@@ -3,5 +3,8 @@ package main
 import "github.com/spf13/cobra"
 
 func newModulesCommand(env *environment) *cobra.Command {
-	return newGroup("modules", "Print mappings from git repositories to your own modules", "", newModulesSuggestCommand(env))
+	return newGroup("modules", "Make and check the entries of own modules",
+		`The key modules maps the addresses of your own modules to git repositories. The
+tags of a repository are the versions.`,
+		newModulesCheckCommand(env), newModulesSuggestCommand(env))
 }

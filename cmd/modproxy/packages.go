@@ -30,9 +30,9 @@ func newLsCommand(env *environment) *cobra.Command {
 
 const lsHelp = `List every version whose package is or was cached, one a line: module, version,
 state, size, and the date of the last use. --json also prints the time of the
-download, the sum, the source and the commit. A version of a provider has one
-line for its release, with the checksums and the signature, and one line for
-each platform.
+download, the sum, the source, the commit and the mirror. A version of a
+provider has one line for its release, with the checksums and the signature, and
+one line for each platform.
 
 The state is "kept" if the package is stored, "evicted" if it was removed to
 make room or by "modproxy rm", "superseded" if the ledger has other content for

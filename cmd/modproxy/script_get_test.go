@@ -3,6 +3,8 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -63,6 +65,10 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 			q.output = args[1]
 		case "-d":
 			q.body = args[1]
+		case "-sign": // signs the body before it, as GitHub does
+			mac := hmac.New(sha256.New, []byte(args[1]))
+			mac.Write([]byte(q.body))
+			q.header.Set("X-Hub-Signature-256", fmt.Sprintf("sha256=%x", mac.Sum(nil)))
 		case "-n":
 			q.times, err = strconv.Atoi(args[1])
 		case "-take":
@@ -88,7 +94,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return
 	case len(args) != 1 || slow:
-		ts.Fatalf("usage: get [-slow|-once] [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until REGEXP] URL [&], or get -wait")
+		ts.Fatalf("usage: get [-slow|-once] [-X METHOD] [-d BODY] [-sign SECRET] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until REGEXP] URL [&], or get -wait")
 	case args[0] == "-wait":
 		select {
 		case <-w.read:

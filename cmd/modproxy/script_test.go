@@ -39,11 +39,11 @@
 //	sametree A B                            both trees have the same files, contents and owner's modes; links count as
 //	                                        what they point to, .git not at all
 //	tree DIR                                print the names of the files in DIR, executables with a star
-//	get [-X METHOD] [-d BODY] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until REGEXP] URL
+//	get [-X METHOD] [-d BODY [-sign SECRET]] [-n TIMES] [-H 'NAME: VALUE'] [-o FILE] [-e VARIABLE=REGEXP] [-take N] [-until REGEXP] URL
 //	                                        ask as curl -i does, so often at once; fails with a status of 400 and more,
 //	                                        and says how many bodies were cut off and whole;
 //	                                        -e sets VARIABLE to what the group in REGEXP is in the answer, -take goes away
-//	                                        with N bytes of the body, -until asks
+//	                                        with N bytes of the body, -sign signs BODY as GitHub does, -until asks
 //	                                        again and again until the answer begins so, with its status;
 //	                                        it comes back as clients do when it is told that the request continues
 //	get -once [FLAG…] URL                   ask, and do not come back

@@ -123,7 +123,11 @@ func (b *screen) upstreams(s admin.Status) {
 			b.row("", "and %d more, see --json", len(list)-i)
 			break
 		}
-		b.row(name, "%s: %s", u.Host, upstreamText(u, s.Time))
+		at := u.Host
+		if u.Service == admin.ForgeService {
+			at += " (git)"
+		}
+		b.row(name, "%s: %s", at, upstreamText(u, s.Time))
 	}
 }
 
@@ -155,8 +159,14 @@ func upstreamText(u admin.UpstreamStatus, now time.Time) string {
 		return text
 	}
 	about := u.Service
+	if about == admin.ForgeService {
+		about = ""
+	}
 	if u.Namespace != "" {
 		about += " of namespace " + u.Namespace
+	}
+	if u.Repository != "" {
+		about = "repository " + u.Repository
 	}
 	if about != "" {
 		about += ": "

@@ -26,6 +26,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 	}
 	s.Upstreams[18] = admin.UpstreamStatus{Host: "failing.example", State: admin.UpstreamFailing, Failed: now.Add(-90 * time.Second), Service: "modules.v1", Namespace: "acme", Error: "it answered 502 Bad Gateway"}
 	s.Upstreams[19] = admin.UpstreamStatus{Host: "down.example", State: admin.UpstreamUnavailable, Down: now.Add(-2 * time.Hour), Service: "providers.v1", Error: "connection refused by 192.0.2.1:443"}
+	s.Upstreams[17] = admin.UpstreamStatus{Host: "git.example", State: admin.UpstreamFailing, Failed: now.Add(-time.Minute), Service: "git", Repository: "a/b.git", Error: "refused"}
 	text := statusText(s)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if len(lines) > 24 {
@@ -40,6 +41,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 		"modproxy   v1.2.3 at https://modules.example.com for 2d\n",
 		"state      not ready, offline\nproblem    nothing new is stored: the disk is full\n",
 		"upstreams  down.example: unavailable for 2h: providers.v1: connection refused by\n           192.0.2.1:443\n" +
+			"           git.example (git): failing, last 1m ago: repository a/b.git: refused\n" +
 			"           failing.example: failing, last 1m30s ago: modules.v1 of namespace\n           acme: it answered 502 Bad Gateway\n" +
 			"           registry0.example: answers, last 12s ago\n",
 		"           and 14 more, see --json\nroom       12.0GiB of 50.0GiB stored, 1.0GiB in quarantine; disk 81 % full,\n           40.0GiB free\n",

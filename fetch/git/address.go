@@ -175,6 +175,19 @@ func (a address) hostPort() string {
 // origin returns the origin to which credentials are bound.
 func (a address) origin() string { return a.scheme + "://" + a.hostPort() }
 
+// url returns the address as a URL. The path of the scp form is then below the root.
+func (a address) url() *url.URL {
+	raw := a.String()
+	if a.scp {
+		raw = "ssh://" + a.user + "@" + a.hostPort() + "/" + (&url.URL{Path: strings.TrimPrefix(a.path, "/")}).EscapedPath()
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return &url.URL{} // not of an address that was checked
+	}
+	return u
+}
+
 // String returns the address in the form that git reads. The form is also used in messages.
 func (a address) String() string {
 	switch {

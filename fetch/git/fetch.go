@@ -38,7 +38,7 @@ func (g *Getter) Commit(ctx context.Context, s fetch.Source) (commit string, err
 	u := g.use(s, nil)
 	ctx, stop := u.bound(ctx)
 	defer stop()
-	err = redirected(a, func(at address) (err error) {
+	err = u.redirected(a, func(at address) (err error) {
 		commit, err = u.listed(ctx, at, ref)
 		return err
 	})
@@ -59,6 +59,12 @@ func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.R
 	if err != nil {
 		return got, err
 	}
+	original := a
+	if s.Named.URL != "" {
+		if original, _, err = parseSource(s.Named.URL); err != nil {
+			return got, err
+		}
+	}
 	got.Immutable = isObjectID(ref)
 	if u, err := url.Parse(s.URL); err == nil {
 		got.From.URL = egress.Redact(u)
@@ -66,7 +72,7 @@ func (g *Getter) fetch(ctx context.Context, s fetch.Source, t tree) (got fetch.R
 	u := g.use(s, t)
 	ctx, stop := u.bound(ctx)
 	defer stop()
-	got.From.Commit, err = u.repository(ctx, a, ref, "", 0)
+	got.From.Commit, err = u.repository(ctx, original, a, ref, "", 0)
 	switch {
 	case err != nil && ref != "":
 		err = fmt.Errorf("git fetch %s ref %s: %w", a, ref, err)
@@ -88,7 +94,8 @@ func named(s fetch.Source) (a address, ref string, err error) {
 type use struct {
 	*Getter
 	credentials fetch.Credentials // the credentials that the module may use
-	onAnswer    func()            // see [fetch.Source]; may be nil
+	mirrors     fetch.Mirrors
+	onAnswer    func() // see [fetch.Source]; may be nil
 	limits      Limits
 	tree        tree
 	received    int64
@@ -96,7 +103,7 @@ type use struct {
 }
 
 func (g *Getter) use(s fetch.Source, t tree) *use {
-	return &use{Getter: g, credentials: g.Credentials.For(s.Module), onAnswer: s.OnAnswer, limits: g.Limits.orDefault(), tree: t}
+	return &use{Getter: g, credentials: g.Credentials.For(s.Module), mirrors: s.Mirrors, onAnswer: s.OnAnswer, limits: g.Limits.orDefault(), tree: t}
 }
 
 // bound returns ctx with the time limit.
@@ -127,11 +134,12 @@ func (u *use) listed(ctx context.Context, a address, ref string) (commit string,
 	return found.commit, err
 }
 
-// repository fetches one repository, with its submodules, into the tree below prefix.
-func (u *use) repository(ctx context.Context, a address, ref, prefix string, depth int) (commit string, err error) {
+// repository fetches the repository at a, with its submodules, into the tree below prefix. named is the repository that a is a mirror of,
+// or a itself.
+func (u *use) repository(ctx context.Context, named, a address, ref, prefix string, depth int) (commit string, err error) {
 	var links map[string]entry // to the commits of submodules, by path
 	var byPath map[string]*submodule
-	err = redirected(a, func(at address) (err error) {
+	err = u.redirected(a, func(at address) (err error) {
 		r, err := u.resolve(ctx, at, ref, &commit)
 		if err != nil {
 			return err
@@ -150,8 +158,8 @@ func (u *use) repository(ctx context.Context, a address, ref, prefix string, dep
 	if err != nil {
 		return "", err
 	}
-	// Relative URLs are relative to the requested URL, not to the URL after redirects.
-	return commit, u.fetchSubmodules(ctx, a, links, byPath, prefix, depth)
+	// Relative URLs are relative to the URL that names the repository, not to its mirror or to the URL after redirects.
+	return commit, u.fetchSubmodules(ctx, named, links, byPath, prefix, depth)
 }
 
 // resolve fetches the commit of ref, and retries temporary failures. The bytes of failed tries count against the limit.
@@ -192,7 +200,7 @@ const (
 )
 
 // redirected calls visit with a, and then with each address to which a visit is redirected.
-func redirected(a address, visit func(at address) error) error {
+func (u *use) redirected(a address, visit func(at address) error) error {
 	for at, hops := a, 0; ; hops++ {
 		err := visit(at)
 		moved, ok := errors.AsType[*redirect](err)
@@ -200,7 +208,11 @@ func redirected(a address, visit func(at address) error) error {
 		case ok && hops == maxRedirects:
 			return fmt.Errorf("%w: more than %d redirects", modproxy.ErrUnavailable, maxRedirects)
 		case ok:
-			if at, err = moved.follow(at); err != nil {
+			from := at
+			if at, err = moved.follow(from); err == nil {
+				err = u.mirrors.CheckRedirect(from.url(), at.url())
+			}
+			if err != nil {
 				return err
 			}
 		case err != nil && at != a:

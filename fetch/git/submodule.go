@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/fetch"
 )
 
 // submodule is an entry of .gitmodules for one path.
@@ -118,7 +121,17 @@ func (s *submodule) address(parent address) (at address, err error) {
 	return parseAddress(url)
 }
 
-// fetchSubmodules fetches the submodules in links, the remaining entries of a tree. links has their commits by path.
+// mirror returns the address of the mirror of a, or a if it has none.
+func (u *use) mirror(a address) (at address, err error) {
+	l, mirrored, err := u.mirrors.Replace(modproxy.Location{Getter: "git", URL: a.url().String()})
+	if err != nil || !mirrored {
+		return a, err
+	}
+	return parseAddress(l.URL)
+}
+
+// fetchSubmodules fetches the submodules in links, the remaining entries of the tree of the repository that is named at. links has their
+// commits by path.
 func (u *use) fetchSubmodules(
 	ctx context.Context, at address, links map[string]entry, byPath map[string]*submodule, prefix string, depth int,
 ) error {
@@ -136,11 +149,18 @@ func (u *use) fetchSubmodules(
 		case u.submodules > u.limits.Submodules:
 			return invalid("submodule %.80q: more than the %d submodules that are allowed", prefix+path, u.limits.Submodules)
 		}
-		sub, err := s.address(at)
+		named, err := s.address(at)
+		sub := named
+		if err == nil {
+			sub, err = u.mirror(named)
+		}
 		if err != nil {
 			return fmt.Errorf("submodule %.80q: %w", prefix+path, err)
 		}
-		if _, err := u.repository(ctx, sub, links[path].id, prefix+path+"/", depth+1); err != nil {
+		if _, err := u.repository(ctx, named, sub, links[path].id, prefix+path+"/", depth+1); err != nil {
+			if sub != named {
+				err = fetch.AtMirror(err, named.url())
+			}
 			return fmt.Errorf("submodule %.80q: %s commit %s: %w", prefix+path, sub, links[path].id, err)
 		}
 	}

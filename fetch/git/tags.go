@@ -29,7 +29,7 @@ func (g *Getter) Tags(ctx context.Context, s fetch.Source, prefixes ...string) (
 	ctx, stop := u.bound(ctx)
 	defer stop()
 	var tags []fetch.Tag
-	err = redirected(a, func(at address) (err error) {
+	err = u.redirected(a, func(at address) (err error) {
 		tags, err = u.tags(ctx, at, prefixes)
 		return err
 	})

@@ -50,7 +50,7 @@ func (v *visit) failed(what string, err error) error {
 
 // send sends one request with a credential, unless authorization is zero.
 func (v *visit) send(ctx context.Context, r egress.Request, origin string, authorization egress.Secret) (*http.Response, error) {
-	r.Budget, r.Attempts, r.Credentials = v.source.Budget, 2, nil
+	r.Budget, r.Attempts, r.Credentials, r.CheckRedirect = v.source.Budget, 2, nil, v.source.Mirrors.CheckRedirect
 	if !authorization.IsZero() {
 		r.Credentials = []egress.Credential{{Origin: origin, Authorization: authorization}}
 		v.sent.Credentials = append(v.sent.Credentials, r.Credentials...)

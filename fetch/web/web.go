@@ -104,6 +104,7 @@ const maxRedirects = 10
 // get sends one request. An unexpected answer is an error. again reports whether a retry may succeed.
 func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, again bool, err error) {
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
+	r.CheckRedirect = v.source.Mirrors.CheckRedirect
 	if res, err = v.Egress.Get(ctx, r); err != nil {
 		again, err = fetch.Failed(v.source.Budget, egress.MayPass(err), fetch.Outgoing(err))
 		return nil, again, err

@@ -51,7 +51,7 @@ func accepted(r ledger.Record, reason string) ledger.Record {
 func newDrift(version, recorded, offered string) ledger.Drift {
 	return ledger.Drift{
 		Ref: vpc.At(version), Recorded: Sum(recorded), Offered: Sum(offered), Time: when,
-		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "c0ffee"},
+		Source: modproxy.Source{URL: "https://git.example.com/acme/vpc.git", Commit: "c0ffee", Mirror: "https://git.corp.example/mirrors/acme/vpc.git"},
 	}
 }
 

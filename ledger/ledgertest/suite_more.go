@@ -46,6 +46,8 @@ func testInvalid(t *testing.T, a, b Handle) {
 		"not a URL":        func(r *ledger.Record) { r.Source.URL = "https://git.example.com/%zz" + secret },
 		"two lines":        func(r *ledger.Record) { r.Source.URL = "https://git.example.com/\nreason " + secret },
 		"long URL":         func(r *ledger.Record) { r.Source.URL = "https://git.example.com/" + strings.Repeat("x", 1<<20) },
+		"secret mirror":    func(r *ledger.Record) { r.Source.Mirror = "https://u:" + secret + "@git.example.com/x" },
+		"mirror of none":   func(r *ledger.Record) { r.Source = modproxy.Source{Mirror: "https://git.example.com/x"} },
 		"commit":           func(r *ledger.Record) { r.Source.Commit = "HEAD" },
 		"no time":          func(r *ledger.Record) { r.Time = time.Time{} },
 		"time":             func(r *ledger.Record) { r.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },

@@ -26,7 +26,7 @@ func (r *Registry) versions(ctx context.Context, a modproxy.Address) (*modproxy.
 	}
 	all, err := r.list(ctx, m, a, r.cfg.Fetch.Tags, m.prefixes(a))
 	if err != nil {
-		return nil, err
+		return nil, m.hidden(err)
 	}
 	var list []modproxy.Version
 	seen := map[string]bool{}
@@ -75,16 +75,13 @@ func (r *Registry) locate(ctx context.Context, v modproxy.Ref) (s fetch.Source, 
 	}
 	all, err := r.list(ctx, m, v.Address, r.cfg.Fetch.NamedTags, m.names(v))
 	if err != nil {
-		return s, "", err
+		return s, "", m.hidden(err)
 	}
 	if len(all) == 0 {
 		return s, "", errNoTag
 	}
-	for _, tag := range all[1:] {
-		if tag.Commit != all[0].Commit {
-			return s, "", &modproxy.Ambiguous{Err: fmt.Errorf("the tags %q and %q name different commits, %s and %s (operator: remove one of them)",
-				all[0].Name, tag.Name, all[0].Commit, tag.Commit)}
-		}
+	if err := ambiguity(all); err != nil {
+		return s, "", &modproxy.Ambiguous{Err: err}
 	}
 	if s, err = m.source(v.Address); err != nil {
 		return s, "", err
@@ -92,6 +89,17 @@ func (r *Registry) locate(ctx context.Context, v modproxy.Ref) (s fetch.Source, 
 	s.Location = s.AtCommit(all[0].Commit)
 	r.located.Add(v, s, locatedFor, int64(len(s.URL)))
 	return s, all[0].Commit, nil
+}
+
+// ambiguity returns an error that names two tags of a version with different commits, or nil.
+func ambiguity(all []fetch.Tag) error {
+	for _, tag := range all[1:] {
+		if tag.Commit != all[0].Commit {
+			return fmt.Errorf("the tags %q and %q name different commits, %s and %s (operator: remove one of them)",
+				all[0].Name, tag.Name, all[0].Commit, tag.Commit)
+		}
+	}
+	return nil
 }
 
 // Location implements [modproxy.Registry].

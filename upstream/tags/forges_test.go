@@ -360,3 +360,35 @@ func TestForgeOverSSH(t *testing.T) {
 		t.Errorf("its health: %+v", h)
 	}
 }
+
+// The versions of a module whose repository has a mirror come from the mirror, with the limits of its host. A forge with a mirror is not
+// asked.
+func TestMirroredForge(t *testing.T) {
+	m, err := fetch.ParseMirror("forge.test/acme/*", "ssh://git@mirror.test:2222/m/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &forges{fails: func(_ context.Context, url string) error {
+		if url != "ssh://git@mirror.test:2222/m/vpc.git" {
+			t.Errorf("%s was asked", url)
+		}
+		return nil
+	}}
+	r := parsed(t, &fetch.Table{Getters: map[string]fetch.Getter{"git": f}, Mirrors: fetch.Mirrors{m}},
+		line{"acme/{name}/aws", "git::https://forge.test/acme/{name}.git", "", ""}, line{"other/{name}/aws", "git::https://forge.test/other/{name}.git", "", ""})
+	vpc := modproxy.Address{Host: host, Namespace: "acme", Name: "vpc", System: "aws"}
+	if v, err := r.Versions(t.Context(), vpc); err != nil || len(v.List) != 1 {
+		t.Errorf("versions %v, error %v", v, err)
+	}
+	if l, err := r.Location(t.Context(), vpc.At("1.0.0")); err != nil || !strings.HasPrefix(l.URL, "https://forge.test/acme/vpc.git?ref=") {
+		t.Errorf("location %v, error %v", l, err)
+	}
+	other := vpc
+	other.Namespace = "other"
+	if a, b := r.Origin(vpc), r.Origin(other); a != "ssh://mirror.test:2222" || b != "https://forge.test" {
+		t.Errorf("origins %s, %s", a, b)
+	}
+	if h := r.Health(); len(h) != 2 || h["mirror.test:2222"].Answered.IsZero() {
+		t.Errorf("health %+v", h)
+	}
+}

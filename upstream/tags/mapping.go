@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/modproxy/modproxy"
+	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/oci"
 )
@@ -61,28 +62,24 @@ func (m *Mapping) parseAddress(text string) error {
 		return errors.New("want namespace/name/system, without a host; name may be {name}, and system {system}")
 	}
 	m.address = modproxy.Address{Namespace: parts[0], Name: parts[1], System: parts[2]}
-	sample := m.address
-	if sample.Name == namePlaceholder {
-		sample.Name = "x"
+	return m.Sample("x").Check()
+}
+
+// Sample returns a module that m matches, without a host. value is in the place of placeholders.
+func (m Mapping) Sample(value string) modproxy.Address {
+	a := m.address
+	if a.Name == namePlaceholder {
+		a.Name = value
 	}
-	if sample.System == systemPlaceholder {
-		sample.System = "x"
+	if a.System == systemPlaceholder {
+		a.System = value
 	}
-	return sample.Check()
+	return a
 }
 
 // samples are two modules that a pattern matches, with different values for its placeholders.
-func (m *Mapping) samples() (all [2]modproxy.Address) {
-	for i, value := range []string{"a0", "z9"} {
-		all[i] = m.address
-		if m.address.Name == namePlaceholder {
-			all[i].Name = value
-		}
-		if m.address.System == systemPlaceholder {
-			all[i].System = value
-		}
-	}
-	return all
+func (m *Mapping) samples() [2]modproxy.Address {
+	return [2]modproxy.Address{m.Sample("a0"), m.Sample("z9")}
 }
 
 func (m *Mapping) checkSource() error {
@@ -194,11 +191,36 @@ func (m Mapping) Exact() (address modproxy.Address, ok bool) {
 	return m.address, m.address.Name != namePlaceholder && m.address.System != systemPlaceholder
 }
 
-// Origin returns the scheme, the user and the host of the repositories. OCI registries are asked over https.
-func (m Mapping) Origin() *url.URL {
+// String returns the address without a host, with placeholders.
+func (m Mapping) String() string {
+	return m.address.Namespace + "/" + m.address.Name + "/" + m.address.System
+}
+
+// Describe returns where the modules are, without asking for tags. It has placeholders, and neither versions nor tags.
+func (m Mapping) Describe() *Inspection { return m.describe(m.address) }
+
+func (m Mapping) describe(a modproxy.Address) *Inspection {
+	i := &Inspection{Path: fill(m.path, a)}
+	for _, pattern := range m.tags {
+		i.Forms = append(i.Forms, fill(pattern, a))
+	}
+	if l, err := modproxy.ParseLocation(fill(m.location, a), &url.URL{}); err == nil {
+		if u, err := url.Parse(l.URL); err == nil {
+			i.Repository = strings.NewReplacer("%7B", "{", "%7D", "}").Replace(egress.Redact(u))
+		}
+	}
+	return i
+}
+
+// Origin returns the scheme, the user and the host from which the repositories are downloaded: those of their mirror, if they have one. OCI
+// registries are asked over https.
+func (m Mapping) Origin(mirrors fetch.Mirrors) *url.URL {
 	l, err := modproxy.ParseLocation(fill(m.location, m.samples()[0]), &url.URL{})
 	if err != nil {
 		return &url.URL{}
+	}
+	if at, mirrored, err := mirrors.Replace(l); mirrored && err == nil {
+		l = at
 	}
 	u, err := url.Parse(l.URL)
 	if err != nil {
@@ -208,12 +230,6 @@ func (m Mapping) Origin() *url.URL {
 		u.Scheme = "https"
 	}
 	return &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}
-}
-
-// forge returns the origin of the repositories.
-func (m Mapping) forge() string {
-	origin := m.Origin()
-	return origin.Scheme + "://" + origin.Host
 }
 
 // matches reports whether a is one of the modules. It does not compare the host.
@@ -238,18 +254,25 @@ func (m Mapping) hides(n Mapping) bool {
 
 // version returns the version that a tag names for a module, or an empty string. Its spelling is canonical.
 func (m Mapping) version(a modproxy.Address, tag string) string {
-	for _, pattern := range m.tags {
-		before, after := around(fill(pattern, a))
-		text, hasPrefix := strings.CutPrefix(tag, before)
-		text, hasSuffix := strings.CutSuffix(text, after)
-		if !hasPrefix || !hasSuffix {
-			continue
-		}
+	for _, text := range m.texts(a, tag) {
 		if canonical, err := modproxy.CanonicalVersion(text); err == nil && canonical == text {
 			return text
 		}
 	}
 	return ""
+}
+
+// texts returns the parts of a tag that are in the place of {version}, one for each pattern that the tag has the form of.
+func (m Mapping) texts(a modproxy.Address, tag string) (all []string) {
+	for _, pattern := range m.tags {
+		before, after := around(fill(pattern, a))
+		text, hasPrefix := strings.CutPrefix(tag, before)
+		text, hasSuffix := strings.CutSuffix(text, after)
+		if hasPrefix && hasSuffix {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // prefixes returns the beginnings of all tags of a module.

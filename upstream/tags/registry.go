@@ -32,6 +32,7 @@ import (
 // Registry is the registry of own modules. It is safe for concurrent use.
 type Registry struct {
 	cfg     Config
+	mirrors fetch.Mirrors                            // those of cfg.Fetch
 	located memory.Cache[modproxy.Ref, fetch.Source] // between the question for a location and the download
 	denied  memory.Cache[repository, error]
 	forges  map[string]*ask.Limiter // by origin; their parts are the paths of repositories
@@ -76,8 +77,11 @@ func New(c Config) (*Registry, error) {
 		}
 	}
 	r := &Registry{cfg: c, forges: map[string]*ask.Limiter{}}
+	if c.Fetch != nil { // nil if the caller only checks the mappings
+		r.mirrors = c.Fetch.Mirrors
+	}
 	for _, m := range c.Modules {
-		r.forges[m.forge()] = ask.New(limits(m.Origin()))
+		r.forges[r.forge(m)] = ask.New(limits(m.Origin(r.mirrors)))
 	}
 	r.located.Max, r.denied.Max = maxRemembered, maxRemembered
 	return r, nil
@@ -105,6 +109,16 @@ func (m Mapping) source(a modproxy.Address) (fetch.Source, error) {
 	return fetch.Source{Location: l, Module: a, NeedsSubdir: true}, err
 }
 
+// Repository returns the URL of the repository of a module. ok is false if no mapping matches the module.
+func (r *Registry) Repository(a modproxy.Address) (url string, ok bool) {
+	m, err := r.mapping(a)
+	if err != nil {
+		return "", false
+	}
+	s, err := m.source(a)
+	return s.URL, err == nil
+}
+
 // question is a question to a repository about tags with names, or prefixes of names.
 type question func(ctx context.Context, s fetch.Source, names ...string) ([]fetch.Tag, error)
 
@@ -129,38 +143,49 @@ func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, q qu
 	if err != nil {
 		return nil, err
 	}
-	all, err := ask.Do(ctx, r.forges[m.forge()], strings.Trim(u.Path, "/"), func(ctx context.Context) ([]fetch.Tag, error) {
+	all, err := ask.Do(ctx, r.forges[r.forge(m)], strings.Trim(u.Path, "/"), func(ctx context.Context) ([]fetch.Tag, error) {
 		s := s
 		s.OnAnswer = func() { ask.Begin(ctx) }
 		return q(ctx, s, names...)
 	})
-	switch {
-	case errors.Is(err, modproxy.ErrDenied):
+	if errors.Is(err, modproxy.ErrDenied) {
 		r.denied.Add(at, err, deniedFor, int64(len(s.URL)))
-	case errors.Is(err, modproxy.ErrNotFound) && !isExact:
-		return nil, errNoTag // clients do not learn which repositories exist
 	}
 	return all, err
 }
 
+// hidden returns err, or another error in its place if clients must not learn from it which repositories exist.
+func (m Mapping) hidden(err error) error {
+	if _, isExact := m.Exact(); errors.Is(err, modproxy.ErrNotFound) && !isExact {
+		return errNoTag
+	}
+	return err
+}
+
 var errNoTag = fmt.Errorf("%w: its repository does not exist, or has no tag for it", modproxy.ErrNotFound)
 
-// Origin returns the forge that is asked for the versions of a module, such as https://git.example.com. Without a mapping it returns
+// Origin returns the forge, or its mirror, that is asked for the versions of a module, such as https://git.example.com. Without a mapping it returns
 // the host of the module.
 func (r *Registry) Origin(a modproxy.Address) string {
 	m, err := r.mapping(a)
 	if err != nil {
 		return a.Host
 	}
-	return m.forge()
+	return r.forge(m)
+}
+
+// forge returns the origin from which the repositories of m are downloaded.
+func (r *Registry) forge(m Mapping) string {
+	origin := m.Origin(r.mirrors)
+	return origin.Scheme + "://" + origin.Host
 }
 
 // Health returns the health of all forges of mappings, by host. It sends no request.
 func (r *Registry) Health() map[string]ask.Health {
 	all := map[string]ask.Health{}
 	for _, m := range r.cfg.Modules {
-		host := m.Origin().Host
-		all[host] = all[host].Join(r.forges[m.forge()].Health())
+		host := m.Origin(r.mirrors).Host
+		all[host] = all[host].Join(r.forges[r.forge(m)].Health())
 	}
 	return all
 }

@@ -133,6 +133,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Repository names the repository of a module, and none for another address.
+func TestRepository(t *testing.T) {
+	u := registrytest.New(t, repositories(t))
+	r := newRegistry(t, u, line{"acme/vpc/aws", "git::URL/infra.git", "vpc", ""}, line{"acme/{name}/{system}", "git::URL/acme-{name}-{system}.git", "", ""})
+	for address, want := range map[string]string{
+		"acme/vpc/aws": u.URL + "/infra.git", "acme/dns/aws": u.URL + "/acme-dns-aws.git", "acme/DNS/aws": "", "other/vpc/aws": "",
+	} {
+		if got, ok := r.Repository(moduleOf(address)); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v; want %q", address, got, ok, want)
+		}
+	}
+	if got, ok := r.Repository(modproxy.Address{Host: "other.test", Namespace: "acme", Name: "vpc", System: "aws"}); ok {
+		t.Errorf("another host: %q", got)
+	}
+}
+
 // A tag that is not a canonical version is not listed. Two tags for one version must name one commit.
 func TestVersionsOfTags(t *testing.T) {
 	var files strings.Builder
