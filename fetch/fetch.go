@@ -7,8 +7,8 @@
 //	p, err := table.Package(ctx, fetch.Source{Location: location, Module: module})
 //
 // The Table replaces locations by those of their [Mirrors], selects the getter, follows locations that lead to other locations, and
-// packs the downloaded files. A new kind of location needs a new getter in the table. The packages above treat one kind specially: they read a recorded commit as one of
-// git ([modproxy.Record.Location], PackageAt of package upstream). Package nested rewrites the nested sources of every kind in the table.
+// packs the downloaded files. A new kind of location needs a new getter in the table. [modproxy.Record.Location] reads a recorded commit
+// as one of git, or as the digest of an OCI manifest. Package nested rewrites the nested sources of every kind in the table.
 //
 // Invariants: a location is untrusted data. It determines which files are downloaded, within the limits of package
 // egress. Only credentials that are configured for its origin and module are sent. A location that has a mirror is downloaded from the

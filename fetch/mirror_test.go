@@ -64,7 +64,7 @@ func TestMirrors(t *testing.T) {
 		"https://files.example.com:8443/a/b.zip?checksum=md5:00":        "http://files.corp.example/a/b.zip?checksum=md5:00",
 		"git::https://git.corp.example/mirrors/a":                       "git::https://second.example/a",
 		"git::ssh://git@github.com/only-ssh/a":                          "git::https://git.corp.example/only-ssh/a",
-		"oci://ghcr.io/acme/vpc?tag=1.0.0":                              "oci::oci://harbor.corp.example/ghcr/acme/vpc?tag=1.0.0",
+		"oci://ghcr.io/acme/vpc?tag=1.0.0":                              "oci://harbor.corp.example/ghcr/acme/vpc?tag=1.0.0",
 		"git::ssh://git@git.example.com/a":                              "git::https://git.example.com/a",
 
 		// Without a mirror.

@@ -68,6 +68,11 @@ func (r *Registry) Inspect(ctx context.Context, a modproxy.Address) (*Inspection
 	slices.SortFunc(list, modproxy.Version.Compare)
 	for _, v := range list {
 		named := byVersion[v.String()]
+		if len(named) > 1 && named[0].Commit == "" { // the list of an OCI registry has no commits
+			if named, err = r.list(ctx, m, a, r.cfg.Fetch.NamedTags, m.names(a.At(v.String()))); err != nil {
+				return nil, err
+			}
+		}
 		if err := ambiguity(named); err != nil {
 			i.Ambiguous = append(i.Ambiguous, Ambiguity{v.String(), named, err.Error()})
 		} else {

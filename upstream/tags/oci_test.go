@@ -95,6 +95,10 @@ func TestMovedOCITag(t *testing.T) {
 	if moved, err := r.Commit(t.Context(), m.At("1.0.0")); err != nil || moved == commit {
 		t.Errorf("after the tag moved: commit %q, error %v", moved, err)
 	}
+	inspection, err := r.Inspect(t.Context(), m)
+	if err != nil || len(inspection.Ambiguous) != 1 || inspection.Ambiguous[0].Version != "1.1.0" || !slices.Equal(inspection.Versions, []string{"1.0.0"}) {
+		t.Errorf("inspection %+v, error %v", inspection, err)
+	}
 	_, err = r.Location(t.Context(), m.At("1.1.0"))
 	if !errors.As(err, new(*modproxy.Ambiguous)) || !strings.Contains(err.Error(), `"1.1.0"`) || !strings.Contains(err.Error(), `"v1.1.0"`) {
 		t.Errorf("two tags for one version: error %v", err)
