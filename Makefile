@@ -86,9 +86,10 @@ mutants: ## checks that "make hostile" and tests of packages detect programs tha
 chart: ## checks the Helm chart, deploy/manifest.yaml and docker-compose.yml with the code of Kubernetes, Helm and Compose, without a cluster
 	go test -C tools/chart -count 1 .
 
-tools: ## builds the clients and the provider that the tests run; Terraform must be on PATH
+tools: ## builds the clients, the provider and the OCI registry that the tests run; Terraform must be on PATH
 	tools/build-tofu.sh
 	tools/build-provider.sh
+	tools/build-registry.sh
 	go run ./test/clients -build ci
 
 release: ## writes the files of a release of the commit HEAD into dist/; VERSION=v0.1.0, and KEY=FILE for an SSH key that signs

@@ -64,7 +64,7 @@ var levels = []struct {
 		"release", "protocol",
 		"protocol/documents", "internal/slots", "internal/flight", "internal/retry",
 	}},
-	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "upstream/ask", "upstream", "upstream/tags"}},
+	{"outgoing", []string{"egress", "fetch", "fetch/archive", "fetch/git", "fetch/web", "fetch/oci", "upstream/ask", "upstream", "upstream/tags"}},
 	{"storage", []string{"store", "store/disk", "ledger"}},
 	{"configurations", []string{"lockfile", "tfconfig", "closure"}},
 	{"layers", []string{"observe", "history", "cache", "policy", "rewrite", "nested", "prefetch", "auth", "auth/oidc"}},

@@ -1,6 +1,7 @@
 package modproxy
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"path"
@@ -171,6 +172,24 @@ func (l Location) SplitGlob() (pattern, rest string) {
 	return "", l.Subdir
 }
 
+// AtCommit returns l, which has no query, at a commit ([Source]).
+func (l Location) AtCommit(commit string) Location {
+	if l.Getter == "oci" {
+		l.URL += "?digest=" + DigestOfCommit(commit)
+	} else {
+		l.URL += "?ref=" + commit
+	}
+	return l
+}
+
+// DigestOfCommit returns the digest of an OCI manifest, whose hexadecimal digits are the commit of a package.
+func DigestOfCommit(commit string) string {
+	if len(commit) > 2*sha256.Size {
+		return "sha512:" + commit
+	}
+	return "sha256:" + commit
+}
+
 // String returns the location in the form of X-Terraform-Get.
 func (l Location) String() string {
 	s := l.URL
@@ -178,8 +197,8 @@ func (l Location) String() string {
 		before, query := cutQuery(s)
 		s = before + "//" + l.Subdir + query
 	}
-	if l.Getter != "" && l.Getter != "http" && l.Getter != "https" {
-		s = l.Getter + "::" + s
+	if l.Getter == "" || l.Getter == "http" || l.Getter == "https" || strings.HasPrefix(s, l.Getter+"://") {
+		return s
 	}
-	return s
+	return l.Getter + "::" + s
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/modproxy/modproxy"
@@ -39,6 +40,7 @@ func TestParseLocation(t *testing.T) {
 		{"HG::https://hg.example.com/x?rev=1", "hg", "https://hg.example.com/x?rev=1", ""},
 		{"file:///etc", "file", "file:///etc", ""},
 		{"oci://x.example.com/repo?tag=1", "oci", "oci://x.example.com/repo?tag=1", ""},
+		{"oci::oci://x.example.com:5000/a/repo//b?tag=1", "oci", "oci://x.example.com:5000/a/repo?tag=1", "b"},
 	} {
 		got, err := modproxy.ParseLocation(c.in, u)
 		want := modproxy.Location{Getter: c.getter, URL: c.url, Subdir: c.subdir}
@@ -56,6 +58,23 @@ func TestParseLocation(t *testing.T) {
 	} {
 		if got, err := modproxy.ParseLocation(in, u); !errors.Is(err, modproxy.ErrInvalid) {
 			t.Errorf("ParseLocation(%q) = %+v, %v; want ErrInvalid", in, got, err)
+		}
+	}
+}
+
+// The location of a record has its commit, and parses to the same location.
+func TestRecordLocation(t *testing.T) {
+	short, long := strings.Repeat("0a", 32), strings.Repeat("0a", 64)
+	for want, r := range map[string]modproxy.Record{
+		"git::https://git.example.com/a.git//b?ref=0a0a": {
+			Source: modproxy.Source{URL: "https://git.example.com/a.git", Commit: "0a0a"}, Subdir: "b"},
+		"https://x.example.com/a.zip":                         {Source: modproxy.Source{URL: "https://x.example.com/a.zip"}, Subdir: "."},
+		"oci://x.example.com:5000/a/b?digest=sha256:" + short: {Source: modproxy.Source{URL: "oci://x.example.com:5000/a/b", Commit: short}},
+		"oci://x.example.com/a?digest=sha512:" + long:         {Source: modproxy.Source{URL: "oci://x.example.com/a", Commit: long}},
+	} {
+		l := r.Location()
+		if parsed, err := modproxy.ParseLocation(l.String(), nil); l.String() != want || err != nil || parsed != l {
+			t.Errorf("%+v is at %s, parsed as %+v, error %v; want %s", r.Source, l, parsed, err, want)
 		}
 	}
 }

@@ -94,8 +94,9 @@ type Partial interface {
 
 // Source is the origin of the content of a package.
 type Source struct {
-	URL    string `json:"url,omitempty"`    // without user information and query
-	Commit string `json:"commit,omitempty"` // the git commit; empty for archives
+	URL string `json:"url,omitempty"` // without user information and query
+	// Commit is the git commit, or the hexadecimal digits of the digest of the OCI manifest; empty for archives.
+	Commit string `json:"commit,omitempty"`
 	// Mirror is the URL of the mirror from which the content was downloaded in place of URL, in the form of URL. It is empty without one.
 	Mirror string `json:"mirror,omitempty"`
 }

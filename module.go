@@ -115,7 +115,10 @@ func (r Record) Location() Location {
 	l := Location{URL: r.Source.URL}
 	l.Getter, _, _ = strings.Cut(l.URL, ":")
 	if r.Source.Commit != "" {
-		l.Getter, l.URL = "git", l.URL+"?ref="+r.Source.Commit
+		if l.Getter != "oci" {
+			l.Getter = "git"
+		}
+		l = l.AtCommit(r.Source.Commit)
 	}
 	if r.Subdir != "." {
 		l.Subdir = r.Subdir

@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
+	"github.com/modproxy/modproxy/fetch/oci"
 	"github.com/modproxy/modproxy/fetch/web"
 	"github.com/modproxy/modproxy/history"
 	"github.com/modproxy/modproxy/upstream"
@@ -147,8 +148,9 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 		Dir: scratch, Network: network, CAFile: c.Egress.CAFile, Credentials: credentials,
 		Limits: git.Limits{Time: c.Fetch.Timeout, CPU: c.Fetch.MaxCPU, Received: archives.MaxReceived, Entries: limits.Entries, Content: limits.Bytes},
 	}
+	registries := &oci.Getter{Egress: network, Credentials: credentials, Scratch: scratch, MaxReceived: archives.MaxReceived}
 	return &fetch.Table{
-		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives},
+		Getters: map[string]fetch.Getter{"git": repositories, "http": archives, "https": archives, "oci": registries},
 		Scratch: scratch, Limits: limits, Mirrors: c.Mirrors(),
 	}
 }
@@ -156,7 +158,7 @@ func (p *parts) newTable(network *egress.Client) *fetch.Table {
 // newCredentials returns the credentials for the hosts of packages.
 func newCredentials(c *config.Config) (all fetch.Credentials) {
 	for _, set := range c.Credentials {
-		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password}
+		shown := fetch.Credential{Host: set.Host, Username: set.Username, Password: set.Password, TokenHost: set.TokenHost}
 		if set.SSHKeyFile != "" {
 			shown.SSHKeyFile, shown.KnownHostsFile = Absolute(set.SSHKeyFile), Absolute(set.KnownHostsFile)
 		}

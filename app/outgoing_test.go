@@ -16,7 +16,7 @@ func TestCredentialIsForModules(t *testing.T) {
 	c.Credentials = []config.Credential{
 		{Host: "git.example.com", Username: "u", Password: egress.NewSecret("secret-password"), Scopes: []auth.Scope{{Host: "registry.example.com", Namespace: "acme"}}},
 		{Host: "ssh.example.com", SSHKeyFile: "key", KnownHostsFile: "known", Scopes: []auth.Scope{{Host: "*", Namespace: "acme"}}},
-		{Host: "any.example.com", Password: egress.NewSecret("secret-password")},
+		{Host: "any.example.com", Password: egress.NewSecret("secret-password"), TokenHost: "tokens.example.com"},
 	}
 	all := newCredentials(c)
 	for _, tt := range []struct {
@@ -33,6 +33,9 @@ func TestCredentialIsForModules(t *testing.T) {
 		any := !shown.Of("any.example.com").Password.IsZero()
 		if https != tt.https || ssh != tt.ssh || any != tt.any {
 			t.Errorf("%s/%s: https %v, ssh %v, any %v; want %+v", tt.host, tt.namespace, https, ssh, any, tt)
+		}
+		if c := shown.Of("any.example.com"); c.TokenHost != "tokens.example.com" {
+			t.Errorf("the token host is %q", c.TokenHost)
 		}
 		if c := shown.Of("any.example.com:8443"); !c.Password.IsZero() {
 			t.Error("another port is shown the credential")

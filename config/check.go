@@ -77,6 +77,15 @@ func (c *Config) check() *checker {
 		k.failIf(!password && s.Username != "", at+".username", "password is missing")
 		k.failIf(!password && s.Username == "" && s.SSHKeyFile == "", at, "want a password or an SSH key")
 		k.failIf((s.SSHKeyFile == "") != (s.KnownHostsFile == ""), at, "want both ssh_key_file and known_hosts_file, or neither")
+		if s.TokenHost != "" {
+			host, err := normalise(s.TokenHost)
+			if err == nil && host == "*" {
+				err = errors.New("want a hostname")
+			}
+			k.fail(at+".token_host", err)
+			k.failIf(!password, at+".token_host", "password is missing")
+			c.Credentials[i].TokenHost = host
+		}
 	}
 	for i, s := range c.Providers.Keys {
 		at := fmt.Sprintf("providers.keys[%d]", i)

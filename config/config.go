@@ -180,13 +180,15 @@ type Module struct {
 	// Address is namespace/name/system, without a host. The name may be {name}, and the system {system}: then the entry is for all
 	// modules of the namespace whose name and system have only lower-case letters, digits, - and _.
 	Address string `yaml:"address" example:"\"corp/{name}/{system}\""`
-	// Source is the repository, as in a module call, without ?ref and without a subdirectory. {name} and {system} may be in its path.
+	// Source is the git or OCI repository, as in a module call, without a query and without a subdirectory. {name} and {system} may be
+	// in its path.
 	Source string `yaml:"source" example:"\"git::https://git.example.com/corp/terraform-{system}-{name}.git\""`
 	// Path is the directory of the module in the repository. Without it, the module is the root directory. It may have {name} and
 	// {system}.
 	Path string `yaml:"path" example:"\"\""`
 	// Tags is the form of the tags that are versions, with {version} and, in a repository with several modules, with {name} and
-	// {system}: "{system}/{name}/v{version}". Without it, tags are v1.2.3 or 1.2.3. A version has three numbers.
+	// {system}: "{system}/{name}/v{version}". Without it, tags are v1.2.3 or 1.2.3. A version has three numbers. A tag of an OCI
+	// repository has no slash and no +.
 	Tags string `yaml:"tags" example:"v{version}"`
 }
 
@@ -219,17 +221,20 @@ type Egress struct {
 	Hedging bool `yaml:"hedging" default:"true"`
 }
 
-// Credential identifies this proxy to one host of packages. Username and password are for https, the SSH key is for git over
-// SSH. A credential has at least one of the two.
+// Credential identifies this proxy to one host of packages. Username and password are for https and for OCI registries, the SSH key is
+// for git over SSH. A credential has at least one of the two.
 type Credential struct {
 	// Host is the exact host, with its port if that is not the scheme's default. No other host or port receives the credential.
 	Host string `yaml:"host" example:"git.example.com" check:"host,unique"`
-	// Username is the name that belongs to the password, for https. Many forges accept any name with a token.
+	// Username is the name that belongs to the password. Many forges accept any name with a token.
 	Username string `yaml:"username" example:"modproxy"`
 	// Password is a password or an access token.
 	Password egress.Secret `yaml:"password"`
 	// PasswordFile is a file with the password, instead of password. A newline at its end is removed.
 	PasswordFile string `yaml:"password_file" example:"/run/secrets/git-token"`
+	// TokenHost is a second host that receives username and password: that of the token service of the OCI registry at host, if the
+	// registry names one at another host, as registry.gitlab.com names gitlab.com.
+	TokenHost string `yaml:"token_host" example:"gitlab.com"`
 	// SSHKeyFile is a private key without passphrase, for git over SSH, in a file that only its owner can read.
 	SSHKeyFile string `yaml:"ssh_key_file" example:"/run/secrets/git-key"`
 	// KnownHostsFile is a file with the allowed keys of the host, in the form of ~/.ssh/known_hosts. modproxy does not connect

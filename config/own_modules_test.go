@@ -24,7 +24,7 @@ func TestOwnModulesErrors(t *testing.T) {
 		"no address": {host + "modules:\n- source: git::https://git.example.com/a.git",
 			"FILE:3: modules[0]: address: want namespace/name/system, without a host; name may be {name}, and system {system}\n"},
 		"no git": {host + "modules:\n- {address: corp/vpc/aws, source: 'https://git.example.com/a.zip'}",
-			"FILE:3: modules[0]: source: want a git repository, such as git::https://git.example.com/acme/terraform-aws-vpc.git\n"},
+			"FILE:3: modules[0]: source: an archive has no tags; want a repository with tags, such as git::https://git.example.com/acme/terraform-aws-vpc.git or oci://registry.example.com/acme/vpc\n"},
 		"a revision": {host + "modules:\n- {address: corp/vpc/aws, source: 'git::https://git.example.com/a.git?ref=v1'}",
 			"FILE:3: modules[0]: source: must not have a query or fragment: tags choose the revision\n"},
 		"no version in tags": {host + "modules:\n- {address: corp/vpc/aws, source: 'git::https://git.example.com/a.git', tags: v1}",

@@ -70,6 +70,14 @@ func secretsOf(u *url.URL) []string {
 	return all
 }
 
+// Hide returns err without the credentials of r in its text. Use it for errors that quote what a server answered to r.
+func (r Request) Hide(err error) error {
+	if err == nil {
+		return nil
+	}
+	return hide(err, r.secrets())
+}
+
 const leastSecret = 6 // bytes; shorter texts are not hidden, because they occur in ordinary words
 
 // hide returns err without the secrets in its text. It ignores case, because hostnames appear in lower case.

@@ -150,6 +150,9 @@ func TestTagsDuringAPause(t *testing.T) {
 		began := time.Now()
 		for _, what := range []string{"forge.test/forge.test?wait=5", "forge.test/other"} {
 			err := ask(what)
+			if _, errNamed := tb.NamedTags(t.Context(), at("git", "https://"+what, ""), "v1"); !errors.As(errNamed, new(*modproxy.RetryLater)) {
+				t.Errorf("%s: named tags: error %v", what, errNamed)
+			}
 			var later *modproxy.RetryLater
 			if !errors.As(err, &later) || later.After.Sub(began) != 5*time.Second || time.Since(began) > 0 {
 				t.Errorf("%s: error %v after %v", what, err, time.Since(began))
@@ -180,4 +183,8 @@ func (b tagged) Tags(ctx context.Context, s fetch.Source, _ ...string) ([]fetch.
 	s.Budget = egress.NewBudget(1)
 	_, err = b.Fetch(ctx, s, tree)
 	return nil, err
+}
+
+func (b tagged) NamedTags(ctx context.Context, s fetch.Source, names ...string) ([]fetch.Tag, error) {
+	return b.Tags(ctx, s, names...)
 }

@@ -17,6 +17,7 @@ package fetch
 
 import (
 	"context"
+	"encoding/base64"
 	"slices"
 
 	"github.com/modproxy/modproxy"
@@ -47,12 +48,18 @@ type Tagger interface {
 	// revision of s. Beyond its bounds it fails, and never truncates. Errors are those of a Getter; [modproxy.ErrNotFound] if the
 	// repository does not exist.
 	Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error)
+
+	// NamedTags returns those of the named tags that exist, with their commits, in any order. Errors are those of Tags. If the repository
+	// does not exist, it may return an empty list instead.
+	NamedTags(ctx context.Context, s Source, names ...string) ([]Tag, error)
 }
 
 // Tag is a tag of a repository. Its Name is untrusted text.
 type Tag struct {
-	Name   string `json:"name"`   // without refs/tags/
-	Commit string `json:"commit"` // of an annotated tag, the commit that it names, if the server gives it
+	Name string `json:"name"` // without refs/tags/
+	// Commit is the commit that the tag names, also of an annotated tag if the server gives it. It is empty in lists of OCI registries,
+	// which give it only for one tag.
+	Commit string `json:"commit"`
 }
 
 // Source is a location to fetch from.
@@ -73,7 +80,7 @@ type Source struct {
 	Own []egress.Credential
 	// Budget bounds the HTTP requests for one package. [Table.Package] sets it.
 	Budget *egress.Budget
-	// OnAnswer, unless nil, is called by [Table.Tags] when an answer begins to arrive. It is not called if only a program, such as git,
+	// OnAnswer, unless nil, is called by [Table.Tags] and [Table.NamedTags] when an answer begins to arrive. It is not called if only a program, such as git,
 	// receives the answer.
 	OnAnswer func()
 
@@ -105,6 +112,13 @@ type Credential struct {
 	// Scope is the set of modules that may use the credential. A publisher chooses the locations of its modules, so without a Scope
 	// (nil) the publisher of every module can make modproxy send the credential to its Host.
 	Scope Scope
+	// TokenHost, if not empty, is a second host that receives Username and Password: that of the token service of the OCI registry at Host.
+	TokenHost string
+}
+
+// Basic returns the value of an Authorization header (RFC 7617).
+func Basic(username, password string) egress.Secret {
+	return egress.NewSecret("Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
 }
 
 // Scope is a set of modules.

@@ -44,12 +44,23 @@ func (t *Table) getter(s Source) (Source, Getter, error) {
 	case s.Getter == "file":
 		return s, nil, fmt.Errorf("%w: the location names a local file, which modproxy never reads", modproxy.ErrDenied)
 	}
-	return s, nil, fmt.Errorf("%w: the location uses the getter %.40q, which modproxy does not fetch: "+
-		"it fetches git, and archives over https", modproxy.ErrDenied, s.Getter)
+	return s, nil, fmt.Errorf("%w: the location uses %w", modproxy.ErrInvalid, Unsupported(s.Getter))
+}
+
+// Unsupported returns the reason why a location of a kind without a getter cannot be used, with an alternative.
+func Unsupported(getter string) error {
+	instead := "use a git repository, an OCI repository, or an archive at an https URL"
+	switch getter {
+	case "s3", "gcs":
+		instead = "push the module to an OCI registry, or serve its archive at an https URL"
+	case "hg":
+		instead = "mirror the repository to git"
+	}
+	return fmt.Errorf("the getter %.40q, which modproxy does not fetch; %s", getter, instead)
 }
 
 // Check returns an error if a fetch of s would certainly be refused. It makes no connection. For a kind of location without a getter,
-// the error is [modproxy.ErrDenied].
+// the error is a [modproxy.ErrInvalid] with the reason of [Unsupported].
 func (t *Table) Check(ctx context.Context, s Source) error {
 	s, g, err := t.getter(s)
 	if err != nil {
@@ -78,6 +89,15 @@ func (t *Table) Commit(ctx context.Context, s Source) (string, error) {
 
 // Tags lists tags; see [Tagger]. During the pause that a server asked for, it returns a [modproxy.RetryLater] without waiting.
 func (t *Table) Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, error) {
+	return t.tags(s, func(s Source, g Tagger) ([]Tag, error) { return g.Tags(ctx, s, prefixes...) })
+}
+
+// NamedTags returns single tags; see [Tagger]. It is otherwise like Tags.
+func (t *Table) NamedTags(ctx context.Context, s Source, names ...string) ([]Tag, error) {
+	return t.tags(s, func(s Source, g Tagger) ([]Tag, error) { return g.NamedTags(ctx, s, names...) })
+}
+
+func (t *Table) tags(s Source, ask func(Source, Tagger) ([]Tag, error)) ([]Tag, error) {
 	s, g, err := t.getter(s)
 	if err != nil {
 		return nil, err
@@ -89,7 +109,7 @@ func (t *Table) Tags(ctx context.Context, s Source, prefixes ...string) ([]Tag, 
 	if err := t.cooldowns.check(s); err != nil {
 		return nil, s.explain(err)
 	}
-	tags, err := tagger.Tags(ctx, s, prefixes...)
+	tags, err := ask(s, tagger)
 	t.cooldowns.note(err)
 	return tags, s.explain(err)
 }

@@ -56,11 +56,18 @@ func at(getter, url, subdir string) fetch.Source {
 
 func TestUnknownGetters(t *testing.T) {
 	tb := table(t, map[string]fetch.Getter{"git": has("main.tf")})
-	for getter, says := range map[string]string{"hg": `the getter "hg"`, "file": "never reads", "": `the getter ""`} {
+	for getter, says := range map[string]string{
+		"hg": `the getter "hg", which modproxy does not fetch; mirror the repository to git`, "s3": "push the module to an OCI registry",
+		"gcs": "https URL", "file": "never reads", "": `the getter ""`,
+	} {
+		want := modproxy.ErrInvalid
+		if getter == "file" {
+			want = modproxy.ErrDenied
+		}
 		_, errCommit := tb.Commit(t.Context(), at(getter, "x", ""))
 		_, errPackage := tb.Package(t.Context(), at(getter, "x", ""))
 		for _, err := range []error{tb.Check(t.Context(), at(getter, "x", "")), errCommit, errPackage} {
-			if !errors.Is(err, modproxy.ErrDenied) || !strings.Contains(err.Error(), says) {
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%q: %v", getter, err)
 			}
 		}

@@ -1,6 +1,6 @@
 // Package nested is a registry layer that serves nested sources through this proxy.
 //
-// A nested source is a git, https or shorthand source of a module call inside a package. A client would fetch it directly, past the
+// A nested source is a git, https, oci or shorthand source of a module call inside a package. A client would fetch it directly, past the
 // proxy. [Registry] fetches all nested sources of a version and serves the package with their addresses at this proxy instead.
 //
 // # Use
@@ -51,7 +51,7 @@
 // # The form
 //
 // The attribute "source" of a module call is rewritten if it is a literal, or made of literals and locals, that
-// [modproxy.ParseLocation] reads, and if its getter is one of Getters: git, http or https. This holds in all
+// [modproxy.ParseLocation] reads, and if its getter is one of Getters: git, http, https or oci. This holds in all
 // directories, except directories of examples and tests ([tfconfig.IsExampleOrTest]) that no call leads to. Nothing else in a file
 // changes. Other sources, such as those that depend on a variable or use another getter, stay as they are and are reported to Observer
 // and in the notes of the package. Sources may call each other: an address does not depend on the calls of the package at it, so that
@@ -125,7 +125,7 @@ type Registry struct {
 }
 
 // form changes whenever the rewritten form of the same packages changes, as it does with an additional getter.
-const form = "modproxy nested 2"
+const form = "modproxy nested 3"
 
 const (
 	maxSources  = 4096                    // remembered locations

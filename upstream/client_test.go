@@ -210,10 +210,10 @@ func TestTroubleIsNotSize(t *testing.T) {
 // Refused locations are refused when the location is requested, with an error that names them.
 func TestRefusedLocations(t *testing.T) {
 	for location, want := range map[string]error{
-		"hg::https://hg.example.com/x":               modproxy.ErrDenied,
-		"s3::https://s3.amazonaws.com/b/k.zip":       modproxy.ErrDenied,
-		"gcs::https://www.googleapis.com/storage/x":  modproxy.ErrDenied,
-		"oci://registry.example.com/x?tag=1":         modproxy.ErrDenied,
+		"hg::https://hg.example.com/x":               modproxy.ErrInvalid,
+		"s3::https://s3.amazonaws.com/b/k.zip":       modproxy.ErrInvalid,
+		"gcs::https://www.googleapis.com/storage/x":  modproxy.ErrInvalid,
+		"oci://registry.example.com/x?tag=1":         modproxy.ErrInvalid,
 		"file:///etc":                                modproxy.ErrDenied,
 		"git::file:///etc":                           modproxy.ErrInvalid,
 		"git::ext::sh -c touch% x":                   modproxy.ErrInvalid,

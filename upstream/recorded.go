@@ -79,13 +79,9 @@ func (c *Client) source(rec modproxy.Record) (s fetch.Source, err error) {
 	if err != nil || u.Host == "" {
 		return s, fmt.Errorf("%w: no source is recorded", modproxy.ErrNotFound)
 	}
-	s = fetch.Source{Module: rec.Address, Commit: rec.Source.Commit}
-	s.Location = modproxy.Location{Getter: "git", URL: rec.Source.URL}
+	s = fetch.Source{Location: rec.Location(), Module: rec.Address, Commit: rec.Source.Commit}
 	if s.Commit == "" {
-		s.Getter, s.Direct, s.Own = u.Scheme, true, c.credentials(rec.Host)
-	}
-	if rec.Subdir != "." {
-		s.Subdir = rec.Subdir
+		s.Direct, s.Own = true, c.credentials(rec.Host)
 	}
 	return s, nil
 }

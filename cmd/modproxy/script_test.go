@@ -213,6 +213,8 @@ func runScripts(t *testing.T, scripts []string, name, program string) {
 				return available(t, "systemd-socket-activate", "--version")
 			case "provider":
 				return available(t, "test", "-x", realProvider())
+			case "oci":
+				return available(t, "test", "-x", registrytest.OCIProgram())
 			}
 			return false, fmt.Errorf("no condition %q", cond)
 		},

@@ -39,6 +39,12 @@ func (g *Getter) Tags(ctx context.Context, s fetch.Source, prefixes ...string) (
 	return tags, nil
 }
 
+// NamedTags implements [fetch.Tagger].
+func (g *Getter) NamedTags(ctx context.Context, s fetch.Source, names ...string) ([]fetch.Tag, error) {
+	tags, err := g.Tags(ctx, s, names...)
+	return slices.DeleteFunc(tags, func(tag fetch.Tag) bool { return !slices.Contains(names, tag.Name) }), err
+}
+
 // tags returns the tags of the repository at a whose names begin with one of prefixes.
 func (u *use) tags(ctx context.Context, a address, prefixes []string) (_ []fetch.Tag, err error) {
 	r, err := u.open(ctx, a, min(u.limits.Received, maxList))

@@ -34,7 +34,7 @@ func parse(raw string, direct bool) (address, error) {
 	a := address{url: u}
 	if u.User != nil {
 		password, _ := u.User.Password()
-		a.user = &egress.Credential{Authorization: basic(u.User.Username(), password)}
+		a.user = &egress.Credential{Authorization: fetch.Basic(u.User.Username(), password)}
 		u.User = nil
 		a.user.Origin = egress.Origin(u)
 	}
@@ -85,7 +85,7 @@ func (v *visit) askPage(ctx context.Context) (next *modproxy.Location, err error
 			if errors.Is(err, modproxy.ErrInvalid) {
 				return false, err
 			} else if err != nil {
-				return v.failed(egress.MayPass(err), fetch.Outgoing(err))
+				return fetch.Failed(v.source.Budget, egress.MayPass(err), fetch.Outgoing(err))
 			}
 		}
 		l, err := modproxy.ParseLocation(value, res.Request.URL)

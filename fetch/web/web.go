@@ -13,13 +13,8 @@ package web
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/http"
-	"os"
 	"slices"
 
 	"github.com/modproxy/modproxy"
@@ -82,7 +77,11 @@ type visit struct {
 
 // fetchArchive adds the files of the archive to tree. immutable reports whether the location has the archive's checksum.
 func (v *visit) fetchArchive(ctx context.Context, tree *pack.Builder) (immutable bool, err error) {
-	file, size, err := v.download(ctx)
+	download := fetch.Download{Scratch: v.Scratch, Most: v.MaxReceived, Budget: v.source.Budget,
+		Get: func(ctx context.Context, most int64) (*http.Response, bool, error) {
+			return v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 2, MaxBytes: most, Archive: true})
+		}}
+	file, size, err := download.Receive(ctx) // a checksum covers all of it, and a zip archive is read from its end
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +106,7 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 	r.Credentials, r.Redirects, r.Budget = v.shown(), maxRedirects, v.source.Budget
 	r.CheckRedirect = v.source.Mirrors.CheckRedirect
 	if res, err = v.Egress.Get(ctx, r); err != nil {
-		again, err = v.failed(egress.MayPass(err), fetch.Outgoing(err))
+		again, err = fetch.Failed(v.source.Budget, egress.MayPass(err), fetch.Outgoing(err))
 		return nil, again, err
 	}
 	if res.StatusCode == http.StatusOK || res.StatusCode/100 == 2 && !r.Archive {
@@ -115,17 +114,8 @@ func (v *visit) get(ctx context.Context, r egress.Request) (res *http.Response, 
 	}
 	res.Body.Close()
 	host := res.Request.URL.Host
-	again, err = v.failed(fetch.MayPass(res.StatusCode), fetch.Refusal(res, host, " (operator: set credentials[] for "+host+")"))
+	again, err = fetch.Failed(v.source.Budget, fetch.MayPass(res.StatusCode), fetch.Refusal(res, host, " (operator: set credentials[] for "+host+")"))
 	return nil, again, err
-}
-
-// failed reports whether to retry after err, and returns the error otherwise. passes reports whether err is
-// temporary. A temporary error remains temporary if the budget has no request left for a retry.
-func (v *visit) failed(passes bool, err error) (again bool, _ error) {
-	if _, later := errors.AsType[*modproxy.RetryLater](err); passes && !later && v.source.Budget.Spent() {
-		err = &modproxy.Temporary{Err: err}
-	}
-	return passes && !v.source.Budget.Spent(), err
 }
 
 // shown returns the credentials for servers: those in the location, the registry's token if the registry asked for it,
@@ -137,62 +127,8 @@ func (v *visit) shown() []egress.Credential {
 	}
 	for _, c := range v.Credentials.For(v.source.Module) {
 		if !c.Password.IsZero() {
-			shown = append(shown, egress.Credential{Origin: "https://" + c.Host, Authorization: basic(c.Username, c.Password.Reveal())})
+			shown = append(shown, egress.Credential{Origin: "https://" + c.Host, Authorization: fetch.Basic(c.Username, c.Password.Reveal())})
 		}
 	}
 	return shown
-}
-
-// basic returns the value of an Authorization header (RFC 7617).
-func basic(username, password string) egress.Secret {
-	return egress.NewSecret("Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
-}
-
-// download receives the archive into an unlinked file, because a checksum covers all of it, and a zip archive is read
-// from its end. The bytes of failed tries count against the limit. If they leave too few bytes, download returns the
-// error of the last failed try.
-func (v *visit) download(ctx context.Context) (file *os.File, size int64, err error) {
-	left := v.MaxReceived
-	var trouble error // of the last try
-	err = fetch.Retry(ctx, func() (again bool, err error) {
-		file, size, again, err = v.downloadOnce(ctx, left)
-		if trouble != nil && errors.Is(err, egress.ErrTooLarge) {
-			return false, trouble
-		}
-		left, trouble = left-size, err
-		return again && left > 0, err
-	})
-	if errors.Is(err, egress.ErrTooLarge) {
-		err = fmt.Errorf("%w (operator: fetch.max_received)", err)
-	}
-	return file, size, err
-}
-
-// downloadOnce is one try of download. With an error, size is the number of received bytes of the body.
-func (v *visit) downloadOnce(ctx context.Context, most int64) (file *os.File, size int64, again bool, err error) {
-	meter := modproxy.MeterOf(ctx)
-	defer meter.Begin()()
-	res, again, err := v.get(ctx, egress.Request{URL: v.url.String(), Attempts: 2, MaxBytes: most, Archive: true})
-	if err != nil {
-		return nil, 0, again, err
-	}
-	defer res.Body.Close()
-	if file, err = pack.UnnamedFile(v.Scratch); err != nil {
-		return nil, 0, false, err
-	}
-	if size, err = io.Copy(io.MultiWriter(file, counter{meter}), res.Body); err != nil {
-		file.Close()
-		local := errors.As(err, new(*fs.PathError)) // an error of the file, not of the connection
-		again, err = v.failed(!local && egress.MayPass(err), fetch.Outgoing(err))
-		return nil, size, again, err
-	}
-	return file, size, false, nil
-}
-
-// counter counts the bytes that are written to it.
-type counter struct{ *modproxy.Meter }
-
-func (c counter) Write(p []byte) (int, error) {
-	c.Add(int64(len(p)))
-	return len(p), nil
 }

@@ -44,9 +44,11 @@ type content struct {
 	modules   map[string]map[string]entry // by ns/name/system, then by version as spelled
 	lists     map[string][]byte           // explicit versions documents, by ns/name/system
 	repos     map[string]map[string][]file
-	archives  map[string][]file    // by path, including the extension
-	providers map[string]*provider // by ns/type
-	other     map[string][]byte    // all other files, by name: .well-known, files, get, meta, v1, v2, registry
+	oci       map[string]map[string][]file // by repository and tag
+	htpasswd  []byte                       // of the OCI registry; nil if it wants no authentication
+	archives  map[string][]file            // by path, including the extension
+	providers map[string]*provider         // by ns/type
+	other     map[string][]byte            // all other files, by name: .well-known, files, get, meta, v1, v2, registry
 }
 
 // entry is one version of a module: the location of its package, and the form of the answer.
@@ -61,6 +63,7 @@ func newContent() *content {
 		lists:     map[string][]byte{},
 		repos:     map[string]map[string][]file{},
 		archives:  map[string][]file{},
+		oci:       map[string]map[string][]file{},
 		providers: map[string]*provider{},
 		other:     map[string][]byte{},
 	}
@@ -81,10 +84,12 @@ func readContent(files []file) (*content, error) {
 			err = c.addProvider(rest, f)
 		case "archives":
 			err = c.addArchive(rest, f)
+		case "oci":
+			err = c.addOCI(rest, f)
 		case ".well-known", "files", "get", "meta", "v1", "v2", "registry":
 			c.other[f.name] = f.data
 		default:
-			err = fmt.Errorf("want modules, providers, repos, archives, files, get, meta, v1, v2, registry or .well-known at the top")
+			err = fmt.Errorf("want modules, providers, repos, archives, oci, files, get, meta, v1, v2, registry or .well-known at the top")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fixture: %s: %w", f.name, err)
@@ -145,6 +150,25 @@ func (c *content) addRepo(name string, f file) error {
 	}
 	f.name = rest
 	c.repos[repo][revision] = append(c.repos[repo][revision], f)
+	return nil
+}
+
+// addOCI adds oci/REPOSITORY@TAG/FILE, or oci/htpasswd.
+func (c *content) addOCI(name string, f file) error {
+	if name == "htpasswd" {
+		c.htpasswd = f.data
+		return nil
+	}
+	repo, after, ok := strings.Cut(name, "@")
+	tag, rest, ok2 := strings.Cut(after, "/")
+	if !ok || !ok2 || strings.Count(repo, "/") != 1 {
+		return fmt.Errorf("want oci/REPOSITORY@TAG/FILE, and one slash in REPOSITORY")
+	}
+	if c.oci[repo] == nil {
+		c.oci[repo] = map[string][]file{}
+	}
+	f.name = rest
+	c.oci[repo][tag] = append(c.oci[repo][tag], f)
 	return nil
 }
 

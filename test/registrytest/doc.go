@@ -5,7 +5,7 @@
 //	registrytest.TestRegistry(t, host, open)
 //
 // An [Upstream] is a registry with its git repositories and archives. It is made from a fixture and served on this
-// machine by HTTPS and git's own server. [Memory] is a [modproxy.Registry] from the same kind of fixture.
+// machine by HTTPS, git's own server, and the OCI registry that tools/build-registry.sh builds. [Memory] is a [modproxy.Registry] from the same kind of fixture.
 // [TestRegistry] is the test suite of every layer.
 //
 // A fixture is a txtar archive or a directory. Its file names are addresses:
@@ -19,6 +19,8 @@
 //	providers/NAMESPACE/TYPE/warnings            the warnings in the versions document, one a line
 //	providers/NAMESPACE/TYPE/versions            the versions document, in place of the generated one
 //	repos/PATH.git@REVISION/FILE                 the tree of one commit of /PATH.git
+//	oci/REPOSITORY@TAG/FILE                      a file of the module with this tag at the OCI registry; the REPOSITORY has one slash
+//	oci/htpasswd                                 the users of the OCI registry, which then wants Basic authentication
 //	archives/PATH.EXTENSION/FILE                 a file in /archives/PATH.EXTENSION
 //	files/PATH                                   /files/PATH itself
 //	get/PATH                                     the location in the header of /get/PATH?terraform-get=1

@@ -24,6 +24,7 @@ const (
 	Signature        Kind = "signature"         // the signature of the checksums
 	Zip              Kind = "zip"               // the package of a provider for one platform
 	Git              Kind = "git"               // a git repository
+	OCI              Kind = "oci"               // the API of an OCI registry
 	Archive          Kind = "archive"           // an archive, or a file below /files/
 	Get              Kind = "get"               // a request with ?terraform-get=1
 	Other            Kind = "other"             // everything else

@@ -70,6 +70,8 @@ func kindOf(r *http.Request) Kind {
 		return Versions
 	case strings.HasPrefix(p, "/v1/modules/") && path.Base(p) == "download":
 		return Download
+	case ociPath.MatchString(p):
+		return OCI
 	case strings.HasPrefix(p, "/v2/modules/"), strings.HasPrefix(p, "/v1/modules/") && strings.Count(p, "/") == 6,
 		strings.HasPrefix(p, "/v2/providers/"), strings.HasPrefix(p, providersPath) && strings.Count(p, "/") == 5 && path.Base(p) != "versions":
 		return Dates

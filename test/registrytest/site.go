@@ -27,9 +27,10 @@ type site struct {
 	repos     *repos
 	archives  map[string][]byte
 	git       http.Handler
+	oci       *OCIRegistry // nil without modules for it
 }
 
-func newSite(files []file, host, url, gitDir string) (*site, error) {
+func newSite(files []file, host, url, gitDir, ociDir string) (*site, error) {
 	c, err := readContent(files)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,15 @@ func newSite(files []file, host, url, gitDir string) (*site, error) {
 			return nil, err
 		}
 	}
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if len(c.oci) > 0 {
+		if err := s.startOCI(ociDir); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // check fills every location once, so that a mistake in a fixture fails at the start.
@@ -144,6 +153,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.get(w, r)
 	case Git:
 		s.serveGit(w, r)
+	case OCI:
+		s.serveOCI(w, r)
 	default:
 		http.NotFound(w, r)
 	}

@@ -163,7 +163,7 @@ func (u *Upstream) Close() error {
 		}
 		u.up = false
 	}
-	return os.RemoveAll(u.dir)
+	return errors.Join(u.served.close(), os.RemoveAll(u.dir))
 }
 
 // Load replaces the fixture. Counts and knobs stay.
@@ -189,14 +189,15 @@ func (u *Upstream) load(files []file) error {
 	u.loads++
 	dir := filepath.Join(u.dir, fmt.Sprintf("git-%d", u.loads))
 	u.mu.Unlock()
-	s, err := newSite(files, u.Host, u.URL, dir)
+	s, err := newSite(files, u.Host, u.URL, dir, filepath.Join(u.dir, "oci"))
 	if err != nil {
 		return err
 	}
 	u.mu.Lock()
+	before := u.served
 	u.served = s
 	u.mu.Unlock()
-	return nil
+	return before.close()
 }
 
 // Commit returns the commit id of REPOSITORY@REVISION in the fixture.

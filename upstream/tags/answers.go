@@ -24,7 +24,7 @@ func (r *Registry) versions(ctx context.Context, a modproxy.Address) (*modproxy.
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.list(ctx, m, a, m.prefixes(a))
+	all, err := r.list(ctx, m, a, r.cfg.Fetch.Tags, m.prefixes(a))
 	if err != nil {
 		return nil, m.hidden(err)
 	}
@@ -73,12 +73,10 @@ func (r *Registry) locate(ctx context.Context, v modproxy.Ref) (s fetch.Source, 
 	if canonical, err := modproxy.CanonicalVersion(v.Version); err != nil || canonical != v.Version {
 		return s, "", errNoTag
 	}
-	names := m.names(v)
-	all, err := r.list(ctx, m, v.Address, names)
+	all, err := r.list(ctx, m, v.Address, r.cfg.Fetch.NamedTags, m.names(v))
 	if err != nil {
 		return s, "", m.hidden(err)
 	}
-	all = slices.DeleteFunc(all, func(tag fetch.Tag) bool { return !slices.Contains(names, tag.Name) })
 	if len(all) == 0 {
 		return s, "", errNoTag
 	}
@@ -88,7 +86,7 @@ func (r *Registry) locate(ctx context.Context, v modproxy.Ref) (s fetch.Source, 
 	if s, err = m.source(v.Address); err != nil {
 		return s, "", err
 	}
-	s.URL += "?ref=" + all[0].Commit
+	s.Location = s.AtCommit(all[0].Commit)
 	r.located.Add(v, s, locatedFor, int64(len(s.URL)))
 	return s, all[0].Commit, nil
 }
@@ -137,7 +135,7 @@ func (r *Registry) recorded(ctx context.Context, rec modproxy.Record) (*modproxy
 	if m, err := r.mapping(rec.Address); err == nil {
 		if now, err := m.source(rec.Address); err == nil {
 			if u, err := url.Parse(now.URL); err == nil && egress.Redact(u) == rec.Source.URL {
-				s.URL = now.URL + "?ref=" + rec.Source.Commit
+				s.URL = now.AtCommit(rec.Source.Commit).URL
 			}
 		}
 	}

@@ -44,6 +44,10 @@ func (f *forges) Tags(ctx context.Context, s fetch.Source, _ ...string) ([]fetch
 	return []fetch.Tag{{Name: "v1.0.0", Commit: strings.Repeat("1", 40)}}, f.fails(ctx, s.URL)
 }
 
+func (f *forges) NamedTags(ctx context.Context, s fetch.Source, names ...string) ([]fetch.Tag, error) {
+	return f.Tags(ctx, s, names...)
+}
+
 func newRegistryOf(t testing.TB, f *forges, lines ...line) *tags.Registry {
 	t.Helper()
 	return parsed(t, &fetch.Table{Getters: map[string]fetch.Getter{"git": f}}, lines...)

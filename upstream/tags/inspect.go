@@ -43,7 +43,7 @@ func (r *Registry) Inspect(ctx context.Context, a modproxy.Address) (*Inspection
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.list(ctx, m, a, []string{""})
+	all, err := r.list(ctx, m, a, r.cfg.Fetch.Tags, []string{""})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/oci"
 )
 
 // Mapping is one line of the configuration: the modules at an address, or of a pattern, and where their tags are.
@@ -19,6 +20,7 @@ type Mapping struct {
 	location string           // of the repository, with placeholders
 	path     string           // the directory in the repository, with placeholders; empty for its root
 	tags     []string         // patterns
+	isOCI    bool             // the repository is at an OCI registry, and not of git
 }
 
 const (
@@ -94,21 +96,36 @@ func (m *Mapping) checkSource() error {
 		switch _, hasPassword := u.User.Password(); {
 		case err != nil:
 			return errors.New("not a URL")
-		case l.Getter != "git":
-			return errors.New("want a git repository, such as git::https://git.example.com/acme/terraform-aws-vpc.git")
+		case l.Getter != "git" && l.Getter != "oci":
+			return fmt.Errorf("%w; want a repository with tags, such as git::https://git.example.com/acme/terraform-aws-vpc.git "+
+				"or oci://registry.example.com/acme/vpc", withoutTags(l.Getter))
 		case l.Subdir != "":
 			return errors.New("must not have a subdirectory: use path")
 		case hasPassword:
 			return errors.New("must not have a password: configure credentials")
 		case strings.ContainsAny(u.Path, "{}"):
 			return errors.New("a brace is not part of {name} or {system}")
+		case l.Getter == "oci" && (u.Scheme != "oci" || u.User != nil || !oci.IsRepository(strings.TrimPrefix(u.Path, "/"))):
+			return errors.New("want oci://host/repository, in lower case and without a user")
 		}
+		m.isOCI = l.Getter == "oci"
 		origins[i] = u.Scheme + "://" + u.User.String() + "@" + u.Host
 	}
 	if origins[0] != origins[1] {
 		return errors.New("{name} and {system} may only be in the path of the URL")
 	}
 	return nil
+}
+
+// withoutTags returns the reason why a location of a kind is not the source of a mapping.
+func withoutTags(getter string) error {
+	switch getter {
+	case "http", "https":
+		return errors.New("an archive has no tags")
+	case "file":
+		return errors.New("modproxy never reads local files")
+	}
+	return fetch.Unsupported(getter)
 }
 
 func (m *Mapping) checkPath() error {
@@ -132,8 +149,12 @@ func (m *Mapping) checkTags() error {
 		}
 		for _, sample := range m.samples() {
 			before, after := around(fill(pattern, sample))
-			if badTag.MatchString(before + "1.0.0" + after) {
+			name := before + "1.0.0" + after
+			if badTag.MatchString(name) {
 				return errors.New("no tag can have such a name")
+			}
+			if m.isOCI && !oci.IsTag(name) {
+				return errors.New("no tag of an OCI repository can have such a name: want letters, digits, _, . and -")
 			}
 		}
 	}
@@ -191,7 +212,8 @@ func (m Mapping) describe(a modproxy.Address) *Inspection {
 	return i
 }
 
-// Origin returns the scheme, the user and the host from which the repositories are downloaded: those of their mirror, if they have one.
+// Origin returns the scheme, the user and the host from which the repositories are downloaded: those of their mirror, if they have one. OCI
+// registries are asked over https.
 func (m Mapping) Origin(mirrors fetch.Mirrors) *url.URL {
 	l, err := modproxy.ParseLocation(fill(m.location, m.samples()[0]), &url.URL{})
 	if err != nil {
@@ -203,6 +225,9 @@ func (m Mapping) Origin(mirrors fetch.Mirrors) *url.URL {
 	u, err := url.Parse(l.URL)
 	if err != nil {
 		return &url.URL{}
+	}
+	if m.isOCI {
+		u.Scheme = "https"
 	}
 	return &url.URL{Scheme: u.Scheme, User: u.User, Host: u.Host}
 }

@@ -1,4 +1,4 @@
-// Package tags answers the questions of a module registry from the tags of git repositories.
+// Package tags answers the questions of a module registry from the tags of git and OCI repositories.
 //
 //	m, err := tags.ParseMapping("corp/vpc/aws", "git::https://git.example.com/acme/terraform-aws-vpc.git", "", "")
 //	registry, err := tags.New(tags.Config{Host: "modules.example.com", Modules: []tags.Mapping{m}, Fetch: table})
@@ -119,8 +119,11 @@ func (r *Registry) Repository(a modproxy.Address) (url string, ok bool) {
 	return s.URL, err == nil
 }
 
-// list asks the repository of a module for its tags. Every question to a forge goes through it, except downloads.
-func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, prefixes []string) ([]fetch.Tag, error) {
+// question is a question to a repository about tags with names, or prefixes of names.
+type question func(ctx context.Context, s fetch.Source, names ...string) ([]fetch.Tag, error)
+
+// list sends a question to the repository of a module. Every question to a forge goes through it, except downloads.
+func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, q question, names []string) ([]fetch.Tag, error) {
 	s, err := m.source(a)
 	if err != nil {
 		return nil, err
@@ -129,7 +132,11 @@ func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, pref
 	if err, isDenied := r.denied.Get(at); isDenied {
 		return nil, err
 	}
+	_, isExact := m.Exact()
 	if err := r.cfg.Fetch.Check(ctx, s); err != nil {
+		if errors.Is(err, modproxy.ErrInvalid) && !isExact { // the value of a placeholder: no repository can have this name
+			err = errNoTag
+		}
 		return nil, err
 	}
 	u, err := url.Parse(s.URL)
@@ -139,7 +146,7 @@ func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, pref
 	all, err := ask.Do(ctx, r.forges[r.forge(m)], strings.Trim(u.Path, "/"), func(ctx context.Context) ([]fetch.Tag, error) {
 		s := s
 		s.OnAnswer = func() { ask.Begin(ctx) }
-		return r.cfg.Fetch.Tags(ctx, s, prefixes...)
+		return q(ctx, s, names...)
 	})
 	if errors.Is(err, modproxy.ErrDenied) {
 		r.denied.Add(at, err, deniedFor, int64(len(s.URL)))

@@ -13,6 +13,7 @@ import (
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
 	"github.com/modproxy/modproxy/fetch/git"
+	"github.com/modproxy/modproxy/fetch/oci"
 	"github.com/modproxy/modproxy/pack"
 	"github.com/modproxy/modproxy/test/registrytest"
 	"github.com/modproxy/modproxy/upstream/tags"
@@ -34,14 +35,17 @@ func newTable(t testing.TB, u *registrytest.Upstream) (*egress.Client, *fetch.Ta
 	dir := t.TempDir()
 	return out, &fetch.Table{
 		Scratch: dir, Limits: pack.Limits{Bytes: 1 << 20},
-		Getters: map[string]fetch.Getter{"git": &git.Getter{Dir: dir, CAFile: u.CAFile, Network: out}},
+		Getters: map[string]fetch.Getter{
+			"git": &git.Getter{Dir: dir, CAFile: u.CAFile, Network: out},
+			"oci": &oci.Getter{Egress: out, Scratch: dir, MaxReceived: 1 << 20},
+		},
 	}
 }
 
 func newRegistry(t testing.TB, u *registrytest.Upstream, lines ...line) *tags.Registry {
 	t.Helper()
 	for i := range lines {
-		lines[i][1] = strings.ReplaceAll(lines[i][1], "URL", u.URL)
+		lines[i][1] = strings.NewReplacer("URL", u.URL, "HOST", u.Host).Replace(lines[i][1])
 	}
 	_, table := newTable(t, u)
 	return parsed(t, table, lines...)
