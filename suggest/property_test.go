@@ -34,6 +34,13 @@ func (f *forge) Tags(_ context.Context, _ fetch.Source, prefixes ...string) ([]f
 	return nil, nil
 }
 
+func (f *forge) NamedTags(_ context.Context, _ fetch.Source, names ...string) ([]fetch.Tag, error) {
+	if slices.Contains(names, f.tag) {
+		return []fetch.Tag{{Name: f.tag, Commit: commit}}, nil
+	}
+	return nil, nil
+}
+
 // check checks that a registry with the suggested mappings serves each new source and version from the repository, the directory and the
 // tag of the old source, and that each call of a git repository is listed.
 func check(t testing.TB, sources []string) {
