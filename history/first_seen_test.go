@@ -212,6 +212,8 @@ func TestStorageFails(t *testing.T) {
 		if _, err := f.FirstSeen.Of(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("records that cannot be read: %v", err)
 		}
+		synctest.Wait() // what began in the background has failed, too
+		f.failures()
 		f.list(t, "1.0.0")
 		equal(t, "cannot be read", f.failures(), 1)
 		f.next.list("")
