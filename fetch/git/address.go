@@ -40,6 +40,12 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{modproxy.ErrInvalid}, args...)...)
 }
 
+// CheckURL returns an error for a URL that no [Getter] fetches, wherever it leads. Errors wrap [modproxy.ErrInvalid].
+func CheckURL(raw string) error {
+	_, _, err := parseSource(raw)
+	return err
+}
+
 // parseSource returns the repository and the ref of a URL. The ref is empty for HEAD.
 func parseSource(raw string) (a address, ref string, err error) {
 	u, err := parseURL(raw)

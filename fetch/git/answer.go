@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ type otherwise struct {
 	passes  bool // the next answer may differ
 	refused bool // git refused the pack in the answer
 	silent  bool // the answer had no content, only a status
+	status  int  // of an answer to another question; may be 0
 }
 
 func (o *otherwise) Error() string { return "answered otherwise: " + o.says }
@@ -22,6 +24,12 @@ func (o *otherwise) Error() string { return "answered otherwise: " + o.says }
 func isSilent(err error) bool {
 	o, ok := errors.AsType[*otherwise](err)
 	return ok && o.silent
+}
+
+// isPage reports whether err means that the answer was successful, but not in git's protocol.
+func isPage(err error) bool {
+	o, ok := errors.AsType[*otherwise](err)
+	return ok && o.status == http.StatusOK
 }
 
 func unexpected(format string, args ...any) error {

@@ -99,23 +99,52 @@ func (r *repository) outcome(err error) error {
 	return fetch.Outgoing(err)
 }
 
-// post sends a question, and calls read with a valid answer.
-func (r *repository) post(ctx context.Context, question []byte, limit int64, read func(io.ReadCloser) error) error {
+// request returns a request in protocol v2 for a path below r.at.
+func (r *repository) request(path string) egress.Request {
 	request := egress.Request{
-		URL: strings.TrimSuffix(r.at.String(), "/") + onlyRequest,
+		URL: strings.TrimSuffix(r.at.String(), "/") + path,
 		Header: http.Header{
 			"Git-Protocol": {"version=2"},
-			"Content-Type": {"application/x-git-upload-pack-request"},
-			"Accept":       {"application/x-git-upload-pack-result"},
 			"User-Agent":   {"git/modproxy"}, // some servers recognize git by this name
 		},
-		MaxBytes: limit,
 		// A large list takes a server long. A second request for it would delay the first.
 		NoHedging: r.refs,
 	}
 	if !r.basic.IsZero() {
 		request.Credentials = []egress.Credential{{Origin: r.at.origin(), Authorization: r.basic}}
 	}
+	return request
+}
+
+// refused returns the reason if the server refuses r.at to git, too: it has no such repository, or denies access. err is the
+// outcome of an earlier request, and the result if the server does not refuse. So no client can start a git for every name that
+// it tries.
+func (r *repository) refused(ctx context.Context, err error) error {
+	o, ok := errors.AsType[*otherwise](err)
+	if !ok || !isRefusal(o.status) {
+		return err
+	}
+	answer, errGet := r.use.Network.Get(ctx, r.request(firstRequest))
+	if errGet != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if !isRefusal(answer.StatusCode) {
+		return err
+	}
+	return r.answered(answer.StatusCode, "", "")
+}
+
+func isRefusal(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusGone
+}
+
+// post sends a question, and calls read with a valid answer.
+func (r *repository) post(ctx context.Context, question []byte, limit int64, read func(io.ReadCloser) error) error {
+	request := r.request(onlyRequest)
+	request.MaxBytes = limit
+	request.Header.Set("Content-Type", "application/x-git-upload-pack-request")
+	request.Header.Set("Accept", "application/x-git-upload-pack-result")
 	answer, err := r.use.Network.Post(ctx, request, question)
 	if err != nil {
 		return err
@@ -135,6 +164,6 @@ func (r *repository) post(ctx context.Context, question []byte, limit int64, rea
 	case status == http.StatusUnauthorized, fetch.MayPass(status) && status != http.StatusInternalServerError:
 		return r.answered(status, answer.Header.Get("Retry-After"), "")
 	default:
-		return &otherwise{says: answer.Status, passes: status >= 500}
+		return &otherwise{says: answer.Status, status: status, passes: status >= 500 || status == http.StatusOK}
 	}
 }

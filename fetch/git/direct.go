@@ -54,10 +54,10 @@ var formats = []string{"sha1", "sha256"}
 func (r *repository) listDirect(ctx context.Context, l refReader) (err error) {
 	for _, format := range formats {
 		if _, err = r.listIn(ctx, l, format); !isSilent(err) {
-			return err
+			break
 		}
 	}
-	return err
+	return r.refused(ctx, err)
 }
 
 // listIn passes the remote's list of refs, requested in the given format, to l. its is the format of the listed ids.

@@ -166,7 +166,7 @@ func TestAskedByGit(t *testing.T) {
 		"page": {func(w http.ResponseWriter, _ *http.Request) bool {
 			io.WriteString(w, "<html>")
 			return true
-		}, first, post},
+		}, post, post},
 		"not ours":   {answer(line("ERR upload-pack: not our ref " + commit)), post, post},
 		"elsewhere":  {answer(line("packfile-uris\n") + line(commit+" https://127.0.0.1:1/pack\n") + "0001"), first, post},
 		"in trouble": {status(500), post, post},

@@ -56,6 +56,8 @@ var _ fetch.Getter = (*Getter)(nil)
 type Network interface {
 	// Check returns an error for an http or https URL that must not be requested.
 	Check(ctx context.Context, u *url.URL) error
+	// Get sends a request like [egress.Client.Get].
+	Get(ctx context.Context, r egress.Request) (*http.Response, error)
 	// Post sends a request like [egress.Client.Post].
 	Post(ctx context.Context, r egress.Request, body []byte) (*http.Response, error)
 	// Resolve returns an address of an ssh host to which a connection is allowed.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/fetch"
 )
 
@@ -55,10 +56,14 @@ func (u *use) tags(ctx context.Context, a address, prefixes []string) (_ []fetch
 	defer func() { err = cmp.Or(err, u.close(r)) }()
 	found := newTagList(prefixes)
 	err = r.listDirect(ctx, found)
-	if r.otherwise(err) {
+	if isPage := isPage(err); r.otherwise(err) {
 		if err = r.init("sha1"); err == nil {
 			found = newTagList(prefixes)
-			_, err = r.list(ctx, found, "--tags")
+			format := ""
+			format, err = r.list(ctx, found, "--tags")
+			if err == nil && isPage && format == "" { // for git, any text without line ends is a list of no refs
+				err = fmt.Errorf("%w: %s answers with a page, not with git's protocol", modproxy.ErrUnavailable, a.origin())
+			}
 		}
 	}
 	if err != nil {

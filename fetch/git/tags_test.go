@@ -165,3 +165,44 @@ func TestTagsNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// No git is started for a repository that does not exist, or that denies access. A page is not a list without tags.
+func TestTagsOfNoRepository(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		want   error
+		byGit  bool
+	}{
+		"not found":       {404, "no such repository", modproxy.ErrNotFound, false},
+		"gone":            {410, "", modproxy.ErrNotFound, false},
+		"forbidden":       {403, "", modproxy.ErrDenied, false},
+		"unauthorized":    {401, "", modproxy.ErrDenied, false},
+		"page":            {200, "<html>we are back soon</html>", modproxy.ErrUnavailable, true},
+		"page with lines": {200, "<html>\nwe are back soon\n</html>\n", modproxy.ErrUnavailable, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var seen requests
+			s := serve(t, seen.around(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(test.status)
+				io.WriteString(w, test.body)
+			})))
+			f := newFetcher(t)
+			for range 2 {
+				begin := len(seen.all())
+				if tags, err := f.Tags(t.Context(), sourceAt(s.URL+"/a.git/.git"), "v"); !errors.Is(err, test.want) || tags != nil {
+					t.Errorf("%d tags, error %v; want %v", len(tags), err, test.want)
+				}
+				byGit := false
+				for _, r := range seen.all()[begin:] {
+					byGit = byGit || r.UserAgent() != "git/modproxy"
+				}
+				if asked := seen.asked()[begin:]; byGit != test.byGit || asked[0] != post {
+					t.Errorf("asked %q, by git: %t", asked, byGit)
+				}
+			}
+		})
+	}
+}
