@@ -260,8 +260,12 @@ func (k *checker) reach() {
 		}
 	}
 	for i, m := range k.Modules {
-		if mapping, err := m.parse(); err == nil && !k.Offline && mapping.Origin(k.Mirrors()).Scheme == "https" {
-			k.fail(fmt.Sprintf("modules[%d].source", i), policy.Check(context.Background(), mapping.Origin(k.Mirrors())))
+		mapping, err := m.parse()
+		if err != nil || k.Offline {
+			continue
+		}
+		if at := mapping.Origin(k.Mirrors()); at.Scheme == "https" || at.Scheme == "http" {
+			k.fail(fmt.Sprintf("modules[%d].source", i), policy.Check(context.Background(), at))
 		}
 	}
 	for i, u := range k.Upstreams {

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -87,5 +89,52 @@ func TestOwnHost(t *testing.T) {
 				t.Errorf("namespaces %q", c.OwnNamespaces())
 			}
 		})
+	}
+}
+
+// TestOwnModulesEscapes: placeholders, sources, paths and patterns that could lead elsewhere.
+func TestOwnModulesEscapes(t *testing.T) {
+	const entry = "modules_host: modules.example.com\nmodules:\n- {address: %q, source: %q, path: %q, tags: %q}\n"
+	good := [4]string{"acme/{name}/{system}", "git::https://git.example.com/acme/{name}-{system}.git", "{system}/{name}", "{system}/{name}/v{version}"}
+	if _, err := Load(writeFile(t, "modproxy.yaml", fmt.Sprintf(entry, good[0], good[1], good[2], good[3])), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for part, values := range [4][]string{
+		{"../{name}/{system}", "*/{name}/{system}", "{name}/{name}/{system}", "acme/x{name}/{system}", "acme/{system}/{name}",
+			"modules.example.com/acme/{name}/{system}", "acme/{name}", "acme/{name}/..", "acme/{name}/{system}/x", "acme/{name}/{system}\n"},
+		{"git::https://{name}.example.com/{system}.git", "git::https://{name}/{system}.git", "git::https://git.example.com:{name}/{system}.git",
+			"git::https://{name}@git.example.com/{system}.git", "git::ssh://{name}@git.example.com/{system}.git", "git::{name}://git.example.com/{system}.git",
+			"git::{name}@git.example.com:{system}.git", "git::git@{name}:{system}.git", "{name}::https://git.example.com/{system}.git", "{name}/{system}",
+			"git::https://user:secret@git.example.com/{name}-{system}.git", "git::https://git.example.com/{name}-{system}.git?ref=main",
+			"git::https://git.example.com/{name}?ref={system}", "git::https://git.example.com/{name}-{system}.git#main",
+			"git::https://git.example.com/{name}.git//{system}", "git::https://git.example.com/../{name}-{system}.git",
+			"git::https://git.example.com/a/../{name}-{system}.git", "git::https://git.example.com/a/%2e%2e/{name}-{system}.git",
+			"git::https://git.example.com/a/%2E./{name}-{system}.git", "git::ssh://git@git.example.com/../{name}-{system}.git",
+			"git::https://git.example.com/%7Bname%7D-{name}-{system}.git", "git::https://git.example.com/{name}-{system}-{version}.git",
+			"git::https://git.example.com/{name}%0a{system}.git", "git::https://git.example.com/{name}%5c{system}.git", "git::https://git.example.com/{name}\n{system}.git",
+			`git::https://git.example.com\@169.254.169.254/{name}-{system}.git`, "git::https://169.254.169.254/{name}-{system}.git",
+			"git::https://[::1]/{name}-{system}.git", "git::https://[::ffff:10.0.0.1]/{name}-{system}.git", "git::https://127.1/{name}-{system}.git",
+			"git::https://0x7f000001/{name}-{system}.git", "git::http://git.example.com/{name}-{system}.git", "git::git://git.example.com/{name}-{system}.git",
+			"git::file:///srv/{name}-{system}.git", "git::/srv/{name}-{system}.git", "/srv/{name}-{system}.git", "./{name}-{system}.git",
+			"git::ext::sh -c id {name} {system}", "git::-uid@git.example.com:{name}-{system}.git", "git::ssh://-oProxyCommand=id/{name}-{system}.git",
+			"git::ssh://git@-oProxyCommand=id/{name}-{system}.git", "git::ssh://git.example.com/-{name}-{system}.git",
+			"git::https://git.example.com:22/{name}-{system}.git", "oci://{name}.example.com/{system}", "oci://user:secret@oci.example.com/{name}/{system}",
+			"oci://oci.example.com/../{name}/{system}", "oci://oci.example.com/{name}/{system}?tag=1", "oci://oci.example.com/{name}/{system}@sha256:0",
+			"oci://oci.example.com/{name}/{system}:latest", "oci://169.254.169.254/{name}/{system}", "hg::https://git.example.com/{name}-{system}",
+			"s3::https://git.example.com/{name}-{system}", "https://git.example.com/{name}-{system}.zip", ""},
+		{"..", "../{name}", "a/../../{name}", "/{name}", "a//{name}", "%2e%2e/{name}", "{name}/*", "{name}?", "{other}", "./{name}", "{name}\n", "{name}\x00", `a\..\{name}`},
+		{"{version}{version}", "v", "../{version}", "{name}/../{version}", "*{version}", "{version}?", "refs/..//{version}", "v{version}^{}", "v{version}\n",
+			"{other}{version}", "-{version}", "/v{version}", "v{version}/", "{name}~{version}", "v{version}\x1b[2J"},
+	} {
+		for _, value := range values {
+			set := good
+			set[part] = value
+			_, err := Load(writeFile(t, "modproxy.yaml", fmt.Sprintf(entry, set[0], set[1], set[2], set[3])), nil, nil)
+			if err == nil {
+				t.Errorf("%q is accepted", value)
+			} else if text := err.Error(); !strings.Contains(text, ":3: modules[0]") || strings.Contains(text, "secret") || strings.ContainsAny(text, "\x00\x1b") {
+				t.Errorf("%q: %q", value, text)
+			}
+		}
 	}
 }

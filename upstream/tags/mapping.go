@@ -11,6 +11,7 @@ import (
 	"github.com/modproxy/modproxy"
 	"github.com/modproxy/modproxy/egress"
 	"github.com/modproxy/modproxy/fetch"
+	"github.com/modproxy/modproxy/fetch/git"
 	"github.com/modproxy/modproxy/fetch/oci"
 )
 
@@ -108,7 +109,11 @@ func (m *Mapping) checkSource() error {
 		case l.Getter == "oci" && (u.Scheme != "oci" || u.User != nil || !oci.IsRepository(strings.TrimPrefix(u.Path, "/"))):
 			return errors.New("want oci://host/repository, in lower case and without a user")
 		}
-		m.isOCI = l.Getter == "oci"
+		if m.isOCI = l.Getter == "oci"; !m.isOCI {
+			if err := git.CheckURL(l.URL); err != nil {
+				return err
+			}
+		}
 		origins[i] = u.Scheme + "://" + u.User.String() + "@" + u.Host
 	}
 	if origins[0] != origins[1] {
