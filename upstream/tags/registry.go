@@ -154,18 +154,37 @@ func (r *Registry) list(ctx context.Context, m Mapping, a modproxy.Address, q qu
 	return all, err
 }
 
-// hidden returns err, or another error in its place if clients must not learn from it which repositories exist.
+// hidden returns err. For a pattern, its text does not contain the repository: clients choose the names in it.
 func (m Mapping) hidden(err error) error {
-	if _, isExact := m.Exact(); errors.Is(err, modproxy.ErrNotFound) && !isExact {
-		return errNoTag
+	_, isExact := m.Exact()
+	switch {
+	case isExact:
+		return err
+	case errors.Is(err, modproxy.ErrNotFound):
+		return &hiddenError{errNoTag, err}
+	case errors.Is(err, modproxy.ErrDenied):
+		return &hiddenError{errNoAccess, err}
 	}
 	return err
 }
 
-var errNoTag = fmt.Errorf("%w: its repository does not exist, or has no tag for it", modproxy.ErrNotFound)
+// hiddenError is an error with a text for clients, and with the reason for operators.
+type hiddenError struct{ shown, reason error }
 
-// Origin returns the forge, or its mirror, that is asked for the versions of a module, such as https://git.example.com. Without a mapping it returns
-// the host of the module.
+func (e *hiddenError) Error() string { return e.shown.Error() }
+
+func (e *hiddenError) Unwrap() error { return e.shown }
+
+// Inside returns the reason, for the log.
+func (e *hiddenError) Inside() string { return e.reason.Error() }
+
+var (
+	errNoTag    = fmt.Errorf("%w: its repository does not exist, or has no tag for it", modproxy.ErrNotFound)
+	errNoAccess = fmt.Errorf("%w: modproxy has no access to its repository (operator: the log and \"modproxy modules check\" have the reason)", modproxy.ErrDenied)
+)
+
+// Origin returns the forge, or its mirror, that is asked for the versions of a module, such as https://git.example.com. Without a
+// mapping it returns the host of the module.
 func (r *Registry) Origin(a modproxy.Address) string {
 	m, err := r.mapping(a)
 	if err != nil {
