@@ -80,8 +80,8 @@ type Source struct {
 	Own []egress.Credential
 	// Budget bounds the HTTP requests for one package. [Table.Package] sets it.
 	Budget *egress.Budget
-	// OnAnswer, unless nil, is called by [Table.Tags] and [Table.NamedTags] when an answer begins to arrive. It is not called if only a program, such as git,
-	// receives the answer.
+	// OnAnswer, unless nil, is called by [Table.Tags] and [Table.NamedTags] when an answer begins to arrive. It is not called if only
+	// a program, such as git, receives the answer.
 	OnAnswer func()
 
 	// Mirrors replace further locations that a getter finds. The Table sets them.

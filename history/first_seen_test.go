@@ -212,7 +212,7 @@ func TestStorageFails(t *testing.T) {
 		if _, err := f.FirstSeen.Of(t.Context(), vpc); !errors.Is(err, modproxy.ErrUnavailable) {
 			t.Errorf("records that cannot be read: %v", err)
 		}
-		synctest.Wait() // what began in the background has failed, too
+		synctest.Wait() // until the requests in the background have failed
 		f.failures()
 		f.list(t, "1.0.0")
 		equal(t, "cannot be read", f.failures(), 1)

@@ -121,7 +121,7 @@ func (s *submodule) address(parent address) (at address, err error) {
 	return parseAddress(url)
 }
 
-// mirror returns the address of the mirror of a, or a if it has none.
+// mirror returns the address of the mirror of a, or a if a has no mirror.
 func (u *use) mirror(a address) (at address, err error) {
 	l, mirrored, err := u.mirrors.Replace(modproxy.Location{Getter: "git", URL: a.url().String()})
 	if err != nil || !mirrored {

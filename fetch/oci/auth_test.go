@@ -276,7 +276,7 @@ func TestBlobRedirect(t *testing.T) {
 	}
 }
 
-// What a token service answers never means that the repository does not exist, and never appears in an error.
+// No answer of a token service means that the repository does not exist. No error contains the answer.
 func TestTokenServiceFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc

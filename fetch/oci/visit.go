@@ -22,7 +22,7 @@ type visit struct {
 	reference
 	source        fetch.Source
 	credential    fetch.Credential // for the registry; may be zero
-	authorization egress.Secret    // what the registry asked for; zero before it asked
+	authorization egress.Secret    // the Authorization header for the registry; zero until the registry requires one
 	sent          egress.Request   // has all credentials that were sent
 	withheld      string           // the host of a token service that does not receive the credential; empty without one
 }

@@ -58,7 +58,7 @@ func (n *notSent) Unwrap() error { return n.error }
 
 // Do sends a question about a part of a server through its limiter. While the server is failing, the limiter holds the question
 // back for a few seconds. Do retries a question that failed because the server is unavailable, and hedges a question
-// whose answer is late. Every attempt passes the limiter, which bounds the requests to the server.
+// with a late answer. The limiter bounds the requests to the server, so every attempt passes it.
 func Do[T any](ctx context.Context, l *Limiter, part string, send func(context.Context) (T, error)) (answer T, err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
