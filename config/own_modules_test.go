@@ -39,6 +39,12 @@ func TestOwnModulesErrors(t *testing.T) {
 			"FILE:4: modules[1].address: the namespaces corp and Corp differ only in case\n"},
 		"a route": {host + vpc + "routes: [{namespace: CORP, upstream: registry.terraform.io}]",
 			"FILE:4: routes[0].namespace: modules has modules of namespace corp, which cannot have a route, too\n"},
+		"a private address over SSH": {host + "egress: {ports: [22]}\ncredentials: [{host: 10.0.0.5, ssh_key_file: x, known_hosts_file: y}]\n" +
+			"modules:\n- {address: corp/vpc/aws, source: 'git::ssh://git@10.0.0.5/vpc.git'}",
+			"FILE:5: modules[0].source: destination not allowed: 10.0.0.5:22 is private-use (RFC 1918) (operator: egress.allow can except it)\n"},
+		"the port of SSH": {host + "credentials: [{host: git.example.com, ssh_key_file: x, known_hosts_file: y}]\n" +
+			"modules:\n- {address: corp/vpc/aws, source: 'git::ssh://git@git.example.com/vpc.git'}",
+			"FILE:4: modules[0].source: destination not allowed: port 22 of git.example.com (operator: egress.allow can except it)\n"},
 		"no SSH key": {host + "modules:\n- {address: corp/vpc/aws, source: 'git::ssh://git@git.example.com/vpc.git'}",
 			"FILE:3: modules[0].source: credentials[] has no SSH key for git.example.com\n"},
 		"a private address": {host + "modules:\n- {address: corp/vpc/aws, source: 'git::https://10.0.0.1/vpc.git'}",
