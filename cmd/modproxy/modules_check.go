@@ -54,6 +54,9 @@ func (env *environment) checkModules(ctx context.Context, addresses []string) (e
 	if err != nil {
 		return err
 	}
+	if len(c.Modules) == 0 && c.File() == "" {
+		return hint.With(errors.New("no configuration file is in use, and own modules are configured in one"), "name the file with --config, or in MODPROXY_CONFIG")
+	}
 	if len(c.Modules) == 0 {
 		return hint.With(errors.New("the configuration has no own modules"), "the key modules maps addresses to git repositories")
 	}
