@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -338,6 +339,31 @@ func (m *managed) installBy(client, dir string, i int) error {
 	return err
 }
 
+// trickle appends body to got, slowly, until rest is called, which reads what is left. The client remains in the middle of the body
+// during a restart, and takes enough of it: modproxy cuts off a client that takes nothing for [httpx.PieceTime].
+func trickle(body io.Reader, got *bytes.Buffer) (rest func() error) {
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-end:
+				_, err := io.Copy(got, body)
+				ended <- err
+				return
+			case <-time.After(time.Second):
+			}
+			if _, err := io.CopyN(got, body, 16<<10); errors.Is(err, io.EOF) {
+				ended <- nil
+				return
+			} else if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return func() error { close(end); return <-ended }
+}
+
 // restart replaces the process. Meanwhile a client reads p slowly, others wait for packages whose downloads are in progress, and one
 // receives such a package.
 func (m *managed) restart(i int, p keptPackage, g *gates) {
@@ -359,8 +385,10 @@ func (m *managed) restart(i int, p keptPackage, g *gates) {
 	lateZip, lateZipGate := toy(1)
 
 	slow, got := m.begin(p)
+	slowRest := trickle(slow.Body, got)
 	get(packagePath(fmt.Sprintf("held%d", i), "1.0.0"))
 	part, rest := m.begin(keptPackage{path: heldZip})
+	partRest := trickle(part.Body, rest)
 	<-held.reached
 	<-zipGate.reached
 	old := m.id
@@ -396,14 +424,14 @@ func (m *managed) restart(i int, p keptPackage, g *gates) {
 		m.t.Errorf("restart %d: %v", i, a)
 	}
 	waiting.Wait()
-	if _, err := io.Copy(rest, part.Body); err != nil {
+	if err := partRest(); err != nil {
 		m.t.Errorf("restart %d: a package whose download was in progress: %d bytes, %v", i, rest.Len(), err)
 	}
 	if a := m.ask("GET", heldZip); !bytes.Equal(a.Body, rest.Bytes()) {
 		m.t.Errorf("restart %d: a package whose download was in progress has %d other bytes than %v", i, rest.Len(), a)
 	}
 	part.Body.Close()
-	if _, err := io.Copy(got, slow.Body); err != nil || !bytes.Equal(got.Bytes(), p.body) {
+	if err := slowRest(); err != nil || !bytes.Equal(got.Bytes(), p.body) {
 		m.t.Errorf("restart %d: %d bytes of %d, %v", i, got.Len(), len(p.body), err)
 	}
 	slow.Body.Close()
